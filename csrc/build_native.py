@@ -1,0 +1,41 @@
+"""Build rocketpy.native._rocketpy, the compiled core, with cffi.
+
+Public headers hold only types, enum constants and prototypes: their preprocessor lines are dropped and the rest is
+handed to cffi, so that every declaration exists once. All of csrc/*.c is compiled into one extension.
+"""
+
+import os
+from pathlib import Path
+
+from cffi import FFI
+
+CSRC = Path(__file__).resolve().parent
+# In the order of what they use. endian.h and atomic.h hold inline code and are for C only.
+HEADERS = (
+    "status.h crc32.h record.h frame.h header.h ring.h stage.h control_block.h commitlog.h consume_queue.h dispatch.h "
+    "mapped_file.h flush.h recovery.h index_file.h selector.h codec.h send.h pull.h"
+).split()
+FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
+
+
+def declarations(header: str) -> str:
+    """The header without its preprocessor lines."""
+    return "".join(line for line in (CSRC / header).read_text().splitlines(True) if not line.lstrip().startswith("#"))
+
+
+headers = [name for name in HEADERS if (CSRC / name).exists()]
+ffi = FFI()
+for name in headers:
+    ffi.cdef(declarations(name))
+ffi.set_source(
+    "rocketpy.native._rocketpy",
+    "".join(f'#include "{name}"\n' for name in headers),
+    sources=[os.path.relpath(path) for path in sorted(CSRC.glob("*.c"))],
+    include_dirs=[str(CSRC)],
+    depends=[str(path) for path in sorted(CSRC.glob("*.h"))],
+    extra_compile_args=FLAGS,
+    libraries=["pthread"],
+)
+
+if __name__ == "__main__":
+    ffi.compile(verbose=True)

@@ -1,0 +1,58 @@
+#ifndef ROCKETPY_CONTROL_BLOCK_H
+#define ROCKETPY_CONTROL_BLOCK_H
+/* The store's shared memory of where everything stands: a sparse file `control` in the store's root, mapped by every
+ * worker before the fork. It makes restart independent of the log's size; it can always be lost: recovery rebuilds it.
+ *
+ * One writer per field (named beside it); readers use rp_load_acquire of atomic.h. Queues are found by (topic, queue id) through
+ * a hash that is only ever appended to, by the manager (and by recovery before there is one). */
+#include <stdint.h>
+#include "status.h"
+
+enum { RP_CONTROL_QUEUES_MAX = 1048576, RP_CONTROL_TOPICS_MAX = 262144 };
+
+typedef struct rp_control {
+    uint64_t magic;
+    uint32_t layout_version;
+    uint32_t queue_count;              /* manager; entries below it are valid */
+    uint32_t topic_count;              /* manager */
+    uint32_t running_flags;            /* store worker: bit 4 (16) disk full, as RunningFlags */
+    uint8_t boot_id[16];               /* of the kernel that wrote this block */
+    uint64_t commitlog_file_size;
+    uint64_t min_phy_offset;           /* store worker */
+    uint64_t published_phy_offset;     /* send processor: every record below it is complete */
+    uint64_t durable_phy_offset;       /* store worker (flush): below it is on the disk */
+    uint64_t dispatched_phy_offset;    /* store worker (dispatch): below it has its units */
+    uint64_t replicated_phy_offset;    /* HA */
+    int64_t last_store_timestamp_ms;   /* send processor */
+    uint64_t clean;                    /* 1: written at the end of a clean stop */
+    uint64_t reserved[16];
+} rp_control;
+
+enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };
+typedef struct rp_queue {
+    uint64_t next_offset;    /* send processor: QUEUEOFFSET of the next message */
+    uint64_t max_offset;     /* dispatch: units [min_offset, max_offset) can be read */
+    uint64_t min_offset;     /* dispatch, cleaning */
+    uint64_t max_phy_offset; /* dispatch: end of the last record that has its unit */
+    uint32_t topic;          /* index of the topic's name */
+    uint32_t queue_id;
+    uint32_t watched;        /* pull sets 1 when it holds a pull; dispatch swaps to 0 and sends ARRIVAL */
+    uint32_t state;          /* RP_QUEUE_* */
+    uint64_t reserved[2];
+} rp_queue;
+
+typedef struct rp_control_block rp_control_block; /* the mapping; opaque */
+
+/* Map (creating, with `commitlog_file_size`, if absent or not ours) the file at `path`. NULL with errno. */
+rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size);
+void rp_control_close(rp_control_block *block);
+rp_control *rp_control_header(rp_control_block *block);
+rp_queue *rp_control_queue(rp_control_block *block, uint32_t index);
+uint32_t rp_control_queue_index(const rp_control_block *block, const rp_queue *queue);
+/* The entry of (topic, queue id), or NULL. Any process. */
+rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
+/* Find or add; NULL when the table is full. The manager only (or recovery, before the fork). */
+rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
+/* Name of a queue's topic: size returned, *name set. */
+uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const uint8_t **name);
+#endif

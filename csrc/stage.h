@@ -1,0 +1,206 @@
+#ifndef ROCKETPY_STAGE_H
+#define ROCKETPY_STAGE_H
+/* What crosses the rings between the stages of the reactor. Native byte order; every record begins with one of the
+ * structs below and goes on with its strings back to back. docs/architecture.md draws the way of each.
+ *
+ *   selector -> codec      FRAME, CLOSED
+ *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
+ *   send, pull -> manager  SEND, PULL (what the hot lane leaves to Python), PUT_RESULT, COMMIT_OFFSET
+ *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, TABLES_END, and SEND, PULL with RP_REQUEST_RESOLVED
+ *   store -> pull          ARRIVAL
+ *   any -> selector        REPLY, PULL_REPLY */
+#include <stdint.h>
+#include "record.h"
+
+enum {
+    RP_STAGE_FRAME = 1,
+    RP_STAGE_CLOSED = 2,
+    RP_STAGE_COMMAND = 3,
+    RP_STAGE_SEND = 4,
+    RP_STAGE_PULL = 5,
+    RP_STAGE_REPLY = 6,
+    RP_STAGE_PULL_REPLY = 7,
+    RP_STAGE_PUT_RESULT = 8,
+    RP_STAGE_COMMIT_OFFSET = 9,
+    RP_STAGE_ARRIVAL = 10,
+    RP_STAGE_TOPIC = 11,
+    RP_STAGE_GROUP = 12,
+    RP_STAGE_SUBSCRIPTION = 13,
+    RP_STAGE_TABLES_END = 14,
+    RP_STAGE_BROKER = 15,
+    RP_STAGE_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
+    RP_STAGE_CLEANED = 17
+};
+
+/* Who asked. connection = selector index << 56 | slot << 32 | generation; a reply with an old generation is dropped
+ * by the selector. RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT. */
+#define RP_CONNECTION_INTERNAL 0xFF00000000000000ull
+typedef struct rp_origin {
+    uint64_t connection;
+    uint64_t received_ns; /* CLOCK_MONOTONIC when the selector had the whole frame */
+    rp_host peer;
+    uint32_t listener;    /* 0 main port, 1 VIP port (listenPort - 2) */
+} rp_origin;
+
+/* FRAME, COMMAND: rp_origin, then the frame without its 4 length bytes. CLOSED: rp_origin alone. */
+
+enum { /* rp_send_request.flags, rp_pull_request.flags */
+    RP_REQUEST_ONEWAY = 1,
+    RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
+    RP_REQUEST_BATCH = 4,
+    RP_REQUEST_NO_WAIT = 8,   /* WAIT=false: neither flush nor slave is waited for */
+    RP_REQUEST_SPECIAL = 16,  /* DELAY, TRAN_MSG, %RETRY% ...: for the manager to judge */
+    RP_REQUEST_RESOLVED = 32, /* from the manager: checked, rewritten where needed; append as it stands */
+    RP_REQUEST_HAS_MAX_RECONSUME = 64,
+    RP_REQUEST_FIRST_TRY_DONE = 128 /* pull: do not hold again, do not commit again */
+};
+
+typedef struct rp_send_request {
+    rp_origin origin; /* peer is the born host */
+    int32_t opaque;
+    int32_t code;
+    int32_t version;
+    uint32_t flags;
+    int32_t queue_id;
+    int32_t sys_flag;
+    int32_t message_flag;
+    int32_t reconsume_times;
+    int32_t max_reconsume_times;
+    int32_t default_topic_queue_nums;
+    int64_t born_timestamp_ms;
+    int64_t prepared_transaction_offset;
+    uint64_t token; /* of an internal put: comes back in PUT_RESULT */
+    uint32_t topic_size;
+    uint32_t group_size;
+    uint32_t default_topic_size;
+    uint32_t properties_size; /* without WAIT, not yet with CLUSTER (a RESOLVED put is stored as it stands) */
+    uint32_t body_size;
+    uint32_t unit_mode;
+    /* topic, producer group, default topic, properties, body */
+} rp_send_request;
+
+typedef struct rp_pull_request {
+    rp_origin origin;
+    int32_t opaque;
+    int32_t code;
+    int32_t version;
+    uint32_t flags;
+    int32_t queue_id;
+    int32_t max_msg_nums;
+    int32_t sys_flag;
+    int32_t reserved;
+    int64_t queue_offset;
+    int64_t commit_offset;
+    int64_t sub_version;
+    int64_t suspend_timeout_ms;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t subscription_size;
+    uint32_t expression_type_size;
+    /* consumer group, topic, subscription, expression type */
+} rp_pull_request;
+
+/* A frame for a connection: rp_reply, then the whole frame. */
+enum { RP_REPLY_CLOSE_AFTER = 1 };
+typedef struct rp_reply {
+    uint64_t connection;
+    uint32_t flags;
+    uint32_t size;
+} rp_reply;
+
+/* A frame whose body lies in the CommitLog: rp_pull_reply_head, `slice_count` slices, then the frame's head. */
+typedef struct rp_slice {
+    uint64_t phy_offset;
+    uint64_t size; /* bytes; a slice lies in one file */
+} rp_slice;
+typedef struct rp_stage_pull_reply {
+    uint64_t connection;
+    uint32_t head_size;
+    uint32_t slice_count;
+    uint32_t message_count;
+    uint32_t reserved;
+} rp_stage_pull_reply;
+
+typedef struct rp_put_result {
+    uint64_t token;
+    uint64_t phy_offset;
+    uint64_t queue_offset;
+    int64_t store_timestamp_ms;
+    int32_t code; /* response code: 0, 10, 11, 12 stored; else not */
+    int32_t queue_id;
+    uint32_t size;
+    uint32_t reserved;
+} rp_put_result;
+
+typedef struct rp_commit_offset {
+    int64_t offset;
+    int32_t queue_id;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t reserved;
+    /* group, topic */
+} rp_commit_offset;
+
+typedef struct rp_arrival {
+    uint32_t queue; /* index in the control block */
+    uint32_t reserved;
+} rp_arrival;
+
+enum { /* rp_stage_topic.flags */
+    RP_TABLE_REMOVE = 1,
+    RP_TOPIC_NO_SEND = 2,    /* in the not-allowed-to-send set */
+    RP_TOPIC_ORDER = 4,
+    RP_TOPIC_MULTI_TAG = 8,
+    RP_TOPIC_SLOW = 16       /* every send to it is for the manager (retry topics) */
+};
+typedef struct rp_stage_topic {
+    uint32_t flags;
+    int32_t perm;
+    int32_t read_queue_nums;
+    int32_t write_queue_nums;
+    uint32_t topic_size;
+    uint32_t reserved;
+    /* topic */
+} rp_stage_topic;
+
+enum { RP_GROUP_CONSUME_ENABLE = 2, RP_GROUP_BROADCAST_ENABLE = 4, RP_GROUP_ONLINE = 8, RP_GROUP_BROADCASTING = 16 };
+typedef struct rp_stage_group {
+    uint32_t flags; /* RP_TABLE_REMOVE, RP_GROUP_* */
+    int32_t broker_id;
+    int32_t which_broker_when_slow;
+    uint32_t group_size;
+    /* group */
+} rp_stage_group;
+
+/* The online subscription of a group to a topic; also how a compiled tag set reaches the hot lane. */
+enum { RP_SUBSCRIPTION_ALL = 2, RP_SUBSCRIPTION_SLOW = 4 /* not a tag expression: the manager evaluates */ };
+typedef struct rp_stage_subscription {
+    int64_t sub_version;
+    uint32_t flags;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t tag_count;
+    /* tag_count x int32_t tag hashes, group, topic */
+} rp_stage_subscription;
+
+typedef struct rp_stage_broker {
+    int32_t permission;     /* brokerPermission */
+    uint32_t flags;         /* reserved */
+} rp_stage_broker;
+
+/* Counters of a worker's block; each worker adds to those it knows. */
+enum {
+    RP_COUNT_LOOPS = 0, RP_COUNT_SLEEPS = 1,
+    RP_COUNT_CONNECTIONS_OPENED = 2, RP_COUNT_CONNECTIONS_CLOSED = 3, RP_COUNT_CONNECTIONS_REFUSED = 4,
+    RP_COUNT_BYTES_IN = 5, RP_COUNT_BYTES_OUT = 6, RP_COUNT_FRAMES_IN = 7, RP_COUNT_FRAMES_OUT = 8,
+    RP_COUNT_FRAMES_BAD = 9, RP_COUNT_STALLS = 10, RP_COUNT_IDLE_CLOSED = 11,
+    RP_COUNT_MESSAGES_PUT = 16, RP_COUNT_BYTES_PUT = 17, RP_COUNT_PUT_FAILED = 18, RP_COUNT_BUSY = 19,
+    RP_COUNT_SLOW = 20, RP_COUNT_ROLLS = 21,
+    RP_COUNT_MESSAGES_GET = 24, RP_COUNT_BYTES_GET = 25, RP_COUNT_PULLS = 26, RP_COUNT_PULL_MISS = 27,
+    RP_COUNT_HELD = 28, /* gauge: pulls held now */
+    RP_COUNT_DISPATCHED = 32, RP_COUNT_INDEXED = 33, RP_COUNT_FLUSHES = 34, RP_COUNT_FLUSH_NS = 35,
+    RP_COUNT_PUT_LATENCY = 64,      /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
+    RP_COUNT_PUT_LATENCY_BUCKETS = 24,
+    RP_COUNT_PUT_LATENCY_SUM_US = 88
+};
+#endif

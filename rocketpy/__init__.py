@@ -1,0 +1,3 @@
+"""rocketpy: an Apache RocketMQ 4.x compatible broker, name server, client and admin tool."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,70 @@
+"""The seams of the reactor: what a processor is, and what it may do with the connection that asked.
+
+Reactor and broker never import each other; they meet here. A processor sees a decoded command and a channel; it does
+not know whether the bytes came over a ring, a trio stream or from a test.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import attrs
+
+from .command import RemotingCommand
+
+
+@attrs.frozen
+class Peer:
+    """The other end of a connection, as clients and records see it."""
+
+    host: str  # numeric IPv4 or IPv6 address
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@runtime_checkable
+class Channel(Protocol):
+    """One client connection. Identity is `connection`, never the address: a quick reconnect is another channel."""
+
+    @property
+    def connection(self) -> int:
+        """Unique among all connections this process tree ever had."""
+
+    @property
+    def peer(self) -> Peer: ...
+
+    @property
+    def is_vip(self) -> bool:
+        """True when the connection came in by the VIP port (listenPort - 2), which serves everything but pulls."""
+
+    def push(self, command: RemotingCommand) -> None:
+        """Send a one-way command or a reply; never blocks. A dead or choked connection drops it silently."""
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request to the client and wait for its response.
+
+        Raises:
+            RequestTimeout: no response in time.
+            ConnectionLost: the connection closed first.
+        """
+
+    def close(self) -> None: ...
+
+
+class Processor(Protocol):
+    """Answers requests of the codes that it is registered for."""
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """The response (opaque, flag and serialisation are set by the caller), or None: nothing is to be sent now.
+
+        A RocketError that is raised becomes a response with its response_code and text; any other exception becomes
+        SYSTEM_ERROR with the exception's name, as the reference does.
+        """
+
+
+class ConnectionListener(Protocol):
+    """Told when connections go, so that tables of clients and brokers follow the connection and not a timer."""
+
+    def connection_closed(self, connection: int) -> None: ...

@@ -1,0 +1,143 @@
+"""What crosses between the hot lane (C) and the slow lane (Python): values of the stage records of csrc/stage.h.
+
+The hot processors serve what needs no judgement. Everything else arrives here as a SendRequest or PullRequest; the
+broker answers it itself or hands it back, checked and rewritten, through a HotLane. The broker owns the tables and
+tells the hot processors every change, in order, through the same HotLane.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from .abc import Channel
+
+
+@attrs.frozen
+class SendRequest:
+    """A send as the codec read it: both header forms, unescaped. Properties are without WAIT and without CLUSTER."""
+
+    channel: Channel
+    opaque: int
+    code: int
+    version: int
+    is_oneway: bool
+    is_rocketmq: bool  # answer in the ROCKETMQ serialisation
+    is_batch: bool
+    wait_store: bool
+    topic: str
+    producer_group: str
+    default_topic: str
+    default_topic_queue_nums: int
+    queue_id: int
+    sys_flag: int
+    born_timestamp_ms: int
+    message_flag: int
+    reconsume_times: int
+    max_reconsume_times: int | None
+    unit_mode: bool
+    properties: bytes
+    body: bytes
+    raw: bytes = attrs.field(repr=False)  # the stage record itself, for handing it back unchanged
+
+
+@attrs.frozen
+class PullRequest:
+    channel: Channel
+    opaque: int
+    code: int
+    version: int
+    is_oneway: bool
+    is_rocketmq: bool
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    commit_offset: int
+    suspend_timeout_ms: int
+    subscription: str
+    sub_version: int
+    expression_type: str
+    raw: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen
+class MessageToPut:
+    """A message of the broker's own making, or one it has rewritten: stored exactly as it stands."""
+
+    topic: str
+    queue_id: int
+    body: bytes
+    properties: bytes  # the property string, with CLUSTER where it belongs
+    message_flag: int = 0
+    sys_flag: int = 0
+    born_timestamp_ms: int = 0
+    born_host: tuple[str, int] = ("127.0.0.1", 0)
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    wait_store: bool = True
+
+
+@attrs.frozen
+class PutResult:
+    """Outcome of a put. `code` is the response code: 0, 10, 11, 12 mean stored (protocol.md 2.2)."""
+
+    code: int
+    phy_offset: int = -1
+    queue_id: int = 0
+    queue_offset: int = -1
+    size: int = 0
+    store_timestamp_ms: int = 0
+    message_id: str = ""
+
+    @property
+    def is_stored(self) -> bool:
+        return self.code in (0, 10, 11, 12)
+
+
+class HotLane(Protocol):
+    """The slow lane's way to the hot processors. All calls are ordered; none blocks (rings that are full are waited
+    for by a task of the lane, within a bound)."""
+
+    def topic_changed(
+        self, topic: str, *, perm: int, read_queue_nums: int, write_queue_nums: int, order: bool, multi_tag: bool,
+        no_send: bool = False, slow: bool = False,
+    ) -> None:
+        """The topic exists from now on with these settings; its queues are entered in the control block first."""
+
+    def topic_removed(self, topic: str) -> None: ...
+
+    async def clean_topic(self, topic: str) -> None:
+        """After topic_removed: have the store drop the topic's queues; returns when that is done."""
+
+    def group_changed(
+        self, group: str, *, consume_enable: bool, consume_broadcast_enable: bool, broker_id: int,
+        which_broker_when_consume_slowly: int, is_online: bool, is_broadcasting: bool,
+    ) -> None: ...
+
+    def group_removed(self, group: str) -> None: ...
+
+    def subscription_changed(self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int) -> None: ...
+
+    def subscription_removed(self, group: str, topic: str) -> None: ...
+
+    def broker_permission_changed(self, permission: int) -> None: ...
+
+    def tables_end(self) -> None:
+        """The tables are complete: hot processors may start to serve."""
+
+    def resend(self, request: SendRequest, *, topic: str | None = None, queue_id: int | None = None,
+               properties: bytes | None = None, sys_flag: int | None = None) -> None:
+        """Hand a send back as checked; the hot lane stores it and answers the client.
+
+        `properties` given: stored exactly as given; else the request's, with CLUSTER appended.
+        """
+
+    def repull(self, request: PullRequest) -> None:
+        """Hand a pull back after what it lacked was created (auto-created group); judged anew by the hot lane."""
+
+    async def put(self, message: MessageToPut) -> PutResult:
+        """Store a message of our own; waits for flush (and slave) as a client's send would."""

@@ -1,0 +1,42 @@
+"""The distribution `rocketpy-mq`: pure Python plus one extension built by cffi from csrc/.
+
+Set ROCKETPY_BUILD=python to install without the compiled core: the client then runs on the Python twins,
+the broker needs the core and says so.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(r'__version__ = "([^"]+)"', (HERE / "rocketpy/__init__.py").read_text()).group(1)
+NATIVE = [] if os.environ.get("ROCKETPY_BUILD") == "python" else ["csrc/build_native.py:ffi"]
+
+setup(
+    name="rocketpy-mq",
+    version=VERSION,
+    description="An Apache RocketMQ 4.x compatible broker, name server, client and admin tool",
+    long_description=(HERE / "README.md").read_text() if (HERE / "README.md").exists() else "",
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    packages=find_packages(include=["rocketpy", "rocketpy.*"]),
+    package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
+    cffi_modules=NATIVE,
+    setup_requires=["cffi>=1.16"] if NATIVE else [],
+    install_requires=["attrs>=23.1", "cffi>=1.16", "click>=8.1", "prometheus-client>=0.19", "rich>=13", "trio>=0.24"],
+    extras_require={
+        "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.6", "mypy>=1.8", "types-cffi"],
+        "spark": ["pyspark>=3.5"],
+    },
+    entry_points={
+        "console_scripts": [
+            "rocketpy = rocketpy.startup.main:rocketpy",
+            "mqnamesrv = rocketpy.startup.main:mqnamesrv",
+            "mqbroker = rocketpy.startup.main:mqbroker",
+            "mqadmin = rocketpy.startup.main:mqadmin",
+        ]
+    },
+)
