@@ -1,0 +1,156 @@
+"""Every error of ours, in one tree.
+
+Three questions are answered by attributes: whose fault (the class), what to reply (`response_code`), may the caller try
+again (`retriable`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .codes import RETRIABLE_RESPONSE_CODES, ResponseCode
+
+
+class RocketError(Exception):
+    """Root of the tree. A server that meets one while it serves a request replies `response_code` and the text."""
+
+    response_code: int = ResponseCode.SYSTEM_ERROR
+    retriable: bool = False
+
+
+class ConfigError(RocketError):
+    """A setting that cannot be honoured: names the file, the line and the key."""
+
+    def __init__(
+        self, reason: str, *, file: str | Path | None = None, line: int | None = None, key: str | None = None
+    ) -> None:
+        self.reason = reason
+        self.file = file
+        self.line = line
+        self.key = key
+        place = ":".join(str(part) for part in (file, line) if part is not None)
+        super().__init__(": ".join(part for part in (place, key, reason) if part))
+
+
+class NativeMissing(RocketError):
+    """The compiled core is needed for this and is not there."""
+
+
+class RequestRefused(RocketError):
+    """A server's considered no: `response_code` and the remark that the client is to see."""
+
+    def __init__(self, response_code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.response_code = response_code
+        self.remark = remark
+
+
+class MessageInvalid(RocketError):
+    """A message, topic or group that breaks the rules of its kind: too large, empty, illegal characters."""
+
+    response_code = ResponseCode.MESSAGE_ILLEGAL
+
+
+class CompressionError(RocketError):
+    """A body that cannot be (de)compressed here: unknown algorithm, library not installed, damaged data."""
+
+
+# --- the wire ---------------------------------------------------------------------------------------------------------
+
+
+class ProtocolError(RocketError):
+    """The protocol was broken."""
+
+
+class LocalProtocolError(ProtocolError):
+    """We were about to break it: a bug in the caller."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The peer broke it; after a framing error the connection is of no further use."""
+
+
+class FrameTooLarge(RemoteProtocolError):
+    """A frame declares more bytes than we accept, or is no frame at all (an HTTP request reads as a huge length)."""
+
+
+class HeaderInvalid(RemoteProtocolError):
+    """A header or a header field that does not mean anything: bad JSON, bad lengths, a number that is none."""
+
+
+class BodyInvalid(RemoteProtocolError):
+    """A body that is not of the form its request code asks for."""
+
+
+# --- connections ------------------------------------------------------------------------------------------------------
+
+
+class TransportError(RocketError):
+    """The bytes could not be exchanged; another address or a later moment may do."""
+
+    retriable = True
+
+
+class ConnectFailed(TransportError):
+    """No connection to the address within the time allowed."""
+
+
+class ConnectionLost(TransportError):
+    """The connection closed before the answer came; the request may or may not have been served."""
+
+
+class RequestTimeout(TransportError):
+    """No answer in time; the request may or may not have been served."""
+
+
+class TooManyRequests(TransportError):
+    """As many requests as allowed are in flight already."""
+
+    response_code = ResponseCode.SYSTEM_BUSY
+
+
+# --- the store --------------------------------------------------------------------------------------------------------
+
+
+class StoreError(RocketError):
+    """The files could not do what was asked."""
+
+
+class RecordCorrupt(StoreError):
+    """A stored record does not hold together."""
+
+    def __init__(self, phy_offset: int, reason: str) -> None:
+        super().__init__(f"record at {phy_offset}: {reason}")
+        self.phy_offset = phy_offset
+        self.reason = reason
+
+
+class DiskFull(StoreError):
+    """No room for another record."""
+
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+    retriable = True
+
+
+class StoreClosed(StoreError):
+    """The store is shut, or shutting."""
+
+    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
+    retriable = True
+
+
+# --- seen by clients --------------------------------------------------------------------------------------------------
+
+
+class BrokerError(RocketError):
+    """A server answered with an error code."""
+
+    def __init__(self, code: int, remark: str | None, *, address: str | None = None) -> None:
+        self.code = code
+        self.remark = remark or ""
+        self.address = address
+        self.response_code = code
+        self.retriable = code in RETRIABLE_RESPONSE_CODES
+        name = ResponseCode(code).name if code in ResponseCode._value2member_map_ else "unknown code"
+        where = f" from {address}" if address else ""
+        super().__init__(f"CODE: {code} ({name}){where}  DESC: {self.remark}")

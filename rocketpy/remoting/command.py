@@ -1,0 +1,179 @@
+"""RemotingCommand: the value that both directions of every connection exchange."""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+import attrs
+
+from rocketpy.codes import OUR_VERSION, LanguageCode, RequestCode, ResponseCode
+
+from . import json_header, rocketmq_header
+from .fields import HeaderFields
+from .frame import Frame, SerializeType, cut_frame, encode_frame
+
+FLAG_RESPONSE = 0x1
+FLAG_ONEWAY = 0x2
+
+
+class EncodableHeader(Protocol):
+    """A custom header: anything that knows its extFields (headers/schema.py makes them)."""
+
+    def to_ext_fields(self) -> dict[str, str]: ...
+
+
+@attrs.define
+class RemotingCommand:
+    """A request or a response.
+
+    `ext_fields` and `body` keep the difference between absent and empty: an absent map is None, and a body of no bytes
+    does not exist on the wire. `opaque` is signed 32-bit; the connection that sends a request sets it.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    language: LanguageCode | None = LanguageCode.PYTHON  # None: the peer named one that we do not know
+    version: int = OUR_VERSION
+    remark: str | None = None
+    ext_fields: dict[str, str] | None = None
+    body: bytes | None = attrs.field(default=None, repr=lambda body: f"<{len(body)} bytes>" if body else "None")
+    serialize_type: SerializeType = SerializeType.JSON
+
+    @classmethod
+    def request(
+        cls,
+        code: int,
+        header: EncodableHeader | None = None,
+        body: bytes | None = None,
+        *,
+        ext_fields: dict[str, str] | None = None,
+        oneway: bool = False,
+    ) -> Self:
+        """A request; `ext_fields` are ad-hoc fields beside those of `header`."""
+        return cls(
+            code=code,
+            flag=FLAG_ONEWAY if oneway else 0,
+            ext_fields=_merge(header, ext_fields),
+            body=body,
+        )
+
+    @classmethod
+    def oneway(
+        cls,
+        code: int,
+        header: EncodableHeader | None = None,
+        body: bytes | None = None,
+        *,
+        ext_fields: dict[str, str] | None = None,
+    ) -> Self:
+        """A request that must not be answered."""
+        return cls.request(code, header, body, ext_fields=ext_fields, oneway=True)
+
+    @classmethod
+    def response(
+        cls,
+        code: int = ResponseCode.SUCCESS,
+        remark: str | None = None,
+        header: EncodableHeader | None = None,
+        body: bytes | None = None,
+        *,
+        ext_fields: dict[str, str] | None = None,
+    ) -> Self:
+        """A response; whom it answers is set by `answering` on its way out."""
+        return cls(
+            code=code,
+            flag=FLAG_RESPONSE,
+            remark=remark,
+            ext_fields=_merge(header, ext_fields),
+            body=body,
+        )
+
+    def answering(self, request: RemotingCommand) -> Self:
+        """Make this the response to `request`: its opaque, its serialisation, the response bit. Returns self."""
+        self.opaque = request.opaque
+        self.serialize_type = request.serialize_type
+        self.flag |= FLAG_RESPONSE
+        return self
+
+    @property
+    def is_response(self) -> bool:
+        return bool(self.flag & FLAG_RESPONSE)
+
+    @property
+    def is_oneway(self) -> bool:
+        return bool(self.flag & FLAG_ONEWAY)
+
+    @property
+    def name(self) -> str:
+        """Name of the code, for logs: `PULL_MESSAGE`, `TOPIC_NOT_EXIST`, or the number when it has none."""
+        known = ResponseCode if self.is_response else RequestCode
+        try:
+            return known(self.code).name
+        except ValueError:
+            return str(self.code)
+
+    def ext_field(self, key: str) -> str | None:
+        """An ad-hoc field, None when it is absent."""
+        return None if self.ext_fields is None else self.ext_fields.get(key)
+
+    def add_ext_field(self, key: str, value: str) -> None:
+        if self.ext_fields is None:
+            self.ext_fields = {}
+        self.ext_fields[key] = value
+
+    def encode(self) -> bytes:
+        """The whole frame.
+
+        Raises:
+            LocalProtocolError: a field does not fit its place on the wire.
+        """
+        module = rocketmq_header if self.serialize_type is SerializeType.ROCKETMQ else json_header
+        header = module.encode_header(
+            HeaderFields(
+                code=self.code,
+                language=self.language,
+                version=self.version,
+                opaque=self.opaque,
+                flag=self.flag,
+                remark=self.remark,
+                ext_fields=self.ext_fields,
+            )
+        )
+        return encode_frame(self.serialize_type, header, self.body)
+
+    @classmethod
+    def from_frame(cls, frame: Frame) -> Self:
+        """Read a frame.
+
+        Raises:
+            HeaderInvalid: the header cannot be read; the connection is of no further use.
+        """
+        module = rocketmq_header if frame.serialize_type is SerializeType.ROCKETMQ else json_header
+        fields = module.decode_header(frame.header)
+        return cls(
+            code=fields.code,
+            opaque=fields.opaque,
+            flag=fields.flag,
+            language=fields.language,
+            version=fields.version,
+            remark=fields.remark,
+            ext_fields=fields.ext_fields,
+            body=frame.body,
+            serialize_type=frame.serialize_type,
+        )
+
+    @classmethod
+    def decode(cls, image: bytes | memoryview) -> Self:
+        """Read exactly one whole frame, length field included.
+
+        Raises:
+            FrameTooLarge, HeaderInvalid: `image` is no frame.
+        """
+        return cls.from_frame(cut_frame(image))
+
+
+def _merge(header: EncodableHeader | None, ext_fields: dict[str, str] | None) -> dict[str, str] | None:
+    if header is None:
+        return None if ext_fields is None else dict(ext_fields)
+    return header.to_ext_fields() | (ext_fields or {})

@@ -1,0 +1,136 @@
+"""Cut frames out of a byte stream.
+
+Layout, big-endian::
+
+    length      4   bytes that follow this field = 4 + header size + body size
+    descriptor  4   top byte: serialize type (0 JSON, 1 ROCKETMQ); low 24 bits: header size
+    header      header size
+    body        the rest; no bytes means no body
+"""
+
+from __future__ import annotations
+
+import struct
+from enum import IntEnum
+
+import attrs
+
+from rocketpy.errors import FrameTooLarge, HeaderInvalid, LocalProtocolError
+
+LENGTH = struct.Struct(">i")
+PREFIX = struct.Struct(
+    ">i"  # length
+    "I"  # descriptor
+)
+LENGTH_SIZE = 4
+PREFIX_SIZE = 8
+assert LENGTH.size == LENGTH_SIZE and PREFIX.size == PREFIX_SIZE
+
+FRAME_SIZE_MAX = 16_777_216
+"""Bytes of a frame with its length field. The first byte of a frame is therefore 0 (0x16 there is a TLS hello)."""
+
+HEADER_SIZE_MAX = 0xFFFFFF
+
+
+class SerializeType(IntEnum):
+    """How a header is written. Each frame declares its own: the two directions of a connection may differ."""
+
+    JSON = 0
+    ROCKETMQ = 1
+
+
+@attrs.frozen
+class Frame:
+    """One frame, cut but not read."""
+
+    serialize_type: SerializeType
+    header: bytes
+    body: bytes | None
+
+
+def encode_frame(serialize_type: SerializeType, header: bytes, body: bytes | None) -> bytes:
+    """A whole frame.
+
+    Raises:
+        LocalProtocolError: the frame would be larger than any peer accepts.
+    """
+    body = body or b""
+    length = 4 + len(header) + len(body)
+    if LENGTH_SIZE + length > FRAME_SIZE_MAX:
+        raise LocalProtocolError(f"frame of {LENGTH_SIZE + length} bytes, at most {FRAME_SIZE_MAX} are allowed")
+    return b"".join((PREFIX.pack(length, serialize_type << 24 | len(header)), header, body))
+
+
+def _check_length(length: int, frame_size_max: int) -> None:
+    if length < 0 or LENGTH_SIZE + length > frame_size_max:
+        raise FrameTooLarge(f"length field 0x{length & 0xFFFFFFFF:08x}, frames have at most {frame_size_max} bytes")
+    if length < 4:
+        raise HeaderInvalid(f"length field {length}, at least 4 is needed for the header descriptor")
+
+
+class FrameCutter:
+    """Bytes in, frames out; holds what is not yet a whole frame.
+
+    An error is final: what follows in the stream cannot be told apart any more, the connection is to be closed.
+    """
+
+    def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
+        self._frame_size_max = frame_size_max
+        self._buffer = bytearray()
+        self._start = 0  # where the next frame begins; bytes before it are spent
+
+    @property
+    def buffered_size(self) -> int:
+        """Bytes held back for frames that are not complete."""
+        return len(self._buffer) - self._start
+
+    def feed(self, data: bytes | bytearray | memoryview) -> None:
+        """Take bytes as they came from the peer."""
+        if self._start:
+            del self._buffer[: self._start]
+            self._start = 0
+        self._buffer += data
+
+    def next_frame(self) -> Frame | None:
+        """The next whole frame, or None: more bytes are needed.
+
+        Raises:
+            FrameTooLarge: the length is beyond the limit, known as soon as four bytes are there.
+            HeaderInvalid: the descriptor contradicts the length or names no serialisation.
+        """
+        buffered_size = self.buffered_size
+        if buffered_size < LENGTH_SIZE:
+            return None
+        (length,) = LENGTH.unpack_from(self._buffer, self._start)
+        _check_length(length, self._frame_size_max)
+        if buffered_size < LENGTH_SIZE + length:
+            return None
+        frame = cut_frame(memoryview(self._buffer)[self._start : self._start + LENGTH_SIZE + length])
+        self._start += LENGTH_SIZE + length
+        return frame
+
+
+def cut_frame(image: bytes | memoryview, *, frame_size_max: int = FRAME_SIZE_MAX) -> Frame:
+    """The one frame that `image` is.
+
+    Raises:
+        FrameTooLarge: the length is beyond the limit.
+        HeaderInvalid: lengths contradict each other, or the serialisation is unknown.
+    """
+    if len(image) < PREFIX_SIZE:
+        raise HeaderInvalid(f"frame of {len(image)} bytes, at least {PREFIX_SIZE} are needed")
+    length, descriptor = PREFIX.unpack_from(image)
+    _check_length(length, frame_size_max)
+    header_size = descriptor & HEADER_SIZE_MAX
+    if LENGTH_SIZE + length != len(image):
+        raise HeaderInvalid(f"length field {length}, but {len(image) - LENGTH_SIZE} bytes follow it")
+    if header_size > length - 4:
+        raise HeaderInvalid(f"header of {header_size} bytes in a frame of length {length}")
+    if descriptor >> 24 > SerializeType.ROCKETMQ:
+        raise HeaderInvalid(f"serialize type {descriptor >> 24}, known are 0 (JSON) and 1 (ROCKETMQ)")
+    header_end = PREFIX_SIZE + header_size
+    return Frame(
+        serialize_type=SerializeType(descriptor >> 24),
+        header=bytes(image[PREFIX_SIZE:header_end]),
+        body=bytes(image[header_end:]) or None,
+    )

@@ -1,0 +1,119 @@
+"""The JSON serialisation of a header: one object, UTF-8, in the spelling of fastjson.
+
+Written compact and with sorted keys, absent values left out, all extFields as strings (Go refuses anything else).
+Read leniently, as fastjson reads it: keys in any order and case, unknown keys, numbers and booleans in extFields,
+unknown languages. Absent numbers are 0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from rocketpy.codes import LanguageCode
+from rocketpy.errors import HeaderInvalid
+
+from .fields import HeaderFields, format_bool, language_or_none, parse_int
+
+_SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+# Numbers stay text: extFields want them as they were spelled, and no digit string can be made expensive.
+_DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=str, strict=False)
+
+
+def encode_header(fields: HeaderFields) -> bytes:
+    """The bytes of a header; a lone surrogate in a string becomes `?`, as in Java."""
+    header: dict[str, object] = {
+        "code": fields.code,
+        "flag": fields.flag,
+        "language": (fields.language if fields.language is not None else LanguageCode.OTHER).name,
+        "opaque": fields.opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": fields.version,
+    }
+    if fields.remark is not None:
+        header["remark"] = fields.remark
+    if fields.ext_fields is not None:
+        header["extFields"] = fields.ext_fields
+    return _ENCODER.encode(header).encode("utf-8", "replace")
+
+
+def decode_header(header: bytes) -> HeaderFields:
+    """Read a header.
+
+    Raises:
+        HeaderInvalid: not UTF-8, not a JSON object, nested beyond all measure, or a number field holds no number.
+    """
+    try:
+        return _fields(_object(header))
+    except UnicodeDecodeError as exc:
+        raise HeaderInvalid(f"JSON header is not UTF-8: {exc}") from exc
+    except ValueError as exc:
+        raise HeaderInvalid(f"header is not JSON: {exc}") from exc
+    except RecursionError:
+        raise HeaderInvalid(f"JSON header of {len(header)} bytes is nested too deeply") from None
+
+
+def _object(header: bytes) -> dict[str, object]:
+    decoded = _DECODER.decode(header.decode("utf-8"))
+    if not isinstance(decoded, dict):
+        raise HeaderInvalid(f"JSON header is not an object but {type(decoded).__name__}")
+    return _without_lone_surrogates(decoded) if _SURROGATE_ESCAPE.search(header) else decoded
+
+
+def _fields(decoded: dict[str, object]) -> HeaderFields:
+    values = {key.lower(): value for key, value in decoded.items()}
+    return HeaderFields(
+        code=_number(values, "code"),
+        language=_language(values.get("language")),
+        version=_number(values, "version"),
+        opaque=_number(values, "opaque"),
+        flag=_number(values, "flag"),
+        remark=_text(values.get("remark")),
+        ext_fields=_ext_fields(values.get("extfields")),
+    )
+
+
+def _number(values: dict[str, object], key: str) -> int:
+    value = values.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, str):
+        raise HeaderInvalid(f"header field {key} is not a number but {type(value).__name__}")
+    try:
+        return parse_int(value)
+    except HeaderInvalid as exc:
+        raise HeaderInvalid(f"header field {key}: {exc}") from None
+
+
+def _language(value: object) -> LanguageCode | None:
+    if not isinstance(value, str):
+        return None
+    if value.upper() in LanguageCode.__members__:
+        return LanguageCode[value.upper()]
+    return language_or_none(int(value)) if value.isascii() and value.isdigit() and len(value) < 4 else None
+
+
+def _text(value: object) -> str | None:
+    """A value as fastjson puts it into a string: numbers as spelled, booleans by name, objects as their JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return format_bool(value)
+    return _ENCODER.encode(value)
+
+
+def _ext_fields(value: object) -> dict[str, str] | None:
+    if value is None:
+        return None
+    if not isinstance(value, dict):
+        raise HeaderInvalid(f"extFields is not an object but {type(value).__name__}")
+    return {key: text for key, item in value.items() if (text := _text(item)) is not None}
+
+
+def _without_lone_surrogates(value: object) -> dict[str, object]:
+    """Halves of surrogate pairs are no characters: left in, they would fail later, wherever the text is encoded."""
+    scrubbed = _DECODER.decode(_LONE_SURROGATE.sub("?", json.dumps(value, ensure_ascii=False)))
+    assert isinstance(scrubbed, dict)
+    return scrubbed
