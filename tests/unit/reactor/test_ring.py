@@ -1,0 +1,311 @@
+"""csrc/ring.c through cffi: what goes in comes out, in order, once, whatever the sizes and whoever dies."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+native = pytest.importorskip("rocketpy.native._rocketpy")
+ffi, lib = native.ffi, native.lib
+
+CAPACITY = 65536
+SMALL_MAX = CAPACITY // 4
+
+
+@attrs.define
+class Pair:
+    """One ring with both of its ends in this process."""
+
+    producer: object
+    consumer: object
+    ring: object
+    writer: object
+    reader: object
+
+    def write(self, payload: bytes, kind: int = 1) -> int:
+        source = ffi.from_buffer(payload)
+        span = ffi.new("rp_span[1]", [{"data": source, "size": len(payload)}])
+        return lib.rp_ring_write(self.writer, kind, span, 1)
+
+    def peek(self) -> tuple[int, bytes]:
+        data, size, kind = ffi.new("uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
+        assert lib.rp_ring_read(self.reader, data, size, kind) == lib.RP_OK
+        assert int(ffi.cast("uintptr_t", data[0])) % 8 == 0
+        return kind[0], bytes(ffi.buffer(data[0], size[0]))
+
+    def read(self) -> tuple[int, bytes] | None:
+        data, size, kind = ffi.new("uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
+        status = lib.rp_ring_read(self.reader, data, size, kind)
+        if status == lib.RP_EMPTY:
+            return None
+        assert status == lib.RP_OK
+        record = kind[0], bytes(ffi.buffer(data[0], size[0]))
+        lib.rp_ring_release(self.reader)
+        return record
+
+    def doorbell_rung(self, worker: object) -> bool:
+        poller = select.poll()
+        poller.register(worker.doorbell, select.POLLIN)
+        return bool(poller.poll(0))
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    producer, consumer = lib.rp_worker_create(0), lib.rp_worker_create(1)
+    ring = lib.rp_ring_create(CAPACITY, producer, consumer)
+    assert ring != ffi.NULL
+    made = Pair(producer, consumer, ring, lib.rp_ring_writer_open(ring), lib.rp_ring_reader_open(ring))
+    yield made
+    lib.rp_ring_writer_close(made.writer)
+    lib.rp_ring_reader_close(made.reader)
+    lib.rp_ring_destroy(ring)
+    os.close(producer.doorbell)
+    os.close(consumer.doorbell)
+
+
+@pytest.mark.parametrize("capacity", [0, 4096, 65535, 65536 + 8, 2**31])
+def test_capacity_must_be_a_power_of_two_in_range(capacity: int) -> None:
+    worker = lib.rp_worker_create(0)
+    assert lib.rp_ring_create(capacity, worker, worker) == ffi.NULL
+    os.close(worker.doorbell)
+
+
+def test_records_come_out_as_they_went_in(pair: Pair) -> None:
+    assert pair.read() is None
+    assert lib.rp_ring_is_empty(pair.reader)
+    for kind, payload in ((1, b"12345678"), (2, b""), (65535, b"x"), (7, bytes(SMALL_MAX))):
+        assert pair.write(payload, kind) == lib.RP_OK
+        assert not lib.rp_ring_is_empty(pair.reader)
+        assert pair.read() == (kind, payload)
+    assert pair.read() is None
+    assert lib.rp_ring_depth(pair.ring) == 0
+
+
+def test_a_reserved_record_may_be_cut(pair: Pair) -> None:
+    at = lib.rp_ring_reserve(pair.writer, 100)
+    ffi.memmove(at, b"abcdefghijkl", 12)
+    assert lib.rp_ring_tail_after(pair.writer, 12) == 24
+    lib.rp_ring_commit(pair.writer, 12, 3)
+    assert lib.rp_ring_tail(pair.ring) == 24
+    assert pair.read() == (3, b"abcdefghijkl")
+
+
+def test_reserve_without_commit_publishes_nothing(pair: Pair) -> None:
+    ffi.memmove(lib.rp_ring_reserve(pair.writer, 16), b"never to be seen", 16)
+    assert pair.read() is None
+    pair.write(b"seen")
+    assert pair.read() == (1, b"seen")
+
+
+def test_reading_twice_without_release_gives_the_same_record(pair: Pair) -> None:
+    pair.write(b"one")
+    pair.write(b"two")
+    assert pair.peek() == pair.peek() == (1, b"one")
+    lib.rp_ring_release(pair.reader)
+    assert pair.read() == (1, b"two")
+
+
+def test_spans_are_joined(pair: Pair) -> None:
+    first, second = ffi.from_buffer(b"first "), ffi.from_buffer(b"second")
+    spans = ffi.new("rp_span[3]", [{"data": first, "size": 6}, {"data": ffi.NULL, "size": 0}, {"data": second, "size": 6}])
+    assert lib.rp_ring_write(pair.writer, 9, spans, 3) == lib.RP_OK
+    assert pair.read() == (9, b"first second")
+
+
+def test_full_takes_nothing_and_rings_the_producer_when_half_is_free(pair: Pair) -> None:
+    count = 0
+    while pair.write(bytes([count % 256]) * 1000) == lib.RP_OK:
+        count += 1
+    assert count == CAPACITY // 1008
+    assert lib.rp_ring_reserve(pair.writer, 1000) == ffi.NULL
+    while lib.rp_ring_depth(pair.ring) > CAPACITY // 2:
+        assert not pair.doorbell_rung(pair.producer)
+        assert pair.read() is not None
+    assert pair.doorbell_rung(pair.producer)  # although it has never said that it sleeps
+    lib.rp_worker_awake(pair.producer)
+    assert not pair.doorbell_rung(pair.producer)
+    assert pair.write(b"again") == lib.RP_OK
+    while (record := pair.read()) is not None:
+        last = record
+    assert last == (1, b"again")
+    assert not pair.doorbell_rung(pair.producer)
+
+
+def test_small_records_wrap_around_in_one_piece(pair: Pair) -> None:
+    draw = random.Random(20240501)
+    waiting: list[tuple[int, bytes]] = []
+    moved = 0
+    while moved < 20 * CAPACITY:
+        payload, kind = draw.randbytes(draw.choice((0, 1, 7, 8, 9, 500, 4001, SMALL_MAX))), draw.randrange(65536)
+        if pair.write(payload, kind) == lib.RP_OK:
+            waiting.append((kind, payload))
+            moved += len(payload)
+        else:
+            for _ in range(draw.randrange(1, len(waiting) + 1)):
+                assert pair.read() == waiting.pop(0)
+    while waiting:
+        assert pair.read() == waiting.pop(0)
+    assert pair.read() is None
+
+
+@pytest.mark.parametrize("size", [SMALL_MAX + 1, CAPACITY, CAPACITY * 5 + 3, 16 * 1024 * 1024])
+def test_a_large_record_crosses_in_parts_between_its_neighbours(pair: Pair, size: int) -> None:
+    payload = random.Random(size).randbytes(size)
+    assert lib.rp_ring_reserve(pair.writer, size) == ffi.NULL
+    assert pair.write(b"before") == lib.RP_OK
+    assert pair.write(payload, 5) == lib.RP_OK
+    after_taken = pair.write(b"after") == lib.RP_OK
+    assert pair.read() == (1, b"before")
+    while (record := pair.read()) is None:
+        lib.rp_ring_pump(pair.writer)
+    assert record == (5, payload)
+    assert lib.rp_ring_pump(pair.writer) == lib.RP_OK
+    if not after_taken:
+        assert pair.write(b"after") == lib.RP_OK
+    assert pair.read() == (1, b"after")
+
+
+def test_the_writer_keeps_one_large_record_and_refuses_the_next(pair: Pair) -> None:
+    assert pair.write(bytes(2 * CAPACITY)) == lib.RP_OK
+    assert pair.write(bytes(2 * CAPACITY)) == lib.RP_FULL
+    assert pair.write(b"small") == lib.RP_FULL
+    assert lib.rp_ring_pump(pair.writer) == lib.RP_FULL
+
+
+def test_a_finished_large_record_stays_until_released(pair: Pair) -> None:
+    payload = random.Random(1).randbytes(SMALL_MAX * 2)
+    pair.write(payload, 4)
+    assert pair.peek() == pair.peek() == (4, payload)
+    assert not lib.rp_ring_is_empty(pair.reader)
+    lib.rp_ring_release(pair.reader)
+    assert lib.rp_ring_is_empty(pair.reader)
+
+
+def test_an_unfinished_large_record_of_a_restarted_producer_is_thrown_away(pair: Pair) -> None:
+    pair.write(bytes(2 * CAPACITY))
+    assert pair.read() is None  # takes the parts that are there
+    lib.rp_ring_writer_close(pair.writer)  # the producer dies with the rest
+    pair.writer = lib.rp_ring_writer_open(pair.ring)
+    for payload in (b"whole", random.Random(2).randbytes(SMALL_MAX * 2)):
+        assert pair.write(payload, 8) == lib.RP_OK
+        assert pair.read() == (8, payload)
+
+
+def test_parts_without_a_beginning_are_thrown_away_by_a_restarted_consumer(pair: Pair) -> None:
+    pair.write(bytes(CAPACITY * 2))
+    assert pair.read() is None
+    lib.rp_ring_reader_close(pair.reader)
+    pair.reader = lib.rp_ring_reader_open(pair.ring)
+    while lib.rp_ring_pump(pair.writer) == lib.RP_FULL:
+        assert pair.read() is None
+    assert pair.write(b"next") == lib.RP_OK
+    assert pair.read() == (1, b"next")
+
+
+def test_a_restarted_consumer_goes_on_at_the_first_unreleased_record(pair: Pair) -> None:
+    for payload in (b"one", b"two", b"three"):
+        pair.write(payload)
+    assert pair.read() == (1, b"one")
+    assert pair.peek() == (1, b"two")
+    done = lib.rp_ring_head_after(pair.reader)
+    lib.rp_ring_reader_close(pair.reader)
+    pair.reader = lib.rp_ring_reader_open(pair.ring)
+    assert pair.peek() == (1, b"two")
+    lib.rp_ring_skip_to(pair.reader, done)
+    assert pair.peek() == (1, b"three")
+    lib.rp_ring_skip_to(pair.reader, 0)  # a note older than the head changes nothing
+    lib.rp_ring_skip_to(pair.reader, 10**6)  # nor does one from beyond the tail
+    assert pair.read() == (1, b"three")
+
+
+def test_the_consumer_is_rung_only_when_asleep_and_once_per_batch(pair: Pair) -> None:
+    pair.write(b"awake")
+    lib.rp_ring_wake(pair.writer)
+    assert not pair.doorbell_rung(pair.consumer)
+    lib.rp_worker_prepare_sleep(pair.consumer)
+    pair.write(b"asleep")
+    assert not pair.doorbell_rung(pair.consumer)
+    lib.rp_ring_wake(pair.writer)
+    assert pair.doorbell_rung(pair.consumer)
+    assert pair.consumer.asleep == 0
+    lib.rp_worker_sleep(pair.consumer, -1)  # returns at once
+    lib.rp_worker_prepare_sleep(pair.consumer)
+    lib.rp_ring_wake(pair.writer)  # nothing new
+    assert not pair.doorbell_rung(pair.consumer)
+    lib.rp_worker_sleep(pair.consumer, 0)
+    assert pair.consumer.asleep == 0
+
+
+def test_force_rings_a_worker_that_is_awake(pair: Pair) -> None:
+    lib.rp_worker_wake(pair.consumer, 0)
+    assert not pair.doorbell_rung(pair.consumer)
+    lib.rp_worker_wake(pair.consumer, 1)
+    assert pair.doorbell_rung(pair.consumer)
+    lib.rp_worker_awake(pair.consumer)
+    assert not pair.doorbell_rung(pair.consumer)
+
+
+def test_a_new_writer_rings_for_what_its_predecessor_published(pair: Pair) -> None:
+    lib.rp_worker_prepare_sleep(pair.consumer)
+    pair.write(b"published, then killed")
+    lib.rp_ring_writer_close(pair.writer)
+    pair.writer = lib.rp_ring_writer_open(pair.ring)
+    lib.rp_ring_wake(pair.writer)
+    assert pair.doorbell_rung(pair.consumer)
+
+
+def test_a_producer_killed_in_the_middle_of_a_write_leaves_nothing(pair: Pair) -> None:
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        pair.write(b"complete")
+        ffi.memmove(lib.rp_ring_reserve(pair.writer, 8000), b"torn" * 2000, 8000)
+        os.write(tell, b"x")
+        signal.pause()
+        os._exit(1)
+    assert os.read(told, 1) == b"x"
+    os.kill(child, signal.SIGKILL)
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    os.close(told)
+    os.close(tell)
+    assert pair.read() == (1, b"complete")
+    assert pair.read() is None
+    lib.rp_ring_writer_close(pair.writer)
+    pair.writer = lib.rp_ring_writer_open(pair.ring)
+    pair.write(b"from the successor")
+    assert pair.read() == (1, b"from the successor")
+    assert pair.read() is None
+
+
+def test_records_cross_between_processes_in_both_large_and_small_sizes(pair: Pair) -> None:
+    """A forked producer sends a seeded sequence; both sides sleep on their doorbells whenever they cannot go on."""
+    sizes = [
+        random.Random(n).choice((8, 100, 5000, SMALL_MAX, SMALL_MAX + 1, 200_000)) for n in range(300)
+    ]
+    child = os.fork()
+    if child == 0:
+        for number, size in enumerate(sizes):
+            while pair.write(bytes([number % 256]) * size, number) != lib.RP_OK:
+                lib.rp_ring_wake(pair.writer)
+                lib.rp_worker_sleep(pair.producer, -1)
+            lib.rp_ring_wake(pair.writer)
+        while lib.rp_ring_pump(pair.writer) != lib.RP_OK:
+            lib.rp_ring_wake(pair.writer)
+            lib.rp_worker_sleep(pair.producer, -1)
+        lib.rp_ring_wake(pair.writer)
+        os._exit(0)
+    for number, size in enumerate(sizes):
+        while (record := pair.read()) is None:
+            lib.rp_worker_prepare_sleep(pair.consumer)
+            if lib.rp_ring_is_empty(pair.reader):
+                lib.rp_worker_sleep(pair.consumer, -1)
+            else:
+                lib.rp_worker_awake(pair.consumer)
+        assert record == (number, bytes([number % 256]) * size)
+    assert os.waitpid(child, 0)[1] == 0
