@@ -136,8 +136,27 @@ class HotLane(Protocol):
         `properties` given: stored exactly as given; else the request's, with CLUSTER appended.
         """
 
+    def settle(self, request: SendRequest) -> None:
+        """The send that was left to us is dealt with: resent, put or answered. Called once per SendRequest, last of all,
+        so that the hot lane takes the connection's later sends again (RP_STAGE_SETTLED)."""
+
     def repull(self, request: PullRequest) -> None:
         """Hand a pull back after what it lacked was created (auto-created group); judged anew by the hot lane."""
 
     async def put(self, message: MessageToPut) -> PutResult:
         """Store a message of our own; waits for flush (and slave) as a client's send would."""
+
+
+class SlowLane(Protocol):
+    """What the broker takes from the hot lane. Nothing blocks; the sends of one connection keep their order inside."""
+
+    def slow_send(self, request: SendRequest) -> None:
+        """Judge a send; ends in exactly one `HotLane.settle(request)`, at once or later."""
+
+    def slow_pull(self, request: PullRequest) -> None:
+        """Answer a pull that cannot be served, or create what it lacks and hand it back."""
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A COMMIT_OFFSET record: the offset that came along with a pull."""
+
+    def connection_closed(self, connection: int) -> None: ...
