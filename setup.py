@@ -24,8 +24,7 @@ setup(
     python_requires=">=3.11",
     packages=find_packages(include=["rocketpy", "rocketpy.*"]),
     package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
-    cffi_modules=NATIVE,
-    setup_requires=["cffi>=1.16"] if NATIVE else [],
+    cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
     install_requires=["attrs>=23.1", "cffi>=1.16", "click>=8.1", "prometheus-client>=0.19", "rich>=13", "trio>=0.24"],
     extras_require={
         "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.6", "mypy>=1.8", "types-cffi"],
