@@ -1,0 +1,44 @@
+"""Configuration: the text of `broker.conf` or `namesrv.conf`, turned into frozen objects that code is handed.
+
+Runs in the supervisor (and the name server) before anything else does; workers receive the result. Nothing below reads
+the environment or a file again.
+
+    settings = load_broker_config(path, overrides={"namesrvAddr": "10.0.0.1:9876"}, environ=os.environ)
+    settings.store.flush_disk_type            # each attribute is its Java key in snake case
+    settings.to_properties()                  # codes 26 and 319, -p
+    settings.updated({"brokerPermission": "4"})   # codes 25 and 318: a new object, or a refusal
+
+A setting is declared once (`setting.py`), with key, unit, default and trade-off; docs/configuration.md is generated
+from the declarations (`python -m rocketpy.config.reference`).
+"""
+
+from .broker_config import BrokerConfig
+from .load import Machine, load_broker_config, load_namesrv_config, this_machine
+from .message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
+from .namesrv_config import NamesrvConfig
+from .relations import parse_addresses, ring_count
+from .rocketpy_config import RocketpyConfig
+from .server_config import ClientConfig, ServerConfig, TlsMode
+from .settings import BrokerSettings, NamesrvSettings, Note, Update
+
+__all__ = [
+    "BrokerConfig",
+    "BrokerRole",
+    "BrokerSettings",
+    "ClientConfig",
+    "FlushDiskType",
+    "Machine",
+    "MessageStoreConfig",
+    "NamesrvConfig",
+    "NamesrvSettings",
+    "Note",
+    "RocketpyConfig",
+    "ServerConfig",
+    "TlsMode",
+    "Update",
+    "load_broker_config",
+    "load_namesrv_config",
+    "parse_addresses",
+    "ring_count",
+    "this_machine",
+]

@@ -1,0 +1,191 @@
+"""From the text of a configuration file, the command line and the environment to frozen, checked settings.
+
+Unlike the reference, which drops what it cannot read and goes on with the default, every mistake is an error that names
+the file, the line and the key.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from rocketpy.errors import ConfigError
+
+from . import properties
+from .local_address import choose_address, is_concrete, local_addresses
+from .relations import check_broker, check_namesrv
+from .setting import to_text
+from .settings import BrokerSettings, NamesrvSettings, Note, evolve_parts, known_settings, parse_setting, unknown_key
+
+BROKER_PORT = 10_911
+NAMESRV_PORT = 9_876
+
+_S = TypeVar("_S", BrokerSettings, NamesrvSettings)
+
+
+@attrs.frozen
+class Machine:
+    """What defaults depend on."""
+
+    cores: int
+    host_name: str
+    detect_address: Callable[[], str]
+
+
+def this_machine() -> Machine:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Machine(cores, socket.gethostname() or "DEFAULT_BROKER", lambda: choose_address(local_addresses()))
+
+
+def load_broker_config(
+    path: str | Path | None,
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    machine: Machine | None = None,
+) -> BrokerSettings:
+    """The settings of a broker.
+
+    Args:
+        path: the -c file; None when there is none.
+        overrides: Java key to text, from the command line (-n is `namesrvAddr`); stronger than the file.
+        environ: NAMESRV_ADDR, ROCKETMQ_HOME and HOME; weaker than the file.
+    Raises:
+        ConfigError: unreadable file, unknown key, a value that is not allowed, or settings that contradict.
+    """
+    environ = environ or {}
+    machine = machine or this_machine()
+    loaded = _read(BrokerSettings(path=Path(path) if path else None), path, overrides or {})
+    settings, given = loaded.settings, loaded.given
+    root = settings.store.store_path_root_dir or _home(environ, "storePathRootDir", "store")
+    port = settings.server.listen_port or BROKER_PORT
+    bind = settings.server.bind_address
+    ip1 = settings.broker.broker_ip1 or (bind if is_concrete(bind) else machine.detect_address())
+    derived: dict[tuple[str, str], Any] = {
+        ("store", "store_path_root_dir"): root,
+        ("store", "store_path_commit_log"): settings.store.store_path_commit_log or str(Path(root) / "commitlog"),
+        ("store", "ha_listen_port"): port + 1,
+        ("server", "listen_port"): port,
+        ("broker", "broker_ip1"): ip1,
+        ("broker", "broker_ip2"): settings.broker.broker_ip2 or ip1,
+        ("broker", "broker_name"): settings.broker.broker_name or machine.host_name,
+        ("broker", "rocketmq_home"): settings.broker.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
+        ("broker", "namesrv_addr"): settings.broker.namesrv_addr or environ.get("NAMESRV_ADDR") or None,
+    }
+    derived.update(_workers(settings, given, machine.cores))
+    notes = loaded.notes
+    if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
+        notes = tuple(note for note in notes if note.key != "haListenPort")
+    complete = attrs.evolve(evolve_parts(settings, derived), notes=notes)
+    check_broker(complete, loaded.lines)
+    return complete
+
+
+def load_namesrv_config(
+    path: str | Path | None,
+    overrides: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    *,
+    machine: Machine | None = None,
+) -> NamesrvSettings:
+    """The settings of a name server; arguments and errors as for `load_broker_config`."""
+    environ = environ or {}
+    machine = machine or this_machine()
+    loaded = _read(NamesrvSettings(path=Path(path) if path else None), path, overrides or {})
+    settings = loaded.settings
+    store_path = str(path) if path else settings.namesrv.config_store_path
+    derived: dict[tuple[str, str], Any] = {
+        ("namesrv", "kv_config_path"): settings.namesrv.kv_config_path
+        or _home(environ, "kvConfigPath", "namesrv/kvConfig.json"),
+        ("namesrv", "config_store_path"): store_path
+        or _home(environ, "configStorePath", "namesrv/namesrv.properties"),
+        ("namesrv", "rocketmq_home"): settings.namesrv.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
+        ("server", "listen_port"): settings.server.listen_port or NAMESRV_PORT,
+    }
+    derived.update(_workers(settings, loaded.given, machine.cores))
+    complete = attrs.evolve(evolve_parts(settings, derived), notes=loaded.notes)
+    check_namesrv(complete, loaded.lines)
+    return complete
+
+
+@attrs.frozen
+class _Loaded(Generic[_S]):
+    settings: _S
+    given: frozenset[str]
+    lines: Mapping[str, int]
+    notes: tuple[Note, ...]
+
+
+def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str]) -> _Loaded[_S]:
+    """Parse the file and the overrides into `empty`; nothing derived yet."""
+    file = Path(path) if path else None
+    known = known_settings(empty)
+    values: dict[tuple[str, str], Any] = {}
+    lines: dict[str, int] = {}
+    notes: dict[str, Note] = {}
+    given_texts: list[tuple[str, str, int | None]] = []
+    if file:
+        given_texts += [(entry.key, entry.value, entry.line) for entry in _entries(file)]
+    given_texts += [(key, text, None) for key, text in overrides.items()]
+    for key, text, line in given_texts:
+        where = file if line else None
+        if key not in known:
+            raise unknown_key(key, known, file=where, line=line)
+        lines.pop(key, None)
+        if line:
+            lines[key] = line
+        for part, declared in known[key]:
+            value = parse_setting(declared, text.strip() if line is None else text, file=where, line=line)
+            values[part, declared.attribute] = value
+            if declared.setting.ignored and to_text(value) != to_text(declared.default):
+                notes[key] = Note(key, line, f"not honoured: {declared.setting.ignored}")
+    given = frozenset(declared.setting.key for found in known.values() for part, declared in found
+                      if (part, declared.attribute) in values)  # fmt: skip
+    return _Loaded(evolve_parts(empty, values), given, lines, tuple(notes.values()))
+
+
+def _entries(file: Path) -> list[properties.Entry]:
+    try:
+        text = file.read_bytes().decode("utf-8")
+    except OSError as exc:
+        raise ConfigError(f"cannot be read: {exc.strerror}", file=file) from exc
+    except UnicodeDecodeError as exc:
+        raise ConfigError(f"is not UTF-8 text at byte {exc.start}", file=file) from exc
+    try:
+        return properties.parse(text)
+    except properties.PropertiesError as exc:
+        raise ConfigError(exc.reason, file=file, line=exc.line) from exc
+
+
+def _home(environ: Mapping[str, str], key: str, below: str) -> str:
+    home = environ.get("HOME")
+    if not home:
+        raise ConfigError(f"its default is ~/{below}, and HOME is not set; give it", key=key)
+    return str(Path(home) / below)
+
+
+def _workers(
+    settings: BrokerSettings | NamesrvSettings, given: frozenset[str], cores: int
+) -> dict[tuple[str, str], int]:
+    """Worker counts: our own key, else the reference's, else by cores; both spellings then say the same."""
+    by_cores = max(1, min(4, cores // 4))
+    selectors = codecs = by_cores
+    if "selectorWorkers" in given:
+        selectors = settings.rocketpy.selector_workers
+    elif "serverSelectorThreads" in given:
+        selectors = min(64, settings.server.server_selector_threads)
+    if "codecWorkers" in given:
+        codecs = settings.rocketpy.codec_workers
+    elif "serverWorkerThreads" in given:
+        codecs = min(64, settings.server.server_worker_threads)
+    return {
+        ("rocketpy", "selector_workers"): selectors,
+        ("rocketpy", "codec_workers"): codecs,
+        ("server", "server_selector_threads"): selectors,
+        ("server", "server_worker_threads"): codecs,
+    }

@@ -1,0 +1,345 @@
+"""MessageStoreConfig: where messages lie, when they reach the disk, and how long they stay. Keys of 4.9."""
+
+# ruff: noqa: RUF009 - setting() returns an attrs field; it is meant to run once, in the class body
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from .setting import LONG_MAX, Effect, setting
+
+PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
+
+# The store and hot processes read these when they start; one line to change when they are told of updates.
+_IN_STORE = Effect.AT_RESTART
+
+_DLEDGER = "DLedger is not built; use master and slave"
+_NO_TRANSIENT = "appends go to the mapped file; there is no second buffer to commit from"
+_UNUSED = "the reference does not read it either"
+_LMQ = "light message queues are not built"
+_ASYNC_DELIVER = "delayed messages are always delivered in order, one at a time per level"
+_NO_LOCK = "one process writes the log; there is no lock"
+
+
+class BrokerRole(enum.Enum):
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+class FlushDiskType(enum.Enum):
+    SYNC_FLUSH = "SYNC_FLUSH"
+    ASYNC_FLUSH = "ASYNC_FLUSH"
+
+
+@attrs.frozen(kw_only=True)
+class MessageStoreConfig:
+    """Frozen; paths are complete after loading (`store_path_commit_log` is never empty)."""
+
+    store_path_root_dir: str = setting(
+        "", "storePathRootDir",
+        "Directory of everything that is stored. Put it on the disk that is meant for messages; one broker only.",
+        important=True, default_text="~/store",
+    )
+    store_path_commit_log: str = setting(
+        "", "storePathCommitLog",
+        "Directory of the CommitLog, which takes nearly all the writing; a disk of its own keeps queue reads away.",
+        important=True, default_text="storePathRootDir/commitlog",
+    )
+    store_path_dledger_commit_log: str | None = setting(
+        None, "storePathDLedgerCommitLog", "Directory of DLedger's log.", ignored=_DLEDGER,
+    )
+    read_only_commit_log_store_paths: str | None = setting(
+        None, "readOnlyCommitLogStorePaths", "CommitLog directories that are read but never written.",
+        only_default="the log lies in one directory",
+    )
+    mapped_file_size_commit_log: int = setting(
+        1_073_741_824, "mappedFileSizeCommitLog",
+        "Size of one CommitLog file. Whole files are deleted, so smaller ones return space sooner; larger ones roll "
+        "less often. It cannot change once a store exists.",
+        unit="bytes", at_least=65_536,
+    )
+    mapped_file_size_consume_queue: int = setting(
+        6_000_000, "mappedFileSizeConsumeQueue",
+        "Size of one consume queue file (20 bytes per message), rounded up to whole entries. Files are sparse, so a "
+        "quiet queue costs little. It cannot change once a store exists.",
+        unit="bytes", at_least=20,
+    )
+    enable_consume_queue_ext: bool = setting(
+        False, "enableConsumeQueueExt", "Keep SQL filter bits beside the consume queue.",
+        ignored="SQL filters are evaluated when messages are pulled",
+    )
+    mapped_file_size_consume_queue_ext: int = setting(
+        50_331_648, "mappedFileSizeConsumeQueueExt", "Size of one file of those bits.", unit="bytes",
+        ignored="SQL filters are evaluated when messages are pulled",
+    )
+    bit_map_length_consume_queue_ext: int = setting(
+        64, "bitMapLengthConsumeQueueExt", "Bits per message.", unit="bits",
+        ignored="SQL filters are evaluated when messages are pulled",
+    )
+    flush_interval_commit_log: int = setting(
+        500, "flushIntervalCommitLog",
+        "ASYNC_FLUSH: time between flushes, and so about how much a power loss may take. Shorter is safer and "
+        "costs disk operations.",
+        unit="ms", effect=_IN_STORE, important=True, at_least=1,
+    )
+    commit_interval_commit_log: int = setting(
+        200, "commitIntervalCommitLog", "Time between commits of the transient pool.", unit="ms",
+        effect=_IN_STORE, important=True, ignored=_NO_TRANSIENT,
+    )
+    use_reentrant_lock_when_put_message: bool = setting(
+        True, "useReentrantLockWhenPutMessage", "Kind of the append lock.", ignored=_NO_LOCK,
+    )
+    flush_commit_log_timed: bool = setting(
+        True, "flushCommitLogTimed", "ASYNC_FLUSH: flush by the clock, not when woken.", effect=_IN_STORE,
+        important=True, ignored="flushing is always by the clock",
+    )
+    flush_interval_consume_queue: int = setting(
+        1_000, "flushIntervalConsumeQueue",
+        "Time between flushes of consume queues. They can be rebuilt from the log, so this bounds recovery time only.",
+        unit="ms", effect=_IN_STORE, at_least=1,
+    )
+    clean_resource_interval: int = setting(
+        10_000, "cleanResourceInterval", "How often to look for files that may be deleted.", unit="ms", at_least=1,
+    )
+    delete_commit_log_files_interval: int = setting(
+        100, "deleteCommitLogFilesInterval", "Pause between two deletions of CommitLog files; spares the disk.",
+        unit="ms", effect=_IN_STORE,
+    )
+    delete_consume_queue_files_interval: int = setting(
+        100, "deleteConsumeQueueFilesInterval", "Pause between two deletions of consume queue files.", unit="ms",
+        effect=_IN_STORE,
+    )
+    destroy_maped_file_interval_forcibly: int = setting(
+        120_000, "destroyMapedFileIntervalForcibly", "How long a deleted file that is still read stays mapped.",
+        unit="ms", effect=_IN_STORE, ignored="the kernel keeps an unlinked file until its last reader is done",
+    )
+    redelete_hanged_file_interval: int = setting(
+        120_000, "redeleteHangedFileInterval", "When to try again to delete a file that was in use.", unit="ms",
+        effect=_IN_STORE, ignored="a file in use can be unlinked at once",
+    )
+    delete_when: str = setting(
+        "04", "deleteWhen", "Hours of the day (local time, separated by `;`) in which old files are deleted.",
+        effect=_IN_STORE, important=True,
+    )
+    disk_max_used_space_ratio: int = setting(
+        75, "diskMaxUsedSpaceRatio",
+        "Fill level at which old files go outside of deleteWhen; held between 10 and 95.",
+        unit="%", effect=_IN_STORE, at_most=100,
+    )
+    disk_space_warning_level_ratio: int = setting(
+        90, "diskSpaceWarningLevelRatio",
+        "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE). A system property in 4.9, a key in 5.x.",
+        unit="%", at_least=35, at_most=100,
+    )
+    disk_space_clean_forcibly_ratio: int = setting(
+        85, "diskSpaceCleanForciblyRatio",
+        "Fill level at which files go however young they are. A system property in 4.9, a key in 5.x.",
+        unit="%", at_least=30, at_most=100,
+    )
+    file_reserved_time: int = setting(
+        72, "fileReservedTime",
+        "How long a CommitLog file is kept after its last write: the memory that consumers have for being late.",
+        unit="hours", effect=_IN_STORE, important=True,
+    )
+    put_msg_index_hight_water: int = setting(
+        600_000, "putMsgIndexHightWater", "Nothing.", ignored=_UNUSED,
+    )
+    max_message_size: int = setting(
+        4_194_304, "maxMessageSize",
+        "Largest body, also of a whole batch. Producers check it on their side too.",
+        unit="bytes", effect=Effect.AT_RESTART, at_least=10,
+    )
+    check_crc_on_recover: bool = setting(
+        True, "checkCRCOnRecover", "Compare each body with its CRC when the log is recovered. Slower, safer.",
+    )
+    flush_commit_log_least_pages: int = setting(
+        4, "flushCommitLogLeastPages",
+        "ASYNC_FLUSH: fewer dirty pages than this wait for flushCommitLogThoroughInterval.",
+        unit="pages", effect=_IN_STORE,
+    )
+    commit_commit_log_least_pages: int = setting(
+        4, "commitCommitLogLeastPages", "The same for commits of the transient pool.", unit="pages",
+        effect=_IN_STORE, ignored=_NO_TRANSIENT,
+    )
+    flush_least_pages_when_warm_maped_file: int = setting(
+        4_096, "flushLeastPagesWhenWarmMapedFile", "Pages to warm between two flushes.", unit="pages",
+        ignored="the next file is allocated on the disk and pre-faulted before it is needed",
+    )
+    flush_consume_queue_least_pages: int = setting(
+        2, "flushConsumeQueueLeastPages", "Fewer dirty pages than this wait for flushConsumeQueueThoroughInterval.",
+        unit="pages", effect=_IN_STORE,
+    )
+    flush_commit_log_thorough_interval: int = setting(
+        10_000, "flushCommitLogThoroughInterval", "ASYNC_FLUSH: everything is flushed at least this often.",
+        unit="ms", effect=_IN_STORE,
+    )
+    commit_commit_log_thorough_interval: int = setting(
+        200, "commitCommitLogThoroughInterval", "The same for commits of the transient pool.", unit="ms",
+        effect=_IN_STORE, ignored=_NO_TRANSIENT,
+    )
+    flush_consume_queue_thorough_interval: int = setting(
+        60_000, "flushConsumeQueueThoroughInterval", "Consume queues are flushed whole at least this often.",
+        unit="ms", effect=_IN_STORE,
+    )
+    max_transfer_bytes_on_message_in_memory: int = setting(
+        262_144, "maxTransferBytesOnMessageInMemory", "Most bytes that one pull returns from memory.", unit="bytes",
+        effect=_IN_STORE, important=True,
+    )
+    max_transfer_count_on_message_in_memory: int = setting(
+        32, "maxTransferCountOnMessageInMemory", "Most messages that one pull returns from memory.",
+        unit="messages", effect=_IN_STORE, important=True,
+    )
+    max_transfer_bytes_on_message_in_disk: int = setting(
+        65_536, "maxTransferBytesOnMessageInDisk",
+        "Most bytes that one pull returns when it reads far behind the end; smaller, so that one late consumer "
+        "does not keep the disk from the others.",
+        unit="bytes", effect=_IN_STORE, important=True,
+    )
+    max_transfer_count_on_message_in_disk: int = setting(
+        8, "maxTransferCountOnMessageInDisk", "Most messages that one pull returns when it reads far behind.",
+        unit="messages", effect=_IN_STORE, important=True,
+    )
+    access_message_in_memory_max_ratio: int = setting(
+        40, "accessMessageInMemoryMaxRatio", "Share of RAM within which messages count as being in memory.",
+        unit="%", effect=_IN_STORE, important=True, at_most=100,
+    )
+    message_index_enable: bool = setting(
+        True, "messageIndexEnable",
+        "Build the index that finds messages by key. Off: queries by key and unique key find nothing new.",
+        effect=_IN_STORE, important=True,
+    )
+    max_hash_slot_num: int = setting(
+        5_000_000, "maxHashSlotNum", "Hash slots of one index file (4 bytes each). Cannot change with a store.",
+        unit="slots", at_least=1,
+    )
+    max_index_num: int = setting(
+        20_000_000, "maxIndexNum", "Entries of one index file (20 bytes each). Cannot change with a store.",
+        unit="entries", at_least=2,
+    )
+    max_msgs_num_batch: int = setting(
+        64, "maxMsgsNumBatch", "Most messages that one query by key returns.", unit="messages", at_least=1,
+    )
+    message_index_safe: bool = setting(
+        False, "messageIndexSafe", "After a crash, trust index files only up to the checkpoint.", important=True,
+    )
+    ha_listen_port: int = setting(
+        0, "haListenPort", "Port that slaves dial. Always listenPort + 1, whatever is given, as in the reference.",
+        default_text="listenPort + 1", ignored="it is always listenPort + 1, as in the reference", at_most=65_535,
+    )
+    ha_send_heartbeat_interval: int = setting(
+        5_000, "haSendHeartbeatInterval", "Silence after which a slave or master shows that it lives.", unit="ms",
+        at_least=1,
+    )
+    ha_housekeeping_interval: int = setting(
+        20_000, "haHousekeepingInterval", "Silence after which the replication connection is given up.", unit="ms",
+        at_least=1,
+    )
+    ha_transfer_batch_size: int = setting(
+        32_768, "haTransferBatchSize", "Most bytes of one replication packet.", unit="bytes", at_least=1,
+    )
+    ha_master_address: str | None = setting(
+        None, "haMasterAddress", "`host:port` of the master for a slave; without it the name server tells.",
+        important=True,
+    )
+    ha_slave_fallbehind_max: int = setting(
+        268_435_456, "haSlaveFallbehindMax", "SYNC_MASTER: a slave further behind counts as absent.", unit="bytes",
+        effect=_IN_STORE,
+    )
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER, "brokerRole",
+        "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits for it (survives the loss of the "
+        "master's disk, costs a round trip); SLAVE copies a master.",
+        effect=Effect.REFUSED, important=True,
+    )
+    flush_disk_type: FlushDiskType = setting(
+        FlushDiskType.ASYNC_FLUSH, "flushDiskType",
+        "ASYNC_FLUSH answers when the message is in the page cache: survives the death of any process, not the "
+        "loss of power. SYNC_FLUSH answers when it is on the disk; sends that wait together share one sync.",
+        effect=Effect.REFUSED, important=True,
+    )
+    sync_flush_timeout: int = setting(
+        5_000, "syncFlushTimeout", "SYNC_FLUSH: when to answer FLUSH_DISK_TIMEOUT (the message is stored).",
+        unit="ms", effect=_IN_STORE, at_least=1,
+    )
+    slave_timeout: int = setting(
+        3_000, "slaveTimeout", "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored).",
+        unit="ms", effect=_IN_STORE, at_least=1,
+    )
+    message_delay_level: str = setting(
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel",
+        "Delays of levels 1, 2, ...; a number and s, m, h or d each. Retries use levels 3 and up.",
+    )
+    flush_delay_offset_interval: int = setting(
+        10_000, "flushDelayOffsetInterval", "How often the progress of delay levels is written.", unit="ms",
+        at_least=1, at_most=LONG_MAX,
+    )
+    clean_file_forcibly_enable: bool = setting(
+        True, "cleanFileForciblyEnable",
+        "At diskSpaceCleanForciblyRatio delete files that are too young to go. Off: the broker stops taking sends "
+        "instead.",
+        effect=_IN_STORE, important=True,
+    )
+    warm_maped_file_enable: bool = setting(
+        False, "warmMapedFileEnable", "Write to each page of a new file, and lock it in memory.",
+        ignored="the next file is allocated on the disk and pre-faulted before it is needed",
+    )
+    offset_check_in_slave: bool = setting(
+        False, "offsetCheckInSlave", "A slave corrects consumers' offsets as a master does.",
+    )
+    debug_lock_enable: bool = setting(
+        False, "debugLockEnable", "Print stacks when the append lock is held long.", ignored=_NO_LOCK,
+    )
+    duplication_enable: bool = setting(
+        False, "duplicationEnable", "Dispatch only what is confirmed by copies.",
+        only_default="dispatch follows the published position",
+    )
+    disk_fall_recorded: bool = setting(
+        True, "diskFallRecorded", "Keep statistics of how far consumers are behind.",
+    )
+    os_page_cache_busy_time_out_mills: int = setting(
+        1_000, "osPageCacheBusyTimeOutMills", "An append that takes longer means a busy disk: sends are refused.",
+        unit="ms", effect=_IN_STORE, at_least=1, at_most=LONG_MAX,
+    )
+    default_query_max_num: int = setting(
+        32, "defaultQueryMaxNum", "Messages of one query by unique key.", unit="messages", at_least=1,
+    )
+    transient_store_pool_enable: bool = setting(
+        False, "transientStorePoolEnable",
+        "Append to locked memory first and copy to the file later. Not needed here: see `not honoured`.",
+        important=True, ignored=_NO_TRANSIENT,
+    )
+    transient_store_pool_size: int = setting(
+        5, "transientStorePoolSize", "Buffers of that pool.", unit="buffers", ignored=_NO_TRANSIENT,
+    )
+    fast_fail_if_no_buffer_in_store_pool: bool = setting(
+        False, "fastFailIfNoBufferInStorePool", "Refuse sends when the pool is empty.", ignored=_NO_TRANSIENT,
+    )
+    enable_dledger_commit_log: bool = setting(
+        False, "enableDLegerCommitLog", "Replicate by DLedger (Raft).", only_default=_DLEDGER,
+    )
+    dleger_group: str | None = setting(None, "dLegerGroup", "DLedger group.", ignored=_DLEDGER)
+    dleger_peers: str | None = setting(None, "dLegerPeers", "DLedger members.", ignored=_DLEDGER)
+    dleger_self_id: str | None = setting(None, "dLegerSelfId", "DLedger member that this is.", ignored=_DLEDGER)
+    preferred_leader_id: str | None = setting(None, "preferredLeaderId", "DLedger's leader.", ignored=_DLEDGER)
+    enable_batch_push: bool = setting(False, "enableBatchPush", "DLedger sends in batches.", ignored=_DLEDGER)
+    enable_schedule_message_stats: bool = setting(
+        True, "enableScheduleMessageStats", "Keep statistics of delayed messages.",
+    )
+    enable_lmq: bool = setting(False, "enableLmq", "Light message queues.", only_default=_LMQ)
+    enable_multi_dispatch: bool = setting(
+        False, "enableMultiDispatch", "One message in several queues.", only_default=_LMQ,
+    )
+    max_lmq_consume_queue_num: int = setting(20_000, "maxLmqConsumeQueueNum", "Most of them.", ignored=_LMQ)
+    enable_schedule_async_deliver: bool = setting(
+        False, "enableScheduleAsyncDeliver", "Deliver delayed messages without waiting for one another.",
+        ignored=_ASYNC_DELIVER,
+    )
+    schedule_async_deliver_max_pending_limit: int = setting(
+        2_000, "scheduleAsyncDeliverMaxPendingLimit", "Most of them under way.", ignored=_ASYNC_DELIVER,
+    )
+    schedule_async_deliver_max_resend_num2_blocked: int = setting(
+        3, "scheduleAsyncDeliverMaxResendNum2Blocked", "Tries before a level waits.", ignored=_ASYNC_DELIVER,
+    )

@@ -1,0 +1,72 @@
+"""Small files that must never be half written: the reference's tmp, bak, rename scheme, with the syncs it leaves out.
+
+    write <f>.tmp, sync   ->   copy <f> to <f>.bak, sync   ->   rename <f>.tmp to <f>   ->   sync the directory
+
+At every instant `<f>` is the old or the new text, whole. The Java servers read and write the same three names.
+
+Source: `MixAll#string2File`, `ConfigManager#load`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace the file at `path`, creating its directory; on return the new content is on the disk.
+
+    Raises:
+        OSError: the old file is still whole.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new, old = Path(f"{path}.tmp"), Path(f"{path}.bak")
+    _write_synced(new, data)
+    if path.exists():
+        _write_synced(old, path.read_bytes())
+    os.replace(new, path)
+    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read_with_backup(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
+    """The decoded content of `path`, or of `<path>.bak` when it is missing, empty or does not decode.
+
+    Returns: None when neither file is there: a first start.
+    Raises:
+        ValueError: there are files, and none of them decodes. Starting empty would overwrite what is left.
+        OSError: a file is there and cannot be read.
+    """
+    first_error: ValueError | None = None
+    found = False
+    for candidate in (path, Path(f"{path}.bak")):
+        try:
+            data = candidate.read_bytes()
+        except FileNotFoundError:
+            continue
+        found = True
+        if not data.strip():
+            continue
+        try:
+            return decode(data)
+        except ValueError as exc:
+            first_error = first_error or ValueError(f"{candidate}: {exc}")
+    if first_error is not None:
+        raise first_error
+    if found:
+        raise ValueError(f"{path}: empty, and there is no {path.name}.bak")
+    return None
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,148 @@
+"""What must hold between settings; each is checked once, after loading and before a run-time change."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rocketpy.errors import ConfigError
+
+from .message_store_config import BrokerRole
+
+if TYPE_CHECKING:
+    from .settings import BrokerSettings, NamesrvSettings
+
+_DELAY = re.compile(r"[1-9][0-9]*[smhd]")
+_LEVELS_MAX = 100  # log levels beyond it would not fit the reference's tables either
+
+
+def check_broker(settings: BrokerSettings, lines: Mapping[str, int]) -> None:
+    """Refuse settings of a broker that contradict each other.
+
+    Args:
+        lines: where each key stands in the file, for the error.
+    Raises:
+        ConfigError: names the key that should change.
+    """
+    checker = _Checker(settings, lines)
+    checker.check_common()
+    checker.check_identity(settings)
+    checker.check_ports(settings)
+    checker.check_store(settings)
+    checker.check_rings(settings)
+
+
+def check_namesrv(settings: NamesrvSettings, lines: Mapping[str, int]) -> None:
+    """The same for a name server."""
+    _Checker(settings, lines).check_common()
+
+
+def parse_addresses(text: str) -> list[tuple[str, int]]:
+    """`host:port;host:port`, IPv6 in brackets.
+
+    Raises:
+        ValueError: its text says what is wrong.
+    """
+    addresses = []
+    for part in (piece.strip() for piece in text.split(";")):
+        if not part:
+            continue
+        host, colon, port = part.rpartition(":")
+        host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
+        if not colon or not host or any(blank in part for blank in " \t,"):
+            raise ValueError(f"{part!r} is not host:port (several are separated by ';')")
+        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+            raise ValueError(f"{part!r} has no port from 1 to 65535")
+        addresses.append((host, int(port)))
+    if not addresses:
+        raise ValueError("no address given; expected host:port")
+    return addresses
+
+
+class _Checker:
+    def __init__(self, settings: BrokerSettings | NamesrvSettings, lines: Mapping[str, int]) -> None:
+        self._settings = settings
+        self._lines = lines
+
+    def check_common(self) -> None:
+        settings = self._settings
+        if settings.rocketpy.log_level not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+            self._fail("logLevel", f"{settings.rocketpy.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
+        if settings.rocketpy.metrics_port == settings.server.listen_port:
+            self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is listenPort as well")
+
+    def _fail(self, key: str, reason: str) -> None:
+        raise ConfigError(reason, file=self._settings.path, line=self._lines.get(key), key=key)
+
+    def check_identity(self, settings: BrokerSettings) -> None:
+        broker, role = settings.broker, settings.store.broker_role
+        if role is BrokerRole.SLAVE and broker.broker_id == 0:
+            self._fail("brokerId", "0 is the master's; a SLAVE needs 1 or more")
+        if role is not BrokerRole.SLAVE and broker.broker_id != 0:
+            self._fail("brokerId", f"{broker.broker_id} with brokerRole={role.value}: a master is 0, a SLAVE 1 or more")
+        addresses = {"namesrvAddr": broker.namesrv_addr, "haMasterAddress": settings.store.ha_master_address}
+        for key, address in addresses.items():
+            if address:
+                try:
+                    parse_addresses(address)
+                except ValueError as exc:
+                    self._fail(key, str(exc))
+        for key, name in (("brokerName", broker.broker_name), ("brokerClusterName", broker.broker_cluster_name)):
+            if not name or not re.fullmatch(r"[%|a-zA-Z0-9_.\-]+", name):
+                self._fail(key, f"{name!r} must be letters, digits, '.', '_', '-', '%' or '|'")
+        if broker.broker_permission not in (0, 2, 4, 6):
+            self._fail("brokerPermission", f"{broker.broker_permission} is none of 2 (write), 4 (read), 6 (both), 0")
+
+    def check_ports(self, settings: BrokerSettings) -> None:
+        port = settings.server.listen_port
+        if not 3 <= port <= 65_534:
+            self._fail("listenPort", f"{port}: listenPort - 2 and listenPort + 1 are used too, so 3 to 65534")
+        taken = {port - 2: "the VIP port (listenPort - 2)", port + 1: "the replication port (listenPort + 1)"}
+        if settings.rocketpy.metrics_port in taken:
+            self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is {taken[settings.rocketpy.metrics_port]}")
+
+    def check_store(self, settings: BrokerSettings) -> None:
+        store = settings.store
+        record_max = store.max_message_size + 65_536  # body, and what may come with it
+        if store.mapped_file_size_commit_log < record_max + 8:
+            self._fail(
+                "mappedFileSizeCommitLog",
+                f"{store.mapped_file_size_commit_log} bytes cannot hold the largest message: maxMessageSize "
+                f"({store.max_message_size}) + 65536 + 8 = {record_max + 8}",
+            )
+        if settings.rocketpy.frame_max_length < record_max:
+            self._fail("frameMaxLength", f"{settings.rocketpy.frame_max_length} is less than maxMessageSize + 65536")
+        if "," in store.store_path_commit_log:
+            self._fail("storePathCommitLog", "several directories are not supported; give one")
+        hours = [hour.strip() for hour in store.delete_when.split(";")]
+        if not all(hour.isascii() and hour.isdigit() and int(hour) <= 23 for hour in hours):
+            self._fail("deleteWhen", f"{store.delete_when!r} is not hours from 00 to 23 separated by ';'")
+        levels = store.message_delay_level.split()
+        if not levels or len(levels) > _LEVELS_MAX or not all(_DELAY.fullmatch(level) for level in levels):
+            self._fail("messageDelayLevel", f"{store.message_delay_level!r} is not like '1s 5s 1m 2h 1d'")
+        if store.disk_space_clean_forcibly_ratio > store.disk_space_warning_level_ratio:
+            self._fail("diskSpaceCleanForciblyRatio", "must not exceed diskSpaceWarningLevelRatio: cleaning is first")
+        if store.max_index_num <= 1 or store.max_hash_slot_num * 4 + store.max_index_num * 20 + 40 > 2**31 - 1:
+            self._fail("maxIndexNum", "an index file, 40 + 4 · maxHashSlotNum + 20 · maxIndexNum, must be < 2 GiB")
+
+    def check_rings(self, settings: BrokerSettings) -> None:
+        rings = ring_count(settings)
+        total = rings * settings.rocketpy.ring_size
+        if total > settings.rocketpy.shared_memory_max:
+            self._fail(
+                "ringSize",
+                f"{rings} rings of {settings.rocketpy.ring_size} bytes are {total} bytes, more than sharedMemoryMax "
+                f"({settings.rocketpy.shared_memory_max})",
+            )
+
+
+def ring_count(settings: BrokerSettings) -> int:
+    """Rings of the default shape (docs/architecture.md): one per (producer, consumer) pair that talks."""
+    selectors = settings.rocketpy.selector_workers
+    codecs = settings.rocketpy.codec_workers
+    processors = 3  # send, pull, manager
+    inward = selectors * codecs + codecs * processors if codecs else selectors * processors
+    replies = processors * selectors
+    among = 4 + 4  # send and pull to manager and back; store to pull and manager, manager to store, send to store
+    return inward + replies + among

@@ -1,0 +1,71 @@
+"""RocketpyConfig: settings that the reference does not have, because its shape is another one."""
+
+from __future__ import annotations
+
+import attrs
+
+from .setting import Effect, setting
+
+
+@attrs.frozen(kw_only=True)
+class RocketpyConfig:
+    """The numbers of workers are decided after loading; nothing here is left to be worked out."""
+
+    selector_workers: int = setting(
+        1, "selectorWorkers",
+        "Processes that own connections (epoll, framing, replies). One serves hundreds of thousands of messages per "
+        "second; more help only where there are cores to spare.",
+        unit="processes", default_text="serverSelectorThreads when given, else a quarter of the cores (1 to 4)",
+        at_least=1, at_most=64,
+    )
+    codec_workers: int = setting(
+        1, "codecWorkers",
+        "Processes that decode requests. 0 lets each selector decode its own: one hop less, so a lone request is "
+        "answered sooner; a selector then does the work of both.",
+        unit="processes", default_text="serverWorkerThreads when given, else a quarter of the cores (1 to 4)",
+        at_most=64,
+    )
+    ring_size: int = setting(
+        1_048_576, "ringSize",
+        "Bytes of each ring between two stages. A full ring is back-pressure: the sender waits. Records larger than "
+        "a quarter of it cross in parts. There are about four rings per worker, all of them together must stay under "
+        "sharedMemoryMax.",
+        unit="bytes", at_least=65_536, at_most=1 << 30, power_of_two=True,
+    )
+    shared_memory_max: int = setting(
+        67_108_864, "sharedMemoryMax", "Most bytes that all rings together may take.", unit="bytes",
+        at_least=1_048_576, at_most=1 << 40,
+    )
+    connections_max: int = setting(
+        10_000, "connectionsMax",
+        "Connections of one selector; more are closed at once. Each costs a few KiB and a file descriptor "
+        "(see `ulimit -n`).",
+        unit="connections", at_least=1, at_most=1_000_000,
+    )
+    frame_max_length: int = setting(
+        16_777_216, "frameMaxLength",
+        "Longest frame; a longer one closes its connection. The reference has it as the system property "
+        "com.rocketmq.remoting.frameMaxLength.",
+        unit="bytes", at_least=65_536, at_most=1 << 30,
+    )
+    stop_timeout_millis: int = setting(
+        10_000, "stopTimeoutMillis", "How long a clean stop waits for what is under way before it ends the workers.",
+        unit="ms", at_least=1,
+    )
+    worker_heartbeat_timeout_millis: int = setting(
+        10_000, "workerHeartbeatTimeoutMillis",
+        "A worker whose loop has not turned for this long is ended and replaced. Shorter finds a hung one sooner, and "
+        "mistakes a slow disk for one.",
+        unit="ms", at_least=1_000,
+    )
+    metrics_host: str = setting(
+        "127.0.0.1", "metricsHost", "Address of the Prometheus endpoint. Metrics are not authenticated either.",
+    )
+    metrics_port: int = setting(
+        5_557, "metricsPort", "Port of the Prometheus endpoint, `/metrics`; 0 turns it off.",
+        default_text="broker 5557, name server 0", at_most=65_535,
+    )
+    log_level: str = setting(
+        "INFO", "logLevel", "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",
+        effect=Effect.AT_RESTART,
+    )

@@ -1,0 +1,157 @@
+"""How a setting is declared: once, as an attrs field that carries everything there is to say about it.
+
+The loader, the run-time update, the answer to code 26 and the reference page (docs/configuration.md) all read the
+same declarations, so none of them can disagree with another.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import attrs
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+_KEY = "rocketpy.setting"
+_T = TypeVar("_T")
+
+
+class Effect(enum.Enum):
+    """When a change made at run time (code 25 or 318) takes effect."""
+
+    AT_ONCE = "at once"
+    AT_RESTART = "at restart"  # accepted and written to the file; the running process keeps the old value
+    REFUSED = "refused"  # would leave a running process inconsistent, or is black-listed
+
+
+@attrs.frozen
+class Setting:
+    """What is known of one key, apart from its type and default."""
+
+    key: str
+    doc: str
+    unit: str
+    effect: Effect
+    important: bool  # shown by `mqbroker -m`
+    ignored: str  # why the value has no effect here; empty: it is honoured
+    only_default: str  # why any value but the default is refused; empty: others are allowed
+    default_text: str  # for the reference page, where the default depends on the machine
+    at_least: int
+    at_most: int
+    power_of_two: bool
+
+    @property
+    def is_honoured(self) -> bool:
+        return not self.ignored and not self.only_default
+
+
+@attrs.frozen
+class Declared:
+    """A setting of one class: the attribute, its type and its static default."""
+
+    attribute: str
+    type: Any
+    default: Any
+    setting: Setting
+
+    def parse(self, text: str) -> Any:
+        """The value that `text` stands for.
+
+        Raises:
+            ValueError: its text says what is allowed instead.
+        """
+        return _parse(self.type, text, self.setting)
+
+    @property
+    def type_text(self) -> str:
+        kind = _bare(self.type)
+        if issubclass(kind, enum.Enum):
+            return " or ".join(member.value for member in kind)
+        return {bool: "true or false", int: "number", str: "text", float: "number"}[kind]
+
+
+def setting(
+    default: _T,
+    key: str,
+    doc: str,
+    *,
+    unit: str = "",
+    effect: Effect = Effect.AT_RESTART,
+    important: bool = False,
+    ignored: str = "",
+    only_default: str = "",
+    default_text: str = "",
+    at_least: int = 0,
+    at_most: int = INT_MAX,
+    power_of_two: bool = False,
+) -> _T:
+    """Declare a field of a config class. Returns what the type checker should see: the default."""
+    declared = Setting(
+        key=key, doc=doc, unit=unit, effect=effect, important=important, ignored=ignored, only_default=only_default,
+        default_text=default_text, at_least=at_least, at_most=at_most, power_of_two=power_of_two,
+    )  # fmt: skip
+    return attrs.field(default=default, metadata={_KEY: declared})
+
+
+def declared_settings(config_class: type[Any]) -> Iterator[Declared]:
+    """The settings of a config class, in the order of declaration."""
+    types_by_name = typing.get_type_hints(config_class)
+    for field in attrs.fields(config_class):
+        if _KEY in field.metadata:
+            yield Declared(field.name, types_by_name[field.name], field.default, field.metadata[_KEY])
+
+
+def to_text(value: Any) -> str | None:
+    """A value as Java prints it; None (the key is left out) for null."""
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, enum.Enum):
+        return str(value.value)
+    return str(value)
+
+
+def _bare(annotation: Any) -> type[Any]:
+    """`str | None` is read as `str`: an absent key is null, an empty value is empty text."""
+    if isinstance(annotation, types.UnionType):
+        return typing.cast("type[Any]", next(kind for kind in annotation.__args__ if kind is not type(None)))
+    return typing.cast("type[Any]", annotation)
+
+
+def _parse(annotation: Any, text: str, declared: Setting) -> Any:
+    kind = _bare(annotation)
+    if kind is bool:
+        if text.lower() not in ("true", "false"):
+            raise ValueError("true or false")
+        return text.lower() == "true"
+    if issubclass(kind, enum.Enum):
+        allowed = [member.value for member in kind]
+        if text not in allowed:
+            raise ValueError(" or ".join(allowed))
+        return kind(text)
+    if kind is int:
+        return _parse_int(text, declared)
+    return text
+
+
+def _parse_int(text: str, declared: Setting) -> int:
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    allowed = f"a whole number from {declared.at_least} to {declared.at_most}"
+    if declared.unit:
+        allowed += f" ({declared.unit})"
+    if declared.power_of_two:
+        allowed += ", a power of two"
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError(allowed)
+    value = int(text)
+    if not declared.at_least <= value <= declared.at_most:
+        raise ValueError(allowed)
+    if declared.power_of_two and value & (value - 1):
+        raise ValueError(allowed)
+    return value

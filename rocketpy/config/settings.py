@@ -1,0 +1,230 @@
+"""All settings of one server together: frozen values, their text for codes 26 and 319, and run-time changes."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import attrs
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import ConfigError, RequestRefused
+
+from . import properties
+from .broker_config import BrokerConfig
+from .message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
+from .namesrv_config import NamesrvConfig
+from .relations import check_broker, check_namesrv
+from .rocketpy_config import RocketpyConfig
+from .server_config import ClientConfig, ServerConfig
+from .setting import Declared, Effect, declared_settings, to_text
+
+BROKER_BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
+NAMESRV_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
+
+_S = TypeVar("_S", bound="BrokerSettings | NamesrvSettings")
+
+
+@attrs.frozen
+class Note:
+    """Something that was given and has no effect, for the start-up log. `line` is None for what is not from a file."""
+
+    key: str
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line else ""
+        return f"{place}{self.key}: {self.text}"
+
+
+@attrs.frozen
+class Update(Generic[_S]):
+    """Outcome of a run-time change: the settings to use from now on, and what the file is to say."""
+
+    settings: _S
+    changes: Mapping[str, str]  # everything asked for: for the file
+    at_once: tuple[str, ...]
+    at_restart: tuple[str, ...]
+
+
+@attrs.frozen(kw_only=True)
+class BrokerSettings:
+    """What a broker is configured with. `path` is the -c file; None when there was none."""
+
+    broker: BrokerConfig = attrs.field(factory=BrokerConfig)
+    store: MessageStoreConfig = attrs.field(factory=MessageStoreConfig)
+    server: ServerConfig = attrs.field(factory=ServerConfig)
+    client: ClientConfig = attrs.field(factory=ClientConfig)
+    rocketpy: RocketpyConfig = attrs.field(factory=RocketpyConfig)
+    path: Path | None = None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def is_slave(self) -> bool:
+        return self.store.broker_role is BrokerRole.SLAVE
+
+    @property
+    def is_sync_flush(self) -> bool:
+        return self.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
+
+    @property
+    def broker_addr(self) -> str:
+        """`ip:port` that clients dial."""
+        return _address(self.broker.broker_ip1, self.server.listen_port)
+
+    @property
+    def ha_server_addr(self) -> str:
+        """`ip:port` that slaves dial."""
+        return _address(self.broker.broker_ip2, self.store.ha_listen_port)
+
+    @property
+    def vip_port(self) -> int:
+        return self.server.listen_port - 2
+
+    @property
+    def update_path(self) -> Path:
+        """The file that run-time changes go to."""
+        return self.path or Path(self.store.store_path_root_dir) / "config" / "broker.properties"
+
+    def to_properties(self, *, important_only: bool = False) -> str:
+        """`key=value` lines, nulls left out: the body of code 26, the output of -p (and, in part, of -m)."""
+        return _to_properties(self, important_only)
+
+    def updated(self, changes: Mapping[str, str]) -> Update[BrokerSettings]:
+        """These settings with `changes` (Java key to text) applied as far as a running broker can.
+
+        What takes effect at restart only is checked like the rest, and kept for the file.
+
+        Raises:
+            RequestRefused: 16, a black-listed key, flushDiskType or brokerRole.
+            ConfigError: unknown key, or a value that is not allowed.
+        """
+        return _updated(self, changes, BROKER_BLACK_LIST | _black_list(self.broker.config_black_list), check_broker)
+
+
+@attrs.frozen(kw_only=True)
+class NamesrvSettings:
+    """What a name server is configured with."""
+
+    namesrv: NamesrvConfig = attrs.field(factory=NamesrvConfig)
+    server: ServerConfig = attrs.field(factory=ServerConfig)
+    rocketpy: RocketpyConfig = attrs.field(factory=lambda: RocketpyConfig(metrics_port=0))
+    path: Path | None = None
+    notes: tuple[Note, ...] = ()
+
+    @property
+    def update_path(self) -> Path:
+        return Path(self.namesrv.config_store_path)
+
+    def to_properties(self, *, important_only: bool = False) -> str:
+        """`key=value` lines: the body of code 319, the output of -p."""
+        return _to_properties(self, important_only)
+
+    def updated(self, changes: Mapping[str, str]) -> Update[NamesrvSettings]:
+        """As `BrokerSettings.updated`, for code 318."""
+        return _updated(self, changes, NAMESRV_BLACK_LIST | _black_list(self.namesrv.config_black_list), check_namesrv)
+
+
+def parts(settings: BrokerSettings | NamesrvSettings) -> Iterator[tuple[str, Any]]:
+    """(attribute, config object) of each part that holds settings."""
+    for field in attrs.fields(type(settings)):
+        value = getattr(settings, field.name)
+        if attrs.has(type(value)):
+            yield field.name, value
+
+
+def known_settings(settings: BrokerSettings | NamesrvSettings) -> dict[str, list[tuple[str, Declared]]]:
+    """Java key to the parts that declare it: as in the reference, a key given is offered to every part."""
+    known: dict[str, list[tuple[str, Declared]]] = {}
+    for part, value in parts(settings):
+        for declared in declared_settings(type(value)):
+            known.setdefault(declared.setting.key, []).append((part, declared))
+    return known
+
+
+def evolve_parts(settings: _S, values: Mapping[tuple[str, str], Any]) -> _S:
+    """`settings` with values replaced, by (part, attribute)."""
+    changed: dict[str, dict[str, Any]] = {}
+    for (part, attribute), value in values.items():
+        changed.setdefault(part, {})[attribute] = value
+    return attrs.evolve(
+        settings, **{part: attrs.evolve(getattr(settings, part), **new) for part, new in changed.items()}
+    )
+
+
+def unknown_key(key: str, known: Mapping[str, Any], *, file: Path | None, line: int | None) -> ConfigError:
+    """The error for a key that nobody declares; names the nearest one."""
+    lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=0.6)
+    hint = f"; did you mean {lower[near[0]]}?" if near else ""
+    return ConfigError(f"unknown setting{hint}", file=file, line=line, key=key)
+
+
+def parse_setting(declared: Declared, text: str, *, file: Path | None, line: int | None) -> Any:
+    """The value of one setting.
+
+    Raises:
+        ConfigError: names the bad value and what is allowed, or why only the default is.
+    """
+    key = declared.setting.key
+    try:
+        value = declared.parse(text)
+    except ValueError as exc:
+        raise ConfigError(f"{text!r} is not allowed; it must be {exc}", file=file, line=line, key=key) from None
+    if declared.setting.only_default and value != declared.default and value != "":
+        default = to_text(declared.default)
+        allowed = f"leave it at {default}" if default else "leave it out"
+        raise ConfigError(
+            f"{text!r} is not supported: {declared.setting.only_default} ({allowed})", file=file, line=line, key=key
+        )
+    return value
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _black_list(text: str) -> frozenset[str]:
+    return frozenset(key.strip() for key in text.split(";") if key.strip())
+
+
+def _to_properties(settings: BrokerSettings | NamesrvSettings, important_only: bool) -> str:
+    values: dict[str, str] = {}
+    for _, part in parts(settings):
+        for declared in declared_settings(type(part)):
+            text = to_text(getattr(part, declared.attribute))
+            if text is not None and (declared.setting.important or not important_only):
+                values.setdefault(declared.setting.key, text)
+    return properties.format_mapping(values)
+
+
+def _updated(
+    settings: _S, changes: Mapping[str, str], black_list: frozenset[str], check: Callable[[_S, Mapping[str, int]], None]
+) -> Update[_S]:
+    refused = sorted(black_list & changes.keys())
+    if refused:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
+    known = known_settings(settings)
+    now: dict[tuple[str, str], Any] = {}
+    later: dict[tuple[str, str], Any] = {}
+    at_once: list[str] = []
+    at_restart: list[str] = []
+    for key, text in changes.items():
+        if key not in known:
+            raise unknown_key(key, known, file=None, line=None)
+        effects = {declared.setting.effect for _, declared in known[key]}
+        if Effect.REFUSED in effects:
+            raise RequestRefused(
+                ResponseCode.NO_PERMISSION, f"{key} cannot be changed while the server runs; set it in the file"
+            )
+        (at_once if effects == {Effect.AT_ONCE} else at_restart).append(key)
+        for part, declared in known[key]:
+            value = parse_setting(declared, text, file=None, line=None)
+            later[part, declared.attribute] = value
+            if declared.setting.effect is Effect.AT_ONCE:
+                now[part, declared.attribute] = value
+    check(evolve_parts(settings, later), {})
+    return Update(evolve_parts(settings, now), dict(changes), tuple(at_once), tuple(at_restart))

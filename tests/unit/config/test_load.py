@@ -1,0 +1,199 @@
+"""Loading: defaults, precedence, derived values, and one clear error for each kind of mistake."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rocketpy.config import (
+    BrokerRole,
+    BrokerSettings,
+    FlushDiskType,
+    Machine,
+    load_broker_config,
+    load_namesrv_config,
+    ring_count,
+)
+from rocketpy.errors import ConfigError
+
+ENVIRON = {"HOME": "/home/mq"}
+TWO_CORES = Machine(2, "host-a", lambda: "10.1.2.3")
+
+Load = Callable[..., BrokerSettings]
+Texts = dict[str, str] | None
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    def load(text: str, overrides: Texts = None, environ: Texts = None) -> BrokerSettings:
+        path = tmp_path / "broker.conf"
+        path.write_text(text, encoding="utf-8")
+        return load_broker_config(path, overrides, ENVIRON | (environ or {}), machine=TWO_CORES)
+
+    return load
+
+
+def test_defaults_of_a_broker_without_a_file() -> None:
+    settings = load_broker_config(None, None, ENVIRON, machine=TWO_CORES)
+    assert settings.broker.broker_name == "host-a"
+    assert settings.broker_addr == "127.0.0.1:10911"
+    assert settings.ha_server_addr == "127.0.0.1:10912"
+    assert settings.vip_port == 10909
+    assert settings.broker.namesrv_addr is None
+    assert settings.store.store_path_root_dir == "/home/mq/store"
+    assert settings.store.store_path_commit_log == "/home/mq/store/commitlog"
+    assert settings.store.flush_disk_type is FlushDiskType.ASYNC_FLUSH
+    assert settings.server.bind_address == "127.0.0.1"
+    assert (settings.rocketpy.selector_workers, settings.rocketpy.codec_workers) == (1, 1)
+    assert settings.update_path == Path("/home/mq/store/config/broker.properties")
+    assert settings.notes == ()
+
+
+def test_defaults_of_a_name_server() -> None:
+    settings = load_namesrv_config(None, None, ENVIRON, machine=TWO_CORES)
+    assert settings.server.listen_port == 9876
+    assert settings.namesrv.kv_config_path == "/home/mq/namesrv/kvConfig.json"
+    assert settings.update_path == Path("/home/mq/namesrv/namesrv.properties")
+    assert settings.rocketpy.metrics_port == 0
+
+
+def test_the_file_of_a_java_broker(load: Load) -> None:
+    settings = load(
+        "brokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0 \ndeleteWhen = 04\n"
+        "fileReservedTime = 48\nbrokerRole = SYNC_MASTER\nflushDiskType = SYNC_FLUSH\nautoCreateTopicEnable=FALSE\n"
+    )
+    assert settings.store.broker_role is BrokerRole.SYNC_MASTER
+    assert settings.is_sync_flush
+    assert settings.store.file_reserved_time == 48
+    assert settings.broker.auto_create_topic_enable is False
+
+
+def test_name_servers_command_line_then_file_then_environment(load: Load) -> None:
+    environ = {"NAMESRV_ADDR": "env:1"}
+    assert load("", None, environ).broker.namesrv_addr == "env:1"
+    assert load("namesrvAddr=file:2", None, environ).broker.namesrv_addr == "file:2"
+    assert load("namesrvAddr=file:2", {"namesrvAddr": "arg:3"}, environ).broker.namesrv_addr == "arg:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "broker_ip1"),
+    [
+        ("", "127.0.0.1"),
+        ("bindAddress=192.168.0.7", "192.168.0.7"),
+        ("bindAddress=0.0.0.0", "10.1.2.3"),
+        ("bindAddress=::", "10.1.2.3"),
+        ("bindAddress=0.0.0.0\nbrokerIP1=203.0.113.9", "203.0.113.9"),
+    ],
+)
+def test_the_announced_address(load: Load, text: str, broker_ip1: str) -> None:
+    settings = load(text)
+    assert settings.broker.broker_ip1 == broker_ip1
+    assert settings.broker.broker_ip2 == broker_ip1
+
+
+@pytest.mark.parametrize(
+    ("text", "workers"),
+    [
+        ("", (1, 1)),
+        ("serverSelectorThreads=2\nserverWorkerThreads=3", (2, 3)),
+        ("serverSelectorThreads=2\nselectorWorkers=1\ncodecWorkers=0", (1, 0)),
+    ],
+)
+def test_worker_counts(load: Load, text: str, workers: tuple[int, int]) -> None:
+    settings = load(text)
+    assert (settings.rocketpy.selector_workers, settings.rocketpy.codec_workers) == workers
+
+
+def test_worker_counts_follow_the_cores() -> None:
+    def workers(cores: int) -> int:
+        settings = load_broker_config(None, None, ENVIRON, machine=Machine(cores, "h", lambda: ""))
+        return settings.rocketpy.selector_workers
+
+    assert [workers(cores) for cores in (1, 2, 4, 8, 16, 64)] == [1, 1, 1, 2, 4, 4]
+
+
+def test_what_is_not_honoured_is_noted_with_its_line(load: Load) -> None:
+    [note] = load("\nsendMessageThreadPoolNums=16\nwarmMapedFileEnable=false").notes
+    assert str(note).startswith("line 2: sendMessageThreadPoolNums: not honoured: ")
+
+
+def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
+    assert load("listenPort=20911\nhaListenPort=20912").notes == ()
+    settings = load("listenPort=20911\nhaListenPort=30000")
+    assert settings.store.ha_listen_port == 20912
+    assert [note.key for note in settings.notes] == ["haListenPort"]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("a=1\nbrokerNmae=x", 1, "a: unknown setting"),
+        ("\nbrokerNmae=x", 2, "brokerNmae: unknown setting; did you mean brokerName?"),
+        ("flushdisktype=SYNC_FLUSH", 1, "did you mean flushDiskType?"),
+        ("flushDiskType=SYNC", 1, "'SYNC' is not allowed; it must be SYNC_FLUSH or ASYNC_FLUSH"),
+        ("brokerRole=sync_master", 1, "it must be ASYNC_MASTER or SYNC_MASTER or SLAVE"),
+        ("autoCreateTopicEnable=yes", 1, "'yes' is not allowed; it must be true or false"),
+        ("fileReservedTime=3d", 1, "'3d' is not allowed; it must be a whole number from 0 to 2147483647 (hours)"),
+        ("listenPort=0", 1, "from 1 to 65535"),
+        ("listenPort=70000", 1, "from 1 to 65535"),
+        ("listenPort=2", 1, "listenPort - 2 and listenPort"),
+        ("ringSize=100000", 1, "a power of two"),
+        ("ringSize=16777216", 1, "more than sharedMemoryMax"),
+        ("brokerId=1", 1, "1 with brokerRole=ASYNC_MASTER"),
+        ("brokerRole=SLAVE", None, "brokerId: 0 is the master's"),
+        ("namesrvAddr=localhost", 1, "'localhost' is not host:port"),
+        ("namesrvAddr=a:1,b:2", 1, "is not host:port"),
+        ("namesrvAddr=a:99999", 1, "has no port from 1 to 65535"),
+        ("mappedFileSizeCommitLog=1048576", 1, "cannot hold the largest message"),
+        ("maxMessageSize=33554432", None, "frameMaxLength: 16777216 is less than"),
+        ("deleteWhen=24", 1, "is not hours"),
+        ("messageDelayLevel=1s 5x", 1, "is not like"),
+        ("enableDLegerCommitLog=true", 1, "DLedger is not built"),
+        ("aclEnable=true", 1, "'true' is not supported"),
+        ("tls.server.mode=enforcing", 1, "TLS is not built"),
+        ("metricsPort=10911", 1, "is listenPort as well"),
+        ("metricsPort=10909", 1, "the VIP port"),
+        ("brokerPermission=3", 1, "is none of 2"),
+        ("brokerName=a b", 1, "must be letters"),
+        ("storePathCommitLog=/a,/b", 1, "several directories"),
+        ("diskSpaceCleanForciblyRatio=95", 1, "must not exceed"),
+        ("maxIndexNum=200000000", 1, "2 GiB"),
+        ("brokerName=\\u00", 1, "hexadecimal"),
+        ("logLevel=LOUD", 1, "is none of"),
+    ],
+)
+def test_a_mistake_names_file_line_and_key(load: Load, text: str, line: int | None, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(text)
+    assert message in str(caught.value)
+    assert str(caught.value.file).endswith("broker.conf")
+    assert caught.value.line == line
+
+
+def test_a_mistake_on_the_command_line_blames_no_file(load: Load) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load("brokerName=a", {"brokerNam": "b"})
+    assert (caught.value.file, caught.value.line, caught.value.key) == (None, None, "brokerNam")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.conf: cannot be read: No such file"):
+        load_broker_config(tmp_path / "none.conf", None, ENVIRON, machine=TWO_CORES)
+
+
+def test_a_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "b.conf"
+    path.write_bytes(b"a=\xff")
+    with pytest.raises(ConfigError, match="not UTF-8 text at byte 2"):
+        load_broker_config(path, None, ENVIRON, machine=TWO_CORES)
+
+
+def test_no_home_directory() -> None:
+    with pytest.raises(ConfigError, match=r"storePathRootDir: .*HOME is not set"):
+        load_broker_config(None, None, {}, machine=TWO_CORES)
+    load_broker_config(None, {"storePathRootDir": "/data"}, {}, machine=TWO_CORES)
+
+
+def test_ring_count_without_codecs() -> None:
+    settings = load_broker_config(None, {"codecWorkers": "0", "selectorWorkers": "2"}, ENVIRON, machine=TWO_CORES)
+    assert ring_count(settings) == 2 * 3 + 3 * 2 + 8
