@@ -317,7 +317,7 @@ class MessageStoreConfig:
     fast_fail_if_no_buffer_in_store_pool: bool = setting(
         False, "fastFailIfNoBufferInStorePool", "Refuse sends when the pool is empty.", ignored=_NO_TRANSIENT,
     )
-    enable_dledger_commit_log: bool = setting(
+    enable_dleger_commit_log: bool = setting(
         False, "enableDLegerCommitLog", "Replicate by DLedger (Raft).", only_default=_DLEDGER,
     )
     dleger_group: str | None = setting(None, "dLegerGroup", "DLedger group.", ignored=_DLEDGER)
