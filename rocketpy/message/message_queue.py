@@ -1,0 +1,17 @@
+"""MessageQueue: the name of one queue, as clients, routes and JSON bodies use it."""
+
+from __future__ import annotations
+
+import attrs
+
+
+@attrs.frozen(order=True)
+class MessageQueue:
+    """One queue of a topic on one broker. Ordered by topic, broker and number: rebalance depends on that order."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker_name}:{self.queue_id}"

@@ -1,0 +1,148 @@
+"""Schemas: attrs classes that know how their fields are spelled on the wire.
+
+    @header
+    class GetMaxOffsetRequestHeader(Header):
+        topic: str = wire("topic")
+        queue_id: Int = wire("queueId")
+
+    header = GetMaxOffsetRequestHeader.of(command)
+
+A field without a default is mandatory; one with a default may be absent, and is not written while it is None. `Int` is
+Java's int, plain `int` its long. Fields that no schema names (ad-hoc fields) stay in `ext_fields`, untouched.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import attrs
+
+from rocketpy.errors import HeaderInvalid
+
+from .command import RemotingCommand
+from .fields import format_bool, parse_bool, parse_int, parse_long
+
+Int = Annotated[int, "int32"]
+"""A field that is a 32-bit int in Java; out of range is refused as Integer.parseInt does."""
+
+_T = TypeVar("_T")
+_H = TypeVar("_H", bound="Header")
+
+
+def wire(
+    name: str,
+    *,
+    default: object = attrs.NOTHING,
+    factory: Callable[[], object] | None = None,
+    aliases: tuple[str, ...] = (),
+) -> Any:  # the type that attrs.field has, for the same reason: it stands where a value of any type is declared
+    """A field spelled `name` on the wire. `aliases` are read where `name` is absent, and never written."""
+    metadata = {"wire": name, "aliases": aliases}
+    if factory is not None:
+        return attrs.field(factory=factory, metadata=metadata)
+    return attrs.field(default=default, metadata=metadata)
+
+
+@attrs.frozen
+class WireField:
+    """One field of a schema."""
+
+    attribute: str
+    wire: str
+    aliases: tuple[str, ...]
+    hint: object  # its type, Optional stripped
+    required: bool
+
+    def spelled_in(self, mapping: Mapping[str, _T]) -> _T | None:
+        """Its value in `mapping`, under its name or an alias."""
+        value = mapping.get(self.wire)
+        if value is None:
+            for alias in self.aliases:
+                value = mapping.get(alias)
+                if value is not None:
+                    break
+        return value
+
+
+def without_none(hint: object) -> object:
+    """`X` of `X | None`."""
+    if typing.get_origin(hint) in (types.UnionType, typing.Union):
+        (inner,) = (arg for arg in typing.get_args(hint) if arg is not type(None))
+        return inner
+    return hint
+
+
+def wire_fields(cls: type[attrs.AttrsInstance]) -> tuple[WireField, ...]:
+    """The schema of an attrs class, in declared order; fields that `wire` did not make are not part of it."""
+    hints = typing.get_type_hints(cls, include_extras=True)
+    return tuple(
+        WireField(
+            attribute=attribute.name,
+            wire=attribute.metadata["wire"],
+            aliases=attribute.metadata["aliases"],
+            hint=without_none(hints[attribute.name]),
+            required=attribute.default is attrs.NOTHING,
+        )
+        for attribute in attrs.fields(cls)
+        if "wire" in attribute.metadata
+    )
+
+
+class Header:
+    """Base of all custom headers: the mapping to and from extFields."""
+
+    __slots__ = ()
+
+    __attrs_attrs__: ClassVar[Any]  # an AttrsInstance, once decorated
+    SCHEMA: ClassVar[tuple[tuple[WireField, Callable[[str], object]], ...]] = ()
+
+    def to_ext_fields(self) -> dict[str, str]:
+        """The extFields of this header, without what is None."""
+        ext_fields: dict[str, str] = {}
+        for field, _ in self.SCHEMA:
+            value = getattr(self, field.attribute)
+            if value is True or value is False:
+                ext_fields[field.wire] = format_bool(value)
+            elif value is not None:
+                ext_fields[field.wire] = str(value)
+        return ext_fields
+
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str] | None) -> Self:
+        """Read a header.
+
+        Raises:
+            HeaderInvalid: a mandatory field is absent, or a number is none.
+        """
+        values: dict[str, object] = {}
+        for field, parse in cls.SCHEMA:
+            text = field.spelled_in(ext_fields or {})
+            if text is not None:
+                try:
+                    values[field.attribute] = parse(text)
+                except HeaderInvalid as exc:
+                    raise HeaderInvalid(f"{cls.__name__}.{field.wire}: {exc}") from None
+            elif field.required:
+                raise HeaderInvalid(f"{cls.__name__}: the field {field.wire} is missing")
+        return cls(**values)
+
+    @classmethod
+    def of(cls, command: RemotingCommand) -> Self:
+        """The header that `command` carries. Raises HeaderInvalid as `from_ext_fields` does."""
+        return cls.from_ext_fields(command.ext_fields)
+
+
+_PARSERS: Mapping[object, Callable[[str], object]] = types.MappingProxyType(
+    {str: str, bool: parse_bool, int: parse_long, Int: parse_int}
+)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def header(cls: type[_H]) -> type[_H]:
+    """Make `cls`, a subclass of Header, an attrs value of keyword arguments with its schema."""
+    made = attrs.define(kw_only=True)(cls)
+    made.SCHEMA = tuple((field, _PARSERS[field.hint]) for field in wire_fields(made))
+    return made
