@@ -152,6 +152,7 @@ static void take_fixed(const uint8_t *image, rp_record_view *view) {
 }
 
 rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, rp_record_view *view) {
+    view->size = 0;
     if (size < RP_END_FILE_MIN_BLANK) return RP_INCOMPLETE;
     uint32_t total = rp_load32(image);
     view->size = total;
