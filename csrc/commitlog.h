@@ -24,4 +24,9 @@ void rp_log_view_close(rp_log_view *view);
 /* `size` bytes at `phy_offset`, in one file; NULL if that file is not there. The mapping stays until as many releases. */
 const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint64_t size);
 void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);
+/* Unmap files below `min_phy_offset` that nobody holds: a deleted file keeps its disk space while it is mapped.
+ * Call it now and then (a minute apart is fine) with control->min_phy_offset. */
+void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset);
+/* [from, to) of one file will not be read again soon: give its page table entries back. */
+void rp_log_view_drop_pages(rp_log_view *view, uint64_t from, uint64_t to);
 #endif

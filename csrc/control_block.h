@@ -4,7 +4,7 @@
  * worker before the fork. It makes restart independent of the log's size; it can always be lost: recovery rebuilds it.
  *
  * One writer per field (named beside it); readers use rp_load_acquire of atomic.h. Queues are found by (topic, queue id) through
- * a hash that is only ever appended to, by the manager (and by recovery before there is one). */
+ * a hash that is only ever appended to; an entry is complete before its slot shows it. */
 #include <stdint.h>
 #include "status.h"
 
@@ -25,7 +25,11 @@ typedef struct rp_control {
     uint64_t replicated_phy_offset;    /* HA */
     int64_t last_store_timestamp_ms;   /* send processor */
     uint64_t clean;                    /* 1: written at the end of a clean stop */
-    uint64_t reserved[16];
+    uint64_t units_durable_phy_offset; /* store worker (flush): units of what lies below it are on the disk */
+    int64_t physic_timestamp_ms;       /* store worker (flush): the three times of the checkpoint file */
+    int64_t logics_timestamp_ms;
+    int64_t index_timestamp_ms;
+    uint64_t reserved[12];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };
@@ -38,20 +42,30 @@ typedef struct rp_queue {
     uint32_t queue_id;
     uint32_t watched;        /* pull sets 1 when it holds a pull; dispatch swaps to 0 and sends ARRIVAL */
     uint32_t state;          /* RP_QUEUE_* */
-    uint64_t reserved[2];
+    uint64_t generation;     /* store worker: grows when the queue's files are dropped (descriptors are then stale) */
+    uint64_t reserved;
 } rp_queue;
 
 typedef struct rp_control_block rp_control_block; /* the mapping; opaque */
 
-/* Map (creating, with `commitlog_file_size`, if absent or not ours) the file at `path`. NULL with errno. */
+/* Map (creating, with `commitlog_file_size`, if absent or not ours) the file at `path`. NULL with errno.
+ * Once per store, by the process that holds the store's lock; workers inherit the mapping. */
 rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size);
 void rp_control_close(rp_control_block *block);
+/* Forget everything: as if newly created. */
+rp_status rp_control_reset(rp_control_block *block);
+/* 1 if the running kernel wrote the block: the page cache, and so every position in it, can be believed. */
+int rp_control_is_same_boot(const rp_control_block *block);
+void rp_control_mark_boot(rp_control_block *block);
+/* Write the block back to its file. */
+rp_status rp_control_sync(rp_control_block *block);
 rp_control *rp_control_header(rp_control_block *block);
 rp_queue *rp_control_queue(rp_control_block *block, uint32_t index);
 uint32_t rp_control_queue_index(const rp_control_block *block, const rp_queue *queue);
 /* The entry of (topic, queue id), or NULL. Any process. */
 rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
-/* Find or add; NULL when the table is full. The manager only (or recovery, before the fork). */
+/* Find or add, and make it live; NULL with errno when the table is full (ENOSPC) or the name cannot be a directory
+ * (EINVAL). Any process: a robust lock in the block keeps adders apart. */
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
 /* Name of a queue's topic: size returned, *name set. */
 uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const uint8_t **name);

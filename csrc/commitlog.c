@@ -1,0 +1,223 @@
+/* The CommitLog's end, as its single writer sees it: one mapped file, a position in it, and a helper thread that
+ * keeps page faults and unmapping off the hot path.
+ *
+ * Nothing of the writer's own survives it: where the log ends is `published_phy_offset` in the control block, moved
+ * with release after a record (or the blank at a file's end) is complete. A successor opens at that position and wipes
+ * what a torn record left behind it.
+ *
+ * The helper populates pages ahead of the position (MADV_POPULATE_WRITE: a first touch costs six times a warm write),
+ * drops page table entries far behind it (the pages stay in the page cache; a worker's resident size stays small) and
+ * unmaps files that are full. It shares nothing with the writer but `struct errands`, under its lock. */
+#define _GNU_SOURCE
+#include "commitlog.h"
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include "atomic.h"
+#include "endian.h"
+#include "mapped_file.h"
+#include "record.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+enum {
+    POPULATE_AHEAD = 8 << 20,  /* bytes ahead of the position that are asked for */
+    POPULATE_AGAIN = 4 << 20,  /* ... once the position has come this far */
+    POPULATE_STEP = 512 << 10, /* per call of madvise: how long a stop may wait */
+    KEEP_BEHIND = 16 << 20,    /* page table entries kept behind the position */
+    WIPE_SPAN = 8 << 20,       /* zeros in a row that prove there is no torn record further on */
+    PAGE = 4096
+};
+
+struct errands {
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    uint8_t *base;      /* the file being written */
+    uint64_t populated; /* offsets in it */
+    uint64_t populate_to;
+    uint64_t dropped;
+    uint64_t drop_to;
+    uint8_t *full; /* a file to unmap */
+    int stop;
+};
+
+struct rp_commitlog {
+    rp_control *control;
+    char *directory;
+    uint64_t file_size;
+    uint8_t *base; /* of the file that holds `position`; NULL: not mapped yet */
+    uint64_t start;
+    uint64_t position;
+    uint64_t ask_at; /* position at which the helper is asked again */
+    struct errands errands;
+    pthread_t helper;
+};
+
+static void *run_errands(void *argument) {
+    struct rp_commitlog *log = argument;
+    struct errands *errands = &log->errands;
+    pthread_mutex_lock(&errands->lock);
+    for (;;) {
+        uint8_t *base = errands->base, *full = errands->full;
+        uint64_t from = errands->populated, drop_from = errands->dropped, drop_to = errands->drop_to;
+        uint64_t to = from + POPULATE_STEP < errands->populate_to ? from + POPULATE_STEP : errands->populate_to;
+        if (errands->stop) break;
+        if (from >= to && drop_from >= drop_to && !full) {
+            pthread_cond_wait(&errands->wake, &errands->lock);
+            continue;
+        }
+        errands->full = NULL;
+        if (from < to) errands->populated = to;
+        if (drop_from < drop_to) errands->dropped = drop_to;
+        pthread_mutex_unlock(&errands->lock);
+        /* Failure costs page faults later, nothing else. `base` stays mapped: only this thread unmaps full files. */
+        if (from < to) madvise(base + from, to - from, MADV_POPULATE_WRITE);
+        if (drop_from < drop_to) madvise(base + drop_from, drop_to - drop_from, MADV_DONTNEED);
+        if (full) munmap(full, log->file_size);
+        pthread_mutex_lock(&errands->lock);
+    }
+    pthread_mutex_unlock(&errands->lock);
+    return NULL;
+}
+
+static uint64_t page_down(uint64_t offset) { return offset & ~(uint64_t)(PAGE - 1); }
+
+/* Tell the helper where the position is; called every POPULATE_AGAIN bytes. */
+static void ask_helper(rp_commitlog *log) {
+    struct errands *errands = &log->errands;
+    uint64_t at = log->position - log->start, to = page_down(at + POPULATE_AHEAD);
+    pthread_mutex_lock(&errands->lock);
+    if (errands->populated < page_down(at)) errands->populated = page_down(at);
+    errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
+    if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
+    pthread_cond_signal(&errands->wake);
+    pthread_mutex_unlock(&errands->lock);
+    log->ask_at = log->position + POPULATE_AGAIN;
+}
+
+/* Make the file at `start` the one being written; it is mapped at `base`. */
+static void switch_file(rp_commitlog *log, uint8_t *base, uint64_t start) {
+    struct errands *errands = &log->errands;
+    uint8_t *unmap_here;
+    pthread_mutex_lock(&errands->lock);
+    unmap_here = errands->full; /* the helper is two files behind: do its work */
+    errands->full = log->base;
+    errands->base = base;
+    errands->populated = errands->populate_to = 0;
+    errands->dropped = errands->drop_to = page_down(log->position - start);
+    pthread_mutex_unlock(&errands->lock);
+    if (unmap_here) munmap(unmap_here, log->file_size);
+    log->base = base;
+    log->start = start;
+    ask_helper(log);
+}
+
+static rp_status map_file(rp_commitlog *log, uint64_t start, uint8_t **base) {
+    rp_status status = rp_mapped_file_map(log->directory, start, log->file_size, 1, base);
+    if (status != RP_NOT_FOUND) return status;
+    status = rp_mapped_file_create(log->directory, start, log->file_size);
+    return status == RP_OK ? rp_mapped_file_map(log->directory, start, log->file_size, 1, base) : status;
+}
+
+static int is_zero(const uint8_t *at, uint64_t size) {
+    return !size || (at[0] == 0 && memcmp(at, at + 1, size - 1) == 0);
+}
+
+/* Zero what a predecessor left from `at` on: up to the file's end, or WIPE_SPAN bytes of zeros in a row. */
+static void wipe(uint8_t *base, uint64_t at, uint64_t file_size) {
+    for (uint64_t zeros = 0; at < file_size && zeros < WIPE_SPAN;) {
+        uint64_t size = PAGE - at % PAGE;
+        if (size > file_size - at) size = file_size - at;
+        if (is_zero(base + at, size)) {
+            zeros += size;
+        } else {
+            memset(base + at, 0, size);
+            zeros = 0;
+        }
+        at += size;
+    }
+}
+
+rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control) {
+    rp_commitlog *log = calloc(1, sizeof *log);
+    if (!log) return NULL;
+    log->control = control;
+    log->file_size = control->commitlog_file_size;
+    log->position = rp_load_acquire(&control->published_phy_offset);
+    pthread_mutex_init(&log->errands.lock, NULL);
+    pthread_cond_init(&log->errands.wake, NULL);
+    uint64_t start = log->position - log->position % log->file_size;
+    uint8_t *base = NULL;
+    rp_status status = RP_NO_MEMORY;
+    if (!(log->directory = strdup(directory))) goto failed;
+    /* A file that is not there yet is made by the first reservation: an empty store can be opened on a full disk. */
+    status = rp_mapped_file_map(directory, start, log->file_size, 1, &base);
+    if (status != RP_OK && status != RP_NOT_FOUND) goto failed;
+    if (base) wipe(base, log->position - start, log->file_size);
+    if ((errno = pthread_create(&log->helper, NULL, run_errands, log))) goto failed;
+    if (base) switch_file(log, base, start);
+    return log;
+failed:
+    if (base) munmap(base, log->file_size);
+    free(log->directory);
+    free(log);
+    return NULL;
+}
+
+void rp_commitlog_close(rp_commitlog *log) {
+    if (!log) return;
+    pthread_mutex_lock(&log->errands.lock);
+    log->errands.stop = 1;
+    pthread_cond_signal(&log->errands.wake);
+    pthread_mutex_unlock(&log->errands.lock);
+    pthread_join(log->helper, NULL);
+    if (log->errands.full) munmap(log->errands.full, log->file_size);
+    if (log->base) munmap(log->base, log->file_size);
+    pthread_cond_destroy(&log->errands.wake);
+    pthread_mutex_destroy(&log->errands.lock);
+    free(log->directory);
+    free(log);
+}
+
+/* End the current file with a blank and go on in the next, which is there before anything is changed. */
+static rp_status roll(rp_commitlog *log) {
+    uint8_t *next = NULL, *blank = log->base + (log->position - log->start);
+    uint64_t next_start = log->start + log->file_size;
+    rp_status status = map_file(log, next_start, &next);
+    if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
+    rp_store32(blank, (uint32_t)(next_start - log->position));
+    rp_store32(blank + 4, (uint32_t)RP_BLANK_MAGIC);
+    log->position = next_start;
+    switch_file(log, next, next_start);
+    rp_store_release(&log->control->published_phy_offset, next_start); /* the blank */
+    return RP_OK;
+}
+
+rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, uint64_t *phy_offset) {
+    rp_status status;
+    if ((uint64_t)size + RP_END_FILE_MIN_BLANK > log->file_size) return RP_TOO_LARGE;
+    if (!log->base) {
+        uint64_t start = log->position - log->position % log->file_size;
+        uint8_t *base = NULL;
+        status = map_file(log, start, &base);
+        if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
+        switch_file(log, base, start);
+    }
+    if ((uint64_t)size + RP_END_FILE_MIN_BLANK > log->start + log->file_size - log->position) {
+        status = roll(log);
+        if (status != RP_OK) return status;
+    }
+    if (log->position >= log->ask_at) ask_helper(log);
+    *at = log->base + (log->position - log->start);
+    *phy_offset = log->position;
+    return RP_OK;
+}
+
+void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timestamp_ms) {
+    log->position += size;
+    log->control->last_store_timestamp_ms = store_timestamp_ms;
+    rp_store_release(&log->control->published_phy_offset, log->position); /* the record and its timestamp */
+}
