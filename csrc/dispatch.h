@@ -25,7 +25,25 @@ void rp_dispatch_close(rp_dispatch *dispatch);
 /* Tell held pulls through this writer (ARRIVAL records); NULL: nobody waits. */
 void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull);
 /* Work through what is published, at most `budget` bytes of log; writes units in batches, publishes max_offset, then
- * the dispatched position. RP_OK more is there, RP_EMPTY caught up, RP_CORRUPT at the dispatched position,
- * RP_NO_SPACE, RP_IO_ERROR: retry later. */
+ * the dispatched position. RP_OK more is there, RP_EMPTY caught up, RP_CORRUPT at the dispatched position, RP_NOT_FOUND:
+ * the log's file is not there, RP_FULL: the ring of held pulls is full; RP_NO_SPACE, RP_IO_ERROR: retry later. */
 rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget);
+/* After RP_CORRUPT: go on at the next record that knows its own offset, or at the next file; returns how many bytes
+ * were passed over. (The reference passes over the rest of the file.) */
+uint64_t rp_dispatch_skip(rp_dispatch *dispatch);
+/* Drop the queue's units and start it again at 0 (its topic was deleted). Call when dispatch has caught up. */
+rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue);
+/* Bring units to the disk, then move control->units_durable_phy_offset; full index files likewise, with
+ * control->index_timestamp_ms. The only call that a second thread may make meanwhile. */
+rp_status rp_dispatch_sync(rp_dispatch *dispatch);
+/* Bring the index to the disk as well; at a clean stop. */
+rp_status rp_dispatch_sync_index(rp_dispatch *dispatch);
+typedef struct rp_dispatch_counts {
+    uint64_t records;
+    uint64_t units;
+    uint64_t keys;     /* entered in the index */
+    uint64_t unplaced; /* records without a place in any queue: a topic that is no directory name, or the table is full */
+    uint64_t resets;   /* queues begun anew because the log jumped in their offsets */
+} rp_dispatch_counts;
+void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts);
 #endif

@@ -1,0 +1,452 @@
+/* See dispatch.h. A batch is a run of records of one log file:
+ *
+ *   collect   decode, find the queue, put the unit into the queue's chunk, remember the record for the index
+ *   write     every chunk with one pwrite
+ *   publish   max_phy_offset, then max_offset (release) of each queue
+ *   tell      full fence; a queue whose `watched` was 1 becomes an ARRIVAL. The pull processor sets `watched`, fences
+ *             and looks at max_offset: one of the two sees the other
+ *   index     the keys of each record
+ *   advance   dispatched_phy_offset (release)
+ *
+ * A crash or an error anywhere leaves `dispatched` where it was and the batch is done again: units have fixed places,
+ * max_phy_offset and the index's end offset tell what is already there. Memory is allocated at open. */
+#define _GNU_SOURCE
+#include "dispatch.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "atomic.h"
+#include "commitlog.h"
+#include "consume_queue.h"
+#include "endian.h"
+#include "index_file.h"
+#include "record.h"
+#include "stage.h"
+
+enum {
+    CHUNK_UNITS = 128,
+    CHUNKS = 1024,
+    BATCH_RECORDS = 8192,
+    DROP_PAGES_EVERY = 16 << 20, /* bytes of log read before their page table entries are given back */
+    TRANSACTION_MASK = 0xC,
+    TRANSACTION_COMMIT = 0x8,
+    TRANSACTION_ROLLBACK = 0xC,
+    UNKNOWN_LEVEL_DELAY_MS = 1000
+};
+static const uint8_t SCHEDULE_TOPIC[] = "SCHEDULE_TOPIC_XXXX";
+enum { SCHEDULE_TOPIC_SIZE = sizeof SCHEDULE_TOPIC - 1, NO_CHUNK = 0 };
+
+/* Consecutive units of one queue. */
+struct chunk {
+    rp_queue *queue;
+    uint64_t offset;
+    uint64_t max_phy_offset;
+    uint32_t count;
+    uint8_t units[CHUNK_UNITS * RP_CQ_UNIT_SIZE];
+};
+
+/* What the index needs of a record; spans point into the mapped log. */
+struct keyed {
+    const uint8_t *topic;
+    const uint8_t *properties;
+    uint64_t phy_offset;
+    int64_t store_timestamp_ms;
+    uint32_t topic_size;
+    uint32_t properties_size;
+};
+
+struct rp_dispatch {
+    rp_control_block *block;
+    rp_control *control;
+    rp_log_view *view;
+    rp_cq_writer *writer;
+    rp_index *index;
+    rp_ring_writer *pull;
+    int64_t *delay_level_ms;
+    uint32_t delay_level_count;
+    uint64_t units_per_file;
+    uint64_t dropped; /* pages of the log below it were given back */
+    uint32_t *chunk_of; /* by queue: its newest chunk of this batch + 1 */
+    struct chunk *chunks;
+    uint32_t chunk_count;
+    struct keyed *keyed;
+    uint32_t keyed_count;
+    uint32_t *arrivals; /* queues to tell of; more than none between calls only while the ring is full */
+    uint32_t arrival_count;
+    rp_dispatch_counts counts;
+    uint8_t key[RP_TOPIC_SIZE_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
+};
+
+rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config *config) {
+    rp_dispatch *dispatch = calloc(1, sizeof *dispatch);
+    if (!dispatch) return NULL;
+    dispatch->block = block;
+    dispatch->control = rp_control_header(block);
+    dispatch->units_per_file = config->consume_queue_file_size / RP_CQ_UNIT_SIZE;
+    dispatch->delay_level_count = config->delay_level_count;
+    dispatch->view = rp_log_view_open(config->commitlog_directory, dispatch->control->commitlog_file_size, 2);
+    dispatch->writer = rp_cq_writer_open(block, config->consume_queue_directory, config->consume_queue_file_size,
+                                         config->consume_queue_files_max);
+    if (config->index_enable) dispatch->index = rp_index_open(config->index_directory, config->hash_slot_num, config->index_num);
+    dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
+    dispatch->chunk_of = calloc(RP_CONTROL_QUEUES_MAX, sizeof *dispatch->chunk_of);
+    dispatch->chunks = calloc(CHUNKS, sizeof *dispatch->chunks);
+    dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
+    dispatch->arrivals = calloc(CHUNKS, sizeof *dispatch->arrivals);
+    if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) || !dispatch->delay_level_ms ||
+        !dispatch->chunk_of || !dispatch->chunks || !dispatch->keyed || !dispatch->arrivals) {
+        int error = errno;
+        rp_dispatch_close(dispatch);
+        errno = error;
+        return NULL;
+    }
+    if (config->delay_level_count)
+        memcpy(dispatch->delay_level_ms, config->delay_level_ms, config->delay_level_count * sizeof *dispatch->delay_level_ms);
+    return dispatch;
+}
+
+void rp_dispatch_close(rp_dispatch *dispatch) {
+    if (!dispatch) return;
+    rp_log_view_close(dispatch->view);
+    rp_cq_writer_close(dispatch->writer);
+    rp_index_close(dispatch->index);
+    free(dispatch->delay_level_ms);
+    free(dispatch->chunk_of);
+    free(dispatch->chunks);
+    free(dispatch->keyed);
+    free(dispatch->arrivals);
+    free(dispatch);
+}
+
+void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull) { dispatch->pull = pull; }
+void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
+
+/* A decimal property as Java's Integer.parseInt would take it; 0 if it is none. */
+static int64_t number_of(const uint8_t *text, uint32_t size) {
+    int64_t value = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        if (text[i] < '0' || text[i] > '9' || value > INT32_MAX) return 0;
+        value = value * 10 + (text[i] - '0');
+    }
+    return value;
+}
+
+static int find_property(const rp_record_view *record, const char *name, const uint8_t **value, uint32_t *size) {
+    return rp_property_find(record->properties, record->properties_size, (const uint8_t *)name, (uint32_t)strlen(name), value,
+                            size) == RP_OK;
+}
+
+/* Third field of the unit: hash of the tags, or when a delayed message is due. */
+static int64_t tags_code(const rp_dispatch *dispatch, const rp_record_view *record) {
+    const uint8_t *value;
+    uint32_t size;
+    if (record->topic_size == SCHEDULE_TOPIC_SIZE && memcmp(record->topic, SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE) == 0 &&
+        find_property(record, "DELAY", &value, &size)) {
+        int64_t level = number_of(value, size), delay_ms = UNKNOWN_LEVEL_DELAY_MS;
+        if (level > dispatch->delay_level_count) level = dispatch->delay_level_count;
+        if (level > 0) delay_ms = dispatch->delay_level_ms[level - 1];
+        if (number_of(value, size) > 0) return record->store_timestamp_ms + delay_ms;
+    }
+    return find_property(record, "TAGS", &value, &size) ? rp_string_hash(value, size) : 0;
+}
+
+static void forget_batch(rp_dispatch *dispatch) {
+    for (uint32_t i = 0; i < dispatch->chunk_count; i++)
+        dispatch->chunk_of[rp_control_queue_index(dispatch->block, dispatch->chunks[i].queue)] = NO_CHUNK;
+    dispatch->chunk_count = 0;
+    dispatch->keyed_count = 0;
+}
+
+static rp_status write_chunks(rp_dispatch *dispatch) {
+    for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
+        const struct chunk *chunk = &dispatch->chunks[i];
+        rp_status status = rp_cq_write(dispatch->writer, chunk->queue, chunk->offset, chunk->count, chunk->units);
+        if (status != RP_OK) return status;
+    }
+    return RP_OK;
+}
+
+static void publish_chunks(rp_dispatch *dispatch) {
+    for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
+        const struct chunk *chunk = &dispatch->chunks[i];
+        rp_queue *queue = chunk->queue;
+        if (queue->max_offset == 0 && chunk->offset) rp_store_release(&queue->min_offset, chunk->offset);
+        rp_store_release(&queue->max_phy_offset, chunk->max_phy_offset);
+        rp_store_release(&queue->max_offset, chunk->offset + chunk->count); /* the units on file */
+    }
+}
+
+/* Send what is in `arrivals`; RP_FULL if some are left. */
+static rp_status send_arrivals(rp_dispatch *dispatch) {
+    uint32_t sent = 0;
+    while (sent < dispatch->arrival_count) {
+        rp_arrival *arrival = (rp_arrival *)rp_ring_reserve(dispatch->pull, sizeof *arrival);
+        if (!arrival) break;
+        *arrival = (rp_arrival){.queue = dispatch->arrivals[sent++]};
+        rp_ring_commit(dispatch->pull, sizeof *arrival, RP_STAGE_ARRIVAL);
+    }
+    if (sent) rp_ring_wake(dispatch->pull);
+    dispatch->arrival_count -= sent;
+    memmove(dispatch->arrivals, dispatch->arrivals + sent, dispatch->arrival_count * sizeof *dispatch->arrivals);
+    return dispatch->arrival_count ? RP_FULL : RP_OK;
+}
+
+static void tell_watchers(rp_dispatch *dispatch) {
+    if (!dispatch->pull || !dispatch->chunk_count) return;
+    rp_full_fence(); /* max_offset above before `watched` below */
+    for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
+        rp_queue *queue = dispatch->chunks[i].queue;
+        if (rp_load_acquire32(&queue->watched) && rp_exchange32(&queue->watched, 0))
+            dispatch->arrivals[dispatch->arrival_count++] = rp_control_queue_index(dispatch->block, queue);
+    }
+    send_arrivals(dispatch); /* what does not fit goes first in the next run */
+}
+
+static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, const uint8_t *key, uint32_t size) {
+    uint8_t *out = dispatch->key;
+    memcpy(out, record->topic, record->topic_size);
+    out[record->topic_size] = '#';
+    memcpy(out + record->topic_size + 1, key, size);
+    int32_t hash = rp_index_hash(out, record->topic_size + 1 + size);
+    rp_status status = rp_index_put(dispatch->index, hash, record->phy_offset, record->store_timestamp_ms);
+    if (status == RP_OK) dispatch->counts.keys++;
+    return status;
+}
+
+/* UNIQ_KEY, then each piece of KEYS between single spaces. */
+static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record) {
+    const uint8_t *value;
+    uint32_t size;
+    rp_status status = RP_OK;
+    if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)"UNIQ_KEY", 8, &value, &size) == RP_OK)
+        status = put_key(dispatch, record, value, size);
+    if (status != RP_OK ||
+        rp_property_find(record->properties, record->properties_size, (const uint8_t *)"KEYS", 4, &value, &size) != RP_OK)
+        return status;
+    while (size && status == RP_OK) {
+        const uint8_t *space = memchr(value, ' ', size);
+        uint32_t piece = space ? (uint32_t)(space - value) : size;
+        if (piece) status = put_key(dispatch, record, value, piece);
+        piece += piece < size;
+        value += piece;
+        size -= piece;
+    }
+    return status;
+}
+
+static rp_status index_batch(rp_dispatch *dispatch) {
+    rp_status status = RP_OK;
+    if (!dispatch->index) return RP_OK;
+    for (uint32_t i = 0; i < dispatch->keyed_count && status == RP_OK; i++)
+        if (dispatch->keyed[i].phy_offset >= rp_index_end(dispatch->index)) status = index_record(dispatch, &dispatch->keyed[i]);
+    return status;
+}
+
+/* Everything that was collected, up to `position` of the log. */
+static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
+    rp_status status = write_chunks(dispatch);
+    if (status == RP_OK) {
+        publish_chunks(dispatch);
+        tell_watchers(dispatch);
+        status = index_batch(dispatch);
+    }
+    if (status == RP_OK) rp_store_release(&dispatch->control->dispatched_phy_offset, position); /* units and index */
+    forget_batch(dispatch);
+    return status;
+}
+
+/* Where the queue's units end, those of this batch included. */
+static void queue_end(const rp_dispatch *dispatch, const rp_queue *queue, uint32_t index, uint64_t *offset, uint64_t *phy_offset) {
+    uint32_t at = dispatch->chunk_of[index];
+    *offset = at ? dispatch->chunks[at - 1].offset + dispatch->chunks[at - 1].count : queue->max_offset;
+    *phy_offset = at ? dispatch->chunks[at - 1].max_phy_offset : queue->max_phy_offset;
+}
+
+/* The chunk that takes the unit at `offset`, or NULL: finish the batch first. */
+static struct chunk *chunk_for(rp_dispatch *dispatch, rp_queue *queue, uint32_t index, uint64_t offset) {
+    uint32_t at = dispatch->chunk_of[index];
+    if (at && dispatch->chunks[at - 1].count < CHUNK_UNITS) return &dispatch->chunks[at - 1];
+    if (dispatch->chunk_count == CHUNKS) return NULL;
+    struct chunk *chunk = &dispatch->chunks[dispatch->chunk_count++];
+    chunk->queue = queue;
+    chunk->offset = offset;
+    chunk->count = 0;
+    dispatch->chunk_of[index] = dispatch->chunk_count;
+    return chunk;
+}
+
+static void fill_unit(uint8_t *unit, uint64_t phy_offset, uint32_t size, int64_t code) {
+    rp_store64(unit, phy_offset);
+    rp_store32(unit + 8, size);
+    rp_store64(unit + 12, (uint64_t)code);
+}
+
+rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
+    rp_store_release(&queue->max_offset, 0); /* nothing can be read from here on */
+    rp_store_release(&queue->min_offset, 0);
+    rp_store_release(&queue->generation, queue->generation + 1);
+    return rp_cq_remove(dispatch->writer, queue);
+}
+
+/* The log jumps from `end` to the record's queue offset: a hole within a file is filled with pre-blank units, anything
+ * else (an earlier life of the queue, a hole across files) begins the queue anew at that offset. No batch is open. */
+static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {
+    uint8_t blanks[CHUNK_UNITS * RP_CQ_UNIT_SIZE];
+    rp_status status = RP_OK;
+    if (offset < end || end == 0 || offset / dispatch->units_per_file != (end - 1) / dispatch->units_per_file) {
+        dispatch->counts.resets += end != 0;
+        return end ? rp_dispatch_drop_queue(dispatch, queue) : RP_OK;
+    }
+    for (uint32_t i = 0; i < CHUNK_UNITS; i++) fill_unit(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
+    while (end < offset && status == RP_OK) {
+        uint32_t count = offset - end < CHUNK_UNITS ? (uint32_t)(offset - end) : CHUNK_UNITS;
+        status = rp_cq_write(dispatch->writer, queue, end, count, blanks);
+        end += count;
+    }
+    if (status == RP_OK) rp_store_release(&queue->max_offset, offset);
+    return status;
+}
+
+/* Put the record's unit into its queue's chunk. RP_OK; RP_FULL: finish the batch, then come again. */
+static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
+    uint32_t queue_id = (uint32_t)record->queue_id;
+    rp_queue *queue = rp_control_find(dispatch->block, record->topic, record->topic_size, queue_id);
+    if (!queue) queue = rp_control_add(dispatch->block, record->topic, record->topic_size, queue_id);
+    if (!queue) {
+        dispatch->counts.unplaced++;
+        return RP_OK;
+    }
+    uint32_t index = rp_control_queue_index(dispatch->block, queue);
+    uint64_t end, phy_end;
+    queue_end(dispatch, queue, index, &end, &phy_end);
+    if (phy_offset + record->size <= phy_end) return RP_OK; /* done before a restart */
+    if (record->queue_offset != end && !(end == 0 && !dispatch->chunk_of[index])) {
+        if (dispatch->chunk_count || dispatch->keyed_count) return RP_FULL;
+        rp_status status = bridge(dispatch, queue, end, record->queue_offset);
+        if (status != RP_OK) return status;
+    }
+    struct chunk *chunk = chunk_for(dispatch, queue, index, record->queue_offset);
+    if (!chunk) return RP_FULL;
+    fill_unit(chunk->units + chunk->count * RP_CQ_UNIT_SIZE, phy_offset, record->size, tags_code(dispatch, record));
+    chunk->count++;
+    chunk->max_phy_offset = phy_offset + record->size;
+    dispatch->counts.units++;
+    return RP_OK;
+}
+
+/* One record into the batch. RP_OK; RP_FULL: finish the batch, then come again. */
+static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
+    int32_t transaction = record->sys_flag & TRANSACTION_MASK;
+    if (dispatch->keyed_count == BATCH_RECORDS) return RP_FULL;
+    if (transaction == 0 || transaction == TRANSACTION_COMMIT) {
+        rp_status status = collect_unit(dispatch, record, phy_offset);
+        if (status != RP_OK) return status;
+    }
+    dispatch->counts.records++;
+    if (dispatch->index && transaction != TRANSACTION_ROLLBACK && record->properties_size)
+        dispatch->keyed[dispatch->keyed_count++] = (struct keyed){
+            .topic = record->topic, .topic_size = record->topic_size, .properties = record->properties,
+            .properties_size = record->properties_size, .phy_offset = phy_offset,
+            .store_timestamp_ms = record->store_timestamp_ms};
+    return RP_OK;
+}
+
+/* Work through [position, end), which lies in one file and is mapped at `image`, until a record begins at `stop` or
+ * beyond; *reached says how far. */
+static rp_status dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint64_t position, uint64_t end, uint64_t stop,
+                               uint64_t *reached) {
+    uint64_t file_size = dispatch->control->commitlog_file_size, at = position;
+    rp_status status = RP_OK;
+    while (at < end && at < stop) {
+        rp_record_view record;
+        status = rp_record_decode(image + (at - position), end - at, 0, &record);
+        if (status == RP_END_OF_FILE) {
+            at = at - at % file_size + file_size;
+            status = RP_OK;
+            break;
+        }
+        if (status != RP_OK) break;
+        status = collect(dispatch, &record, at);
+        if (status == RP_FULL) {
+            status = finish_batch(dispatch, at);
+            if (status != RP_OK) return status;
+            *reached = at;
+            if (dispatch->arrival_count) return RP_OK; /* the ring is full; the list holds those of one batch */
+            continue;
+        }
+        if (status != RP_OK) break;
+        at += record.size;
+    }
+    if (status != RP_OK && status != RP_EMPTY && status != RP_INCOMPLETE && status != RP_CORRUPT) {
+        forget_batch(dispatch);
+        return status;
+    }
+    rp_status finished = at > *reached ? finish_batch(dispatch, at) : RP_OK;
+    if (finished != RP_OK) return finished;
+    *reached = at;
+    return status == RP_OK ? RP_OK : RP_CORRUPT; /* zeros or half a record below the published position are damage, too */
+}
+
+static void give_pages_back(rp_dispatch *dispatch, uint64_t position) {
+    uint64_t start = position - position % dispatch->control->commitlog_file_size;
+    if (dispatch->dropped < start) dispatch->dropped = start;
+    if (position < dispatch->dropped + DROP_PAGES_EVERY) return;
+    rp_log_view_drop_pages(dispatch->view, dispatch->dropped, position);
+    dispatch->dropped = position;
+}
+
+rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
+    rp_control *control = dispatch->control;
+    uint64_t position = rp_load_acquire(&control->dispatched_phy_offset), min = rp_load_acquire(&control->min_phy_offset);
+    uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
+    if (dispatch->arrival_count && send_arrivals(dispatch) != RP_OK) return RP_FULL;
+    if (position < min) position = min;
+    uint64_t stop = budget < end - position ? position + budget : end;
+    while (position < stop) {
+        uint64_t file_end = position - position % file_size + file_size, to = file_end < end ? file_end : end;
+        const uint8_t *image = rp_log_view_acquire(dispatch->view, position, to - position);
+        if (!image) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
+        uint64_t reached = position;
+        rp_status status = dispatch_span(dispatch, image, position, to, stop, &reached);
+        rp_log_view_release(dispatch->view, position);
+        if (status != RP_OK) return status;
+        position = reached;
+        give_pages_back(dispatch, position);
+        if (dispatch->arrival_count) return RP_FULL;
+    }
+    rp_log_view_trim(dispatch->view, min);
+    return position < rp_load_acquire(&control->published_phy_offset) ? RP_OK : RP_EMPTY;
+}
+
+uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {
+    rp_control *control = dispatch->control;
+    uint64_t position = rp_load_acquire(&control->dispatched_phy_offset), at = position + 1, file_size = control->commitlog_file_size;
+    uint64_t end = rp_load_acquire(&control->published_phy_offset), to = position - position % file_size + file_size;
+    if (to > end) to = end;
+    if (position >= end) return 0;
+    const uint8_t *image = rp_log_view_acquire(dispatch->view, position, to - position);
+    for (; image && at + 40 <= to; at++) {
+        const uint8_t *here = image + (at - position);
+        rp_record_view record;
+        if (rp_load32(here + 4) != (uint32_t)RP_MESSAGE_MAGIC_V1 || rp_load64(here + 28) != at) continue;
+        if (rp_record_decode(here, to - at, 1, &record) == RP_OK) break;
+    }
+    if (image) rp_log_view_release(dispatch->view, position);
+    if (!image || at + 40 > to) at = to;
+    rp_store_release(&control->dispatched_phy_offset, at);
+    return at - position;
+}
+
+rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
+    rp_control *control = dispatch->control;
+    uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset);
+    int64_t timestamp_ms = 0;
+    rp_status status = rp_cq_writer_sync(dispatch->writer);
+    if (status == RP_OK) rp_store_release(&control->units_durable_phy_offset, dispatched);
+    if (status != RP_OK || !dispatch->index) return status;
+    status = rp_index_sync_full(dispatch->index, &timestamp_ms);
+    if (status == RP_OK && timestamp_ms) control->index_timestamp_ms = timestamp_ms;
+    return status;
+}
+
+rp_status rp_dispatch_sync_index(rp_dispatch *dispatch) { return dispatch->index ? rp_index_sync(dispatch->index) : RP_OK; }

@@ -1,0 +1,23 @@
+#ifndef ROCKETPY_FILE_CACHE_H
+#define ROCKETPY_FILE_CACHE_H
+/* A bounded cache of open descriptors, least recently used closed first. For C only; single-threaded.
+ * Keys are three numbers; a queue that is dropped takes another generation, so its stale descriptors only age out. */
+#include <stdint.h>
+
+typedef struct rp_file_cache rp_file_cache;
+typedef struct rp_file_key {
+    uint32_t queue;
+    uint32_t generation;
+    uint64_t number; /* of the file in its queue */
+} rp_file_key;
+
+/* At most `files_max` descriptors, and never more than a quarter of RLIMIT_NOFILE. NULL with errno. */
+rp_file_cache *rp_file_cache_open(uint32_t files_max);
+void rp_file_cache_close(rp_file_cache *cache);
+/* The descriptor, or -1. */
+int rp_file_cache_find(rp_file_cache *cache, rp_file_key key);
+/* Hand over an open descriptor; closes the oldest when full. */
+void rp_file_cache_put(rp_file_cache *cache, rp_file_key key, int fd);
+/* Close the descriptor if it is there. */
+void rp_file_cache_drop(rp_file_cache *cache, rp_file_key key);
+#endif
