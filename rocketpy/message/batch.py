@@ -1,0 +1,94 @@
+"""Several messages in one request: the body of SEND_BATCH_MESSAGE. Entries follow each other, big-endian::
+
+    size        4       of the entry, this field included
+    magic       4       0, ignored
+    body CRC    4       0, ignored: the broker computes it
+    flag        4       the user's
+    body        4 + n
+    properties  2 + p
+
+Topic, queue, sys flag and born time are those of the request; all entries go to one queue, one after the other.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import attrs
+
+from rocketpy.errors import MessageInvalid
+
+from .properties import PROPERTIES_SIZE_MAX
+
+_ENTRY = struct.Struct(
+    ">i"  # size
+    "i"  # magic
+    "i"  # body CRC
+    "i"  # flag
+    "i"  # body size
+)
+_PROPERTIES_SIZE = struct.Struct(">h")
+ENTRY_SIZE_MIN = _ENTRY.size + _PROPERTIES_SIZE.size
+assert ENTRY_SIZE_MIN == 22
+
+
+@attrs.frozen
+class BatchEntry:
+    """What each message of a batch has of its own."""
+
+    body: bytes
+    properties: bytes
+    flag: int = 0
+
+
+def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
+    """The body of a batch request.
+
+    Raises:
+        MessageInvalid: properties beyond 32767 bytes.
+    """
+    pieces: list[bytes] = []
+    for entry in entries:
+        properties_size = len(entry.properties)
+        if properties_size > PROPERTIES_SIZE_MAX:
+            raise MessageInvalid(f"properties of {properties_size} bytes, at most {PROPERTIES_SIZE_MAX} are allowed")
+        size = ENTRY_SIZE_MIN + len(entry.body) + properties_size
+        pieces += (
+            _ENTRY.pack(size, 0, 0, entry.flag, len(entry.body)),
+            entry.body,
+            _PROPERTIES_SIZE.pack(properties_size),
+            entry.properties,
+        )
+    return b"".join(pieces)
+
+
+def decode_batch(body: bytes) -> list[BatchEntry]:
+    """The messages of a batch request.
+
+    Raises:
+        MessageInvalid: an inner length does not hold.
+    """
+    entries = []
+    position = 0
+    while position < len(body):
+        entry, size = _decode_entry(body, position)
+        entries.append(entry)
+        position += size
+    return entries
+
+
+def _decode_entry(body: bytes, position: int) -> tuple[BatchEntry, int]:
+    left = len(body) - position
+    if left < ENTRY_SIZE_MIN:
+        raise MessageInvalid(f"batch ends inside an entry: {left} bytes at {position}")
+    size, _, _, flag, body_size = _ENTRY.unpack_from(body, position)
+    if not ENTRY_SIZE_MIN <= size <= left or not 0 <= body_size <= size - ENTRY_SIZE_MIN:
+        raise MessageInvalid(f"batch entry at {position}: size {size}, body {body_size}, {left} bytes are left")
+    body_start = position + _ENTRY.size
+    body_end = body_start + body_size
+    (properties_size,) = _PROPERTIES_SIZE.unpack_from(body, body_end)
+    if properties_size != size - ENTRY_SIZE_MIN - body_size:
+        raise MessageInvalid(f"batch entry at {position}: size {size}, body {body_size}, properties {properties_size}")
+    properties_start = body_end + _PROPERTIES_SIZE.size
+    return BatchEntry(body[body_start:body_end], body[properties_start : position + size], flag), size

@@ -1,0 +1,151 @@
+"""Which names topics and groups may have, and the names that the system reserves or derives."""
+
+from __future__ import annotations
+
+import re
+
+from rocketpy.errors import MessageInvalid
+
+TOPIC_LENGTH_MAX = 127  # the record has one signed byte for it
+GROUP_LENGTH_MAX = 255  # what clients accept; beyond 120 a group has no storable retry topic
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+AUTO_CREATE_TOPIC_KEY_TOPIC = "TBW102"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+BENCHMARK_TOPIC = "BenchmarkTest"
+TRANS_HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+TRANS_OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+
+CLIENT_INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
+DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
+TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
+FILTERSRV_CONSUMER_GROUP = "FILTERSRV_CONSUMER"
+SCHEDULE_CONSUMER_GROUP = "SCHEDULE_CONSUMER"
+MONITOR_CONSUMER_GROUP = "__MONITOR_CONSUMER"
+SELF_TEST_PRODUCER_GROUP = "SELF_TEST_P_GROUP"
+SELF_TEST_CONSUMER_GROUP = "SELF_TEST_C_GROUP"
+ONS_HTTP_PROXY_GROUP = "CID_ONS-HTTP-PROXY"
+CID_ONSAPI_PULL_GROUP = "CID_ONSAPI_PULL"
+CID_ONSAPI_PERMISSION_GROUP = "CID_ONSAPI_PERMISSION"
+CID_ONSAPI_OWNER_GROUP = "CID_ONSAPI_OWNER"
+TRANS_CONSUMER_GROUP = "CID_RMQ_SYS_TRANS"
+
+SYSTEM_TOPICS = frozenset(
+    {
+        AUTO_CREATE_TOPIC_KEY_TOPIC, SCHEDULE_TOPIC, BENCHMARK_TOPIC, TRANS_HALF_TOPIC, TRACE_TOPIC,
+        TRANS_OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_EVENT,
+    }
+)  # fmt: skip
+"""Neither created nor deleted by an admin; a broker adds its cluster's and its own name, and the reply topic."""
+
+NOT_ALLOWED_SEND_TOPICS = frozenset(
+    {
+        SCHEDULE_TOPIC, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC,
+        OFFSET_MOVED_EVENT,
+    }
+)  # fmt: skip
+"""A client's send to one of these is refused."""
+
+PREDEFINED_GROUPS = (
+    TOOLS_CONSUMER_GROUP, FILTERSRV_CONSUMER_GROUP, SELF_TEST_CONSUMER_GROUP, ONS_HTTP_PROXY_GROUP,
+    CID_ONSAPI_PULL_GROUP, CID_ONSAPI_PERMISSION_GROUP, CID_ONSAPI_OWNER_GROUP,
+)  # fmt: skip
+"""In every broker's table from the start."""
+
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""Default of messageDelayLevel: levels 1 to 18."""
+
+
+def topic_fault(topic: str) -> str | None:
+    """Why `topic` is no legal topic, or None: it is."""
+    if not topic.strip():
+        return "The specified topic is blank."
+    if _LEGAL.fullmatch(topic) is None:
+        return f"The specified topic[{topic}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    if len(topic) > TOPIC_LENGTH_MAX:
+        return f"The specified topic is longer than topic max length {TOPIC_LENGTH_MAX}."
+    return None
+
+
+def group_fault(group: str) -> str | None:
+    """Why `group` is no legal group, or None: it is."""
+    if not group.strip():
+        return "the specified group is blank"
+    if len(group) > GROUP_LENGTH_MAX:
+        return f"the specified group is longer than group max length {GROUP_LENGTH_MAX}."
+    if _LEGAL.fullmatch(group) is None:
+        return f"the specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    return None
+
+
+def check_topic(topic: str) -> None:
+    """Raises MessageInvalid if `topic` is not legal."""
+    if fault := topic_fault(topic):
+        raise MessageInvalid(fault)
+
+
+def check_group(group: str) -> None:
+    """Raises MessageInvalid if `group` is not legal."""
+    if fault := group_fault(group):
+        raise MessageInvalid(fault)
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    return group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def is_retry_topic(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX)
+
+
+def is_dlq_topic(topic: str) -> bool:
+    return topic.startswith(DLQ_PREFIX)
+
+
+def is_lmq_topic(topic: str) -> bool:
+    return topic.startswith(LMQ_PREFIX)
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dlq_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def reply_topic(cluster: str) -> str:
+    return cluster + REPLY_TOPIC_SUFFIX
+
+
+def with_namespace(namespace: str | None, name: str) -> str:
+    """`name` within a namespace: `ns%name`, behind a retry or DLQ prefix. System names are never wrapped."""
+    if not namespace or not name or is_system_topic(name) or is_system_group(name):
+        return name
+    prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(prefix)), "")
+    bare = name[len(prefix) :]
+    return name if bare.startswith(namespace + "%") else f"{prefix}{namespace}%{bare}"
+
+
+def without_namespace(name: str, namespace: str | None) -> str:
+    """The name that the user gave."""
+    if not namespace:
+        return name
+    prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(prefix)), "")
+    return prefix + name[len(prefix) :].removeprefix(namespace + "%")

@@ -1,0 +1,275 @@
+"""One message as it lies in the CommitLog and as it goes to consumers. Big-endian, no padding::
+
+    offset        size    field
+    0             4       size, this field included
+    4             4       magic: V1, V2 (5.x, topic length of 2 bytes; read but never written), or blank
+    8             4       body CRC-32, low 31 bits
+    12            4       queue id
+    16            4       flag, the user's
+    20            8       queue offset
+    28            8       phy offset: of this record in the CommitLog
+    36            4       sys flag
+    40            8       born timestamp, ms
+    48            B       born host: address 4 or 16 (sys flag 0x10), port 4
+    48+B          8       store timestamp, ms
+    56+B          S       store host: address 4 or 16 (sys flag 0x20), port 4
+    56+B+S        4       reconsume times
+    60+B+S        8       prepared transaction offset
+    68+B+S        4 + n   body
+    72+B+S+n      1 + t   topic (UTF-8)
+    73+B+S+n+t    2 + p   properties (UTF-8)
+
+The filler at the end of a file is the remaining size (4), the blank magic (4), and whatever follows.
+This is the twin of csrc/record.h.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Iterator
+
+import attrs
+
+from rocketpy.errors import MessageInvalid, RecordCorrupt
+from rocketpy.units import PhyOffset, QueueOffset
+
+from . import sys_flag as flags
+from .host import HOST_SIZE_V4, HOST_SIZE_V6, Host, pack_host, unpack_host
+from .names import TOPIC_LENGTH_MAX
+from .properties import PROPERTIES_SIZE_MAX
+
+MESSAGE_MAGIC_CODE = -626843481  # DA A3 20 A7
+MESSAGE_MAGIC_CODE_V2 = -626843477  # DA A3 20 AB
+BLANK_MAGIC_CODE = -875286124  # CB D4 31 94
+END_FILE_MIN_BLANK_LENGTH = 8
+CRC_MASK = 0x7FFFFFFF
+
+_HEAD = struct.Struct(
+    ">i"  # size
+    "i"  # magic
+    "I"  # body CRC
+    "i"  # queue id
+    "i"  # flag
+    "q"  # queue offset
+    "q"  # phy offset
+    "i"  # sys flag
+    "q"  # born timestamp
+)
+_STORE_TIMESTAMP = struct.Struct(">q")
+_MIDDLE = struct.Struct(
+    ">i"  # reconsume times
+    "q"  # prepared transaction offset
+    "i"  # body size
+)
+_START = struct.Struct(">ii")  # size, magic
+_SHORT = struct.Struct(">h")
+assert _HEAD.size == 48
+FIXED_SIZE_V4 = _HEAD.size + _STORE_TIMESTAMP.size + _MIDDLE.size + 2 * HOST_SIZE_V4 + 1 + 2
+assert FIXED_SIZE_V4 == 91
+
+
+@attrs.frozen
+class StoredRecord:
+    """The fields of a record. Body and properties are as stored: perhaps compressed, still one string."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: QueueOffset
+    phy_offset: PhyOffset
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: Host
+    store_timestamp_ms: int
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties: bytes
+
+
+def body_crc(body: bytes | memoryview) -> int:
+    """CRC-32 of the body as records carry it: 31 bits, 0 for no body."""
+    return zlib.crc32(body) & CRC_MASK
+
+
+def record_size(*, body_size: int, topic_size: int, properties_size: int, hosts_size: int = 2 * HOST_SIZE_V4) -> int:
+    """Bytes of an encoded V1 record; `hosts_size` is that of both host fields together."""
+    return FIXED_SIZE_V4 - 2 * HOST_SIZE_V4 + hosts_size + body_size + topic_size + properties_size
+
+
+def encode_record(
+    *,
+    topic: str,
+    queue_id: int,
+    body: bytes,
+    properties: bytes,
+    born_timestamp_ms: int,
+    born_host: Host,
+    store_timestamp_ms: int,
+    store_host: Host,
+    queue_offset: int,
+    phy_offset: int,
+    flag: int = 0,
+    sys_flag: int = 0,
+    reconsume_times: int = 0,
+    prepared_transaction_offset: int = 0,
+) -> bytes:
+    """A V1 record. The IPv6 bits of `sys_flag` follow the hosts, whatever they were.
+
+    Raises:
+        MessageInvalid: topic beyond 127 bytes, properties beyond 32767, or a number beyond its field.
+    """
+    topic_bytes = topic.encode("utf-8", "replace")
+    if len(topic_bytes) > TOPIC_LENGTH_MAX:
+        raise MessageInvalid(f"topic of {len(topic_bytes)} bytes, at most {TOPIC_LENGTH_MAX} can be stored")
+    if len(properties) > PROPERTIES_SIZE_MAX:
+        raise MessageInvalid(f"properties of {len(properties)} bytes, at most {PROPERTIES_SIZE_MAX} can be stored")
+    born, store = pack_host(born_host), pack_host(store_host)
+    sys_flag &= ~(flags.BORN_HOST_V6 | flags.STORE_HOST_V6)
+    sys_flag |= flags.BORN_HOST_V6 if len(born) == HOST_SIZE_V6 else 0
+    sys_flag |= flags.STORE_HOST_V6 if len(store) == HOST_SIZE_V6 else 0
+    size = record_size(
+        body_size=len(body),
+        topic_size=len(topic_bytes),
+        properties_size=len(properties),
+        hosts_size=len(born) + len(store),
+    )
+    try:
+        return b"".join(
+            (
+                _HEAD.pack(
+                    size, MESSAGE_MAGIC_CODE, body_crc(body), queue_id, flag, queue_offset, phy_offset, sys_flag,
+                    born_timestamp_ms,
+                ),
+                born,
+                _STORE_TIMESTAMP.pack(store_timestamp_ms),
+                store,
+                _MIDDLE.pack(reconsume_times, prepared_transaction_offset, len(body)),
+                body,
+                bytes((len(topic_bytes),)),
+                topic_bytes,
+                _SHORT.pack(len(properties)),
+                properties,
+            )
+        )  # fmt: skip
+    except struct.error as exc:
+        raise MessageInvalid(f"a number of the message does not fit its field: {exc}") from exc
+
+
+def encode_blank(size: int) -> bytes:
+    """The first bytes of the filler of `size` bytes that ends a file."""
+    assert size >= END_FILE_MIN_BLANK_LENGTH
+    return _START.pack(size, BLANK_MAGIC_CODE)
+
+
+def decode_record(
+    image: bytes | memoryview, phy_offset: int = 0, *, check_crc: bool = False
+) -> StoredRecord | None:
+    """Decode the record that starts `image`.
+
+    A record declares its own size, so the end of a file (blank magic, zeros) is told from damage.
+
+    Args:
+        image: from the record on, to the end of the file or of what was received; borrowed, never kept.
+        phy_offset: where `image` starts in the log; used in errors only.
+        check_crc: also compare the body with its stored CRC.
+    Returns: the record, or None at the end of the file: blank, zeros, or nothing left.
+    Layout: table at the top of this module.
+    Raises:
+        RecordCorrupt: size, magic, an inner length or the CRC does not hold.
+    Source: RocketMQ 4.9 `CommitLog#checkMessageAndReturnSize`, `MessageDecoder#decode`.
+    """
+    view = memoryview(image)
+    if len(view) < _START.size:
+        if any(view):
+            raise RecordCorrupt(phy_offset, f"only {len(view)} bytes are there")
+        return None
+    size, magic = _START.unpack_from(view)
+    if magic == BLANK_MAGIC_CODE or (size == 0 and magic == 0):
+        return None
+    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
+        raise RecordCorrupt(phy_offset, f"magic is 0x{magic & 0xFFFFFFFF:08x}")
+    if not FIXED_SIZE_V4 <= size <= len(view):
+        raise RecordCorrupt(phy_offset, f"size is {size}, {len(view)} bytes are there")
+    try:
+        record = _decode_fields(view[:size], phy_offset)
+    except (struct.error, IndexError):
+        raise RecordCorrupt(phy_offset, f"its fields go past its size of {size} bytes") from None
+    if check_crc and body_crc(record.body) != record.body_crc:
+        raise RecordCorrupt(
+            phy_offset, f"body CRC is 0x{body_crc(record.body):08x}, 0x{record.body_crc:08x} was stored"
+        )
+    return record
+
+
+def _decode_fields(view: memoryview, phy_offset: int) -> StoredRecord:
+    head = _HEAD.unpack_from(view)
+    size, magic, crc, queue_id, flag, queue_offset, own_phy_offset, sys_flag, born_timestamp_ms = head
+    position = _HEAD.size
+    born_end = position + (HOST_SIZE_V6 if sys_flag & flags.BORN_HOST_V6 else HOST_SIZE_V4)
+    (store_timestamp_ms,) = _STORE_TIMESTAMP.unpack_from(view, born_end)
+    store_start = born_end + _STORE_TIMESTAMP.size
+    store_end = store_start + (HOST_SIZE_V6 if sys_flag & flags.STORE_HOST_V6 else HOST_SIZE_V4)
+    reconsume_times, prepared_transaction_offset, body_size = _MIDDLE.unpack_from(view, store_end)
+    body_start = store_end + _MIDDLE.size
+    topic_length_at = body_start + body_size
+    if body_size < 0 or topic_length_at >= size:
+        raise RecordCorrupt(phy_offset, f"body of {body_size} bytes in a record of {size}")
+    if magic == MESSAGE_MAGIC_CODE_V2:
+        (topic_size,) = _SHORT.unpack_from(view, topic_length_at)
+        topic_start = topic_length_at + _SHORT.size
+    else:
+        topic_size, topic_start = view[topic_length_at], topic_length_at + 1
+        if topic_size > TOPIC_LENGTH_MAX:
+            raise RecordCorrupt(phy_offset, f"topic length byte is {topic_size}, at most {TOPIC_LENGTH_MAX}")
+    topic_end = topic_start + topic_size
+    if topic_size < 0 or topic_end > size:
+        raise RecordCorrupt(phy_offset, f"topic of {topic_size} bytes in a record of {size}")
+    (properties_size,) = _SHORT.unpack_from(view, topic_end)
+    properties_start = topic_end + _SHORT.size
+    if properties_size < 0 or properties_start + properties_size != size:
+        raise RecordCorrupt(
+            phy_offset, f"size is {size}, its fields need {properties_start} + {properties_size} bytes"
+        )
+    return StoredRecord(
+        size=size,
+        magic=magic,
+        body_crc=crc,
+        queue_id=queue_id,
+        flag=flag,
+        queue_offset=QueueOffset(queue_offset),
+        phy_offset=PhyOffset(own_phy_offset),
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_timestamp_ms,
+        born_host=unpack_host(view[position:born_end]),
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=unpack_host(view[store_start:store_end]),
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        body=bytes(view[body_start:topic_length_at]),
+        topic=str(view[topic_start:topic_end], "utf-8", "replace"),
+        properties=bytes(view[properties_start:]),
+    )
+
+
+def decode_records(
+    image: bytes | memoryview, phy_offset: int = 0, *, check_crc: bool = False
+) -> Iterator[StoredRecord]:
+    """The records that follow each other in `image`, up to its end or the end of the file.
+
+    Raises:
+        RecordCorrupt: as decode_record; the records before it have been given.
+    """
+    view = memoryview(image)
+    position = 0
+    while position < len(view):
+        record = decode_record(view[position:], phy_offset + position, check_crc=check_crc)
+        if record is None:
+            return
+        yield record
+        position += record.size

@@ -1,0 +1,34 @@
+"""Java's string hash, on which tag codes and index slots are built."""
+
+from __future__ import annotations
+
+from . import properties
+
+INT_MIN = -(1 << 31)
+
+
+def string_hash(text: str) -> int:
+    """`String.hashCode`: s[0]*31^(n-1) + ... over the UTF-16 units, signed 32-bit; twin of rp_string_hash."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    value = 0
+    for position in range(0, len(units), 2):
+        value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def tags_code(tags: str | None) -> int:
+    """What the ConsumeQueue stores of a message's TAGS; 0 for a message without."""
+    return string_hash(tags) if tags else 0
+
+
+def index_hash(key: str) -> int:
+    """Hash of an index key (`topic#key`): never negative; twin of rp_index_hash."""
+    value = string_hash(key)
+    return 0 if value == INT_MIN else abs(value)
+
+
+def index_keys(topic: str, message_properties: dict[str, str]) -> list[str]:
+    """Every key under which the index finds a message: its unique id first, then each of its KEYS."""
+    unique = message_properties.get(properties.UNIQ_KEY)
+    keys = message_properties.get(properties.KEYS, "").split(properties.KEY_SEPARATOR)
+    return [f"{topic}#{key}" for key in ([unique] if unique else []) + keys if key]

@@ -1,0 +1,30 @@
+"""Host fields of records."""
+
+import pytest
+
+from rocketpy.errors import MessageInvalid
+from rocketpy.message.host import format_host, pack_host, parse_host, unpack_host
+
+
+@pytest.mark.parametrize(
+    ("host", "packed", "text"),
+    [
+        (("127.0.0.1", 31911), "7f00000100007ca7", "127.0.0.1:31911"),
+        (("::1", 1), "0" * 31 + "100000001", "[::1]:1"),
+    ],
+)
+def test_both_families(host: tuple[str, int], packed: str, text: str) -> None:
+    assert pack_host(host).hex() == packed
+    assert unpack_host(bytes.fromhex(packed)) == host
+    assert format_host(host) == text
+    assert parse_host(text) == host
+
+
+def test_mapped_address_is_ipv4() -> None:
+    assert pack_host(("::ffff:10.0.0.1", 5)) == pack_host(("10.0.0.1", 5))
+
+
+@pytest.mark.parametrize("host", [("localhost", 1), ("::zz", 1), ("10.0.0.1", 1 << 31)])
+def test_what_is_no_numeric_host_is_refused(host: tuple[str, int]) -> None:
+    with pytest.raises(MessageInvalid):
+        pack_host(host)

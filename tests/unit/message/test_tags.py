@@ -1,0 +1,28 @@
+"""Java string hashes (store spec 15.1) and index keys."""
+
+import pytest
+
+from rocketpy.message.tags import index_hash, index_keys, string_hash, tags_code
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0), ("*", 42), ("a", 97), ("TagA", 2598919), ("TagB", 2598920), ("标签", 857175), ("订单", 1129459),
+        ("Ω", 937), ("\U0001d11e", 1772394), ("tag-with-a-very-long-name-0123456789", -1367646643),
+        ("polygenelubricants", -(1 << 31)),
+    ],
+)  # fmt: skip
+def test_string_hash(text: str, value: int) -> None:
+    assert string_hash(text) == value
+    assert tags_code(text) == value
+    assert index_hash(text) == (abs(value) if value != -(1 << 31) else 0)
+
+
+def test_no_tag_is_zero() -> None:
+    assert tags_code(None) == 0
+
+
+def test_index_keys() -> None:
+    assert index_keys("T", {"KEYS": "k1  k2", "UNIQ_KEY": "u"}) == ["T#u", "T#k1", "T#k2"]
+    assert index_keys("T", {}) == []
