@@ -6,7 +6,8 @@
  *   selector -> codec      FRAME, CLOSED
  *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
  *   send, pull -> manager  SEND, PULL (what the hot lane leaves to Python), PUT_RESULT, COMMIT_OFFSET
- *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, TABLES_END, and SEND, PULL with RP_REQUEST_RESOLVED
+ *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
+ *                          SETTLED after each SEND that had been left to it
  *   store -> pull          ARRIVAL
  *   any -> selector        REPLY, PULL_REPLY */
 #include <stdint.h>
@@ -29,7 +30,8 @@ enum {
     RP_STAGE_TABLES_END = 14,
     RP_STAGE_BROKER = 15,
     RP_STAGE_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
-    RP_STAGE_CLEANED = 17
+    RP_STAGE_CLEANED = 17,
+    RP_STAGE_SETTLED = 18 /* manager -> send: rp_origin of a SEND that was left to it and is now dealt with */
 };
 
 /* Who asked. connection = selector index << 56 | slot << 32 | generation; a reply with an old generation is dropped
@@ -52,7 +54,8 @@ enum { /* rp_send_request.flags, rp_pull_request.flags */
     RP_REQUEST_SPECIAL = 16,  /* DELAY, TRAN_MSG, %RETRY% ...: for the manager to judge */
     RP_REQUEST_RESOLVED = 32, /* from the manager: checked, rewritten where needed; append as it stands */
     RP_REQUEST_HAS_MAX_RECONSUME = 64,
-    RP_REQUEST_FIRST_TRY_DONE = 128 /* pull: do not hold again, do not commit again */
+    RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not hold again, do not commit again */
+    RP_REQUEST_ADD_CLUSTER = 256     /* send: append the CLUSTER property; set by the codec, cleared by a rewrite */
 };
 
 typedef struct rp_send_request {
@@ -73,7 +76,7 @@ typedef struct rp_send_request {
     uint32_t topic_size;
     uint32_t group_size;
     uint32_t default_topic_size;
-    uint32_t properties_size; /* without WAIT, not yet with CLUSTER (a RESOLVED put is stored as it stands) */
+    uint32_t properties_size; /* without WAIT; CLUSTER is appended where ADD_CLUSTER says so */
     uint32_t body_size;
     uint32_t unit_mode;
     /* topic, producer group, default topic, properties, body */

@@ -1,0 +1,18 @@
+#ifndef ROCKETPY_CLOCK_H
+#define ROCKETPY_CLOCK_H
+/* The two clocks of the hot lane: monotonic nanoseconds for waiting and ages, wall milliseconds for records. */
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t rp_now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline int64_t rp_wall_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+#endif

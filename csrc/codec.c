@@ -1,0 +1,260 @@
+/* Each input frame yields exactly one output record (or a refusal), and the input is released only after the output
+ * is published. A note in the worker's shared block ties the two together, so that a codec that dies between them
+ * neither loses the request nor makes it twice: its successor skips what the note proves done. */
+#include "codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "atomic.h"
+#include "clock.h"
+#include "codec_request.h"
+#include "endian.h"
+#include "error_reply.h"
+#include "header.h"
+
+enum { SYSTEM_BUSY = 2, BATCH_FRAMES = 256, CODES = 512 };
+
+struct rp_codec {
+    rp_worker *worker;
+    uint32_t input_count;
+    uint32_t selector_count;
+    uint32_t output_count; /* send, pull, managers */
+    int32_t version;
+    uint8_t destinations[CODES]; /* by request code; others go to manager 0 */
+    rp_ring_reader **inputs;
+    rp_ring_writer **outputs;   /* by destination */
+    rp_ring_writer **selectors;
+    rp_ring **output_rings;
+    uint32_t current_input; /* whose frame is being taken; input_count when inline */
+};
+
+static void resume(rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->input_count && i < RP_NOTES_MAX; i++) {
+        uint32_t output = codec->worker->notes[i].output;
+        if (output < codec->output_count &&
+            rp_ring_tail(codec->output_rings[output]) >= codec->worker->notes[i].output_position)
+            rp_ring_skip_to(codec->inputs[i], codec->worker->notes[i].source_head);
+    }
+}
+
+rp_codec *rp_codec_open(const rp_codec_config *config) {
+    rp_codec *codec = calloc(1, sizeof *codec);
+    if (!codec) return NULL;
+    codec->worker = config->worker;
+    codec->version = config->version;
+    codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
+    codec->outputs = calloc(config->manager_count + 2, sizeof *codec->outputs);
+    codec->output_rings = calloc(config->manager_count + 2, sizeof *codec->output_rings);
+    codec->selectors = calloc(config->selector_count + 1, sizeof *codec->selectors);
+    if (!codec->inputs || !codec->outputs || !codec->output_rings || !codec->selectors) goto fail;
+    memset(codec->destinations, RP_TO_MANAGER, sizeof codec->destinations);
+    for (uint32_t i = 0; i < config->route_count; i++)
+        if (config->routes[i].code >= 0 && config->routes[i].code < CODES &&
+            config->routes[i].destination < config->manager_count + 2)
+            codec->destinations[config->routes[i].code] = (uint8_t)config->routes[i].destination;
+    for (uint32_t i = 0; i < config->manager_count + 2; i++, codec->output_count++) {
+        rp_ring *ring = i == RP_TO_SEND ? config->send : i == RP_TO_PULL ? config->pull : config->managers[i - 2];
+        codec->output_rings[i] = ring;
+        if (!(codec->outputs[i] = rp_ring_writer_open(ring))) goto fail;
+    }
+    for (uint32_t i = 0; i < config->selector_count; i++, codec->selector_count++)
+        if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
+    for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
+        if (!(codec->inputs[i] = rp_ring_reader_open(config->inputs[i]))) goto fail;
+    resume(codec);
+    return codec;
+fail:
+    rp_codec_close(codec);
+    return NULL;
+}
+
+void rp_codec_close(rp_codec *codec) {
+    if (!codec) return;
+    for (uint32_t i = 0; i < codec->input_count; i++) rp_ring_reader_close(codec->inputs[i]);
+    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_writer_close(codec->outputs[i]);
+    for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_writer_close(codec->selectors[i]);
+    free(codec->inputs);
+    free(codec->outputs);
+    free(codec->output_rings);
+    free(codec->selectors);
+    free(codec);
+}
+
+static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
+    uint64_t index = connection >> 56;
+    return index < codec->selector_count ? codec->selectors[index] : NULL;
+}
+
+/* The manager has no room: answer as the reference does when a pool's queue is full, and keep the hot lane moving. */
+static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type) {
+    rp_ring_writer *selector = selector_of(codec, origin->connection);
+    rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
+    if (!selector || !header || header->flag & (RP_FLAG_ONEWAY | RP_FLAG_RESPONSE)) return RP_OK;
+    rp_error_reply reply = {.connection = origin->connection,
+                            .opaque = header->opaque,
+                            .code = SYSTEM_BUSY,
+                            .version = codec->version,
+                            .serialize_type = serialize_type,
+                            .remark = "[OVERLOAD]system busy, start flow control for a while"};
+    return rp_error_reply_send(selector, &reply);
+}
+
+static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_origin *origin, const uint8_t *frame,
+                            uint32_t size, const rp_header *header) {
+    rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
+    rp_status status = rp_ring_write(codec->outputs[destination], RP_STAGE_COMMAND, spans, 2);
+    if (status == RP_FULL) return refuse(codec, origin, header, frame[0]);
+    return status; /* not noted: a command that is decoded twice is merely answered twice */
+}
+
+/* Before the output is published: it proves the current input done. */
+static void note(rp_codec *codec, uint32_t output, uint64_t tail_after) {
+    uint32_t input = codec->current_input;
+    if (input >= codec->input_count || input >= RP_NOTES_MAX) return;
+    codec->worker->notes[input].output = output;
+    codec->worker->notes[input].output_position = tail_after;
+    rp_store_release(&codec->worker->notes[input].source_head, rp_ring_head_after(codec->inputs[input]));
+}
+
+typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
+
+/* Returns RP_UNSUPPORTED when the request is for the slow lane. */
+static rp_status to_hot(rp_codec *codec, uint32_t destination, const rp_origin *origin, const rp_frame *frame,
+                        const rp_header *header) {
+    int is_send = destination == RP_TO_SEND;
+    fill_function fill = is_send ? rp_send_request_fill : rp_pull_request_fill;
+    uint16_t type = is_send ? RP_STAGE_SEND : RP_STAGE_PULL;
+    uint32_t bound = rp_request_bound(header, is_send ? frame->body_size : 0,
+                                      is_send ? sizeof(rp_send_request) : sizeof(rp_pull_request));
+    rp_ring_writer *output = codec->outputs[destination];
+    uint8_t *room = rp_ring_reserve(output, bound);
+    uint32_t size;
+    if (room) {
+        if (!(size = fill(header, frame, origin, room))) return RP_UNSUPPORTED;
+        note(codec, destination, rp_ring_tail_after(output, size));
+        rp_ring_commit(output, size, type);
+        return RP_OK;
+    }
+    if (bound <= rp_ring_capacity(codec->output_rings[destination]) / 4) return RP_FULL;
+    if (rp_ring_pump(output) != RP_OK) return RP_FULL;
+    if (!(room = malloc(bound))) return RP_NO_MEMORY;
+    rp_status status = RP_UNSUPPORTED;
+    if ((size = fill(header, frame, origin, room))) {
+        rp_span span = {room, size};
+        status = rp_ring_write(output, type, &span, 1);
+    }
+    free(room);
+    return status;
+}
+
+static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *data, uint32_t size) {
+    rp_frame frame = {.size = size + 4};
+    rp_header header;
+    if (size < 4) return RP_INVALID;
+    uint32_t descriptor = rp_load32(data);
+    frame.serialize_type = (uint8_t)(descriptor >> 24);
+    frame.header_size = descriptor & 0xFFFFFF;
+    if (frame.serialize_type > RP_SERIALIZE_ROCKETMQ || frame.header_size > size - 4) return RP_INVALID;
+    frame.header = data + 4;
+    frame.body = data + 4 + frame.header_size;
+    frame.body_size = size - 4 - frame.header_size;
+
+    rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
+    if (status == RP_UNSUPPORTED) return to_manager(codec, RP_TO_MANAGER, origin, data, size, NULL);
+    if (status != RP_OK) return RP_INVALID;
+    if (header.flag & RP_FLAG_RESPONSE) return to_manager(codec, RP_TO_MANAGER, origin, data, size, &header);
+    uint32_t destination =
+        header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
+    if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
+        status = to_hot(codec, destination, origin, &frame, &header);
+        if (status != RP_UNSUPPORTED) return status;
+    }
+    if (destination < RP_TO_MANAGER) destination = RP_TO_MANAGER;
+    return to_manager(codec, destination, origin, data, size, &header);
+}
+
+rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
+    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
+    return take(codec, origin, frame, size);
+}
+
+/* All or nothing: held pulls and client tables must both hear of it, and hearing twice does no harm. */
+rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
+    rp_span span = {origin, sizeof *origin};
+    for (uint32_t i = RP_TO_PULL; i < codec->output_count; i++)
+        if (rp_ring_write(codec->outputs[i], RP_STAGE_CLOSED, &span, 1) == RP_FULL) return RP_FULL;
+    return RP_OK;
+}
+
+void rp_codec_wake(rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->output_count; i++) {
+        rp_ring_pump(codec->outputs[i]);
+        rp_ring_wake(codec->outputs[i]);
+    }
+    for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_wake(codec->selectors[i]);
+}
+
+/* A connection that does not speak the protocol: have its selector close it. */
+static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
+    rp_ring_writer *selector = selector_of(codec, origin->connection);
+    rp_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
+    rp_span span = {&close, sizeof close};
+    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_BAD], 1);
+    return selector ? rp_ring_write(selector, RP_STAGE_REPLY, &span, 1) : RP_OK;
+}
+
+/* Up to BATCH_FRAMES of one selector; returns how many were taken. */
+static uint32_t drain(rp_codec *codec, uint32_t input) {
+    rp_ring_reader *reader = codec->inputs[input];
+    const uint8_t *data;
+    uint32_t size, taken = 0;
+    uint16_t type;
+    codec->current_input = input;
+    while (taken < BATCH_FRAMES && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        const rp_origin *origin = (const rp_origin *)data;
+        rp_status status = RP_OK;
+        if (size >= sizeof *origin && type == RP_STAGE_FRAME)
+            status = rp_codec_frame(codec, origin, data + sizeof *origin, size - (uint32_t)sizeof *origin);
+        else if (size >= sizeof *origin && type == RP_STAGE_CLOSED)
+            status = rp_codec_closed(codec, origin);
+        if (status == RP_INVALID) status = close_bad(codec, origin);
+        if (status == RP_FULL || status == RP_NO_MEMORY) {
+            rp_add(&codec->worker->counters[RP_COUNT_STALLS], 1);
+            break;
+        }
+        rp_ring_release(reader);
+        taken++;
+    }
+    return taken;
+}
+
+static uint32_t pass(rp_codec *codec) {
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
+    rp_codec_wake(codec);
+    return taken;
+}
+
+rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
+    rp_worker *worker = codec->worker;
+    uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
+    for (;;) {
+        uint64_t now = rp_now_ns();
+        worker->heartbeat_ns = now;
+        rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
+        if (pass(codec)) {
+            if (now >= end) return RP_OK;
+            continue;
+        }
+        if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
+        if (now >= end) return RP_OK;
+        rp_worker_prepare_sleep(worker);
+        if (pass(codec)) {
+            rp_worker_awake(worker);
+            continue;
+        }
+        rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+        rp_worker_sleep(worker, (int64_t)(end - now));
+    }
+}

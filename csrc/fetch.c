@@ -1,0 +1,96 @@
+/* Units are examined in chunks, to the end of their file at the most, at least 800 of them if filtering leaves room.
+ * Adjacent records of one file become one slice. */
+#include "fetch.h"
+
+#include "atomic.h"
+#include "endian.h"
+
+enum { EXAMINE_MIN = 800, CHUNK = 64, PRE_BLANK_SIZE = 0x7FFFFFFF };
+
+const char *rp_fetch_status_name(rp_fetch_status status) {
+    static const char *const names[] = {"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL",
+                                        "OFFSET_OVERFLOW_BADLY", "OFFSET_OVERFLOW_ONE", "OFFSET_TOO_SMALL",
+                                        "NO_MESSAGE_IN_QUEUE"};
+    return names[status];
+}
+
+static int is_full(const rp_fetch *out, uint32_t size, int is_far, uint32_t max, const rp_fetch_limits *limits) {
+    if (out->message_count == 0) return 0;
+    uint32_t bytes_max = is_far ? limits->bytes_on_disk : limits->bytes_in_memory;
+    uint32_t count_max = is_far ? limits->count_on_disk : limits->count_in_memory;
+    return out->message_count >= max || out->message_count >= count_max || out->body_size + size > bytes_max;
+}
+
+/* Returns 0 if there is no slice left for it. */
+static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_size) {
+    rp_slice *last = out->slice_count ? &out->slices[out->slice_count - 1] : NULL;
+    if (last && last->phy_offset + last->size == phy_offset && phy_offset % file_size != 0) {
+        last->size += size;
+    } else {
+        if (out->slice_count == RP_SLICES_MAX) return 0;
+        out->slices[out->slice_count++] = (rp_slice){phy_offset, size};
+    }
+    out->message_count++;
+    out->body_size += size;
+    return 1;
+}
+
+static void scan(rp_cq_reader *reader, const rp_control *control, const rp_queue *queue, uint32_t max,
+                 const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
+    uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
+    uint64_t log_min = rp_load_acquire(&control->min_phy_offset);
+    uint64_t log_end = rp_load_acquire(&control->published_phy_offset);
+    uint64_t examine = max > EXAMINE_MIN ? max : EXAMINE_MIN;
+    out->status = RP_NO_MATCHED_MESSAGE;
+    for (uint64_t examined = 0; examined < examine;) {
+        uint32_t want = max - out->message_count < CHUNK ? max - out->message_count : CHUNK;
+        int32_t count = rp_cq_read(reader, queue, out->next_begin_offset, want ? want : 1, units);
+        if (count <= 0) {
+            if (examined == 0) out->status = RP_OFFSET_FOUND_NULL;
+            return;
+        }
+        for (int32_t i = 0; i < count; i++, examined++) {
+            const uint8_t *unit = units + i * RP_CQ_UNIT_SIZE;
+            uint64_t phy_offset = rp_load64(unit);
+            uint32_t size = rp_load32(unit + 8);
+            int is_far = log_end > phy_offset && log_end - phy_offset > limits->memory_bytes;
+            if (is_full(out, size, is_far, max, limits)) return;
+            out->is_far_behind = is_far;
+            if (size == PRE_BLANK_SIZE || phy_offset < log_min) {
+                if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
+            } else if (!rp_tags_match(tags, (int64_t)rp_load64(unit + 12))) {
+                if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
+            } else {
+                if (!add(out, phy_offset, size, control->commitlog_file_size)) return;
+                out->status = RP_FOUND;
+            }
+            out->next_begin_offset++;
+        }
+        if (out->message_count >= max) return;
+        if (out->next_begin_offset >= out->max_offset) return;
+    }
+}
+
+void rp_fetch_messages(rp_cq_reader *reader, const rp_control *control, const rp_queue *queue, int64_t offset,
+                       int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
+    out->message_count = out->body_size = out->slice_count = 0;
+    out->is_far_behind = 0;
+    out->min_offset = queue ? rp_load_acquire(&queue->min_offset) : 0;
+    out->max_offset = queue ? rp_load_acquire(&queue->max_offset) : 0;
+    if (out->max_offset == 0) {
+        out->status = RP_NO_MESSAGE_IN_QUEUE;
+        out->next_begin_offset = 0;
+    } else if (offset < (int64_t)out->min_offset) {
+        out->status = RP_OFFSET_TOO_SMALL;
+        out->next_begin_offset = out->min_offset;
+    } else if ((uint64_t)offset == out->max_offset) {
+        out->status = RP_OFFSET_OVERFLOW_ONE;
+        out->next_begin_offset = (uint64_t)offset;
+    } else if ((uint64_t)offset > out->max_offset) {
+        out->status = RP_OFFSET_OVERFLOW_BADLY;
+        out->next_begin_offset = out->max_offset;
+    } else {
+        out->next_begin_offset = (uint64_t)offset;
+        scan(reader, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
+    }
+}

@@ -1,0 +1,35 @@
+#ifndef ROCKETPY_HELD_H
+#define ROCKETPY_HELD_H
+/* Pulls that wait for a message (long polling): found by queue when one arrives, by connection when it goes, and
+ * swept for their deadlines. Bounded by `held_max`. C only. */
+#include <stdint.h>
+#include "control_block.h"
+#include "stage.h"
+
+typedef struct rp_held {
+    struct rp_held *next_of_queue, **link_of_queue;
+    struct rp_held *next_of_connection, **link_of_connection;
+    rp_queue *queue;
+    uint64_t deadline_ns;
+    uint64_t scanned; /* units below it were examined and did not match */
+    uint32_t size;
+    uint32_t reserved;
+    uint8_t request[]; /* rp_pull_request and its strings */
+} rp_held;
+
+typedef struct rp_helds {
+    rp_held **by_queue; /* chains, by index of the queue */
+    rp_held **by_connection;
+    uint32_t mask;
+    uint32_t count;
+    uint32_t max;
+} rp_helds;
+
+int rp_helds_init(rp_helds *helds, uint32_t held_max); /* 0, or -1 without memory */
+void rp_helds_destroy(rp_helds *helds);
+/* Keep a copy of the request; NULL when full or without memory. */
+rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const uint8_t *request, uint32_t size);
+void rp_helds_remove(rp_helds *helds, rp_held *held); /* and free it */
+rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index);
+void rp_helds_drop_connection(rp_helds *helds, uint64_t connection);
+#endif

@@ -1,0 +1,43 @@
+#ifndef ROCKETPY_PULL_H
+#define ROCKETPY_PULL_H
+/* The pull processor: answers pulls from the consume queues with slices of the log, and holds those that found
+ * nothing. Runs alone in its process, GIL released. What it cannot judge goes to the manager (stage.h). */
+#include <stdint.h>
+#include "consume_queue.h"
+#include "ring.h"
+#include "stage.h"
+#include "status.h"
+
+typedef struct rp_pull_config {
+    rp_worker *worker;
+    rp_control_block *block;
+    const char *consume_queue_directory;
+    uint64_t consume_queue_file_size;
+    uint32_t files_max;          /* descriptors of consume queue files kept open */
+    uint32_t held_max;           /* pulls held at once; more are answered empty */
+    uint32_t input_count;        /* rings from codecs (or selectors, when inline) */
+    uint32_t selector_count;
+    rp_ring **inputs;
+    rp_ring *from_manager;
+    rp_ring *from_store;
+    rp_ring *to_manager;
+    rp_ring **selectors;
+    int32_t version;
+    uint32_t is_slave;
+    uint32_t slave_read_enable;
+    uint32_t long_polling;       /* longPollingEnable */
+    uint32_t fast_failure;
+    int64_t short_polling_ms;
+    int64_t wait_time_in_queue_ms;
+    uint32_t bytes_in_memory, count_in_memory; /* maxTransfer…OnMessageInMemory */
+    uint32_t bytes_on_disk, count_on_disk;     /* maxTransfer…OnMessageInDisk */
+    uint64_t memory_bytes;       /* accessMessageInMemoryMaxRatio of the machine's memory */
+} rp_pull_config;
+
+typedef struct rp_pull rp_pull;
+
+rp_pull *rp_pull_open(const rp_pull_config *config); /* NULL with errno */
+void rp_pull_close(rp_pull *pull);
+/* RP_OK after `timeout_ns`; RP_STOPPED once stopped: held pulls have been answered empty. */
+rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns);
+#endif

@@ -1,0 +1,480 @@
+/* One pass takes up to BATCH_REQUESTS of each input. For each request, in this order: decide (append, leave to the
+ * manager, refuse), make sure that the answer has room, append, note, publish, answer, release the input. So nothing
+ * is stored that cannot be answered, and a successor can tell what was stored (the note) from what was not.
+ *
+ * Order of a connection: once one of its sends was left to the manager, later ones follow it there until the manager
+ * has SETTLED every one. */
+#include "send.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "atomic.h"
+#include "clock.h"
+#include "error_reply.h"
+#include "header.h"
+#include "send_store.h"
+#include "send_wait.h"
+#include "tables.h"
+
+enum {
+    BATCH_REQUESTS = 256,
+    REPLY_BOUND = 512, /* a send reply without ids and region */
+    NOTE_IS_LOG = UINT32_MAX,
+    FLAG_DISK_FULL = 16,
+    SYS_FLAG_MULTI_TAGS = 2,
+    CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_FLUSH_DISK_TIMEOUT = 10,
+    CODE_MESSAGE_ILLEGAL = 13, CODE_SERVICE_NOT_AVAILABLE = 14
+};
+
+struct rp_send {
+    rp_send_config config;
+    rp_control *control;
+    rp_commitlog *log;
+    rp_ring_reader **inputs; /* codecs, then the manager */
+    uint32_t input_count;    /* codecs + 1 */
+    rp_ring_writer *manager;
+    rp_ring_writer **selectors;
+    uint32_t selector_count;
+    rp_map topics;
+    rp_map diverted; /* connection -> number of its sends that are at the manager */
+    rp_waits waits;
+    uint8_t *ids; /* scratch for message ids */
+    uint32_t ids_capacity;
+    uint32_t region_size;
+    uint32_t current_input;
+    uint32_t appended; /* in this pass */
+    int32_t permission;
+    int tables_ready;
+    uint64_t random;
+    uint64_t now_ns;
+    int64_t now_ms;
+};
+
+/* Next offsets after a predecessor's death: units tell up to the dispatched position, the log itself beyond it. */
+static int recover_next_offsets(rp_send *send) {
+    rp_control *control = send->control;
+    uint64_t at = rp_load_acquire(&control->dispatched_phy_offset);
+    uint64_t published = rp_load_acquire(&control->published_phy_offset);
+    uint32_t count = rp_load_acquire32(&control->queue_count);
+    for (uint32_t i = 0; i < count; i++) {
+        rp_queue *queue = rp_control_queue(send->config.block, i);
+        uint64_t max = rp_load_acquire(&queue->max_offset);
+        if (queue->next_offset < max) queue->next_offset = max;
+    }
+    rp_log_view *view = rp_log_view_open(send->config.commitlog_directory, control->commitlog_file_size, 2);
+    if (!view) return -1;
+    while (at < published) {
+        uint64_t file_rest = control->commitlog_file_size - at % control->commitlog_file_size;
+        uint64_t rest = published - at < file_rest ? published - at : file_rest;
+        const uint8_t *image = rp_log_view_acquire(view, at, rest);
+        if (!image) break;
+        uint64_t start = at;
+        while (rest > 0) {
+            rp_record_view record;
+            rp_status status = rp_record_decode(image + (at - start), rest, 0, &record);
+            if (status != RP_OK) {
+                at += rest;
+                break;
+            }
+            rp_queue *queue = rp_control_find(send->config.block, record.topic, record.topic_size,
+                                              (uint32_t)record.queue_id);
+            int32_t transaction = record.sys_flag & RP_TRANSACTION_BITS;
+            if (queue && transaction != RP_TRANSACTION_PREPARED && transaction != RP_TRANSACTION_ROLLBACK &&
+                queue->next_offset <= record.queue_offset)
+                queue->next_offset = record.queue_offset + 1;
+            at += record.size;
+            rest -= record.size;
+        }
+        rp_log_view_release(view, start);
+    }
+    rp_log_view_close(view);
+    return 0;
+}
+
+static void resume(rp_send *send) {
+    uint64_t published = rp_load_acquire(&send->control->published_phy_offset);
+    for (uint32_t i = 0; i < send->input_count && i < RP_NOTES_MAX; i++)
+        if (send->config.worker->notes[i].output == NOTE_IS_LOG &&
+            published >= send->config.worker->notes[i].output_position)
+            rp_ring_skip_to(send->inputs[i], send->config.worker->notes[i].source_head);
+}
+
+rp_send *rp_send_open(const rp_send_config *config) {
+    rp_send *send = calloc(1, sizeof *send);
+    if (!send) return NULL;
+    send->config = *config;
+    send->control = rp_control_header(config->block);
+    send->permission = RP_PERM_READ | RP_PERM_WRITE;
+    send->random = rp_now_ns() | 1;
+    send->region_size = (uint32_t)strlen(config->region);
+    send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
+    send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
+    if (!send->inputs || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
+        rp_map_init(&send->diverted, 16) != 0)
+        goto fail;
+    for (uint32_t i = 0; i < config->input_count + 1; i++, send->input_count++) {
+        rp_ring *ring = i < config->input_count ? config->inputs[i] : config->from_manager;
+        if (!(send->inputs[i] = rp_ring_reader_open(ring))) goto fail;
+    }
+    for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
+        if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
+    if (!(send->manager = rp_ring_writer_open(config->to_manager))) goto fail;
+    if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
+    if (recover_next_offsets(send) != 0) goto fail;
+    resume(send);
+    return send;
+fail:;
+    int error = errno;
+    rp_send_close(send);
+    errno = error ? error : ENOMEM;
+    return NULL;
+}
+
+void rp_send_close(rp_send *send) {
+    if (!send) return;
+    for (uint32_t i = 0; i < send->input_count; i++) rp_ring_reader_close(send->inputs[i]);
+    for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_writer_close(send->selectors[i]);
+    if (send->manager) rp_ring_writer_close(send->manager);
+    if (send->log) rp_commitlog_close(send->log);
+    rp_map_destroy(&send->topics, free);
+    rp_map_destroy(&send->diverted, NULL);
+    rp_waits_destroy(&send->waits);
+    free(send->inputs);
+    free(send->selectors);
+    free(send->ids);
+    free(send);
+}
+
+static int is_internal(const rp_send_request *request) {
+    return request->origin.connection >= RP_CONNECTION_INTERNAL;
+}
+
+static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
+    uint64_t index = connection >> 56;
+    return index < send->selector_count ? send->selectors[index] : NULL;
+}
+
+static void count(rp_send *send, uint32_t counter, uint64_t n) { rp_add(&send->config.worker->counters[counter], n); }
+
+static void count_latency(rp_send *send, uint64_t received_ns) {
+    uint64_t us = send->now_ns > received_ns ? (send->now_ns - received_ns) / 1000 : 0;
+    uint32_t bucket = us <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(us - 1);
+    if (bucket >= RP_COUNT_PUT_LATENCY_BUCKETS) bucket = RP_COUNT_PUT_LATENCY_BUCKETS - 1;
+    count(send, RP_COUNT_PUT_LATENCY + bucket, 1);
+    count(send, RP_COUNT_PUT_LATENCY_SUM_US, us);
+}
+
+/* ------------------------------------------------------------------ answers */
+
+static rp_status put_result(rp_send *send, const rp_wait *wait, int32_t code) {
+    rp_put_result result = {.token = wait->token,
+                            .phy_offset = wait->phy_offset,
+                            .queue_offset = wait->queue_offset,
+                            .store_timestamp_ms = wait->store_timestamp_ms,
+                            .code = code,
+                            .queue_id = wait->queue_id,
+                            .size = wait->size};
+    rp_span span = {&result, sizeof result};
+    return rp_ring_write(send->manager, RP_STAGE_PUT_RESULT, &span, 1);
+}
+
+static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t code, const char *remark) {
+    count(send, code == CODE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
+    if (is_internal(request)) {
+        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
+        return put_result(send, &wait, code);
+    }
+    rp_ring_writer *selector = selector_of(send, request->origin.connection);
+    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    rp_error_reply reply = {.connection = request->origin.connection,
+                            .opaque = request->opaque,
+                            .code = code,
+                            .version = send->config.version,
+                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                            .remark = remark,
+                            .region = send->config.region,
+                            .trace_on = (uint8_t)send->config.trace_on};
+    return rp_error_reply_send(selector, &reply);
+}
+
+/* Whether the answer to `wait` can leave now; asked before anything is stored. */
+static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
+    if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
+    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_ring_reserve(send->manager, sizeof(rp_put_result)) != NULL;
+    rp_ring_writer *selector = selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
+    uint32_t bound = (uint32_t)sizeof(rp_reply) + REPLY_BOUND + send->region_size + wait->ids_size;
+    return rp_ring_reserve(selector, bound) != NULL || rp_ring_pump(selector) == RP_OK;
+}
+
+static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
+    if (wait->connection >= RP_CONNECTION_INTERNAL) return put_result(send, wait, code);
+    rp_ring_writer *selector = selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    rp_send_reply reply = {.serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                           .trace_on = (uint8_t)send->config.trace_on,
+                           .opaque = wait->opaque,
+                           .code = code,
+                           .version = send->config.version,
+                           .queue_id = wait->queue_id,
+                           .queue_offset = wait->queue_offset,
+                           .message_ids = wait->ids,
+                           .message_ids_size = wait->ids_size,
+                           .region = (const uint8_t *)send->config.region,
+                           .region_size = send->region_size};
+    uint32_t bound = (uint32_t)sizeof(rp_reply) + REPLY_BOUND + send->region_size + wait->ids_size;
+    uint8_t *room = rp_ring_reserve(selector, bound);
+    uint8_t *copy = room ? NULL : malloc(bound);
+    rp_reply *record = (rp_reply *)(room ? room : copy);
+    if (!record) return RP_NO_MEMORY;
+    *record = (rp_reply){.connection = wait->connection};
+    record->size = rp_send_reply_encode(&reply, (uint8_t *)(record + 1), bound - (uint32_t)sizeof *record);
+    uint32_t size = (uint32_t)sizeof *record + record->size;
+    rp_status status = RP_OK;
+    if (room) {
+        rp_ring_commit(selector, size, RP_STAGE_REPLY);
+    } else {
+        rp_span span = {record, size};
+        status = rp_ring_write(selector, RP_STAGE_REPLY, &span, 1);
+        free(copy);
+    }
+    if (status == RP_OK) count_latency(send, wait->received_ns);
+    return status;
+}
+
+/* Let go what the disk has, or what has waited too long for it. */
+static uint32_t release_waits(rp_send *send) {
+    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
+    uint32_t released = 0;
+    for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
+        int32_t code = CODE_SUCCESS;
+        if (wait->need_phy_offset > durable) {
+            if (send->now_ns < wait->deadline_ns) break;
+            code = CODE_FLUSH_DISK_TIMEOUT;
+        }
+        if (!has_room(send, wait, 0) || answer(send, wait, code) != RP_OK) break;
+        rp_waits_pop(&send->waits);
+    }
+    return released;
+}
+
+/* ------------------------------------------------------------------ sends */
+
+static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
+    const rp_send_request *request = (const rp_send_request *)data;
+    uint64_t connection = request->origin.connection;
+    rp_span span = {data, size};
+    rp_status status = rp_ring_write(send->manager, RP_STAGE_SEND, &span, 1);
+    if (status != RP_OK)
+        return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
+    uintptr_t pending = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
+    int failed;
+    rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(pending + 1), &failed);
+    count(send, RP_COUNT_SLOW, 1);
+    return RP_OK;
+}
+
+static void settle(rp_send *send, uint64_t connection) {
+    uintptr_t pending = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
+    int failed;
+    if (pending > 1)
+        rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(pending - 1), &failed);
+    else if (pending == 1)
+        rp_map_remove(&send->diverted, &connection, sizeof connection);
+}
+
+/* The queue that the request goes to, or NULL if that is not for the hot lane to say. */
+static rp_queue *choose_queue(rp_send *send, const rp_topic *topic, const rp_send_request *request, int32_t *queue_id) {
+    *queue_id = request->queue_id;
+    if (*queue_id < 0) {
+        if (topic->write_queue_nums <= 0) return NULL;
+        send->random ^= send->random << 13;
+        send->random ^= send->random >> 7;
+        send->random ^= send->random << 17;
+        *queue_id = (int32_t)(send->random % (uint64_t)topic->write_queue_nums);
+    }
+    return (uint32_t)*queue_id < topic->queue_count ? topic->queues[*queue_id] : NULL;
+}
+
+static int is_for_manager(const rp_send *send, const rp_send_request *request, const rp_topic *topic) {
+    if (request->flags & RP_REQUEST_RESOLVED) return 0;
+    return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
+           request->body_size > send->config.max_message_size ||
+           (topic->flags & RP_TOPIC_ORDER && !(send->permission & RP_PERM_WRITE)) ||
+           (send->diverted.live &&
+            rp_map_get(&send->diverted, &request->origin.connection, sizeof request->origin.connection));
+}
+
+static void note(void *context, const rp_stored *stored) {
+    rp_send *send = context;
+    if (send->current_input >= RP_NOTES_MAX) return;
+    rp_worker *worker = send->config.worker;
+    worker->notes[send->current_input].output = NOTE_IS_LOG;
+    worker->notes[send->current_input].output_position = stored->end_phy_offset;
+    rp_store_release(&worker->notes[send->current_input].source_head,
+                     rp_ring_head_after(send->inputs[send->current_input]));
+}
+
+static rp_status append(rp_send *send, const rp_put *put) {
+    const rp_send_request *request = put->request;
+    uint64_t total;
+    uint32_t messages = rp_put_measure(put, &total);
+    if (!messages || request->body_size > send->config.max_message_size)
+        return refuse(send, request, CODE_MESSAGE_ILLEGAL,
+                      "the message is illegal: malformed batch, body too long, topic or properties beyond the limits");
+    if (messages > send->ids_capacity / RP_MESSAGE_ID_MAX) {
+        uint8_t *ids = realloc(send->ids, (uint64_t)messages * RP_MESSAGE_ID_MAX);
+        if (!ids) return refuse(send, request, CODE_SYSTEM_ERROR, "no memory for the message ids of this batch");
+        send->ids = ids;
+        send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
+    }
+    int must_wait = send->config.sync_flush && !(request->flags & RP_REQUEST_NO_WAIT);
+    rp_wait wait = {.deadline_ns = send->now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
+                    .received_ns = request->origin.received_ns,
+                    .connection = request->origin.connection,
+                    .token = request->token,
+                    .opaque = request->opaque,
+                    .queue_id = put->queue_id,
+                    .flags = request->flags,
+                    .store_timestamp_ms = put->store_timestamp_ms,
+                    .ids = send->ids,
+                    .ids_size = messages * RP_MESSAGE_ID_MAX};
+    if (!has_room(send, &wait, must_wait)) return RP_FULL;
+
+    rp_stored stored;
+    rp_status status = rp_put_append(send->log, put, total, messages, note, send, &stored);
+    if (status == RP_TOO_LARGE)
+        return refuse(send, request, CODE_MESSAGE_ILLEGAL, "the message is illegal: larger than a CommitLog file");
+    if (status == RP_NO_SPACE)
+        return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE,
+                      "service not available now: no space on the disk for the next CommitLog file");
+    if (status != RP_OK)
+        return refuse(send, request, CODE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
+    send->appended++;
+    count(send, RP_COUNT_MESSAGES_PUT, messages);
+    count(send, RP_COUNT_BYTES_PUT, total);
+    wait.need_phy_offset = stored.end_phy_offset;
+    wait.phy_offset = stored.phy_offset;
+    wait.queue_offset = stored.queue_offset;
+    wait.size = stored.size;
+    if (request->flags & RP_REQUEST_ONEWAY && !is_internal(request)) return RP_OK;
+    wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
+    return must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, CODE_SUCCESS);
+}
+
+static int is_whole(const rp_send_request *request, uint32_t size) {
+    return size >= sizeof *request && (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
+                                              request->properties_size + request->body_size ==
+                                          size - sizeof *request;
+}
+
+/* One SEND record. RP_FULL: not taken. */
+static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
+    const rp_send_request *request = (const rp_send_request *)data;
+    if (!is_whole(request, size)) return RP_OK;
+    rp_put put = {.request = request, .topic = data + sizeof *request};
+    put.properties = put.topic + request->topic_size + request->group_size + request->default_topic_size;
+    put.body = put.properties + request->properties_size;
+    rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
+    if (is_for_manager(send, request, topic)) return divert(send, data, size);
+    if (topic) put.queue = choose_queue(send, topic, request, &put.queue_id);
+    if (!put.queue) {
+        if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
+        return refuse(send, request, CODE_SYSTEM_ERROR, "the topic or queue of this message is gone");
+    }
+    if (rp_load_acquire32(&send->control->running_flags) & FLAG_DISK_FULL)
+        return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE,
+                      "service not available now: the disk is full; free space or shorten fileReservedTime");
+    if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
+        send->now_ns > request->origin.received_ns + (uint64_t)send->config.wait_time_in_queue_ms * 1000000u)
+        return refuse(send, request, CODE_SYSTEM_BUSY,
+                      "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while");
+    put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
+    put.extra_sys_flag = topic->flags & RP_TOPIC_MULTI_TAG ? SYS_FLAG_MULTI_TAGS : 0;
+    put.store_host = send->config.store_host;
+    put.store_timestamp_ms = send->now_ms;
+    return append(send, &put);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
+    switch (type) {
+        case RP_STAGE_SEND:
+            return take_send(send, data, size);
+        case RP_STAGE_TOPIC:
+            return rp_topics_apply(&send->topics, send->config.block, data, size);
+        case RP_STAGE_SETTLED:
+            if (size >= sizeof(rp_origin)) settle(send, ((const rp_origin *)data)->connection);
+            return RP_OK;
+        case RP_STAGE_BROKER:
+            if (size >= sizeof(rp_stage_broker)) send->permission = ((const rp_stage_broker *)data)->permission;
+            return RP_OK;
+        case RP_STAGE_TABLES_END: /* also after a restart of the manager: what it had been left is lost with it */
+            rp_map_destroy(&send->diverted, NULL);
+            send->tables_ready = 1;
+            return rp_map_init(&send->diverted, 16) == 0 ? RP_OK : RP_NO_MEMORY;
+        default:
+            return RP_OK;
+    }
+}
+
+static uint32_t drain(rp_send *send, uint32_t input) {
+    rp_ring_reader *reader = send->inputs[input];
+    const uint8_t *data;
+    uint32_t size, taken = 0;
+    uint16_t type;
+    send->current_input = input;
+    while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        rp_status status = take(send, data, size, type);
+        if (status == RP_FULL || status == RP_NO_MEMORY) {
+            count(send, RP_COUNT_STALLS, 1);
+            break;
+        }
+        rp_ring_release(reader);
+        taken++;
+    }
+    return taken;
+}
+
+static uint32_t pass(rp_send *send) {
+    send->now_ns = rp_now_ns();
+    send->now_ms = rp_wall_ms();
+    if (send->now_ms < send->control->last_store_timestamp_ms) send->now_ms = send->control->last_store_timestamp_ms;
+    send->appended = 0;
+    uint32_t manager = send->input_count - 1;
+    uint32_t taken = drain(send, manager);
+    for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
+    taken += release_waits(send);
+    for (uint32_t i = 0; i < send->selector_count; i++) {
+        rp_ring_pump(send->selectors[i]);
+        rp_ring_wake(send->selectors[i]);
+    }
+    rp_ring_pump(send->manager);
+    rp_ring_wake(send->manager);
+    if (send->appended) rp_worker_wake(send->config.store, 0);
+    return taken;
+}
+
+rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
+    rp_worker *worker = send->config.worker;
+    uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
+    for (;;) {
+        uint32_t taken = pass(send);
+        worker->heartbeat_ns = send->now_ns;
+        count(send, RP_COUNT_LOOPS, 1);
+        if (!taken) {
+            if (rp_load_acquire32(&worker->stop) && !rp_waits_first(&send->waits)) return RP_STOPPED;
+            rp_worker_prepare_sleep(worker);
+            if (!pass(send) && send->now_ns < end) {
+                count(send, RP_COUNT_SLEEPS, 1);
+                rp_worker_sleep(worker, (int64_t)(end - send->now_ns));
+            } else {
+                rp_worker_awake(worker);
+            }
+        }
+        if (send->now_ns >= end) return RP_OK;
+    }
+}

@@ -1,0 +1,33 @@
+#ifndef ROCKETPY_SUBSCRIPTION_H
+#define ROCKETPY_SUBSCRIPTION_H
+/* Tag filters of the hot lane: a set of tag hashes, from a pull's own expression or from the manager's table. C only. */
+#include <stdint.h>
+#include "map.h"
+#include "stage.h"
+#include "status.h"
+
+enum { RP_TAGS_MAX = 256 };
+
+typedef struct rp_tags {
+    int64_t sub_version;
+    uint32_t flags; /* RP_SUBSCRIPTION_* */
+    uint32_t count;
+    int32_t hashes[RP_TAGS_MAX];
+} rp_tags;
+
+/* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (more than RP_TAGS_MAX tags). */
+rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags);
+/* The consume queue's test: tags code unknown (an address in the ext file) passes; hash collisions pass, clients
+ * look again. */
+static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
+    if (tags->flags & RP_SUBSCRIPTION_ALL || tags_code <= -2147483649ll) return 1;
+    for (uint32_t i = 0; i < tags->count; i++)
+        if (tags->hashes[i] == (int32_t)tags_code) return 1;
+    return 0;
+}
+
+/* Apply one SUBSCRIPTION record to the table (keys: group, 0x00, topic). */
+rp_status rp_subscriptions_apply(rp_map *subscriptions, const uint8_t *data, uint32_t size);
+const rp_tags *rp_subscriptions_find(const rp_map *subscriptions, const uint8_t *group, uint32_t group_size,
+                                     const uint8_t *topic, uint32_t topic_size);
+#endif

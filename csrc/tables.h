@@ -1,0 +1,22 @@
+#ifndef ROCKETPY_TABLES_H
+#define ROCKETPY_TABLES_H
+/* What the hot processors know of topics: a private copy of the manager's table, kept current by TOPIC records. */
+#include <stdint.h>
+#include "control_block.h"
+#include "map.h"
+#include "stage.h"
+
+typedef struct rp_topic {
+    uint32_t flags; /* RP_TOPIC_* */
+    int32_t perm;
+    int32_t read_queue_nums;
+    int32_t write_queue_nums;
+    uint32_t queue_count; /* max of both */
+    rp_queue *queues[];   /* entries of the control block by queue id; NULL where the block was full */
+} rp_topic;
+
+enum { RP_PERM_WRITE = 2, RP_PERM_READ = 4, RP_QUEUE_NUMS_MAX = 65536 };
+
+/* Apply one TOPIC record. RP_OK, RP_INVALID (the record is not one), RP_NO_MEMORY. */
+rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size);
+#endif
