@@ -1,0 +1,88 @@
+# rocketpy: `make run` builds and runs name server and broker, `make test` builds and tests. `make help` lists the rest.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+export ROCKETPY_WERROR ?=
+
+.PHONY: help run build test test-python test-fault test-interop interop sanitize fuzz lint style types check coverage \
+        bench bench-compare bench-smoke docs clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+run: build  ## build, then run name server and broker with a store in your data directory; Ctrl-C stops
+	@$(BIN)/rocketpy standalone
+
+build: $(VENV)/.built  ## .venv with the commands rocketpy, mqnamesrv, mqbroker, mqadmin
+
+$(VENV)/.python: setup.py pyproject.toml
+	@sh deploy/prerequisites.sh $(PYTHON)
+	@echo "creating $(VENV) and installing what rocketpy needs ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel "cffi>=1.16"
+	@touch $@
+
+$(VENV)/.built: $(VENV)/.python $(wildcard csrc/*.[ch]) csrc/build_native.py
+	@echo "building the compiled core ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
+	    --config-settings editable_mode=compat --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.built
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
+	    --config-settings editable_mode=compat --editable ".[dev]"
+	@touch $@
+
+test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run; under ten minutes
+	$(PYTEST) tests/unit tests/property tests/system
+
+test-python: $(VENV)/.dev  ## the tests that need no compiled core, on the Python twins
+	ROCKETPY_NATIVE=python $(PYTEST) tests/unit/native tests/unit/message tests/unit/remoting tests/unit/transport \
+	    tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
+
+test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
+	$(PYTEST) tests/fault
+
+interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
+	$(PYTEST) tests/interop
+
+test-interop: interop
+
+sanitize:  ## the C core under address, undefined and thread sanitizers
+	$(MAKE) -C tests/csrc sanitize
+
+fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS each
+	$(MAKE) -C tests/csrc fuzz
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check rocketpy tests bench csrc setup.py
+
+style: $(VENV)/.dev  ## mend what lint reports
+	$(BIN)/ruff check --fix rocketpy tests bench csrc setup.py
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+check: lint types test test-python sanitize  ## what CI runs beside interop
+
+coverage: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check coverage
+	$(BIN)/python -m coverage run --source rocketpy -m pytest tests/unit tests/property && $(BIN)/python -m coverage report
+
+bench: $(VENV)/.dev  ## throughput and latency of rocketpy alone
+	$(BIN)/python -m bench.compare --target rocketpy
+
+bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: medians and ratios (Java 17, Maven)
+	$(BIN)/python -m bench.compare
+
+bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
+	$(BIN)/python -m bench.compare --quick --target rocketpy
+
+docs: $(VENV)/.built  ## generate docs/configuration.md from the declarations
+	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
+
+clean:  ## all that the other targets made
+	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \
+	    .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
