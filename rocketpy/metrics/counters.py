@@ -1,0 +1,42 @@
+"""Where each count of a worker stands in its block of counters: `RP_COUNT_*` of csrc/stage.h, by the same names."""
+
+from __future__ import annotations
+
+import enum
+
+COUNTERS_MAX = 128
+PUT_LATENCY_BUCKETS = 24
+
+
+class Count(enum.IntEnum):
+    """Index of a counter. All only grow, over restarts of the worker too, but for HELD."""
+
+    LOOPS = 0
+    SLEEPS = 1
+    CONNECTIONS_OPENED = 2
+    CONNECTIONS_CLOSED = 3
+    CONNECTIONS_REFUSED = 4
+    BYTES_IN = 5
+    BYTES_OUT = 6
+    FRAMES_IN = 7
+    FRAMES_OUT = 8
+    FRAMES_BAD = 9
+    STALLS = 10
+    IDLE_CLOSED = 11
+    MESSAGES_PUT = 16
+    BYTES_PUT = 17
+    PUT_FAILED = 18
+    BUSY = 19
+    SLOW = 20
+    ROLLS = 21
+    MESSAGES_GET = 24
+    BYTES_GET = 25
+    PULLS = 26
+    PULL_MISS = 27
+    HELD = 28  # gauge: pulls held now
+    DISPATCHED = 32
+    INDEXED = 33
+    FLUSHES = 34
+    FLUSH_NS = 35
+    PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
+    PUT_LATENCY_SUM_US = 88

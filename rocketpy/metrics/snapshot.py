@@ -1,0 +1,106 @@
+"""What a broker tells the collector at scrape time: frozen values, made by whoever owns the numbers.
+
+Everything that may be unknown is optional; what is None is left out of the page rather than shown as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+
+@attrs.frozen(kw_only=True)
+class WorkerSnapshot:
+    """One process of the tree."""
+
+    name: str  # "selector-0", "send": the label `worker`
+    role: str  # "selector", "codec", "send", "pull", "manager", "store", "acceptor", "supervisor"
+    counters: Sequence[int]  # by counters.Count; may be shorter than COUNTERS_MAX, what is missing is 0
+    starts: int  # how often it has been started; the first start is no restart
+    ready: bool
+    heartbeat_age_s: float | None = None
+    rss_bytes: int | None = None
+    pss_bytes: int | None = None  # shares of shared pages counted once: adds up over the tree
+
+
+@attrs.frozen
+class RingSnapshot:
+    """One ring between two workers."""
+
+    source: str
+    target: str
+    used_bytes: int
+    capacity_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class StoreSnapshot:
+    """Positions in the CommitLog, in bytes from its start (docs/architecture.md, Positions)."""
+
+    min_phy_offset: int
+    published_phy_offset: int
+    durable_phy_offset: int
+    dispatched_phy_offset: int
+    replicated_phy_offset: int | None = None
+
+
+@attrs.frozen(kw_only=True)
+class TopicSnapshot:
+    """Sums over the queues of one topic, retry and dead letter topics included."""
+
+    topic: str
+    queues: int
+    min_offset_sum: int
+    max_offset_sum: int
+    put_tps: float | None = None  # messages per second over the last minute
+    put_bytes_tps: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class ConsumptionSnapshot:
+    """One group on one topic: sums over queues."""
+
+    group: str
+    topic: str
+    consumer_offset_sum: int
+    lag_messages: int
+    online_consumers: int = 0
+    is_broadcasting: bool = False
+    get_tps: float | None = None
+    get_bytes_tps: float | None = None
+    send_back_last_minute: int | None = None
+    lag_ms: int | None = None  # age of the next unconsumed message, the oldest over queues
+
+
+@attrs.frozen(kw_only=True)
+class Snapshot:
+    """Everything, at one moment."""
+
+    cluster: str
+    broker: str  # brokerName
+    broker_addr: str  # ip:port; what the exporter calls brokerIP
+    version: str = ""
+    workers: Sequence[WorkerSnapshot] = ()
+    rings: Sequence[RingSnapshot] = ()
+    store: StoreSnapshot | None = None
+    topics: Sequence[TopicSnapshot] | None = None
+    groups: int | None = None  # subscription groups
+    consumption: Sequence[ConsumptionSnapshot] = ()
+    producers: Mapping[str, int] = attrs.field(factory=dict)  # producer group to members
+    consumers: Sequence[tuple[str, str, str]] = ()  # (client address, our address, group) of each online consumer
+    put_tps: float | None = None  # messages per second over the last minute
+    get_tps: float | None = None
+    runtime: Mapping[str, str] | None = None  # the table of code 28, as it is sent
+
+
+@attrs.frozen(kw_only=True)
+class NamesrvSnapshot:
+    """What a name server knows."""
+
+    brokers: int  # live addresses
+    clusters: int
+    topics: int
+    connections: int
+    requests: Mapping[str, int]  # by name of the request code
+    rss_bytes: int | None = None

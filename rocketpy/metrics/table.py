@@ -1,0 +1,284 @@
+"""Every metric's name, kind, labels and meaning, once: the collectors and docs/metrics.md are made from these rows."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+
+import attrs
+
+from .counters import Count
+
+
+class Kind(enum.Enum):
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+@attrs.frozen
+class Metric:
+    """One family of samples. A counter's `name` is without the `_total` that it is exposed with."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    help: str
+
+    @property
+    def exposed_name(self) -> str:
+        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
+
+
+@attrs.frozen
+class WorkerCounter:
+    """A metric that is one cell of each worker's counters.
+
+    Shown for workers of `roles` always, for others when it is not zero.
+    """
+
+    metric: Metric
+    count: Count
+    roles: tuple[str, ...]
+    scale: float = 1.0
+
+
+_WORKER = ("worker",)
+
+
+def _counter(
+    name: str, count: Count, roles: str, text: str, *, kind: Kind = Kind.COUNTER, scale: float = 1.0
+) -> WorkerCounter:
+    return WorkerCounter(Metric(name, kind, _WORKER, text), count, tuple(roles.split()), scale)
+
+
+WORKER_COUNTERS = (
+    _counter("rocketpy_worker_loops", Count.LOOPS, "selector codec send pull store", "Turns of the worker's loop."),
+    _counter("rocketpy_worker_sleeps", Count.SLEEPS, "selector codec send pull store",
+             "Times the worker found nothing to do and slept. Near to loops: idle; far below: busy."),
+    _counter("rocketpy_remoting_connections_opened", Count.CONNECTIONS_OPENED, "selector", "Connections taken over."),
+    _counter("rocketpy_remoting_connections_closed", Count.CONNECTIONS_CLOSED, "selector",
+             "Connections closed, by either side."),
+    _counter("rocketpy_remoting_connections_refused", Count.CONNECTIONS_REFUSED, "selector",
+             "Connections refused because connectionsMax was reached."),
+    _counter("rocketpy_remoting_idle_closed", Count.IDLE_CLOSED, "selector",
+             "Connections closed for lack of traffic (serverChannelMaxIdleTimeSeconds)."),
+    _counter("rocketpy_remoting_received_bytes", Count.BYTES_IN, "selector", "Bytes read from clients."),
+    _counter("rocketpy_remoting_sent_bytes", Count.BYTES_OUT, "selector", "Bytes written to clients."),
+    _counter("rocketpy_remoting_frames_received", Count.FRAMES_IN, "selector", "Frames read from clients."),
+    _counter("rocketpy_remoting_frames_sent", Count.FRAMES_OUT, "selector", "Frames written to clients."),
+    _counter("rocketpy_remoting_frames_bad", Count.FRAMES_BAD, "selector codec",
+             "Frames that could not be read; each closed its connection."),
+    _counter("rocketpy_worker_stalls", Count.STALLS, "selector codec send pull",
+             "Times a full ring made the worker wait: back-pressure."),
+    _counter("rocketpy_send_messages", Count.MESSAGES_PUT, "send", "Messages appended to the CommitLog."),
+    _counter("rocketpy_send_bytes", Count.BYTES_PUT, "send", "Bytes appended to the CommitLog."),
+    _counter("rocketpy_send_failures", Count.PUT_FAILED, "send", "Sends answered with an error."),
+    _counter("rocketpy_worker_busy_replies", Count.BUSY, "send pull",
+             "Requests that had waited too long and were answered SYSTEM_BUSY."),
+    _counter("rocketpy_worker_slow_requests", Count.SLOW, "send pull", "Requests left to the manager (slow lane)."),
+    _counter("rocketpy_store_file_rolls", Count.ROLLS, "send", "Times the CommitLog went on to its next file."),
+    _counter("rocketpy_pull_messages", Count.MESSAGES_GET, "pull", "Messages returned by pulls."),
+    _counter("rocketpy_pull_bytes", Count.BYTES_GET, "pull", "Bytes returned by pulls."),
+    _counter("rocketpy_pull_requests", Count.PULLS, "pull", "Pulls served."),
+    _counter("rocketpy_pull_misses", Count.PULL_MISS, "pull", "Pulls that found nothing."),
+    _counter("rocketpy_pull_held_requests", Count.HELD, "pull", "Pulls that are held now (long polling).",
+             kind=Kind.GAUGE),
+    _counter("rocketpy_store_dispatched_messages", Count.DISPATCHED, "store", "Messages entered in consume queues."),
+    _counter("rocketpy_store_indexed_keys", Count.INDEXED, "store", "Keys entered in the index."),
+    _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
+    _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
+             scale=1e-9),
+)  # fmt: skip
+
+
+def _gauge(name: str, labels: str, text: str) -> Metric:
+    return Metric(name, Kind.GAUGE, tuple(labels.split()), text)
+
+
+BUILD_INFO = _gauge("rocketpy_build_info", "version cluster broker address", "Always 1; who this broker is.")
+CONNECTIONS = _gauge("rocketpy_remoting_connections", "worker", "Connections that are open now.")
+PUT_LATENCY = Metric("rocketpy_send_latency_seconds", Kind.HISTOGRAM, ("worker",),
+                     "From the last byte of a send to its reply, inside the broker.")  # fmt: skip
+WORKER_READY = _gauge("rocketpy_worker_ready", "worker role", "1 while the worker serves.")
+WORKER_HEARTBEAT = _gauge("rocketpy_worker_heartbeat_age_seconds", "worker", "Since the worker's loop last turned.")
+WORKER_RESTARTS = Metric("rocketpy_worker_restarts", Kind.COUNTER, ("worker",), "Times the worker was replaced.")
+WORKER_RSS = _gauge("rocketpy_worker_rss_bytes", "worker", "Resident memory; pages shared with others included.")
+WORKER_PSS = _gauge("rocketpy_worker_pss_bytes", "worker", "Its fair share of memory; adds up over the workers.")
+RING_USED = _gauge("rocketpy_ring_used_bytes", "source target", "Bytes that wait in the ring.")
+RING_CAPACITY = _gauge("rocketpy_ring_capacity_bytes", "source target", "Size of the ring.")
+STORE_MIN = _gauge("rocketpy_store_min_offset_bytes", "", "Where the CommitLog begins.")
+STORE_PUBLISHED = _gauge("rocketpy_store_published_offset_bytes", "", "Every record below it is complete.")
+STORE_DURABLE = _gauge("rocketpy_store_durable_offset_bytes", "", "Everything below it is on the disk.")
+STORE_DISPATCHED = _gauge("rocketpy_store_dispatched_offset_bytes", "", "Everything below it can be consumed.")
+STORE_REPLICATED = _gauge("rocketpy_store_replicated_offset_bytes", "", "Everything below it is on the slave.")
+TOPICS = _gauge("rocketpy_broker_topics", "", "Topics, those of the system included.")
+GROUPS = _gauge("rocketpy_broker_groups", "", "Subscription groups.")
+TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
+TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the topic that can be read.")
+CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
+
+OWN_METRICS = (
+    BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
+    RING_USED, RING_CAPACITY, STORE_MIN, STORE_PUBLISHED, STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
+    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG,
+)  # fmt: skip
+
+# --- the names of rocketmq-exporter -----------------------------------------------------------------------------------
+
+_B = "cluster brokerIP broker"
+_T = "cluster broker topic"
+_G = "cluster broker topic group"
+_D = "group topic countOfOnlineConsumers msgModel"
+RUNTIME_LABELS = ("cluster", "brokerIP", "brokerHost", "des", "boottime", "broker_version")
+
+BROKER_TPS = _gauge("rocketmq_broker_tps", _B, "Messages put per second, last minute.")
+BROKER_QPS = _gauge("rocketmq_broker_qps", _B, "Messages got per second, last minute.")
+PRODUCER_TPS = _gauge("rocketmq_producer_tps", _T, "Messages put per second, last minute.")
+PRODUCER_SIZE = _gauge("rocketmq_producer_message_size", _T, "Bytes put per second, last minute.")
+PRODUCER_OFFSET = _gauge("rocketmq_producer_offset", _T, "Sum of the topic's end offsets.")
+RETRY_OFFSET = _gauge("rocketmq_topic_retry_offset", _T, "The same for retry topics.")
+DLQ_OFFSET = _gauge("rocketmq_topic_dlq_offset", "cluster broker group", "The same for dead letter topics.")
+PRODUCER_COUNT = _gauge("rocketmq_producer_count", "cluster broker group", "Producers online.")
+CONSUMER_TPS = _gauge("rocketmq_consumer_tps", _G, "Messages got per second, last minute.")
+CONSUMER_SIZE = _gauge("rocketmq_consumer_message_size", _G, "Bytes got per second, last minute.")
+CONSUMER_OFFSET = _gauge("rocketmq_consumer_offset", _G, "Sum of the group's committed offsets.")
+SEND_BACK = _gauge("rocketmq_send_back_nums", _G, "Messages sent back for retry, last minute.")
+GET_LATENCY = _gauge("rocketmq_group_get_latency_by_storetime", _G, "Age of the next unconsumed message, ms.")
+GROUP_DIFF = _gauge("rocketmq_group_diff", _D, "Messages stored and not yet consumed, by clustering groups.")
+GROUP_RETRY_DIFF = _gauge("rocketmq_group_retrydiff", _D, "The same for retry topics.")
+GROUP_COUNT = _gauge("rocketmq_group_count", "caddr localaddr group", "Consumers online.")
+
+EXPORTER_METRICS = (
+    BROKER_TPS, BROKER_QPS, PRODUCER_TPS, PRODUCER_SIZE, PRODUCER_OFFSET, RETRY_OFFSET, DLQ_OFFSET, PRODUCER_COUNT,
+    CONSUMER_TPS, CONSUMER_SIZE, CONSUMER_OFFSET, SEND_BACK, GET_LATENCY, GROUP_DIFF, GROUP_RETRY_DIFF, GROUP_COUNT,
+)  # fmt: skip
+
+
+@attrs.frozen
+class RuntimeMetric:
+    """A metric that is one entry of the table of code 28. `read` may raise ValueError: the sample is left out."""
+
+    metric: Metric
+    key: str
+    read: Callable[[str], float]
+
+
+_UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+
+
+def _first_number(text: str) -> float:
+    """`12.3 KiB` is 12.3: the exporter drops the unit."""
+    return float(text.split()[0])
+
+
+def _word(index: int) -> Callable[[str], float]:
+    """Word `index` of blank-separated numbers: rates over 10, 60 and 600 s."""
+
+    def read(text: str) -> float:
+        words = text.split()
+        if index >= len(words):
+            raise ValueError(f"no word {index} in {text!r}")
+        return float(words[index])
+
+    return read
+
+
+def _capacity(which: str) -> Callable[[str], float]:
+    """Bytes from `Total : 98.3 GiB, Free : 40.1 GiB.`"""
+
+    def read(text: str) -> float:
+        for part in text.rstrip(" .").split(","):
+            name, _, amount = part.partition(":")
+            if name.strip() == which:
+                number, unit = amount.split()
+                if unit not in _UNITS:
+                    raise ValueError(f"unit {unit!r}")
+                return float(number) * _UNITS[unit]
+        raise ValueError(f"no {which} in {text!r}")
+
+    return read
+
+
+def _bucket(name: str) -> Callable[[str], float]:
+    """The count of `[name]:count` in putMessageDistributeTime."""
+
+    def read(text: str) -> float:
+        for part in text.split():
+            label, _, count = part.partition("]:")
+            if label == f"[{name}":
+                return float(count)
+        raise ValueError(f"no bucket {name!r} in {text!r}")
+
+    return read
+
+
+def _runtime(suffix: str, key: str, text: str, read: Callable[[str], float] = float) -> RuntimeMetric:
+    name = f"rocketmq_brokeruntime_{suffix}"
+    return RuntimeMetric(Metric(name, Kind.GAUGE, RUNTIME_LABELS, text), key, read)
+
+
+_BUCKETS = {
+    "0ms": "<=0ms", "0to10ms": "0~10ms", "10to50ms": "10~50ms", "50to100ms": "50~100ms", "100to200ms": "100~200ms",
+    "200to500ms": "200~500ms", "500to1s": "500ms~1s", "1to2s": "1~2s", "2to3s": "2~3s", "3to4s": "3~4s",
+    "4to5s": "4~5s", "5to10s": "5~10s", "10stomore": "10s~",
+}  # fmt: skip
+_RATES = {"put": "putTps", "getfound": "getFoundTps", "getmiss": "getMissTps", "gettotal": "getTotalTps",
+          "gettransfered": "getTransferedTps"}  # fmt: skip
+
+RUNTIME_METRICS = (
+    *(_runtime(f"pmdt_{suffix}", "putMessageDistributeTime", f"Puts that took {name}.", _bucket(name))
+      for suffix, name in _BUCKETS.items()),
+    *(_runtime(f"{suffix}_tps{seconds}", key, f"{key} over {seconds} s.", _word(index))
+      for suffix, key in _RATES.items() for index, seconds in enumerate((10, 60, 600))),
+    _runtime("msg_put_total_today_now", "msgPutTotalTodayNow", "Messages put until now."),
+    _runtime("msg_gettotal_today_now", "msgGetTotalTodayNow", "Messages got until now."),
+    _runtime("msg_puttotal_todaymorning", "msgPutTotalTodayMorning", "Messages put until this midnight."),
+    _runtime("msg_gettotal_todaymorning", "msgGetTotalTodayMorning", "Messages got until this midnight."),
+    _runtime("msg_puttotal_yesterdaymorning", "msgPutTotalYesterdayMorning", "Messages put until last midnight."),
+    _runtime("msg_gettotal_yesterdaymorning", "msgGetTotalYesterdayMorning", "Messages got until last midnight."),
+    _runtime("dispatch_behind_bytes", "dispatchBehindBytes", "Bytes not yet dispatched."),
+    _runtime("dispatch_maxbuffer", "dispatchMaxBuffer", "Most bytes that waited for dispatch."),
+    _runtime("put_message_size_total", "putMessageSizeTotal", "Bytes put."),
+    _runtime("put_message_average_size", "putMessageAverageSize", "Bytes of an average message."),
+    _runtime("putmessage_times_total", "putMessageTimesTotal", "Messages put."),
+    _runtime("putmessage_entire_time_max", "putMessageEntireTimeMax", "Longest put, ms."),
+    _runtime("getmessage_entire_time_max", "getMessageEntireTimeMax", "Longest get, ms."),
+    _runtime("put_latency_99", "putLatency99", "99th percentile of puts."),
+    _runtime("put_latency_999", "putLatency999", "99.9th percentile of puts."),
+    _runtime("send_threadpool_queue_size", "sendThreadPoolQueueSize", "Sends that wait."),
+    _runtime("send_threadpoolqueue_capacity", "sendThreadPoolQueueCapacity", "Sends that may wait."),
+    _runtime("send_threadpoolqueue_headwait_timemills", "sendThreadPoolQueueHeadWaitTimeMills", "Oldest of them, ms."),
+    _runtime("pull_threadpoolqueue_size", "pullThreadPoolQueueSize", "Pulls that wait."),
+    _runtime("pull_threadpoolqueue_capacity", "pullThreadPoolQueueCapacity", "Pulls that may wait."),
+    _runtime("pull_threadpoolqueue_headwait_timemills", "pullThreadPoolQueueHeadWaitTimeMills", "Oldest of them, ms."),
+    _runtime("query_threadpoolqueue_size", "queryThreadPoolQueueSize", "Queries that wait."),
+    _runtime("query_threadpool_queue_capacity", "queryThreadPoolQueueCapacity", "Queries that may wait."),
+    _runtime("query_threadpoolqueue_headwait_timemills", "queryThreadPoolQueueHeadWaitTimeMills",
+             "Oldest of them, ms."),
+    _runtime("pagecache_lock_time_mills", "pageCacheLockTimeMills", "How long the append under way has taken, ms."),
+    _runtime("commitlog_disk_ratio", "commitLogDiskRatio", "Fill level of the CommitLog's disk, 0 to 1."),
+    _runtime("consumequeue_disk_ratio", "consumeQueueDiskRatio", "Fill level of the queues' disk, 0 to 1."),
+    _runtime("commitlog_maxoffset", "commitLogMaxOffset", "End of the CommitLog."),
+    _runtime("commitlog_minoffset", "commitLogMinOffset", "Start of the CommitLog."),
+    _runtime("commitlogdir_capacity_free", "commitLogDirCapacity", "Bytes free on the disk.", _capacity("Free")),
+    _runtime("commitlogdir_capacity_total", "commitLogDirCapacity", "Bytes of the disk.", _capacity("Total")),
+    _runtime("remain_howmanydata_toflush", "remainHowManyDataToFlush", "Not yet on the disk; the unit is dropped.",
+             _first_number),
+    _runtime("remain_transientstore_buffer_numbs", "remainTransientStoreBufferNumbs", "Buffers of the pool."),
+    _runtime("earliest_message_timestamp", "earliestMessageTimeStamp", "Store time of the oldest message, ms."),
+    _runtime("start_accept_sendrequest_time", "startAcceptSendRequestTimeStamp", "When sends were first taken, ms."),
+)  # fmt: skip
+
+# --- the name server --------------------------------------------------------------------------------------------------
+
+NAMESRV_BROKERS = _gauge("rocketpy_namesrv_brokers", "", "Broker addresses that are alive.")
+NAMESRV_CLUSTERS = _gauge("rocketpy_namesrv_clusters", "", "Clusters.")
+NAMESRV_TOPICS = _gauge("rocketpy_namesrv_topics", "", "Topics that have a route.")
+NAMESRV_CONNECTIONS = _gauge("rocketpy_namesrv_connections", "", "Connections that are open now.")
+NAMESRV_REQUESTS = Metric("rocketpy_namesrv_requests", Kind.COUNTER, ("code",), "Requests served, by request code.")
+NAMESRV_RSS = _gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.")
+
+NAMESRV_METRICS = (
+    NAMESRV_BROKERS, NAMESRV_CLUSTERS, NAMESRV_TOPICS, NAMESRV_CONNECTIONS, NAMESRV_REQUESTS, NAMESRV_RSS,
+)  # fmt: skip

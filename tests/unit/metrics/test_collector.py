@@ -1,0 +1,226 @@
+"""From snapshots to samples: every declared metric can be produced, and only those."""
+
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from rocketpy.metrics import (
+    BrokerCollector,
+    ConsumptionSnapshot,
+    Count,
+    NamesrvCollector,
+    NamesrvSnapshot,
+    RingSnapshot,
+    Snapshot,
+    StoreSnapshot,
+    TopicSnapshot,
+    WorkerSnapshot,
+    reference,
+    table,
+)
+
+RUNTIME = {
+    "brokerVersionDesc": "V4_9_8",
+    "brokerVersion": "409",
+    "bootTimestamp": "1700000000000",
+    "putMessageDistributeTime": "[<=0ms]:5 [0~10ms]:4 [10~50ms]:3 [50~100ms]:2 [100~200ms]:1 [200~500ms]:0 "
+    "[500ms~1s]:0 [1~2s]:0 [2~3s]:0 [3~4s]:0 [4~5s]:0 [5~10s]:0 [10s~]:7 ",
+    "commitLogDirCapacity": "Total : 98.5 GiB, Free : 512.0 MiB.",
+    "remainHowManyDataToFlush": "12.3 KiB",
+    "putTps": "1.5 2.5 3.5",
+    "getFoundTps": "1.0 2.0 3.0",
+    "getMissTps": "1.0 2.0 3.0",
+    "getTotalTps": "1.0 2.0 3.0",
+    "getTransferedTps": "1.0 2.0 3.0",
+}
+
+
+def full_runtime() -> dict[str, str]:
+    return {row.key: "42" for row in table.RUNTIME_METRICS} | RUNTIME
+
+
+def worker(name: str, role: str, **counts: int) -> WorkerSnapshot:
+    counters = [0] * 128
+    for count, value in counts.items():
+        counters[Count[count]] = value
+    return WorkerSnapshot(
+        name=name, role=role, counters=counters, starts=3, ready=True, heartbeat_age_s=0.5, rss_bytes=1000,
+        pss_bytes=500,
+    )  # fmt: skip
+
+
+def full_snapshot() -> Snapshot:
+    return Snapshot(
+        cluster="c", broker="b", broker_addr="10.0.0.1:10911", version="1.0",
+        workers=[
+            worker("selector-0", "selector", CONNECTIONS_OPENED=5, CONNECTIONS_CLOSED=2),
+            worker("codec-0", "codec"), worker("send", "send", MESSAGES_PUT=10), worker("pull", "pull", HELD=3),
+            worker("store", "store", FLUSH_NS=2_500_000_000),
+        ],
+        rings=[RingSnapshot("selector-0", "codec-0", 10, 1024)],
+        store=StoreSnapshot(
+            min_phy_offset=0, published_phy_offset=40, durable_phy_offset=30, dispatched_phy_offset=35,
+            replicated_phy_offset=20,
+        ),
+        topics=[
+            TopicSnapshot(topic="T", queues=4, min_offset_sum=5, max_offset_sum=25, put_tps=1.5, put_bytes_tps=99.0),
+            TopicSnapshot(topic="%RETRY%G", queues=1, min_offset_sum=0, max_offset_sum=3),
+            TopicSnapshot(topic="%DLQ%G", queues=1, min_offset_sum=0, max_offset_sum=2),
+        ],
+        groups=2,
+        consumption=[
+            ConsumptionSnapshot(
+                group="G", topic="T", consumer_offset_sum=20, lag_messages=5, online_consumers=2, get_tps=1.0,
+                get_bytes_tps=10.0, send_back_last_minute=1, lag_ms=700,
+            ),
+            ConsumptionSnapshot(group="G", topic="%RETRY%G", consumer_offset_sum=1, lag_messages=2),
+            ConsumptionSnapshot(group="B", topic="T", consumer_offset_sum=1, lag_messages=24, is_broadcasting=True),
+        ],
+        producers={"PG": 2},
+        consumers=[("10.0.0.9:5", "10.0.0.1:10911", "G"), ("10.0.0.9:6", "10.0.0.1:10911", "G")],
+        put_tps=1.0, get_tps=2.0, runtime=full_runtime(),
+    )  # fmt: skip
+
+
+def scrape(snapshot: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """What Prometheus would read: (name, labels sorted) to value."""
+    registry = CollectorRegistry()
+    registry.register(BrokerCollector(lambda: snapshot))
+    text = generate_latest(registry).decode()
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def named(values: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: str, **labels: str) -> float:
+    [value] = [
+        value for (sample, have), value in values.items() if sample == name and labels.items() <= dict(have).items()
+    ]
+    return value
+
+
+def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> None:
+    families = {family.name: family for family in BrokerCollector(full_snapshot).collect()}
+    declared = [*table.OWN_METRICS, *table.EXPORTER_METRICS, *(row.metric for row in table.RUNTIME_METRICS),
+                *(row.metric for row in table.WORKER_COUNTERS)]  # fmt: skip
+    assert families.keys() == {metric.name for metric in declared}
+    for metric in declared:
+        family = families[metric.name]
+        assert family.type == metric.kind.value
+        for sample in family.samples:
+            assert [label for label in sample.labels if label != "le"] == list(metric.labels)
+
+
+def test_names_are_declared_once() -> None:
+    names = [metric.name for metric in (*table.OWN_METRICS, *table.EXPORTER_METRICS, *table.NAMESRV_METRICS)]
+    names += [row.metric.name for row in table.WORKER_COUNTERS]
+    names += [row.metric.name for row in table.RUNTIME_METRICS]
+    assert len(names) == len(set(names))
+
+
+def test_values() -> None:
+    values = scrape(full_snapshot())
+    assert named(values, "rocketpy_remoting_connections", worker="selector-0") == 3
+    assert named(values, "rocketpy_send_messages_total", worker="send") == 10
+    assert named(values, "rocketpy_pull_held_requests", worker="pull") == 3
+    assert named(values, "rocketpy_store_flush_seconds_total", worker="store") == 2.5
+    assert named(values, "rocketpy_worker_restarts_total", worker="send") == 2
+    assert named(values, "rocketpy_topic_messages", topic="T") == 20
+    assert named(values, "rocketpy_consumer_lag_messages", group="G", topic="T") == 5
+
+
+def test_values_under_the_exporters_names() -> None:
+    values = scrape(full_snapshot())
+    assert named(values, "rocketmq_broker_tps", cluster="c", brokerIP="10.0.0.1:10911", broker="b") == 1.0
+    assert named(values, "rocketmq_producer_offset", topic="T") == 25
+    assert named(values, "rocketmq_topic_retry_offset", topic="%RETRY%G") == 3
+    assert named(values, "rocketmq_topic_dlq_offset", group="G") == 2
+    assert named(values, "rocketmq_consumer_offset", topic="T", group="G") == 20
+    assert named(values, "rocketmq_group_diff") == 5  # the broadcasting group is not there
+    assert named(values, "rocketmq_group_diff", countOfOnlineConsumers="2", msgModel="1") == 5
+    assert named(values, "rocketmq_group_retrydiff") == 2
+    assert named(values, "rocketmq_group_count", caddr="10.0.0.9:5") == 1
+    assert named(values, "rocketmq_brokeruntime_pmdt_10stomore") == 7
+    assert named(values, "rocketmq_brokeruntime_pmdt_0ms", des="V4_9_8", brokerHost="") == 5
+    assert named(values, "rocketmq_brokeruntime_put_tps60") == 2.5
+    assert named(values, "rocketmq_brokeruntime_commitlogdir_capacity_free") == 512 * 2**20
+    assert named(values, "rocketmq_brokeruntime_commitlogdir_capacity_total") == 98.5 * 2**30
+    assert named(values, "rocketmq_brokeruntime_remain_howmanydata_toflush") == 12.3
+
+
+@pytest.mark.parametrize("bad", ["", "null", "x y", "Total : many GiB", "Total : 1.0 parsec, Free : 1.0 parsec."])
+def test_an_entry_that_is_no_number_takes_only_itself_away(bad: str) -> None:
+    runtime = full_runtime() | {"commitLogDirCapacity": bad, "putTps": bad, "putMessageDistributeTime": bad}
+    names = {name for name, _ in scrape(Snapshot(cluster="c", broker="b", broker_addr="a", runtime=runtime))}
+    assert "rocketmq_brokeruntime_commitlogdir_capacity_free" not in names
+    assert "rocketmq_brokeruntime_put_tps10" not in names
+    assert "rocketmq_brokeruntime_commitlog_maxoffset" in names
+
+
+def test_rates_of_a_young_broker_are_fewer_words() -> None:
+    runtime = {"putTps": "1.5  "}
+    names = {name for name, _ in scrape(Snapshot(cluster="c", broker="b", broker_addr="a", runtime=runtime))}
+    assert "rocketmq_brokeruntime_put_tps10" in names
+    assert "rocketmq_brokeruntime_put_tps60" not in names
+
+
+def test_what_is_unknown_is_left_out() -> None:
+    values = scrape(Snapshot(cluster="c", broker="b", broker_addr="a"))
+    assert {name for name, _ in values} == {"rocketpy_build_info"}
+
+
+def test_a_counter_of_another_role_is_shown_when_it_counts() -> None:
+    snapshot = Snapshot(
+        cluster="c", broker="b", broker_addr="a",
+        workers=[worker("manager", "manager", BYTES_IN=7), worker("send", "send")],
+    )  # fmt: skip
+    values = scrape(snapshot)
+    assert named(values, "rocketpy_remoting_received_bytes_total") == 7
+    assert named(values, "rocketpy_remoting_received_bytes_total", worker="manager") == 7
+
+
+def test_a_shorter_counter_block_counts_as_zero() -> None:
+    short = WorkerSnapshot(name="send", role="send", counters=(1, 2), starts=1, ready=False)
+    values = scrape(Snapshot(cluster="c", broker="b", broker_addr="a", workers=[short]))
+    assert named(values, "rocketpy_send_messages_total") == 0
+    assert named(values, "rocketpy_worker_restarts_total") == 0
+    assert named(values, "rocketpy_worker_ready", role="send") == 0
+
+
+def test_the_latency_histogram() -> None:
+    counters = [0] * 128
+    counters[Count.PUT_LATENCY + 0] = 1  # up to 1 us
+    counters[Count.PUT_LATENCY + 7] = 2  # up to 128 us
+    counters[Count.PUT_LATENCY + 23] = 4  # all that took longer
+    counters[Count.PUT_LATENCY_SUM_US] = 3_000_000
+    send = WorkerSnapshot(name="send", role="send", counters=counters, starts=1, ready=True)
+    values = scrape(Snapshot(cluster="c", broker="b", broker_addr="a", workers=[send]))
+    name = "rocketpy_send_latency_seconds"
+    assert named(values, f"{name}_bucket", le="1e-06") == 1
+    assert named(values, f"{name}_bucket", le="6.4e-05") == 1
+    assert named(values, f"{name}_bucket", le="0.000128") == 3
+    assert named(values, f"{name}_bucket", le="+Inf") == 7
+    assert named(values, f"{name}_count") == 7
+    assert named(values, f"{name}_sum") == 3.0
+    assert sum(1 for sample, _ in values if sample == f"{name}_bucket") == 24
+
+
+def test_the_name_server() -> None:
+    snapshot = NamesrvSnapshot(
+        brokers=2, clusters=1, topics=7, connections=3, requests={"REGISTER_BROKER": 9}, rss_bytes=1
+    )
+    families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
+    assert families.keys() == {metric.name for metric in table.NAMESRV_METRICS}
+    [sample] = families["rocketpy_namesrv_requests"].samples
+    assert (sample.name, sample.labels, sample.value) == (
+        "rocketpy_namesrv_requests_total", {"code": "REGISTER_BROKER"}, 9,
+    )  # fmt: skip
+
+
+def test_the_reference_page_is_current() -> None:
+    committed = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")
+    assert committed == reference.page(), "run: python -m rocketpy.metrics.reference > docs/metrics.md"

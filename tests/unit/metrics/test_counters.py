@@ -1,0 +1,23 @@
+"""Our indexes are those of csrc/stage.h."""
+
+import re
+from pathlib import Path
+
+from rocketpy.metrics import COUNTERS_MAX, PUT_LATENCY_BUCKETS, Count
+
+CSRC = Path(__file__).parents[3] / "csrc"
+
+
+def test_indexes_are_those_of_the_c_core() -> None:
+    defined = {
+        name: int(value) for name, value in re.findall(r"\bRP_COUNT_(\w+) = (\d+)", (CSRC / "stage.h").read_text())
+    }
+    assert defined.pop("PUT_LATENCY_BUCKETS") == PUT_LATENCY_BUCKETS
+    assert defined == {count.name: count.value for count in Count}
+
+
+def test_size_of_a_block() -> None:
+    [size] = re.findall(r"RP_COUNTERS_MAX = (\d+)", (CSRC / "ring.h").read_text())
+    assert int(size) == COUNTERS_MAX
+    assert max(Count) < COUNTERS_MAX
+    assert Count.PUT_LATENCY + PUT_LATENCY_BUCKETS <= Count.PUT_LATENCY_SUM_US

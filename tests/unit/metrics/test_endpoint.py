@@ -1,0 +1,38 @@
+"""The endpoint answers a real request, and a taken port is one clear line."""
+
+import socket
+import urllib.request
+
+import pytest
+
+from rocketpy.errors import ConfigError
+from rocketpy.metrics import NamesrvCollector, NamesrvSnapshot, serve
+
+SNAPSHOT = NamesrvSnapshot(brokers=2, clusters=1, topics=7, connections=3, requests={})
+
+
+def test_scrape() -> None:
+    with (
+        serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT)) as endpoint,
+        urllib.request.urlopen(f"http://127.0.0.1:{endpoint.port}/metrics", timeout=10) as answer,
+    ):
+        assert b"\nrocketpy_namesrv_brokers 2.0\n" in answer.read()
+
+
+def test_a_closed_endpoint_frees_its_port() -> None:
+    endpoint = serve("127.0.0.1", 0, NamesrvCollector(lambda: SNAPSHOT))
+    port = endpoint.port
+    endpoint.close()
+    serve("127.0.0.1", port, NamesrvCollector(lambda: SNAPSHOT)).close()
+
+
+def test_a_port_in_use_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"^metricsPort: 127\.0\.0\.1:{port} is in use by another process;"):
+            serve("127.0.0.1", port, NamesrvCollector(lambda: SNAPSHOT))
+
+
+def test_an_address_that_is_not_ours() -> None:
+    with pytest.raises(ConfigError, match=r"metricsPort: cannot listen on 203\.0\.113\.1:1"):
+        serve("203.0.113.1", 1, NamesrvCollector(lambda: SNAPSHOT))
