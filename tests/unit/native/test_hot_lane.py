@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
 
-from rocketpy.message.record import decode_records
+from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
@@ -47,6 +47,10 @@ def pull(offset: int = 0, queue: int = 0, *, flags: int = 4, expression: str = "
     return command
 
 
+def records_of(reply: RemotingCommand) -> list[StoredRecord]:
+    return list(decode_records(reply.body or b""))
+
+
 def test_a_send_is_stored_and_answered(lane: HotLane) -> None:
     assert lane.frame(send_v2(properties="KEYS\x01k1\x02WAIT\x01true\x02TAGS\x01TagA"), connection=5) == lib.RP_OK
     lane.turn()
@@ -61,8 +65,7 @@ def test_a_send_is_stored_and_answered(lane: HotLane) -> None:
     [(_, pulled)] = lane.answers()
     assert pulled.code == 0 and pulled.remark == "FOUND"
     assert pulled.ext_fields == {"suggestWhichBrokerId": "0", "nextBeginOffset": "1", "minOffset": "0", "maxOffset": "1"}
-    assert pulled.body is not None
-    [record] = decode_records(pulled.body)
+    [record] = records_of(pulled)
     assert bytes(record.body) == b"hello" and record.flag == 3
     assert bytes(record.properties) == b"KEYS\x01k1\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster"
 
@@ -107,7 +110,7 @@ def test_a_batch_has_consecutive_offsets_and_its_own_properties(lane: HotLane) -
     lane.frame(pull())
     lane.turn()
     [(_, pulled)] = lane.answers()
-    records = decode_records(pulled.body or b"")
+    records = records_of(pulled)
     assert [bytes(r.body) for r in records] == [b"one", b"two"]
     assert [r.queue_offset for r in records] == [0, 1]
     assert bytes(records[0].properties) == b"TAGS\x01TagA\x02CLUSTER\x01DefaultCluster"
@@ -169,7 +172,7 @@ def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(lane
     lane.frame(pull(expression="TagX", opaque=10))
     lane.turn()
     (_, found), (_, missed) = lane.answers()
-    assert [r.queue_offset for r in decode_records(found.body or b"")] == [0, 3]
+    assert [r.queue_offset for r in records_of(found)] == [0, 3]
     assert found.ext_field("nextBeginOffset") == "5"
     assert (missed.code, missed.ext_field("nextBeginOffset")) == (20, "5")
 
@@ -208,15 +211,17 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(lane: HotLane) -> N
     lane.turn()
     answers = dict((r.opaque, (c, r)) for c, r in lane.answers())
     connection, reply = answers[77]
-    assert connection == 8 and bytes(decode_records(reply.body or b"")[0].body) == b"awaited"
+    assert connection == 8 and bytes(records_of(reply)[0].body) == b"awaited"
 
 
 def test_a_held_pull_waits_on_over_messages_that_do_not_match_and_ends_with_its_connection(lane: HotLane) -> None:
     lane.frame(pull(0, flags=6, expression="TagA", opaque=77), connection=8)
+    lane.turn()
     lane.frame(send_v2(properties="TAGS\x01TagB"))
     lane.turn()
     assert [r.opaque for _, r in lane.answers()] == [7]
     lane.closed(8)
+    lane.turn()
     lane.frame(send_v2(properties="TAGS\x01TagA"))
     lane.turn()
     assert [r.opaque for _, r in lane.answers()] == [7]
@@ -332,7 +337,7 @@ def test_a_large_body_crosses_the_rings_in_parts(lane: HotLane) -> None:
     lane.frame(pull())
     lane.turn()
     [(_, pulled)] = lane.answers()
-    assert bytes(decode_records(pulled.body or b"")[0].body) == body
+    assert bytes(records_of(pulled)[0].body) == body
 
 
 def test_the_log_rolls_between_records(lane: HotLane) -> None:
@@ -348,7 +353,7 @@ def test_the_log_rolls_between_records(lane: HotLane) -> None:
         lane.frame(pull(offset))
         lane.turn()
         [(_, reply)] = lane.answers()
-        records = decode_records(reply.body or b"")
+        records = records_of(reply)
         assert [r.queue_offset for r in records] == list(range(offset, offset + len(records)))
         seen += len(records)
         offset = int(reply.ext_field("nextBeginOffset") or 0)
