@@ -27,7 +27,8 @@ setup(
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
     install_requires=["attrs>=23.1", "cffi>=1.16", "click>=8.1", "prometheus-client>=0.19", "rich>=13", "trio>=0.24"],
     extras_require={
-        "dev": ["pytest>=8", "hypothesis>=6", "ruff>=0.6", "mypy>=1.8", "types-cffi"],
+        "compression": ["lz4>=4", "zstandard>=0.22"],
+        "dev": ["pytest>=8", "hypothesis>=6", "lz4>=4", "zstandard>=0.22", "ruff>=0.6", "mypy>=1.8", "types-cffi"],
         "spark": ["pyspark>=3.5"],
     },
     entry_points={
