@@ -351,7 +351,6 @@ static void sweep(rp_pull *pull, int stopping) {
         }
         pull->sweep_chain = (pull->sweep_chain + 1) & pull->helds.mask;
     }
-    __atomic_store_n(&pull->config.worker->counters[RP_COUNT_HELD], pull->helds.count, __ATOMIC_RELAXED);
 }
 
 /* ------------------------------------------------------------------ the loop */
@@ -423,6 +422,7 @@ static uint32_t pass(rp_pull *pull) {
     taken += drain(pull, codecs + 1);
     for (uint32_t i = 0; i < codecs && pull->tables_ready; i++) taken += drain(pull, i);
     sweep(pull, 0);
+    __atomic_store_n(&pull->config.worker->counters[RP_COUNT_HELD], pull->helds.count, __ATOMIC_RELAXED);
     if (pull->commits.pending.live &&
         (pull->commits.pending.live >= RP_COMMITS_MAX || pull->now_ns - pull->commits.flushed_ns > RP_COMMITS_INTERVAL_NS))
         rp_commits_flush(&pull->commits, pull->manager, pull->now_ns);
