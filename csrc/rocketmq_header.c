@@ -28,9 +28,9 @@ static rp_status read_fields(const uint8_t *at, const uint8_t *end, rp_header *o
         const uint8_t *value = key + key_size + 4;
         if (value_size > (uint64_t)(end - value)) return RP_INVALID;
         at = value + value_size;
+        if (!rp_utf8_is_valid(key, key_size) || !rp_utf8_is_valid(value, value_size)) return RP_UNSUPPORTED;
         if (key_size == 0 || value_size == 0) continue;
         if (out->field_count == RP_FIELDS_MAX) return RP_UNSUPPORTED;
-        if (!rp_utf8_is_valid(key, key_size) || !rp_utf8_is_valid(value, value_size)) return RP_UNSUPPORTED;
         out->fields[out->field_count++] = (rp_field){key, value, key_size, value_size, 0};
     }
     return RP_OK;

@@ -200,13 +200,14 @@ def _rocketmq_header_parse(header: bytes) -> ParsedHeader:
     ext_fields: dict[str, str] = {}
     count = at = 0
     while at < len(block):
-        key, at = _sized(block, at, 2)
-        value, at = _sized(block, at, 4)
+        key_bytes, at = _sized(block, at, 2)
+        value_bytes, at = _sized(block, at, 4)
+        key, value = key_bytes.decode(), value_bytes.decode()
         if not key or not value:
             continue
         if (count := count + 1) > FIELDS_MAX:
             raise _NotUnderstood
-        ext_fields[key.decode()] = value.decode()
+        ext_fields[key] = value
     known = language if language in LANGUAGES.values() else LANGUAGE_UNKNOWN
     return ParsedHeader(code, version, opaque, flag, known, remark_text, ext_fields)
 

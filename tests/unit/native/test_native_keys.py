@@ -1,0 +1,96 @@
+"""Hashes, properties and message ids: golden values of store.md 2.4, 15.1, 15.5, 15.6."""
+
+import pytest
+
+from rocketpy.native import Native
+from rocketpy.native.abc import Host
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("*", 42),
+        ("TagA", 2598919),
+        ("标签", 857175),
+        ("订单", 1129459),
+        ("Ω", 937),
+        ("𝄞", 1772394),
+        ("tag-with-a-very-long-name-0123456789", -1367646643),
+        ("polygenelubricants", -2147483648),
+    ],
+)
+def test_string_hash(native: Native, text: str, value: int) -> None:
+    assert native.string_hash(text.encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        (b"\xff", 1),
+        (b"\xe6\xa0", 1),  # an unfinished character is one
+        (b"\xe6\xa0a", 2),
+        (b"\xed\xa0\x80", 3),  # a surrogate is three that are wrong
+        (b"\xf4\x90\x80\x80", 4),
+        (b"\xc0\xaf", 2),
+        (b"\xf0\x9d\x84", 1),
+    ],
+)
+def test_malformed_sequences_count_as_replacement_characters(native: Native, text: bytes, units: int) -> None:
+    expected = text.decode("utf-8", "replace")
+    assert expected.count("\ufffd") == units - text.count(b"a")
+    assert native.string_hash(text) == native.string_hash(expected.encode())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("TopicTest#k1", 2746024),
+        ("TopicTest#order-1", 1829193424),
+        ("TopicTest#0A00000100002A9F00000000000000AA", 903739184),
+        ("TopicTest#tbaekxa", 0),
+        ("订单#号码", 711294598),
+    ],
+)
+def test_index_hash(native: Native, key: str, value: int) -> None:
+    assert native.index_hash(key.encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("properties", "name", "value"),
+    [
+        (b"KEYS\x01k1 k2\x02TAGS\x01TagA", b"TAGS", b"TagA"),
+        (b"KEYS\x01k1 k2\x02TAGS\x01TagA\x02", b"TAGS", b"TagA"),
+        (b"KEYS\x01k1 k2\x02TAGS\x01TagA", b"KEYS", b"k1 k2"),
+        (b"A\x011\x02A\x012", b"A", b"2"),  # the last of several wins
+        (b"A\x011\x02A\x01", b"A", b"1"),  # but an empty one is none
+        (b"A\x011\x012", b"A", b"1\x012"),
+        (b"A\x01", b"A", None),
+        (b"A", b"A", None),
+        (b"\x01x", b"", None),
+        (b"AB\x01x", b"A", None),
+        (b"A\x01x", b"AB", None),
+        (b"A\x01B\x01x", b"A\x01B", None),
+        (b"", b"A", None),
+        (b"\x02\x02A\x01x\x02\x02", b"A", b"x"),
+    ],
+)
+def test_property_find(native: Native, properties: bytes, name: bytes, value: bytes | None) -> None:
+    assert native.property_find(properties, name) == value
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "phy_offset", "message_id"),
+    [
+        ("0a000001", 10911, 1073741824, "0A00000100002A9F0000000040000000"),
+        ("7f000001", 31911, 1321, "7F00000100007CA70000000000000529"),
+        (
+            "20010db8000000000000000000000002",
+            10911,
+            1073741824,
+            "20010DB800000000000000000000000200002A9F0000000040000000",
+        ),
+    ],
+)
+def test_message_id(native: Native, address: str, port: int, phy_offset: int, message_id: str) -> None:
+    assert native.message_id(Host(bytes.fromhex(address), port), phy_offset) == message_id
