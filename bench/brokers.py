@@ -1,0 +1,261 @@
+"""Start, wait for and stop the two things that are compared: rocketpy, and the official Java broker 4.9.7.
+
+Both get a name server and a broker on free ports of this host and an empty store. Everything they write stands under
+one directory, which goes when they do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO
+
+import attrs
+
+from . import proc
+from .control import Control, RequestFailed
+
+JAVA_VERSION = "4.9.7"
+HOST = "127.0.0.1"
+BOOT_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+TOPIC_BOOT = "bench_boot"  # made by the broker itself on the first send
+TARGETS = ("rocketpy", "java")
+
+# What runs rocketpy; ROCKETPY_CMD overrides it, with the same fields.
+ROCKETPY_COMMAND = (
+    "{python} -m rocketpy standalone --store {store} --port {port} --namesrv-port {namesrv_port} --metrics-port 0"
+)
+
+JAVA_OPENS = [
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+]
+JAVA_BROKER_FLAGS = ["-Xms1g", "-Xmx1g", "-XX:+UseG1GC", *JAVA_OPENS]
+JAVA_NAMESRV_FLAGS = ["-Xms256m", "-Xmx256m", *JAVA_OPENS]
+POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion><groupId>bench</groupId><artifactId>bench</artifactId><version>1</version>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+LOGBACK = """<configuration>
+  <appender name="file" class="ch.qos.logback.core.FileAppender">
+    <file>{path}</file><encoder><pattern>%d %p %t - %m%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="file"/></root>
+</configuration>
+"""
+
+
+class BrokerFailed(Exception):
+    """A broker did not start, or ended on its own."""
+
+
+@attrs.define(eq=False)
+class Broker:
+    """A running name server and broker."""
+
+    target: str
+    directory: Path
+    port: int
+    namesrv_port: int
+    processes: list[subprocess.Popen[bytes]]
+    store: Path
+    boot_s: float = 0.0  # exec to the first acknowledged send
+    route_s: float = 0.0  # exec to the first route at the name server
+
+    @property
+    def roots(self) -> list[int]:
+        return [process.pid for process in self.processes]
+
+    def cpu_s(self) -> float:
+        return proc.cpu_s(self.roots)
+
+    def pss_mib(self) -> float:
+        return proc.pss_mib(self.roots, self.store)
+
+    def control(self) -> Control:
+        return Control(HOST, self.port)
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        with self.control() as control:
+            control.create_topic(topic, queues)
+
+    def check_alive(self) -> None:
+        for process in self.processes:
+            if process.poll() is not None:
+                raise BrokerFailed(f"{self.target} ended with {process.returncode}: {tail(self.directory)}")
+
+    def stop(self) -> None:
+        """Ask, wait, and only then insist; the broker goes before its name server."""
+        for process in reversed(self.processes):
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                for pid in proc.tree(process.pid):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                process.wait()
+
+
+def tail(directory: Path, size: int = 2000) -> str:
+    """The ends of the logs, for an error message."""
+    return "\n".join(
+        f"--- {path.name}\n{path.read_text(errors='replace')[-size:]}" for path in sorted(directory.glob("*.log"))
+    )
+
+
+def cache_directory() -> Path:
+    return Path(os.environ.get("ROCKETPY_BENCH_CACHE", "~/.cache/rocketpy-bench")).expanduser()
+
+
+def java_class_path() -> str:
+    """The jars, from ROCKETMQ_LIB if given, else fetched once with Maven."""
+    given = os.environ.get("ROCKETMQ_LIB")
+    lib = Path(given) if given else cache_directory() / f"rocketmq-{JAVA_VERSION}"
+    if not any(lib.glob("rocketmq-broker-*.jar")):
+        if given:
+            raise BrokerFailed(f"ROCKETMQ_LIB={given} holds no rocketmq-broker jar")
+        fetch_jars(lib)
+    return str(lib / "*")
+
+
+def fetch_jars(lib: Path) -> None:
+    """Into a directory beside it first, so that a fetch that was broken off leaves nothing half-done."""
+    lib.parent.mkdir(parents=True, exist_ok=True)
+    dependency = (
+        "<dependency><groupId>org.apache.rocketmq</groupId>"
+        f"<artifactId>rocketmq-{{}}</artifactId><version>{JAVA_VERSION}</version></dependency>"
+    )
+    with tempfile.TemporaryDirectory(dir=lib.parent) as work:
+        pom = POM.format(dependencies="".join(dependency.format(name) for name in ("namesrv", "broker")))
+        Path(work, "pom.xml").write_text(pom)
+        command = ["mvn", "-q", "dependency:copy-dependencies", f"-DoutputDirectory={work}/lib"]
+        subprocess.run(command, cwd=work, check=True)
+        shutil.rmtree(lib, ignore_errors=True)
+        Path(work, "lib").rename(lib)
+
+
+def free_ports(count: int, *, apart: int = 4) -> list[int]:
+    """Free ports with room around them: a broker also listens on port - 2 and port + 1."""
+    found: list[int] = []
+    with contextlib.ExitStack() as stack:
+        while len(found) < count:
+            probe = stack.enter_context(socket.socket())
+            probe.bind((HOST, 0))
+            port: int = probe.getsockname()[1]
+            try:
+                for near in (port - 2, port - 1, port + 1, port + 2):
+                    stack.enter_context(socket.socket()).bind((HOST, near))
+            except OSError:
+                continue
+            if all(abs(port - other) > apart for other in found):
+                found.append(port)
+    return found
+
+
+def start_process(command: Sequence[str], directory: Path, log: str, **environment: str) -> subprocess.Popen[bytes]:
+    output: IO[bytes]
+    with (directory / log).open("wb") as output:
+        return subprocess.Popen(
+            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            env=os.environ | environment, start_new_session=True,
+        )  # fmt: skip
+
+
+def start_rocketpy(directory: Path) -> Broker:
+    port, namesrv_port = free_ports(2)
+    store = directory / "store"
+    template = os.environ.get("ROCKETPY_CMD", ROCKETPY_COMMAND)
+    command = template.format(python=sys.executable, store=store, port=port, namesrv_port=namesrv_port)
+    root = str(Path(__file__).resolve().parent.parent)
+    python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    process = start_process(shlex.split(command), directory, "rocketpy.log", PYTHONPATH=python_path)
+    return Broker("rocketpy", directory, port, namesrv_port, [process], store)
+
+
+def start_java(directory: Path) -> Broker:
+    port, namesrv_port = free_ports(2)
+    store = directory / "store"
+    class_path = java_class_path()
+    (directory / "conf").mkdir()
+    for name in ("namesrv", "broker"):
+        text = LOGBACK.format(path=directory / f"{name}-server.log")
+        (directory / "conf" / f"logback_{name}.xml").write_text(text)
+    (directory / "namesrv.conf").write_text(f"listenPort={namesrv_port}\nkvConfigPath={directory}/kvConfig.json\n")
+    settings = {
+        "brokerClusterName": "DefaultCluster", "brokerName": "bench-broker", "brokerId": 0, "brokerIP1": HOST,
+        "namesrvAddr": f"{HOST}:{namesrv_port}", "listenPort": port, "brokerRole": "ASYNC_MASTER",
+        "flushDiskType": "ASYNC_FLUSH", "storePathRootDir": store, "storePathCommitLog": store / "commitlog",
+        "autoCreateTopicEnable": "true",
+    }  # fmt: skip
+    (directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+    home = {"ROCKETMQ_HOME": str(directory), "HOME": str(directory)}
+    commands = {
+        "namesrv": [*JAVA_NAMESRV_FLAGS, "org.apache.rocketmq.namesrv.NamesrvStartup"],
+        "broker": [*JAVA_BROKER_FLAGS, "org.apache.rocketmq.broker.BrokerStartup"],
+    }
+    processes = [
+        start_process(
+            ["java", "-cp", class_path, f"-Duser.home={directory}", *flags, "-c", str(directory / f"{name}.conf")],
+            directory, f"{name}.log", **home,
+        )
+        for name, flags in commands.items()
+    ]  # fmt: skip
+    return Broker("java", directory, port, namesrv_port, processes, store)
+
+
+def wait_ready(broker: Broker, started: float) -> None:
+    """Until a send is acknowledged and the name server knows the way to its topic.
+
+    Raises:
+        BrokerFailed: it ended, or is not there after BOOT_TIMEOUT_S.
+    """
+    error: Exception | None = None
+    while time.monotonic() < started + BOOT_TIMEOUT_S:
+        broker.check_alive()
+        try:
+            if not broker.boot_s:
+                with broker.control() as control:
+                    control.send(TOPIC_BOOT, 0, b"first")
+                broker.boot_s = time.monotonic() - started
+            with Control(HOST, broker.namesrv_port) as namesrv:
+                if namesrv.has_route(TOPIC_BOOT):
+                    broker.route_s = time.monotonic() - started
+                    return
+        except (OSError, RequestFailed) as exc:
+            error = exc
+        time.sleep(0.005)
+    raise BrokerFailed(f"{broker.target} is not ready after {BOOT_TIMEOUT_S} s: {error}\n{tail(broker.directory)}")
+
+
+@contextlib.contextmanager
+def running(target: str, parent: Path | None = None) -> Iterator[Broker]:
+    """A fresh broker, stopped and removed at the end; what it wrote is on the disk, or gone, before this returns."""
+    directory = Path(tempfile.mkdtemp(prefix=f"bench-{target}-", dir=parent))
+    try:
+        if target == "java":
+            java_class_path()  # a download does not count as boot time
+        started = time.monotonic()
+        broker = start_java(directory) if target == "java" else start_rocketpy(directory)
+        try:
+            wait_ready(broker, started)
+            yield broker
+        finally:
+            broker.stop()
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.sync()

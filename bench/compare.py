@@ -1,0 +1,110 @@
+"""`python -m bench.compare`: rocketpy and the Java broker, taking turns on the same disk, with the same bytes."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+import click
+from rich.console import Console
+
+from . import report
+from .brokers import TARGETS, BrokerFailed, running
+from .load import Progress
+from .scenarios import select
+from .turn import Measurement, Plan, run_turn
+
+WARM_UP_S = {"java": 10.0, "rocketpy": 2.0}  # a JVM has to compile first; quick mode halves it, to 2 s at the least
+REPORT_WIDTH = 150  # columns, where there is no terminal
+
+
+class Screen:
+    """Progress: one line that is drawn over on a terminal, one line per run elsewhere."""
+
+    def __init__(self, console: Console, label: str) -> None:
+        self._console = console
+        self._label = label
+
+    def __call__(self, step: str) -> Progress:
+        started = time.monotonic()
+        if not self._console.is_terminal:
+            self._console.print(f"{self._label} {step}", highlight=False)
+        return lambda elapsed_s, messages, errors: self._draw(step, started, messages, errors)
+
+    def _draw(self, step: str, started: float, messages: int, errors: int) -> None:
+        if self._console.is_terminal:
+            elapsed_s = time.monotonic() - started
+            text = f"{self._label} {step}  {elapsed_s:5.1f} s  {messages:>12,} messages  {errors} errors"
+            self._console.print(text, end="\r", highlight=False, overflow="crop")
+
+
+def take_turns(console: Console, targets: Sequence[str], repeat: int, plan: Plan, quick: bool) -> list[Measurement]:
+    """Alternate who begins. A broker that fails leaves out the rest of its turn; the comparison goes on."""
+    found: list[Measurement] = []
+    for turn in range(repeat):
+        for target in targets if turn % 2 == 0 else reversed(targets):
+            label = f"[{turn + 1}/{repeat} {target}]"
+            warm_up_s = max(2.0, WARM_UP_S[target] / 2) if quick else WARM_UP_S[target]
+            try:
+                with running(target) as broker:
+                    found += run_turn(broker, attrs.evolve(plan, warm_up_s=warm_up_s), Screen(console, label))
+            except (BrokerFailed, OSError) as error:
+                console.print(f"{label} {error}", style="bold red", markup=False)
+                found.append(Measurement("boot", target, {}, {"failed": 1}))
+    return found
+
+
+def is_failure(one: Measurement) -> bool:
+    """Nothing of ours may go wrong. What Java refuses under load (SYSTEM_BUSY) is shown, and its own affair."""
+    return "failed" in one.errors or (one.target == "rocketpy" and bool(set(one.errors) - {"short"}))
+
+
+@click.command()
+@click.option("--target", type=click.Choice([*TARGETS, "both"]), default="both", show_default=True)
+@click.option("--only", multiple=True, help="Scenarios whose name contains this; may be given several times.")
+@click.option("--repeat", type=click.IntRange(1), help="Turns of each broker.  [default: 3, quick 1]")
+@click.option("--seconds", type=click.FloatRange(0.5), help="Time of one run.  [default: 5, quick 1.5]")
+@click.option("--messages", type=click.IntRange(1), help="For memory-loaded.  [default: 1 million, quick 200 k]")
+@click.option("--quick", is_flag=True, help="A smoke test: fewer scenarios, once, briefly; under three minutes.")
+@click.option("--strict", is_flag=True, help="A bar that does not hold is a failure.")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), default="bench-compare.json", show_default=True)
+@click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
+def main(
+    target: str, only: tuple[str, ...], repeat: int | None, seconds: float | None, messages: int | None, quick: bool,
+    strict: bool, json_path: Path, docs_path: Path | None,
+) -> None:  # fmt: skip
+    """Compare rocketpy with the official Java broker and hold the result against the bars."""
+    scenarios = select(only, quick=quick)
+    if not scenarios:
+        raise click.UsageError("no scenario has such a name")
+    repeat = repeat or (1 if quick else 3)
+    loaded_messages = messages or (200_000 if quick else 1_000_000)
+    plan = Plan(scenarios, seconds or (1.5 if quick else 5.0), 0.0, loaded_messages)
+    targets = TARGETS if target == "both" else (target,)
+    console = Console() if sys.stdout.isatty() else Console(width=REPORT_WIDTH)
+    found = take_turns(console, targets, repeat, plan, quick)
+    for table in report.tables(found, scenarios):
+        console.print(table)
+    command = shlex.join(["python", "-m", "bench.compare", *sys.argv[1:]])
+    settings = {"seconds": plan.seconds, "repeat": repeat, "messages": loaded_messages}
+    report.write_json(json_path, found, scenarios, command, settings)
+    if docs_path is not None:
+        report.write_markdown(docs_path, found, scenarios, command, repeat)
+    failures = [f"{one.target} {one.scenario}: {one.errors}" for one in found if is_failure(one)]
+    if strict:
+        failures += [
+            f"{line.scenario} {line.metric}: {report.number(line.ratio)}, bar {line.bar}"
+            for line in report.lines(found, scenarios)
+            if line.holds is False
+        ]
+    for failure in failures:
+        console.print(failure, style="red", markup=False)
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

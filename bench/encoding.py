@@ -1,0 +1,172 @@
+"""Requests as bytes, as the Java 4.9.7 client writes them, with the places that the driver patches.
+
+A request is encoded once per queue; what differs between two sends (opaque, unique id, a pull's offset, a time stamp)
+stands in it with placeholders of fixed width, so that no length ever changes. Both brokers get the same bytes.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+import os
+import struct
+from collections.abc import Mapping
+
+import attrs
+
+SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, PULL_MESSAGE = 310, 320, 11
+VERSION = 407  # V4_9_7
+OPAQUE = 100_000_000  # nine digits, as the driver keeps them
+OFFSET_DIGITS_MAX = 10
+STAMP_SIZE = 8
+KEY_TAIL = "0123456789ABCDEF"  # 16 hexadecimal digits that the driver counts up
+PULL_SYS_FLAG_SUSPEND, PULL_SYS_FLAG_SUBSCRIPTION = 2, 4
+
+
+class Serialize(enum.Enum):
+    JSON = 0
+    ROCKETMQ = 1
+
+
+@attrs.frozen
+class Template:
+    """One frame and its holes, as offsets from the start of the frame; 0 means there is none."""
+
+    frame: bytes
+    opaque_at: int
+    opaque_is_binary: bool
+    key_at: tuple[int, ...] = ()
+    stamp_at: int = 0
+    offset_at: int = 0
+    offset_digits: int = 0
+    messages: int = 1
+
+
+def header_json(code: int, fields: Mapping[str, str], opaque: int) -> bytes:
+    """Keys in alphabetical order, no white space, control characters escaped: as fastjson does."""
+    header = {
+        "code": code, "extFields": dict(fields), "flag": 0, "language": "JAVA", "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON", "version": VERSION,
+    }  # fmt: skip
+    return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def header_rocketmq(code: int, fields: Mapping[str, str], opaque: int) -> bytes:
+    """code 2, language 1, version 2, opaque 4, flag 4, remark size 4, fields size 4, then the fields."""
+    block = b"".join(
+        struct.pack(">h", len(key)) + key.encode() + struct.pack(">i", len(value.encode())) + value.encode()
+        for key, value in fields.items()
+    )
+    return struct.pack(">hbhiiii", code, 0, VERSION, opaque, 0, 0, len(block)) + block
+
+
+def frame(
+    code: int, fields: Mapping[str, str], body: bytes = b"", *, serialize: Serialize = Serialize.JSON,
+    opaque: int = OPAQUE,
+) -> bytes:  # fmt: skip
+    encode = header_json if serialize is Serialize.JSON else header_rocketmq
+    header = encode(code, fields, opaque)
+    return struct.pack(">ii", 4 + len(header) + len(body), serialize.value << 24 | len(header)) + header + body
+
+
+def unique_key_prefix() -> str:
+    """The first half of a unique message id: address, process id, loader hash. Random, so that runs differ."""
+    return "7F000001" + os.urandom(4).hex().upper()
+
+
+def properties(prefix: str, *, wait: bool = True) -> str:
+    """What a producer sets on every message: its unique id, WAIT, and here a tag; separators 0x01 and 0x02."""
+    pairs = {"UNIQ_KEY": prefix + KEY_TAIL} | ({"WAIT": "true"} if wait else {}) | {"TAGS": "TagA"}
+    return "".join(f"{name}\x01{value}\x02" for name, value in pairs.items())
+
+
+def send_fields(topic: str, queue_id: int, props: str, *, born_timestamp_ms: int, batch: bool) -> dict[str, str]:
+    """SendMessageRequestHeaderV2, one letter per field."""
+    return {
+        "a": "bench_producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
+        "g": str(born_timestamp_ms), "h": "0", "i": props, "j": "0", "k": "false", "m": str(batch).lower(),
+    }  # fmt: skip
+
+
+def _holes(data: bytes, text: str) -> tuple[int, ...]:
+    """Where `text` stands in `data`, every time."""
+    found, at = [], data.find(text.encode())
+    while at >= 0:
+        found.append(at)
+        at = data.find(text.encode(), at + 1)
+    return tuple(found)
+
+
+def _opaque_at(data: bytes, serialize: Serialize) -> int:
+    """JSON: behind its key, which no field of ours repeats. ROCKETMQ: fixed."""
+    return data.index(b'"opaque":') + 9 if serialize is Serialize.JSON else 13
+
+
+def _body(size: int, queue_id: int) -> bytes:
+    """Text-like, different between queues; never all the same byte."""
+    line = f"message for queue {queue_id}: the quick brown fox jumps over the lazy dog 0123456789. ".encode()
+    return (line * (size // len(line) + 1))[:size]
+
+
+def send_template(
+    topic: str, queue_id: int, body_size: int, *, prefix: str, born_timestamp_ms: int,
+    serialize: Serialize = Serialize.JSON, stamped: bool = False,
+) -> Template:  # fmt: skip
+    """A single send (310). `stamped`: the body starts with the time it should have been sent at."""
+    fields = send_fields(topic, queue_id, properties(prefix), born_timestamp_ms=born_timestamp_ms, batch=False)
+    data = frame(SEND_MESSAGE_V2, fields, _body(body_size, queue_id), serialize=serialize)
+    return Template(
+        frame=data, opaque_at=_opaque_at(data, serialize), opaque_is_binary=serialize is Serialize.ROCKETMQ,
+        key_at=_holes(data, KEY_TAIL), stamp_at=len(data) - body_size if stamped else 0,
+    )  # fmt: skip
+
+
+def batch_entry(body: bytes, props: str) -> bytes:
+    """size 4, magic 4, CRC 4, flag 4, body size 4, body, properties size 2, properties; the broker fills the CRC."""
+    encoded = props.encode()
+    size = 22 + len(body) + len(encoded)
+    return struct.pack(">iiiii", size, 0, 0, 0, len(body)) + body + struct.pack(">h", len(encoded)) + encoded
+
+
+def batch_template(
+    topic: str, queue_id: int, body_size: int, count: int, *, prefix: str, born_timestamp_ms: int,
+    serialize: Serialize = Serialize.JSON,
+) -> Template:  # fmt: skip
+    """A batch send (320) of `count` messages to one queue, each with its own unique id; WAIT belongs to the batch."""
+    entries = batch_entry(_body(body_size, queue_id), properties(prefix, wait=False)) * count
+    fields = send_fields(topic, queue_id, "WAIT\x01true\x02", born_timestamp_ms=born_timestamp_ms, batch=True)
+    data = frame(SEND_BATCH_MESSAGE, fields, entries, serialize=serialize)
+    return Template(
+        frame=data, opaque_at=_opaque_at(data, serialize), opaque_is_binary=serialize is Serialize.ROCKETMQ,
+        key_at=_holes(data, KEY_TAIL), messages=count,
+    )  # fmt: skip
+
+
+def pull_fields(
+    topic: str, queue_id: int, offset: str, count: int, *, group: str, suspend_ms: int = 0, sub_version: int = 0
+) -> dict[str, str]:
+    """PullMessageRequestHeader with the subscription in it, so that no heartbeat has to come first."""
+    sys_flag = PULL_SYS_FLAG_SUBSCRIPTION | (PULL_SYS_FLAG_SUSPEND if suspend_ms else 0)
+    return {
+        "consumerGroup": group, "topic": topic, "queueId": str(queue_id), "queueOffset": offset,
+        "maxMsgNums": str(count), "sysFlag": str(sys_flag), "commitOffset": "0",
+        "suspendTimeoutMillis": str(suspend_ms), "subscription": "*",
+        "subVersion": str(sub_version), "expressionType": "TAG",
+    }  # fmt: skip
+
+
+def pull_template(
+    topic: str, queue_id: int, count: int, digits: int, *, group: str = "bench_consumer", suspend_ms: int = 0,
+    serialize: Serialize = Serialize.JSON,
+) -> Template:  # fmt: skip
+    """A pull (11) whose offset has exactly `digits` digits."""
+    placeholder = "7" * digits
+    data = frame(
+        PULL_MESSAGE, pull_fields(topic, queue_id, placeholder, count, group=group, suspend_ms=suspend_ms),
+        serialize=serialize,
+    )  # fmt: skip
+    key = b'"queueOffset":"' if serialize is Serialize.JSON else b"queueOffset" + struct.pack(">i", digits)
+    return Template(
+        frame=data, opaque_at=_opaque_at(data, serialize), opaque_is_binary=serialize is Serialize.ROCKETMQ,
+        offset_at=data.index(key) + len(key), offset_digits=digits,
+    )  # fmt: skip

@@ -1,0 +1,125 @@
+"""`python -m bench.kill`: what the death of one worker costs while the broker is loaded.
+
+64 connections with one request in flight each send; one worker of rocketpy is killed (SIGKILL) in the middle. Reported:
+how long no connection at all got an answer, how long each of those waited that were not cut off, and, after reading
+every queue from its beginning, whether each acknowledged message is there, once, at the offset that was acknowledged.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import attrs
+import click
+
+from . import proc
+from .brokers import HOST, Broker, running
+from .control import StoredMessage
+from .encoding import unique_key_prefix
+from .load import Ack, Load, Mode, Workload
+from .scenarios import QUEUES
+
+TOPIC = "bench_kill"
+
+
+@attrs.frozen
+class Verdict:
+    worker: str
+    acknowledged: int
+    stored: int  # also what was stored and never acknowledged
+    missing: int  # acknowledged, and not there
+    moved: int  # acknowledged at another queue or offset than where it is
+    repeated: int  # acknowledged, and there more than once
+    holes: int  # queue offsets skipped or returned twice
+    gap_max_ms: float  # all connections together
+    kept_gap_max_ms: float  # the worst of the connections that were not cut off
+    connections_cut: int
+    errors: dict[str, int]
+
+    @property
+    def is_safe(self) -> bool:
+        return not (self.missing or self.moved or self.repeated or self.holes)
+
+
+def find_worker(broker: Broker, name: str) -> int:
+    """The process of the tree, but not its root, whose name or command line contains `name`.
+
+    Raises:
+        click.UsageError: none or several.
+    """
+    workers = {pid: proc.command_name(pid) for root in broker.roots for pid in proc.tree(root) if pid != root}
+    matching = [pid for pid, command in workers.items() if name in command]
+    if len(matching) != 1:
+        raise click.UsageError(f"{len(matching)} workers match {name!r}; there are: {sorted(workers.values())}")
+    return matching[0]
+
+
+def compare(acks: Sequence[Ack], stored: Iterable[StoredMessage], prefix: str) -> dict[str, int]:
+    """Hold what was acknowledged against what can be read, message by message."""
+    places: dict[str, list[tuple[int, int]]] = {}
+    next_offset: Counter[int] = Counter()
+    holes = count = 0
+    for message in stored:
+        holes += message.queue_offset != next_offset[message.queue_id]
+        next_offset[message.queue_id] = message.queue_offset + 1
+        places.setdefault(message.unique_key, []).append((message.queue_id, message.queue_offset))
+        count += 1
+    found = Counter(missing=0, moved=0, repeated=0, holes=holes, stored=count)
+    for ack in acks:
+        at = places.get(f"{prefix}{ack.key:016X}", [])
+        found["missing"] += not at
+        found["repeated"] += len(at) > 1
+        found["moved"] += bool(at) and (ack.queue_id, ack.queue_offset) not in at
+    return dict(found)
+
+
+def kill_one(broker: Broker, worker: str, seconds: float, body_size: int) -> Verdict:
+    """Load, kill in the middle, drain, and read everything back."""
+    broker.create_topic(TOPIC, QUEUES)
+    pid, prefix = find_worker(broker, worker), unique_key_prefix()
+    workload = Workload(Mode.SEND, 64, 1, body_size, reconnect=True, record_acks=True, timeout_s=3.0)
+    with Load(workload, host=HOST, port=broker.port, topic=TOPIC, queues=QUEUES, prefix=prefix) as load:
+        timer = threading.Timer(seconds / 2, os.kill, (pid, signal.SIGKILL))
+        timer.start()
+        load.run(seconds)
+        timer.join()
+        load.drain()
+        result, acks, gaps = load.result(seconds, 0.0), load.acks(), load.connection_gaps_ms()
+    with broker.control() as control:
+        control.settled_offsets(TOPIC, QUEUES, len(acks))
+        stored = [message for queue_id in range(QUEUES) for message in control.read_queue(TOPIC, queue_id)]
+    return Verdict(
+        worker=worker,
+        acknowledged=len(acks),
+        gap_max_ms=result.gap_max_ms,
+        kept_gap_max_ms=max((round(gap_ms, 3) for gap_ms, lost in gaps if not lost), default=0.0),
+        connections_cut=sum(1 for _, lost in gaps if lost),
+        errors=result.errors,
+        **compare(acks, stored, prefix),
+    )
+
+
+@click.command()
+@click.option("--worker", multiple=True, required=True, help="Part of the worker's name, e.g. send; several: in turn.")
+@click.option("--seconds", type=click.FloatRange(1), default=4.0, show_default=True)
+@click.option("--body-size", type=click.IntRange(1), default=1024, show_default=True)
+@click.option("--gap-ms", type=float, default=1000.0, show_default=True, help="Longest silence that is tolerated.")
+def main(worker: tuple[str, ...], seconds: float, body_size: int, gap_ms: float) -> None:
+    """Kill a worker of rocketpy under load; 0 if nothing was lost and service was back in time."""
+    failed = False
+    for name in worker:
+        with running("rocketpy") as broker:
+            verdict = kill_one(broker, name, seconds, body_size)
+        print(json.dumps(attrs.asdict(verdict) | {"safe": verdict.is_safe}))
+        failed |= not verdict.is_safe or verdict.gap_max_ms > gap_ms
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,290 @@
+"""Run the C driver and turn its counters into a result.
+
+The driver's thread runs with the GIL released for the whole measurement; progress is drawn by the calling thread from
+two counters, so that drawing never stops the load.
+"""
+
+from __future__ import annotations
+
+import enum
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import attrs
+from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhistogram ships no types
+
+from .driver import _driver  # type: ignore[attr-defined]  # compiled by build_driver.py
+from .encoding import OFFSET_DIGITS_MAX, Serialize, Template, batch_template, pull_template, send_template
+
+ffi: Any = _driver.ffi
+lib: Any = _driver.lib
+LATENCY_MAX_NS = 60 * 1_000_000_000
+
+
+class Mode(enum.Enum):
+    SEND = 0
+    PULL = 1
+    END_TO_END = 2
+
+
+@attrs.frozen
+class Workload:
+    """What to ask of the broker, independent of which one it is."""
+
+    mode: Mode
+    connections: int
+    in_flight: int
+    body_size: int = 1024
+    batch: int = 1  # messages per send request
+    serialize: Serialize = Serialize.JSON
+    rate: float = 0.0  # requests per second of all connections; 0: closed loop
+    pull_count: int = 32
+    requests_max: int = 0
+    reconnect: bool = False
+    record_acks: bool = False
+    timeout_s: float = 5.0
+
+
+@attrs.frozen
+class Latency:
+    """Microseconds."""
+
+    count: int
+    p50: float
+    p90: float
+    p99: float
+    p999: float
+    max: float
+
+
+@attrs.frozen
+class Result:
+    seconds: float
+    messages: int
+    messages_per_s: float
+    requests_per_s: float
+    latency_us: Latency
+    end_to_end_us: Latency | None
+    mebibytes_per_s: float  # of message records pulled
+    errors: dict[str, int]  # replies by code; also timeouts, lost, bad, short
+    gap_max_ms: float
+    driver_cpu_s: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing failed; short pull replies are the broker's right."""
+        return not {name for name in self.errors if name != "short"}
+
+
+@attrs.frozen
+class Ack:
+    """A send the broker acknowledged: which message, and where it said it put it."""
+
+    key: int
+    queue_id: int
+    queue_offset: int
+
+
+Progress = Callable[[float, int, int], None]  # seconds so far, messages so far, errors so far
+
+
+def summarize(histogram: HdrHistogram) -> Latency:
+    at = [histogram.get_value_at_percentile(percent) / 1000 for percent in (50, 90, 99, 99.9, 100)]
+    return Latency(histogram.get_total_count(), *(round(value, 1) for value in at))
+
+
+def to_hdr(counts: Sequence[int], max_ns: int) -> HdrHistogram:
+    """The driver's buckets as an HdrHistogram of nanoseconds (three digits), each at its middle; the maximum exact."""
+    histogram = HdrHistogram(1, LATENCY_MAX_NS, 3)
+    for bucket, count in enumerate(counts):
+        if count:
+            low, end = lib.load_bucket_low(bucket), lib.load_bucket_low(bucket + 1)
+            histogram.record_value(max(1, min((low + end) // 2, max_ns, LATENCY_MAX_NS)), count)
+    return histogram
+
+
+def encode(workload: Workload, topic: str, queues: int, prefix: str) -> tuple[list[Template], list[Template]]:
+    """The send and the pull requests of a workload: one send per queue, one pull per queue and number of digits."""
+    born_timestamp_ms = int(time.time() * 1000)
+    sends: list[Template] = []
+    pulls: list[Template] = []
+    for queue_id in range(queues):
+        if workload.mode is not Mode.PULL and workload.batch > 1:
+            sends.append(
+                batch_template(
+                    topic, queue_id, workload.body_size, workload.batch, prefix=prefix,
+                    born_timestamp_ms=born_timestamp_ms, serialize=workload.serialize,
+                )
+            )  # fmt: skip
+        elif workload.mode is not Mode.PULL:
+            sends.append(
+                send_template(
+                    topic, queue_id, workload.body_size, prefix=prefix, born_timestamp_ms=born_timestamp_ms,
+                    serialize=workload.serialize, stamped=workload.mode is Mode.END_TO_END,
+                )
+            )  # fmt: skip
+        if workload.mode is not Mode.SEND:
+            pulls += [
+                pull_template(
+                    topic, queue_id, workload.pull_count, digits, serialize=workload.serialize,
+                    suspend_ms=15000 if workload.mode is Mode.END_TO_END else 0,
+                )
+                for digits in range(1, OFFSET_DIGITS_MAX + 1)
+            ]  # fmt: skip
+    return sends, pulls
+
+
+class Load:
+    """An open load: connected, and busy only inside `run` and `drain`."""
+
+    def __init__(
+        self, workload: Workload, *, host: str, port: int, topic: str, queues: int, prefix: str,
+        offsets: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        """`offsets` per queue: for pulls where it ends, end to end where it begins."""
+        self.workload = workload
+        sends, pulls = encode(workload, topic, queues, prefix)
+        self._keep: list[Any] = []  # what the driver borrows
+        consumers = {Mode.SEND: 0, Mode.PULL: workload.connections, Mode.END_TO_END: 1}[workload.mode]
+        config = ffi.new("load_config *")
+        config.host = self._borrow(ffi.new("char[]", host.encode()))
+        config.port = port
+        config.mode = workload.mode.value
+        config.producers = 0 if workload.mode is Mode.PULL else workload.connections
+        config.consumers = consumers
+        config.in_flight = workload.in_flight
+        config.queue_count = queues
+        config.pull_count = workload.pull_count
+        config.reconnect = workload.reconnect
+        config.record_acks = workload.record_acks
+        config.rate = workload.rate
+        config.requests_max = workload.requests_max
+        config.key_first = 0
+        config.timeout_ns = int(workload.timeout_s * 1e9)
+        config.send = self._templates(sends)
+        config.pull = self._templates(pulls)
+        config.offsets = self._borrow(ffi.new("uint64_t[]", list(offsets) or [0] * queues))
+        self._load = lib.load_open(config)
+        if self._load == ffi.NULL:
+            raise OSError(ffi.errno, f"cannot open {workload.connections} connections to {host}:{port}")
+
+    def _borrow(self, value: Any) -> Any:
+        self._keep.append(value)
+        return value
+
+    def _templates(self, templates: Sequence[Template]) -> Any:
+        if not templates:
+            return ffi.NULL
+        array = self._borrow(ffi.new("load_template[]", len(templates)))
+        for entry, template in zip(array, templates, strict=True):
+            entry.bytes = self._borrow(ffi.from_buffer("uint8_t[]", template.frame))
+            entry.size = len(template.frame)
+            entry.opaque_at, entry.opaque_is_binary = template.opaque_at, template.opaque_is_binary
+            entry.offset_at, entry.offset_digits = template.offset_at, template.offset_digits
+            entry.stamp_at, entry.messages = template.stamp_at, template.messages
+            entry.key_count = len(template.key_at)
+            entry.key_at = self._borrow(ffi.new("uint32_t[]", template.key_at))
+        return array
+
+    def close(self) -> None:
+        if self._load != ffi.NULL:
+            lib.load_close(self._load)
+            self._load = ffi.NULL
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, seconds: float, progress: Progress | None = None, *, drain: bool = False) -> bool:
+        """Load the broker for so long; True when there was nothing left to do before that.
+
+        Raises:
+            ConnectionError: every connection was lost.
+            OSError: the driver failed.
+        """
+        outcome: list[tuple[int, int]] = []
+        start_ns = lib.load_now_ns()
+
+        def work() -> None:
+            outcome.append((lib.load_run(self._load, start_ns + int(seconds * 1e9), drain), ffi.errno))
+
+        thread = threading.Thread(target=work, name="load")
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(1.0)
+                if progress is not None:
+                    elapsed_s = (lib.load_now_ns() - start_ns) / 1e9
+                    progress(elapsed_s, lib.load_messages(self._load), lib.load_errors(self._load))
+        except BaseException:
+            lib.load_stop(self._load)
+            thread.join()
+            raise
+        code, errno = outcome[0]
+        if code == lib.LOAD_DEAD:
+            raise ConnectionError("every connection was lost")
+        if code < 0:
+            raise OSError(errno, "the load driver failed")
+        return bool(code == lib.LOAD_DONE)
+
+    def measure(self, seconds: float, *, warm_up_s: float = 0.0, progress: Progress | None = None) -> Result:
+        """Warm up, forget, run, and say what happened. What is in flight at the end is drained and not counted."""
+        if warm_up_s:
+            self.run(warm_up_s)
+        lib.load_reset(self._load)
+        start_ns, cpu_s = lib.load_now_ns(), time.process_time()
+        self.run(seconds, progress)
+        elapsed_s = (lib.load_now_ns() - start_ns) / 1e9
+        cpu_s = time.process_time() - cpu_s
+        result = self.result(elapsed_s, cpu_s)
+        self.drain()
+        return result
+
+    def drain(self, timeout_s: float = 6.0) -> bool:
+        """Wait for what is in flight; True when all of it was answered."""
+        return self.run(timeout_s, drain=True)
+
+    def result(self, elapsed_s: float, driver_cpu_s: float) -> Result:
+        stats = ffi.new("load_stats *")
+        lib.load_stats_get(self._load, stats)
+        errors = {str(stats.codes[i]): int(stats.code_counts[i]) for i in range(stats.code_count)}
+        named = {
+            "timeouts": stats.timeouts, "connections_lost": stats.connections_lost,
+            "requests_lost": stats.requests_lost, "bad": stats.bad_replies, "short": stats.short_replies,
+        }  # fmt: skip
+        errors |= {name: int(count) for name, count in named.items() if count}
+        end_to_end = self.histogram(1) if self.workload.mode is Mode.END_TO_END else None
+        return Result(
+            seconds=round(elapsed_s, 3),
+            messages=int(stats.messages_ok),
+            messages_per_s=round(stats.messages_ok / elapsed_s, 1),
+            requests_per_s=round(stats.requests_ok / elapsed_s, 1),
+            latency_us=summarize(self.histogram(0)),
+            end_to_end_us=summarize(end_to_end) if end_to_end is not None else None,
+            mebibytes_per_s=round(stats.bytes_received / elapsed_s / 2**20, 1),
+            errors=errors,
+            gap_max_ms=round(stats.gap_max_ns / 1e6, 3),
+            driver_cpu_s=round(driver_cpu_s, 3),
+        )
+
+    def histogram(self, which: int) -> HdrHistogram:
+        counts = ffi.unpack(lib.load_histogram(self._load, which), lib.load_bucket_count())
+        return to_hdr(counts, lib.load_histogram_max_ns(self._load, which))
+
+    def acks(self) -> list[Ack]:
+        count = ffi.new("uint64_t *")
+        acks = lib.load_acks(self._load, count)
+        return [Ack(acks[i].key, acks[i].queue, acks[i].queue_offset) for i in range(count[0])]
+
+    def connection_gaps_ms(self) -> list[tuple[float, int]]:
+        """Per connection: longest time between two successes, and how often it was lost."""
+        stats = ffi.new("load_connection_stats *")
+        gaps = []
+        for index in range(self.workload.connections):
+            lib.load_connection_stats_get(self._load, index, stats)
+            gaps.append((stats.gap_max_ns / 1e6, int(stats.lost)))
+        return gaps

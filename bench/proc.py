@@ -1,0 +1,74 @@
+"""What /proc says about a tree of processes: CPU time, and memory in proportional shares."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+PROC = Path("/proc")
+
+
+def tree(root: int) -> list[int]:
+    """`root` and all its descendants that are alive."""
+    children: dict[int, list[int]] = {}
+    for entry in PROC.iterdir():
+        if entry.name.isdigit() and (stat := _stat(int(entry.name))) is not None:
+            children.setdefault(int(stat[1]), []).append(int(entry.name))
+    found, todo = [], [root]
+    while todo:
+        pid = todo.pop()
+        if (PROC / str(pid)).exists():
+            found.append(pid)
+        todo += children.get(pid, [])
+    return found
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat behind the command name: state, ppid, ...; None when it is gone."""
+    try:
+        return (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
+def cpu_s(roots: list[int]) -> float:
+    """User and system seconds of the trees, including children that have ended and were waited for."""
+    ticks = 0
+    for root in roots:
+        for pid in tree(root):
+            if (stat := _stat(pid)) is not None:
+                ticks += sum(int(field) for field in stat[11:15])
+    return ticks / TICKS_PER_S
+
+
+def command_name(pid: int) -> str:
+    """Its command line, or its short name when it has none; "" when it is gone."""
+    try:
+        line = (PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return line or (PROC / str(pid) / "comm").read_text().strip()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def pss_mib(roots: list[int], without: Path) -> float:
+    """Proportional set size of the trees in MiB, without mappings of files under `without` (the page cache's pages)."""
+    excluded = str(without.resolve()) + "/"
+    kib = sum(_pss_kib(pid, excluded) for root in roots for pid in tree(root))
+    return round(kib / 1024, 1)
+
+
+def _pss_kib(pid: int, excluded: str) -> int:
+    """Sum of the Pss lines in smaps; each mapping is headed by a line of its address range, rights and path."""
+    total, counts = 0, True
+    try:
+        with open(PROC / str(pid) / "smaps", encoding="utf-8", errors="replace") as smaps:
+            for line in smaps:
+                word = line.split(maxsplit=1)[0]
+                if not word.endswith(":"):
+                    counts = excluded not in line
+                elif word == "Pss:" and counts:
+                    total += int(line.split()[1])
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return total

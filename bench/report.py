@@ -1,0 +1,180 @@
+"""Medians, ratios and bars: as a table on the terminal, as JSON, and as a page of the documentation."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import attrs
+from rich.table import Table
+
+from .brokers import JAVA_VERSION
+from .scenarios import Bar, Scenario
+from .turn import Measurement
+
+
+@attrs.frozen
+class Line:
+    """One metric of one scenario: the medians of both, their ratio, and its bar if it has one."""
+
+    scenario: str
+    metric: str
+    rocketpy: float | None
+    java: float | None
+    bar: Bar | None
+    errors: str
+
+    @property
+    def ratio(self) -> float | None:
+        return self.rocketpy / self.java if self.rocketpy is not None and self.java else None
+
+    @property
+    def holds(self) -> bool | None:
+        """None: no bar, or not measured."""
+        if self.bar is None:
+            return None
+        value = self.ratio if self.bar.is_ratio else self.rocketpy
+        return None if value is None else self.bar.holds(value)
+
+
+def median(measurements: Sequence[Measurement], scenario: str, metric: str, target: str) -> float | None:
+    values = [
+        one.figures[metric]
+        for one in measurements
+        if one.scenario == scenario and one.target == target and metric in one.figures
+    ]
+    return statistics.median(values) if values else None
+
+
+def errors_of(measurements: Sequence[Measurement], scenario: str) -> str:
+    """All error replies of all turns, as `target code:count`; `short`: a pull got fewer messages than it could."""
+    return ", ".join(
+        f"{one.target} {name}:{count}"
+        for one in measurements
+        if one.scenario == scenario
+        for name, count in one.errors.items()
+    )
+
+
+def lines(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) -> Iterator[Line]:
+    for scenario in scenarios:
+        bars = {bar.metric: bar for bar in scenario.bars}
+        for metric in scenario.metrics:
+            yield Line(
+                scenario.name, metric,
+                median(measurements, scenario.name, metric, "rocketpy"),
+                median(measurements, scenario.name, metric, "java"),
+                bars.get(metric), errors_of(measurements, scenario.name),
+            )  # fmt: skip
+
+
+def number(value: float | None) -> str:
+    """Three significant figures at least, thousands apart."""
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def verdict(line: Line) -> str:
+    return {None: "", True: "pass", False: "FAIL"}[line.holds]
+
+
+def row(line: Line) -> tuple[str, ...]:
+    return (
+        line.scenario, line.metric, number(line.rocketpy), number(line.java), number(line.ratio),
+        str(line.bar) if line.bar else "", verdict(line), line.errors,
+    )  # fmt: skip
+
+
+def latency_rows(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) -> Iterator[tuple[str, ...]]:
+    """Scenario, target and percentiles of every scenario with requests."""
+    for scenario in scenarios:
+        for target in ("rocketpy", "java"):
+            found = [median(measurements, scenario.name, f"{name}_us", target) for name in PERCENTILES]
+            if found[0] is not None:
+                yield scenario.name, target, *map(number, found)
+
+
+PERCENTILES = ("p50", "p90", "p99", "p999", "max")
+HEADINGS = ("scenario", "metric", "rocketpy", "Java", "ratio", "bar", "", "errors")
+LATENCY_HEADINGS = ("scenario", "target", "p50", "p90", "p99", "p99.9", "max µs")
+STYLES = {None: "", True: "green", False: "bold red"}
+
+
+def tables(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) -> list[Table]:
+    summary = Table(*HEADINGS, title="rocketpy and the Java broker, medians")
+    for line in lines(measurements, scenarios):
+        summary.add_row(*row(line), style=STYLES[line.holds])
+    latency = Table(*LATENCY_HEADINGS, title="latency of a request")
+    for cells in latency_rows(measurements, scenarios):
+        latency.add_row(*cells)
+    return [summary, latency]
+
+
+def first_line(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return next(iter((done.stdout or done.stderr).splitlines()), "")
+
+
+def machine() -> dict[str, str | int]:
+    info = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), "")
+    return {
+        "cpu": model, "cores": os.cpu_count() or 0,
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        "kernel": platform.release(), "python": platform.python_version(), "java": first_line(["java", "-version"]),
+        "rocketmq": JAVA_VERSION,
+        "rocketpy": first_line(["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]),
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+    }  # fmt: skip
+
+
+def write_json(
+    path: Path, measurements: Sequence[Measurement], scenarios: Sequence[Scenario], command: str, settings: object
+) -> None:
+    document = {
+        "command": command,
+        "settings": settings,
+        "machine": machine(),
+        "summary": [
+            attrs.asdict(line, recurse=False) | {"bar": str(line.bar or ""), "ratio": line.ratio, "holds": line.holds}
+            for line in lines(measurements, scenarios)
+        ],
+        "measurements": [attrs.asdict(one) for one in measurements],
+    }
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
+
+
+def markdown_table(headings: Sequence[str], rows: Iterator[tuple[str, ...]]) -> str:
+    text = [" | ".join(headings), " | ".join("---" for _ in headings), *(" | ".join(cells) for cells in rows)]
+    return "\n".join(f"| {line} |" for line in text)
+
+
+def write_markdown(
+    path: Path, measurements: Sequence[Measurement], scenarios: Sequence[Scenario], command: str, repeat: int
+) -> None:
+    about = ", ".join(f"{name} {value}" for name, value in machine().items() if value)
+    path.write_text(
+        f"""# Benchmarks
+
+Written by `{command}`; how each figure is taken: [bench/README.md](../bench/README.md).
+
+Machine: {about}. Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
+cores. Medians of {repeat} turns; the ratio is rocketpy's figure divided by Java's.
+
+{markdown_table(HEADINGS, (row(line) for line in lines(measurements, scenarios)))}
+
+Latency of a request in microseconds, from when it was due:
+
+{markdown_table(LATENCY_HEADINGS, latency_rows(measurements, scenarios))}
+"""
+    )
