@@ -28,7 +28,10 @@ setup(
     install_requires=["attrs>=23.1", "cffi>=1.16", "click>=8.1", "prometheus-client>=0.19", "rich>=13", "trio>=0.24"],
     extras_require={
         "compression": ["lz4>=4", "zstandard>=0.22"],
-        "dev": ["pytest>=8", "hypothesis>=6", "lz4>=4", "zstandard>=0.22", "ruff>=0.6", "mypy>=1.8", "types-cffi"],
+        "dev": [
+            "pytest>=8", "hypothesis>=6", "lz4>=4", "zstandard>=0.22", "ruff>=0.6", "mypy>=1.8", "types-cffi",
+            "hdrhistogram>=0.10",
+        ],
         "spark": ["pyspark>=3.5"],
     },
     entry_points={

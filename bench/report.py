@@ -102,7 +102,7 @@ def latency_rows(measurements: Sequence[Measurement], scenarios: Sequence[Scenar
 
 
 PERCENTILES = ("p50", "p90", "p99", "p999", "max")
-HEADINGS = ("scenario", "metric", "rocketpy", "Java", "ratio", "bar", "", "errors")
+HEADINGS = ("scenario", "metric", "rocketpy", "Java", "ratio", "bar", "holds", "errors")
 LATENCY_HEADINGS = ("scenario", "target", "p50", "p90", "p99", "p99.9", "max µs")
 STYLES = {None: "", True: "green", False: "bold red"}
 
@@ -169,7 +169,7 @@ def write_markdown(
 Written by `{command}`; how each figure is taken: [bench/README.md](../bench/README.md).
 
 Machine: {about}. Both brokers flush asynchronously; Java runs with a 1 GB heap. The load generator runs on the same
-cores. Medians of {repeat} turns; the ratio is rocketpy's figure divided by Java's.
+cores. Medians of {repeat} turn(s); the ratio is rocketpy's figure divided by Java's.
 
 {markdown_table(HEADINGS, (row(line) for line in lines(measurements, scenarios)))}
 

@@ -92,7 +92,7 @@ uint64_t load_errors(const load *l);
 /* Forget counters and histograms, keep what is in flight: the end of a warm-up. */
 void load_reset(load *l);
 void load_stats_get(const load *l, load_stats *stats);
-void load_connection_stats_get(const load *l, uint32_t connection, load_connection_stats *stats);
+void load_connection_stats_get(const load *l, uint32_t index, load_connection_stats *stats);
 const load_ack *load_acks(const load *l, uint64_t *count);
 int64_t load_now_ns(void);
 
