@@ -35,7 +35,11 @@ class HotLane:
         self.block = lib.rp_control_open(str(root / "control").encode(), FILE_SIZE)
         assert self.block != ffi.NULL
         ring = self._ring
-        self.to_send, self.to_pull, self.to_manager = ring("selector", "send"), ring("selector", "pull"), ring("selector", "manager")
+        self.to_send, self.to_pull, self.to_manager = (
+            ring("selector", "send"),
+            ring("selector", "pull"),
+            ring("selector", "manager"),
+        )
         self.send_replies, self.pull_replies = ring("send", "selector"), ring("pull", "selector")
         self.codec_replies = ring("selector", "selector")
         self.send_manager, self.manager_send = ring("send", "manager"), ring("manager", "send")
@@ -73,21 +77,43 @@ class HotLane:
         self._keep.append(routes)
         config = ffi.new(
             "rp_codec_config *",
-            dict(worker=self.workers["selector"], manager_count=1, selector_count=1, route_count=5, send=self.to_send,
-                 pull=self.to_pull, managers=self._rings(self.to_manager), selectors=self._rings(self.codec_replies),
-                 routes=routes, version=409),
+            {
+                "worker": self.workers["selector"],
+                "manager_count": 1,
+                "selector_count": 1,
+                "route_count": 5,
+                "send": self.to_send,
+                "pull": self.to_pull,
+                "managers": self._rings(self.to_manager),
+                "selectors": self._rings(self.codec_replies),
+                "routes": routes,
+                "version": 409,
+            },
         )
         return lib.rp_codec_open(config)
 
     def open_send(self) -> Any:
-        options: dict[str, Any] = dict(
-            worker=self.workers["send"], store=self.workers["store"], block=self.block,
-            commitlog_directory=self._string(str(self.root / "commitlog")), input_count=1, selector_count=1,
-            inputs=self._rings(self.to_send), from_manager=self.manager_send, to_manager=self.send_manager,
-            selectors=self._rings(self.send_replies), cluster_property=self._string("CLUSTER\x01DefaultCluster"),
-            region=self._string("DefaultRegion"), version=409, trace_on=1, max_message_size=4 * 1024 * 1024,
-            sync_flush=0, fast_failure=0, sync_flush_timeout_ms=5000, wait_time_in_queue_ms=200,
-        )
+        options: dict[str, Any] = {
+            "worker": self.workers["send"],
+            "store": self.workers["store"],
+            "block": self.block,
+            "commitlog_directory": self._string(str(self.root / "commitlog")),
+            "input_count": 1,
+            "selector_count": 1,
+            "inputs": self._rings(self.to_send),
+            "from_manager": self.manager_send,
+            "to_manager": self.send_manager,
+            "selectors": self._rings(self.send_replies),
+            "cluster_property": self._string("CLUSTER\x01DefaultCluster"),
+            "region": self._string("DefaultRegion"),
+            "version": 409,
+            "trace_on": 1,
+            "max_message_size": 4 * 1024 * 1024,
+            "sync_flush": 0,
+            "fast_failure": 0,
+            "sync_flush_timeout_ms": 5000,
+            "wait_time_in_queue_ms": 200,
+        }
         config = ffi.new("rp_send_config *", options | self.send_options)
         config.store_host.address[0:4] = [127, 0, 0, 1]
         config.store_host.port, config.store_host.family = 10911, 4
@@ -98,14 +124,33 @@ class HotLane:
     def _open_pull(self) -> Any:
         config = ffi.new(
             "rp_pull_config *",
-            dict(worker=self.workers["pull"], block=self.block,
-                 consume_queue_directory=self._string(str(self.root / "consumequeue")),
-                 consume_queue_file_size=CQ_FILE_SIZE, files_max=64, held_max=100, input_count=1, selector_count=1,
-                 inputs=self._rings(self.to_pull), from_manager=self.manager_pull, from_store=self.store_pull,
-                 to_manager=self.pull_manager, selectors=self._rings(self.pull_replies), version=409, is_slave=0,
-                 slave_read_enable=0, long_polling=1, fast_failure=0, short_polling_ms=1000,
-                 wait_time_in_queue_ms=5000, bytes_in_memory=262144, count_in_memory=32, bytes_on_disk=65536,
-                 count_on_disk=8, memory_bytes=1 << 40),
+            {
+                "worker": self.workers["pull"],
+                "block": self.block,
+                "consume_queue_directory": self._string(str(self.root / "consumequeue")),
+                "consume_queue_file_size": CQ_FILE_SIZE,
+                "files_max": 64,
+                "held_max": 100,
+                "input_count": 1,
+                "selector_count": 1,
+                "inputs": self._rings(self.to_pull),
+                "from_manager": self.manager_pull,
+                "from_store": self.store_pull,
+                "to_manager": self.pull_manager,
+                "selectors": self._rings(self.pull_replies),
+                "version": 409,
+                "is_slave": 0,
+                "slave_read_enable": 0,
+                "long_polling": 1,
+                "fast_failure": 0,
+                "short_polling_ms": 1000,
+                "wait_time_in_queue_ms": 5000,
+                "bytes_in_memory": 262144,
+                "count_in_memory": 32,
+                "bytes_on_disk": 65536,
+                "count_on_disk": 8,
+                "memory_bytes": 1 << 40,
+            },
         )
         pull = lib.rp_pull_open(config)
         assert pull != ffi.NULL
@@ -114,10 +159,16 @@ class HotLane:
     def _open_dispatch(self) -> Any:
         config = ffi.new(
             "rp_dispatch_config *",
-            dict(commitlog_directory=self._string(str(self.root / "commitlog")),
-                 consume_queue_directory=self._string(str(self.root / "consumequeue")),
-                 index_directory=self._string(str(self.root / "index")), consume_queue_file_size=CQ_FILE_SIZE,
-                 consume_queue_files_max=64, index_enable=0, hash_slot_num=1000, index_num=4000),
+            {
+                "commitlog_directory": self._string(str(self.root / "commitlog")),
+                "consume_queue_directory": self._string(str(self.root / "consumequeue")),
+                "index_directory": self._string(str(self.root / "index")),
+                "consume_queue_file_size": CQ_FILE_SIZE,
+                "consume_queue_files_max": 64,
+                "index_enable": 0,
+                "hash_slot_num": 1000,
+                "index_num": 4000,
+            },
         )
         dispatch = lib.rp_dispatch_open(self.block, config)
         assert dispatch != ffi.NULL
@@ -176,13 +227,13 @@ class HotLane:
         return self.raw_frame(command.encode()[4:], connection, listener=listener)
 
     def raw_frame(self, data: bytes, connection: int = 1, *, listener: int = 0) -> int:
-        origin = ffi.new("rp_origin *", dict(connection=connection, received_ns=0, listener=listener))
+        origin = ffi.new("rp_origin *", {"connection": connection, "received_ns": 0, "listener": listener})
         origin.peer.address[0:4] = [127, 0, 0, 1]
         origin.peer.port, origin.peer.family = 40000, 4
         return int(lib.rp_codec_frame(self.codec, origin, data, len(data)))
 
     def closed(self, connection: int) -> None:
-        assert lib.rp_codec_closed(self.codec, ffi.new("rp_origin *", dict(connection=connection))) == lib.RP_OK
+        assert lib.rp_codec_closed(self.codec, ffi.new("rp_origin *", {"connection": connection})) == lib.RP_OK
 
     def turn(self) -> None:
         """Let every stage work through what lies before it."""
@@ -207,9 +258,7 @@ class HotLane:
 
     def _pull_answer(self, data: bytes) -> tuple[int, RemotingCommand]:
         connection, head_size, slices, _messages, _ = struct.unpack_from("=QIIII", data)
-        body = b"".join(
-            self.log(*struct.unpack_from("=QQ", data, 24 + 16 * i)) for i in range(slices)
-        )
+        body = b"".join(self.log(*struct.unpack_from("=QQ", data, 24 + 16 * i)) for i in range(slices))
         head = data[24 + 16 * slices :]
         assert len(head) == head_size
         return connection, RemotingCommand.decode(head + body)

@@ -13,7 +13,6 @@ from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-
 from tests.support.hot_lane import HotLane
 
 TAG_A, TAG_B = 2598919, 2598920
@@ -29,19 +28,51 @@ def lane(tmp_path: Path) -> HotLane:
     return lane
 
 
-def send_v2(topic: str = "T", body: bytes = b"hello", queue: int = 0, properties: str = "", opaque: int = 7,
-            **more: str) -> RemotingCommand:
-    fields = dict(a="P", b=topic, c="TBW102", d="4", e=str(queue), f="0", g="1700000000000", h="3", i=properties)
+def send_v2(
+    topic: str = "T", body: bytes = b"hello", queue: int = 0, properties: str = "", opaque: int = 7, **more: str
+) -> RemotingCommand:
+    fields = {
+        "a": "P",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue),
+        "f": "0",
+        "g": "1700000000000",
+        "h": "3",
+        "i": properties,
+    }
     command = RemotingCommand.request(310, ext_fields=fields | more, body=body)
     command.opaque = opaque
     return command
 
 
-def pull(offset: int = 0, queue: int = 0, *, flags: int = 4, expression: str = "*", maximum: int = 32, opaque: int = 9,
-         suspend: int = 15000, group: str = "G", topic: str = "T", commit: int = 0) -> RemotingCommand:
-    fields = dict(consumerGroup=group, topic=topic, queueId=str(queue), queueOffset=str(offset), maxMsgNums=str(maximum),
-                  sysFlag=str(flags), commitOffset=str(commit), suspendTimeoutMillis=str(suspend),
-                  subscription=expression, subVersion="1", expressionType="TAG")
+def pull(
+    offset: int = 0,
+    queue: int = 0,
+    *,
+    flags: int = 4,
+    expression: str = "*",
+    maximum: int = 32,
+    opaque: int = 9,
+    suspend: int = 15000,
+    group: str = "G",
+    topic: str = "T",
+    commit: int = 0,
+) -> RemotingCommand:
+    fields = {
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue),
+        "queueOffset": str(offset),
+        "maxMsgNums": str(maximum),
+        "sysFlag": str(flags),
+        "commitOffset": str(commit),
+        "suspendTimeoutMillis": str(suspend),
+        "subscription": expression,
+        "subVersion": "1",
+        "expressionType": "TAG",
+    }
     command = RemotingCommand.request(11, ext_fields=fields)
     command.opaque = opaque
     return command
@@ -57,24 +88,47 @@ def test_a_send_is_stored_and_answered(lane: HotLane) -> None:
     [(connection, reply)] = lane.answers()
     assert (connection, reply.code, reply.opaque, reply.is_response) == (5, 0, 7, True)
     assert reply.ext_fields == {
-        "queueId": "0", "queueOffset": "0", "msgId": "7F00000100002A9F0000000000000000",
-        "TRACE_ON": "true", "MSG_REGION": "DefaultRegion",
+        "queueId": "0",
+        "queueOffset": "0",
+        "msgId": "7F00000100002A9F0000000000000000",
+        "TRACE_ON": "true",
+        "MSG_REGION": "DefaultRegion",
     }
     lane.frame(pull())
     lane.turn()
     [(_, pulled)] = lane.answers()
     assert pulled.code == 0 and pulled.remark == "FOUND"
-    assert pulled.ext_fields == {"suggestWhichBrokerId": "0", "nextBeginOffset": "1", "minOffset": "0", "maxOffset": "1"}
+    assert pulled.ext_fields == {
+        "suggestWhichBrokerId": "0",
+        "nextBeginOffset": "1",
+        "minOffset": "0",
+        "maxOffset": "1",
+    }
     [record] = records_of(pulled)
     assert bytes(record.body) == b"hello" and record.flag == 3
     assert bytes(record.properties) == b"KEYS\x01k1\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster"
 
 
 def test_both_header_forms_and_both_serialisations(lane: HotLane) -> None:
-    v1 = RemotingCommand.request(10, ext_fields=dict(
-        producerGroup="P", topic="T", defaultTopic="TBW102", defaultTopicQueueNums="4", queueId="1", sysFlag="0",
-        bornTimestamp="1", flag="0", properties="KEYS\x01a", reconsumeTimes="0", unitMode="false",
-        maxReconsumeTimes="0", batch="false"), body=b"v1")
+    v1 = RemotingCommand.request(
+        10,
+        ext_fields={
+            "producerGroup": "P",
+            "topic": "T",
+            "defaultTopic": "TBW102",
+            "defaultTopicQueueNums": "4",
+            "queueId": "1",
+            "sysFlag": "0",
+            "bornTimestamp": "1",
+            "flag": "0",
+            "properties": "KEYS\x01a",
+            "reconsumeTimes": "0",
+            "unitMode": "false",
+            "maxReconsumeTimes": "0",
+            "batch": "false",
+        },
+        body=b"v1",
+    )
     compact = send_v2(body=b"compact", queue=1)
     compact.serialize_type = SerializeType.ROCKETMQ
     for command in (v1, compact):
@@ -128,13 +182,13 @@ def test_a_malformed_batch_is_refused_whole(lane: HotLane, body: bytes) -> None:
 @pytest.mark.parametrize(
     ("change", "kind"),
     [
-        (dict(b="unknown"), lib.RP_STAGE_SEND),
-        (dict(e="99"), lib.RP_STAGE_SEND),
-        (dict(b="%RETRY%G"), lib.RP_STAGE_SEND),
-        (dict(i="DELAY\x013\x02"), lib.RP_STAGE_SEND),
-        (dict(i="TRAN_MSG\x01true\x02"), lib.RP_STAGE_SEND),
-        (dict(e="1.0"), lib.RP_STAGE_COMMAND),
-        (dict(g=""), lib.RP_STAGE_COMMAND),
+        ({"b": "unknown"}, lib.RP_STAGE_SEND),
+        ({"e": "99"}, lib.RP_STAGE_SEND),
+        ({"b": "%RETRY%G"}, lib.RP_STAGE_SEND),
+        ({"i": "DELAY\x013\x02"}, lib.RP_STAGE_SEND),
+        ({"i": "TRAN_MSG\x01true\x02"}, lib.RP_STAGE_SEND),
+        ({"e": "1.0"}, lib.RP_STAGE_COMMAND),
+        ({"g": ""}, lib.RP_STAGE_COMMAND),
     ],
 )
 def test_what_needs_judgement_is_left_to_the_manager(lane: HotLane, change: dict[str, str], kind: int) -> None:
@@ -177,9 +231,7 @@ def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(lane
     assert (missed.code, missed.ext_field("nextBeginOffset")) == (20, "5")
 
 
-@pytest.mark.parametrize(
-    ("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")]
-)
+@pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
 def test_offsets_out_of_range(lane: HotLane, offset: int, code: int, next_begin: str) -> None:
     lane.frame(send_v2())
     lane.frame(send_v2())
@@ -209,7 +261,7 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(lane: HotLane) -> N
     assert [r.opaque for _, r in lane.answers()] == [7]
     lane.frame(send_v2(queue=0, body=b"awaited"))
     lane.turn()
-    answers = dict((r.opaque, (c, r)) for c, r in lane.answers())
+    answers = {r.opaque: (c, r) for c, r in lane.answers()}
     connection, reply = answers[77]
     assert connection == 8 and bytes(records_of(reply)[0].body) == b"awaited"
 
@@ -240,7 +292,10 @@ def test_pulls_without_a_header_subscription_need_the_group_online(lane: HotLane
     lane.turn()
     assert lane.answers() == []
     kinds = sorted(kind for kind, _ in lane.for_manager())
-    assert kinds == [lib.RP_STAGE_COMMAND, lib.RP_STAGE_PULL, lib.RP_STAGE_PULL, lib.RP_STAGE_PULL, lib.RP_STAGE_CLOSED][:4]
+    assert (
+        kinds
+        == [lib.RP_STAGE_COMMAND, lib.RP_STAGE_PULL, lib.RP_STAGE_PULL, lib.RP_STAGE_PULL, lib.RP_STAGE_CLOSED][:4]
+    )
 
 
 def test_offsets_that_ride_on_pulls_reach_the_manager_once(lane: HotLane) -> None:
@@ -320,7 +375,8 @@ def test_a_full_disk_refuses_sends_and_nothing_else(lane: HotLane) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\x00\x00", b"\x02\x00\x00\x00", b"\x00\x00\xff\xff{}", b"\x00\x00\x00\x04nope", b"\x01\x00\x00\x02ab"]
+    "data",
+    [b"", b"\x00\x00", b"\x02\x00\x00\x00", b"\x00\x00\xff\xff{}", b"\x00\x00\x00\x04nope", b"\x01\x00\x00\x02ab"],
 )
 def test_what_is_no_frame_closes_the_connection(lane: HotLane, data: bytes) -> None:
     assert lane.raw_frame(data) == lib.RP_INVALID

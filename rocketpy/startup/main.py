@@ -1,0 +1,255 @@
+"""The commands: `rocketpy` with its sub-commands, and the names operators have in their fingers.
+
+Every command ends a mistake of its user with one line that names the thing and the remedy, and exit status 1 (2 for
+wrong arguments). What a command needs is imported when it runs, so that `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rocketpy import __version__
+from rocketpy.errors import RocketError
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+_FILE = click.Path(exists=False, dir_okay=False)
+
+
+def _guarded(command: Callable[[], int]) -> int:
+    """Run a command's work; a RocketError becomes its one line."""
+    try:
+        return command()
+    except RocketError as exc:
+        click.echo(f"rocketpy: {exc}", err=True)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+@click.group(context_settings=_CONTEXT)
+@click.version_option(__version__, prog_name="rocketpy")
+def cli() -> None:
+    """rocketpy: an Apache RocketMQ 4.x compatible message broker.
+
+    \b
+    rocketpy standalone                     name server and broker for a first look
+    rocketpy admin topicList -n HOST:PORT   administer any RocketMQ cluster
+    """
+
+
+@cli.command()
+@click.option(
+    "--store", "store", type=click.Path(file_okay=False), help="Directory of the store.  [default: your data directory]"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(3, 65534),
+    default=10911,
+    show_default=True,
+    help="Port of the broker; PORT - 2 and PORT + 1 are used too.",
+)
+@click.option(
+    "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
+)
+@click.option(
+    "--metrics-port",
+    type=click.IntRange(0, 65535),
+    default=5557,
+    show_default=True,
+    help="Port of the Prometheus endpoint; 0: none.",
+)
+@click.option(
+    "--bind",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on. Anything but loopback opens the broker to others.",
+)
+@click.option("-c", "--config", type=_FILE, help="Broker configuration file (Java property names).")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
+def standalone(
+    store: str | None,
+    port: int,
+    namesrv_port: int,
+    metrics_port: int,
+    bind: str,
+    config: str | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run a name server and a broker together, with a store of their own.
+
+    \b
+    Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
+    """
+    from .standalone import run_standalone
+
+    overrides = {
+        "storePathRootDir": str(Path(store or default_store()).absolute()),
+        "listenPort": str(port),
+        "bindAddress": bind,
+        "metricsPort": str(metrics_port),
+    } | _pairs(settings)
+    sys.exit(_guarded(lambda: run_standalone(config, overrides, namesrv_port, os.environ)))
+
+
+@cli.command("broker")
+@click.option("-c", "--configFile", "config", type=_FILE, help="Broker configuration file (Java property names).")
+@click.option(
+    "-n",
+    "--namesrvAddr",
+    "namesrv",
+    metavar="HOST:PORT;...",
+    help="Name servers; stronger than the file and NAMESRV_ADDR.",
+)
+@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
+@click.option(
+    "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print the important properties and leave."
+)
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
+def broker(
+    config: str | None, namesrv: str | None, print_all: bool, print_important: bool, settings: tuple[str, ...]
+) -> None:
+    """Run a broker.
+
+    \b
+    Example: mqbroker -c broker.conf -n "10.0.0.1:9876;10.0.0.2:9876"
+    """
+
+    def work() -> int:
+        from rocketpy.config import load_broker_config
+
+        overrides = ({"namesrvAddr": namesrv} if namesrv else {}) | _pairs(settings)
+        loaded = load_broker_config(config, overrides, os.environ)
+        if print_all or print_important:
+            click.echo(loaded.to_properties(important_only=not print_all), nl=False)
+            return 0
+        from .broker import run_broker
+
+        return run_broker(loaded)
+
+    sys.exit(_guarded(work))
+
+
+@cli.command("namesrv")
+@click.option("-c", "--configFile", "config", type=_FILE, help="Name server configuration file (Java property names).")
+@click.option("-n", "--namesrvAddr", "ignored", hidden=True)
+@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
+def namesrv(config: str | None, ignored: str | None, print_all: bool, settings: tuple[str, ...]) -> None:
+    """Run a name server.
+
+    \b
+    Example: mqnamesrv --set listenPort=9876 --set bindAddress=0.0.0.0
+    """
+
+    def work() -> int:
+        from rocketpy.config import load_namesrv_config
+
+        loaded = load_namesrv_config(config, _pairs(settings), os.environ)
+        if print_all:
+            click.echo(loaded.to_properties(), nl=False)
+            return 0
+        from .namesrv import run_name_server
+
+        return run_name_server(loaded)
+
+    sys.exit(_guarded(work))
+
+
+@cli.command("admin", context_settings=_CONTEXT | {"ignore_unknown_options": True}, add_help_option=False)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def admin(arguments: tuple[str, ...]) -> None:
+    """Administer a cluster; the same as mqadmin. `rocketpy admin --help` lists its commands."""
+    sys.exit(_admin(arguments))
+
+
+@cli.group()
+def store() -> None:
+    """Look into a store that no broker is using (read-only)."""
+
+
+@store.command("dump")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option("--topic", help="Only this topic.")
+@click.option("--queue", type=int, help="Only this queue of the topic: its units too.")
+@click.option("--start", "start", type=int, default=0, show_default=True, help="CommitLog offset to begin at.")
+@click.option("--count", type=int, default=100, show_default=True, help="At most so many records.")
+def store_dump(directory: str, topic: str | None, queue: int | None, start: int, count: int) -> None:
+    """Print records (or the units of one queue) in readable form."""
+    from .store_tools import dump
+
+    sys.exit(_guarded(lambda: dump(Path(directory), topic=topic, queue_id=queue, start=start, count=count)))
+
+
+@store.command("verify")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+def store_verify(directory: str) -> None:
+    """Check every record and every queue; exit status 1 if anything is damaged."""
+    from .store_tools import verify
+
+    sys.exit(_guarded(lambda: verify(Path(directory))))
+
+
+@store.command("stats")
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+def store_stats(directory: str) -> None:
+    """Sizes, offsets and message counts by topic."""
+    from .store_tools import stats
+
+    sys.exit(_guarded(lambda: stats(Path(directory))))
+
+
+@cli.command()
+@click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to look at.")
+def doctor(store: str | None) -> None:
+    """Say what this machine is good for: core, limits, ports, disk."""
+    from .doctor import examine
+
+    sys.exit(_guarded(lambda: examine(Path(store or default_store()))))
+
+
+def default_store() -> Path:
+    """`rocketpy` in the user's data directory (XDG)."""
+    data = os.environ.get("XDG_DATA_HOME")
+    return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
+
+
+def _pairs(settings: Sequence[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _admin(arguments: Sequence[str]) -> int:
+    from rocketpy.admin.cli import main
+
+    return int(main(list(arguments)) or 0)
+
+
+def rocketpy() -> Any:
+    """Entry point of `rocketpy`."""
+    return cli(prog_name="rocketpy")
+
+
+def mqbroker() -> Any:
+    """Entry point of `mqbroker`."""
+    return broker(prog_name="mqbroker")
+
+
+def mqnamesrv() -> Any:
+    """Entry point of `mqnamesrv`."""
+    return namesrv(prog_name="mqnamesrv")
+
+
+def mqadmin() -> None:
+    """Entry point of `mqadmin`."""
+    sys.exit(_admin(sys.argv[1:]))
