@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-native = pytest.importorskip("rocketpy.native._rocketpy")
-ffi, lib = native.ffi, native.lib
+core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+ffi, lib = core.ffi, core.lib
 
 CAPACITY = 65536
 SMALL_MAX = CAPACITY // 4
@@ -113,7 +113,8 @@ def test_reading_twice_without_release_gives_the_same_record(pair: Pair) -> None
 
 def test_spans_are_joined(pair: Pair) -> None:
     first, second = ffi.from_buffer(b"first "), ffi.from_buffer(b"second")
-    spans = ffi.new("rp_span[3]", [{"data": first, "size": 6}, {"data": ffi.NULL, "size": 0}, {"data": second, "size": 6}])
+    pieces = [{"data": first, "size": 6}, {"data": ffi.NULL, "size": 0}, {"data": second, "size": 6}]
+    spans = ffi.new("rp_span[3]", pieces)
     assert lib.rp_ring_write(pair.writer, 9, spans, 3) == lib.RP_OK
     assert pair.read() == (9, b"first second")
 

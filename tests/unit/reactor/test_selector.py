@@ -1,0 +1,520 @@
+"""csrc/selector.c: whatever bytes arrive, frames go on whole and in order, and no connection harms another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.selector_rig import SelectorRig, body_of, ffi, frame, lib
+
+MIB = 1024 * 1024
+RigMaker = Callable[..., SelectorRig]
+
+
+@pytest.fixture
+def make_rig() -> Iterator[RigMaker]:
+    rigs: list[SelectorRig] = []
+
+    def make(**settings: int) -> SelectorRig:
+        rigs.append(SelectorRig(**settings))
+        return rigs[-1]
+
+    yield make
+    for rig in rigs:
+        rig.close()
+
+
+@pytest.fixture
+def rig(make_rig: RigMaker) -> SelectorRig:
+    return make_rig()
+
+
+# -- input
+
+
+def test_a_frame_reaches_the_codec_with_its_origin(rig: SelectorRig) -> None:
+    client = rig.connect(listener=1)
+    client.sendall(frame(b"hello"))
+    record = rig.next()
+    assert record.kind == lib.RP_STAGE_FRAME
+    assert record.frame == frame(b"hello")[4:]
+    assert record.listener == 1
+    assert record.peer == client.getsockname()
+    assert record.connection >> 56 == 3
+    assert rig.counter(lib.RP_COUNT_FRAMES_IN) == 1
+    assert rig.counter(lib.RP_COUNT_BYTES_IN) == len(frame(b"hello"))
+
+
+def test_byte_by_byte(rig: SelectorRig) -> None:
+    client = rig.connect()
+    for byte in frame(b"a") + frame(b"") + frame(b"b" * 700):
+        client.send(bytes([byte]))
+        rig.turn()
+    assert [body_of(record.frame) for record in rig.records()] == [b"a", b"", b"b" * 700]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_cut_of_the_stream_gives_the_same_frames(rig: SelectorRig, seed: int) -> None:
+    draw = random.Random(seed)
+    bodies = [draw.randbytes(draw.choice((0, 1, 3, 200, 511, 512, 513, 5000, 70_000, 300_000))) for _ in range(40)]
+    stream = b"".join(frame(body) for body in bodies)
+    client = rig.connect()
+    client.setblocking(False)
+    seen: list[bytes] = []
+    at = 0
+    while at < len(stream):
+        end = at + draw.choice((1, 2, 3, 4, 5, 8, 100, 600, 4096, 100_000))
+        while at < min(end, len(stream)):
+            try:
+                at += client.send(stream[at:end])
+            except BlockingIOError:
+                rig.turn()
+                seen += [body_of(record.frame) for record in rig.records()]
+        rig.turn()
+        seen += [body_of(record.frame) for record in rig.records()]
+
+    def all_seen() -> bool:
+        seen.extend(body_of(record.frame) for record in rig.records())
+        return len(seen) >= len(bodies)
+
+    rig.turn_until(all_seen)
+    assert seen == bodies
+
+
+def test_many_frames_in_one_read_are_cut_in_order(rig: SelectorRig) -> None:
+    client = rig.connect()
+    client.sendall(b"".join(frame(b"%d" % n) for n in range(1000)))
+    seen: list[bytes] = []
+
+    def all_seen() -> bool:
+        seen.extend(body_of(record.frame) for record in rig.records())
+        return len(seen) == 1000
+
+    rig.turn_until(all_seen)
+    assert seen == [b"%d" % n for n in range(1000)]
+
+
+def test_the_largest_frame_passes_and_one_byte_more_does_not(rig: SelectorRig) -> None:
+    client = rig.connect()
+    client.setblocking(False)
+    content = random.Random(5).randbytes(lib.RP_FRAME_SIZE_MAX - 8 - 2)
+    stream = memoryview(frame(content))
+    assert len(stream) == lib.RP_FRAME_SIZE_MAX
+    at = 0
+    found = None
+    while found is None:
+        if at < len(stream):
+            with contextlib.suppress(BlockingIOError):
+                at += client.send(stream[at:])
+        rig.turn(1_000_000)
+        found = rig.read()
+    assert body_of(found.frame) == content
+
+    other = rig.connect()
+    other.sendall((lib.RP_FRAME_SIZE_MAX - 3).to_bytes(4, "big"))
+    assert rig.is_closed(other)
+    assert rig.counter(lib.RP_COUNT_FRAMES_BAD) == 1
+
+
+def tls_hello() -> bytes:
+    context = ssl.create_default_context()
+    outgoing = ssl.MemoryBIO()
+    session = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="broker")
+    with pytest.raises(ssl.SSLWantReadError):
+        session.do_handshake()
+    return outgoing.read()
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        pytest.param(tls_hello(), id="tls hello"),
+        pytest.param(b"\x16", id="first byte of a tls hello"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", id="http"),
+        pytest.param(b"\xff\xff\xff\xff", id="negative length"),
+        pytest.param(b"\x00\x00\x00\x00", id="length 0"),
+        pytest.param(b"\x00\x00\x00\x03abc", id="length without a descriptor"),
+        pytest.param(b"\x00\x00\x00\x08\x00\x00\x00\x05{}{}", id="header beyond the frame"),
+        pytest.param(b"\x00\x00\x00\x06\x07\x00\x00\x02{}", id="unknown serialisation"),
+    ],
+)
+def test_garbage_closes_its_connection_without_an_answer_and_no_other(rig: SelectorRig, garbage: bytes) -> None:
+    good, bad, after_good = rig.connect(), rig.connect(), rig.connect()
+    bad.sendall(garbage)
+    after_good.sendall(frame(b"good first") + garbage)
+    assert rig.is_closed(bad)
+    assert rig.is_closed(after_good)
+    assert rig.counter(lib.RP_COUNT_FRAMES_BAD) == 2
+    good.sendall(frame(b"still served"))
+    kinds = [(rig.next().kind, rig.next().kind), body_of(rig.next().frame)]
+    assert kinds == [(lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED), b"still served"]
+    assert rig.open_count == 1
+
+
+# -- the end of connections
+
+
+def test_closed_follows_the_frames_once_and_only_where_there_were_any(rig: SelectorRig) -> None:
+    silent, talking = rig.connect(), rig.connect()
+    talking.sendall(frame(b"1") + frame(b"2"))
+    talking.close()
+    silent.close()
+    rig.turn_until(lambda: rig.open_count == 0)
+    records = rig.records()
+    assert [record.kind for record in records] == [lib.RP_STAGE_FRAME] * 2 + [lib.RP_STAGE_CLOSED]
+    assert len({record.connection for record in records}) == 1
+    assert records[-1].frame == b""
+    assert rig.counter(lib.RP_COUNT_CONNECTIONS_CLOSED) == 2
+
+
+def reset(client: socket.socket) -> None:
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    client.close()
+
+
+def test_a_reset_is_a_close_too(rig: SelectorRig) -> None:
+    client = rig.connect()
+    client.sendall(frame(b"1"))
+    rig.next()
+    reset(client)
+    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    assert rig.open_count == 0
+
+
+def test_a_thousand_connections_come_and_go_with_numbers_of_their_own(rig: SelectorRig) -> None:
+    numbers: set[int] = set()
+    for _ in range(10):
+        clients = [rig.connect() for _ in range(100)]
+        for client in clients:
+            client.sendall(frame(b"x"))
+            numbers.add(rig.next().connection)
+        assert rig.open_count == 100
+        for client in clients:
+            client.close()
+        rig.turn_until(lambda: rig.open_count == 0)
+        assert {record.kind for record in rig.records()} == {lib.RP_STAGE_CLOSED}
+    assert len(numbers) == 1000
+    assert rig.counter(lib.RP_COUNT_CONNECTIONS_OPENED) == rig.counter(lib.RP_COUNT_CONNECTIONS_CLOSED) == 1000
+
+
+def test_a_restarted_selector_gives_other_numbers(make_rig: RigMaker) -> None:
+    numbers = set()
+    for epoch in range(3):
+        rig = make_rig(epoch=epoch)
+        rig.connect().sendall(frame(b"x"))
+        numbers.add(rig.next().connection)
+    assert len(numbers) == 3
+
+
+def test_connections_beyond_the_limit_are_refused(make_rig: RigMaker) -> None:
+    rig = make_rig(connections_max=2)
+    first, _second, third = rig.connect(), rig.connect(), rig.connect()
+    assert rig.is_closed(third)
+    assert rig.counter(lib.RP_COUNT_CONNECTIONS_REFUSED) == 1
+    first.close()
+    rig.turn_until(lambda: rig.open_count == 1)
+    fourth = rig.connect()
+    fourth.sendall(frame(b"room again"))
+    assert body_of(rig.next().frame) == b"room again"
+
+
+def test_running_out_of_descriptors_refuses_and_goes_on(rig: SelectorRig) -> None:
+    keeper = rig.connect()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    client = socket.create_connection(rig.listener.getsockname())
+    accepted, _ = rig.listener.accept()
+    socket.send_fds(rig.acceptor, [b"\0"], [accepted.fileno()])
+    accepted.close()
+    probe = os.dup(0)
+    os.close(probe)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (probe, hard))
+    try:
+        rig.turn()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert rig.is_closed(client)
+    client.close()
+    assert rig.counter(lib.RP_COUNT_CONNECTIONS_REFUSED) == 1
+    keeper.sendall(frame(b"fine"))
+    assert body_of(rig.next().frame) == b"fine"
+
+
+def test_idle_connections_are_closed_and_busy_ones_are_not(make_rig: RigMaker) -> None:
+    """The clock is the machine's: the test proves the order, idle first, not the second."""
+    rig = make_rig(idle_s=2)
+    idle, busy = rig.connect(), rig.connect()
+    idle.sendall(frame(b"once"))
+
+    def gone() -> bool:
+        busy.sendall(frame(b"again"))
+        return rig.counter(lib.RP_COUNT_IDLE_CLOSED) > 0
+
+    rig.turn_until(gone)
+    assert rig.is_closed(idle)
+    assert rig.open_count == 1
+    assert rig.records()[-1].kind in (lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED)
+    assert rig.counter(lib.RP_COUNT_IDLE_CLOSED) == 1
+
+
+# -- output
+
+
+def greet(rig: SelectorRig, **options: int) -> tuple[socket.socket, int]:
+    client = rig.connect(**options)
+    client.sendall(frame(b"hello"))
+    return client, rig.next().connection
+
+
+def test_replies_go_to_their_connections_in_order(rig: SelectorRig) -> None:
+    (one, to_one), (two, to_two) = greet(rig), greet(rig)
+    for n in range(500):
+        assert rig.reply(to_one, b"1:%d;" % n)
+        assert rig.reply(to_two, b"2:%d;" % n)
+    rig.turn()
+    assert rig.counter(lib.RP_COUNT_FRAMES_OUT) == 1000
+    for client, name in ((one, b"1"), (two, b"2")):
+        wanted = b"".join(b"%s:%d;" % (name, n) for n in range(500))
+        assert rig.receive(client, len(wanted)) == wanted
+
+
+@pytest.mark.parametrize("size", [1, 2047, 2048, 2049, 300_000, 16 * MIB])
+def test_replies_of_any_size(rig: SelectorRig, size: int) -> None:
+    client, connection = greet(rig)
+    content = random.Random(size).randbytes(size)
+    assert rig.reply(connection, content)
+    assert rig.receive(client, size) == content
+    assert rig.counter(lib.RP_COUNT_BYTES_OUT) == size
+
+
+def test_a_reply_to_a_connection_that_has_gone_is_dropped(rig: SelectorRig) -> None:
+    client, connection = greet(rig)
+    client.close()
+    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    newcomer, number = greet(rig)
+    assert number != connection and number >> 32 == connection >> 32  # the same slot
+    rig.reply(connection, b"for nobody")
+    rig.reply(connection & ~(0xFF << 56), b"of another selector")
+    rig.reply(number, b"for the newcomer")
+    assert rig.receive(newcomer, 16) == b"for the newcomer"
+
+
+@pytest.mark.parametrize("record", [b"", b"\0" * 15])
+def test_a_malformed_reply_harms_nobody(rig: SelectorRig, record: bytes) -> None:
+    client, connection = greet(rig)
+    rig.write(lib.RP_STAGE_REPLY, record)
+    rig.write(lib.RP_STAGE_PULL_REPLY, record)
+    rig.reply(connection, b"ok")
+    assert rig.receive(client, 2) == b"ok"
+
+
+def test_close_after_closes_behind_the_reply(rig: SelectorRig) -> None:
+    client, connection = greet(rig)
+    rig.reply(connection, b"last words", lib.RP_REPLY_CLOSE_AFTER)
+    assert rig.receive(client, 10) == b"last words"
+    assert rig.is_closed(client)
+    assert rig.next().kind == lib.RP_STAGE_CLOSED
+
+
+def test_an_empty_reply_with_close_after_closes_a_bad_connection(rig: SelectorRig) -> None:
+    client, connection = greet(rig)
+    rig.reply(connection, b"", lib.RP_REPLY_CLOSE_AFTER)
+    assert rig.is_closed(client)
+    assert rig.counter(lib.RP_COUNT_FRAMES_BAD) == 1
+
+
+def test_a_peer_that_never_reads_is_not_read_either_and_blocks_nobody(rig: SelectorRig) -> None:
+    deaf, to_deaf = greet(rig, receive_buffer=4096)
+    other, to_other = greet(rig)
+    chunk = bytes(100_000)
+    for _ in range(30):
+        while not rig.reply(to_deaf, chunk):
+            rig.turn()
+    rig.turn()
+    deaf.sendall(frame(b"not read"))
+    other.sendall(frame(b"read"))
+    assert body_of(rig.next().frame) == b"read"
+    rig.reply(to_other, b"answered")
+    assert rig.receive(other, 8) == b"answered"
+    assert rig.read() is None
+    assert lib.rp_ring_depth(rig.reply_ring) == 0  # the slow one holds no ring
+    assert len(rig.receive(deaf, 30 * len(chunk))) == 30 * len(chunk)  # it reads at last
+    assert body_of(rig.next().frame) == b"not read"
+
+
+def test_a_peer_that_fetches_nothing_of_too_much_is_closed(rig: SelectorRig) -> None:
+    deaf, to_deaf = greet(rig, receive_buffer=4096)
+    chunk = bytes(8 * MIB)
+    sent = 0
+    while rig.open_count == 1:
+        if rig.reply(to_deaf, chunk):
+            sent += len(chunk)
+        rig.turn()
+        lib.rp_ring_pump(rig.replies)
+        assert sent < 128 * MIB
+    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    deaf.close()
+
+
+def test_pull_replies_carry_slices_of_the_log(make_rig: RigMaker, tmp_path: Path) -> None:
+    log_bytes = random.Random(11).randbytes(4 * MIB)
+    (tmp_path / "00000000000000000000").write_bytes(log_bytes)
+    view = lib.rp_log_view_open(str(tmp_path).encode(), len(log_bytes), 4)
+    rig = make_rig(log=view)
+    (slow, to_slow), (fast, to_fast) = greet(rig, receive_buffer=4096), greet(rig)
+    slices = [(100, 50), (3 * MIB, MIB), (0, 1), (8, 0)]
+    wanted = b"head" + b"".join(log_bytes[at : at + size] for at, size in slices)
+    for connection in (to_slow, to_fast):
+        rig.reply(connection, b"before")
+        rig.pull_reply(connection, b"head", slices)
+        rig.pull_reply(connection, b"head", slices[:1])
+        rig.reply(connection, b"after")
+    everything = b"before" + wanted + wanted[:54] + b"after"
+    assert rig.receive(fast, len(everything)) == everything
+    assert rig.receive(slow, len(everything)) == everything
+    rig.pull_reply(to_fast, b"head", [(100, 50), (8 * MIB, 10)])  # that file has been deleted
+    assert rig.is_closed(fast)
+    rig.close()
+    lib.rp_log_view_close(view)
+
+
+# -- back-pressure
+
+
+def test_a_full_codec_ring_stops_reading_and_loses_nothing(make_rig: RigMaker) -> None:
+    rig = make_rig(capacity=65536)
+    clients = [rig.connect() for _ in range(5)]
+    for n in range(40):
+        for number, client in enumerate(clients):
+            client.sendall(frame(b"%d %d" % (number, n) + bytes(992)))
+        rig.turn()
+    assert rig.counter(lib.RP_COUNT_STALLS) > 0
+    seen = [0] * len(clients)
+
+    def all_seen() -> bool:
+        for record in rig.records():
+            number, n = map(int, body_of(record.frame).rstrip(b"\0").split())
+            assert n == seen[number]
+            seen[number] += 1
+        return sum(seen) == 200
+
+    rig.turn_until(all_seen)
+    assert rig.counter(lib.RP_COUNT_FRAMES_IN) == 200
+
+
+def test_closed_waits_for_room_and_comes_last(make_rig: RigMaker) -> None:
+    rig = make_rig(capacity=65536)
+    filler, leaver = rig.connect(), rig.connect()
+    leaver.sendall(frame(b"mine"))
+    number = rig.next().connection
+    content = 2048 - 8 - ffi.sizeof("rp_origin")  # a record of exactly 2 KiB
+    filler.sendall(b"".join(frame(bytes(content - 6)) for _ in range(33)))
+    rig.turn_until(lambda: rig.counter(lib.RP_COUNT_STALLS) > 0)
+    assert lib.rp_ring_depth(rig.codec_rings[0]) == 65536  # not even the smallest record finds room
+    reset(leaver)
+    rig.turn_until(lambda: rig.open_count == 1)
+    records = rig.records()
+    assert [record.kind for record in records] == [lib.RP_STAGE_FRAME] * 32
+    last = {rig.next().kind, (closed := rig.next()).kind}
+    assert last == {lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED}
+    assert closed.connection == number
+    assert rig.read() is None
+
+
+def test_a_stalled_codec_does_not_stop_the_connections_of_another(make_rig: RigMaker) -> None:
+    rig = make_rig(codecs=2, capacity=65536)
+    first, second = rig.connect(), rig.connect()  # slots 0 and 1
+    first.sendall(b"".join(frame(bytes(2000)) for _ in range(60)))
+    rig.turn_until(lambda: rig.counter(lib.RP_COUNT_STALLS) > 0)
+    second.sendall(frame(b"free"))
+    assert body_of(rig.next(codec=1).frame) == b"free"
+
+
+def test_connections_are_bound_to_codecs_by_slot(make_rig: RigMaker) -> None:
+    rig = make_rig(codecs=3)
+    clients = [rig.connect() for _ in range(6)]
+    for number, client in enumerate(clients):
+        client.sendall(frame(b"%d a" % number) + frame(b"%d b" % number))
+    for codec in range(3):
+        bodies = [body_of(rig.next(codec).frame) for _ in range(4)]
+        assert sorted(bodies) == sorted(b"%d %s" % (n, x) for n in (codec, codec + 3) for x in (b"a", b"b"))
+
+
+def test_a_large_frame_crosses_a_small_ring_and_the_small_ones_keep_their_place(make_rig: RigMaker) -> None:
+    rig = make_rig(capacity=65536)
+    client = rig.connect()
+    client.setblocking(False)
+    bodies = [b"before", random.Random(9).randbytes(3 * MIB), b"after", random.Random(10).randbytes(20_000)]
+    stream = b"".join(frame(body) for body in bodies)
+    seen: list[bytes] = []
+    at = 0
+
+    def step() -> bool:
+        nonlocal at
+        with contextlib.suppress(BlockingIOError):
+            at += client.send(stream[at:])
+        seen.extend(body_of(record.frame) for record in rig.records())
+        return len(seen) == len(bodies)
+
+    rig.turn_until(step)
+    assert seen == bodies
+
+
+# -- sleeping and stopping
+
+
+def test_the_selector_says_that_it_is_awake_after_every_turn(rig: SelectorRig) -> None:
+    rig.turn(1_000_000)
+    assert rig.worker.asleep == 0
+    assert rig.counter(lib.RP_COUNT_SLEEPS) > 0
+    assert rig.worker.heartbeat_ns > 0
+
+
+def test_a_forced_ring_does_not_make_it_spin(rig: SelectorRig) -> None:
+    lib.rp_worker_wake(rig.worker, 1)
+    rig.turn(5_000_000)
+    loops = rig.counter(lib.RP_COUNT_LOOPS)
+    rig.turn(5_000_000)
+    assert rig.counter(lib.RP_COUNT_LOOPS) - loops <= 3
+
+
+def test_told_to_stop_intake_it_still_answers_and_leaves_when_told(rig: SelectorRig) -> None:
+    client, connection = greet(rig)
+    rig.worker.stop = lib.RP_STOP_INTAKE
+    assert rig.turn() == lib.RP_OK
+    client.sendall(frame(b"too late"))
+    late = socket.create_connection(rig.listener.getsockname())
+    rig.turn()
+    assert rig.read() is None
+    rig.reply(connection, b"answer")
+    assert rig.receive(client, 6) == b"answer"
+    rig.reply(connection, b"the last")
+    rig.worker.stop = lib.RP_STOP_LEAVE
+    assert rig.turn(10_000_000_000) == lib.RP_STOPPED
+    assert rig.receive(client, 8) == b"the last"
+    late.close()
+
+
+def test_leaving_waits_for_output_that_is_still_on_its_way(rig: SelectorRig) -> None:
+    client, connection = greet(rig, receive_buffer=4096)
+    size = 500_000
+    rig.reply(connection, bytes(size))
+    rig.turn()
+    rig.worker.stop = lib.RP_STOP_LEAVE
+    assert rig.turn() == lib.RP_OK
+    assert len(rig.receive(client, size)) == size
+    assert rig.turn(10_000_000_000) == lib.RP_STOPPED
+
+
+@pytest.mark.parametrize("field", ["codec_count"])
+def test_a_selector_without_codec_is_refused(rig: SelectorRig, field: str) -> None:
+    config = ffi.new("rp_selector_config *", {"worker": rig.worker, "handoff": rig.handoff.fileno(), field: 0})
+    assert lib.rp_selector_open(config) == ffi.NULL
