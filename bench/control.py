@@ -113,10 +113,14 @@ class Control:
         return [self.max_offset(topic, queue_id) for queue_id in range(queues)]
 
     def settled_offsets(self, topic: str, queues: int, expected: int, timeout_s: float = 30.0) -> list[int]:
-        """The queues' ends once they hold `expected` messages (dispatch runs behind the sends), or as they are then."""
+        """The queues' ends once they hold `expected` messages and rest (dispatch runs behind), or as they are then."""
         deadline = time.monotonic() + timeout_s
-        while sum(offsets := self.max_offsets(topic, queues)) < expected and time.monotonic() < deadline:
+        offsets = self.max_offsets(topic, queues)
+        while time.monotonic() < deadline:
             time.sleep(0.1)
+            before, offsets = offsets, self.max_offsets(topic, queues)
+            if before == offsets and sum(offsets) >= expected:
+                break
         return offsets
 
     def read_queue(self, topic: str, queue_id: int, *, group: str = "bench_reader") -> Iterator[StoredMessage]:
