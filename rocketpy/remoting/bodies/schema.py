@@ -1,0 +1,204 @@
+"""Schemas of JSON bodies: attrs classes whose fields are read from and written to one JSON object.
+
+    @body
+    class GroupList(Body):
+        group_list: list[str] = wire("groupList", factory=list)
+
+The type of a field says how it is read: text and numbers stand for each other, null and absence are the default, the
+name of an enum counts in any case and an unknown one as its default, unknown members are ignored.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator
+from enum import Enum
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+
+import attrs
+
+from rocketpy.errors import BodyInvalid, HeaderInvalid
+from rocketpy.message.message_queue import MessageQueue
+
+from ..fastjson import JsonValue, dumps, loads, loads_text
+from ..fields import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, format_bool, parse_bool, parse_long
+from ..schema import Int, WireField, wire, wire_fields, without_none
+
+__all__ = ["Body", "Int", "body", "wire"]
+
+Reader = Callable[[JsonValue], object]
+"""Reads a value that is not null."""
+
+_B = TypeVar("_B", bound="Body")
+
+
+class Body:
+    """Base of all JSON bodies."""
+
+    __slots__ = ()
+
+    __attrs_attrs__: ClassVar[Any]  # an AttrsInstance, once decorated
+    SCHEMA: ClassVar[tuple[tuple[WireField, Reader], ...]] = ()  # in the order of writing: by wire name
+
+    def wire_members(self) -> Iterator[tuple[str, object]]:
+        """The members under their wire names."""
+        for field, _ in self.SCHEMA:
+            yield field.wire, getattr(self, field.attribute)
+
+    def encode(self) -> bytes:
+        """The compact JSON text."""
+        return dumps(self)
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Self:
+        """Read a body.
+
+        Raises:
+            BodyInvalid: there is none, it is not JSON, or a member is not of its type.
+        """
+        if data is None:
+            raise BodyInvalid(f"{cls.__name__}: the body is missing")
+        return cls.from_json(loads(data))
+
+    @classmethod
+    def from_json(cls, value: JsonValue) -> Self:
+        """Read one that is part of something else. Raises BodyInvalid as `decode` does."""
+        if not isinstance(value, dict):
+            raise BodyInvalid(f"{cls.__name__} is not an object but {type(value).__name__}")
+        values: dict[str, object] = {}
+        for field, read in cls.SCHEMA:
+            member = field.spelled_in(value)
+            if member is not None:
+                try:
+                    found = read(member)
+                except BodyInvalid as exc:
+                    raise BodyInvalid(f"{cls.__name__}.{field.wire}: {exc}") from None
+                if found is not None:
+                    values[field.attribute] = found
+                    continue
+            if field.required:
+                raise BodyInvalid(f"{cls.__name__}: the member {field.wire} is missing")
+        return cls(**values)
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
+def body(cls: type[_B]) -> type[_B]:
+    """Make `cls`, a subclass of Body, an attrs value of keyword arguments with its schema."""
+    made = attrs.define(kw_only=True)(cls)
+    fields = sorted(wire_fields(made), key=lambda field: field.wire)
+    made.SCHEMA = tuple((field, reader_for(field.hint)) for field in fields)
+    return made
+
+
+def read_int(value: JsonValue, minimum: int = LONG_MIN, maximum: int = LONG_MAX) -> int:
+    """An integer, or a text or whole float that is one."""
+    if isinstance(value, str):
+        try:
+            value = parse_long(value.strip() or "0")
+        except HeaderInvalid as exc:
+            raise BodyInvalid(str(exc)) from None
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int):
+        raise BodyInvalid(f"not an integer but {type(value).__name__}")
+    if not minimum <= value <= maximum:
+        raise BodyInvalid(f"{str(value)[:40]} is not within {minimum} and {maximum}")
+    return int(value)
+
+
+def read_int32(value: JsonValue) -> int:
+    return read_int(value, INT_MIN, INT_MAX)
+
+
+def read_float(value: JsonValue) -> float:
+    try:
+        if isinstance(value, str | int | float):
+            return float(value)
+    except (ValueError, OverflowError):
+        pass
+    raise BodyInvalid(f"not a number but {type(value).__name__}")
+
+
+def read_bool(value: JsonValue) -> bool:
+    if isinstance(value, str):
+        return parse_bool(value) or value == "1"
+    if isinstance(value, int):
+        return value != 0
+    raise BodyInvalid(f"not a boolean but {type(value).__name__}")
+
+
+def read_str(value: JsonValue) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return format_bool(value)
+    if isinstance(value, int | float):
+        return str(value)
+    raise BodyInvalid(f"not a text but {type(value).__name__}")
+
+
+def read_message_queue(value: JsonValue) -> MessageQueue:
+    """A queue, as an object or as the JSON text of one (map keys are texts)."""
+    if isinstance(value, str):
+        value = loads_text(value)
+    if not isinstance(value, dict):
+        raise BodyInvalid(f"MessageQueue is not an object but {type(value).__name__}")
+    return MessageQueue(
+        topic=read_str(value.get("topic") or ""),
+        broker_name=read_str(value.get("brokerName") or ""),
+        queue_id=read_int32(value.get("queueId") or 0),
+    )
+
+
+_SCALARS: tuple[tuple[object, Reader], ...] = (
+    (str, read_str), (bool, read_bool), (int, read_int), (Int, read_int32), (float, read_float),
+    (MessageQueue, read_message_queue),
+)  # fmt: skip
+
+
+def reader_for(hint: object) -> Reader:
+    """How a value of this type is read. Absent elements of lists and maps (null) are left out."""
+    for scalar, reader in _SCALARS:
+        if hint == scalar:
+            return reader
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is list:
+        return _list_reader(reader_for(args[0]))
+    if origin is dict:
+        return _dict_reader(reader_for(args[0]), reader_for(without_none(args[1])))
+    if inspect.isclass(hint) and issubclass(hint, Enum):
+        return _enum_reader(hint)
+    assert inspect.isclass(hint) and issubclass(hint, Body), f"no reader for {hint!r}"
+    return hint.from_json
+
+
+def _enum_reader(kind: type[Enum]) -> Reader:
+    members = list(kind)
+
+    def read(value: JsonValue) -> object:
+        if isinstance(value, str):
+            return next((member for member in members if member.name.lower() == value.lower()), None)
+        if isinstance(value, int):  # Go sends the ordinal
+            return members[value] if 0 <= value < len(members) else None
+        raise BodyInvalid(f"not a {kind.__name__} but {type(value).__name__}")
+
+    return read
+
+
+def _list_reader(read_element: Reader) -> Reader:
+    def read(value: JsonValue) -> object:
+        if not isinstance(value, list):
+            raise BodyInvalid(f"not an array but {type(value).__name__}")
+        return [read_element(element) for element in value if element is not None]
+
+    return read
+
+
+def _dict_reader(read_key: Reader, read_element: Reader) -> Reader:
+    def read(value: JsonValue) -> object:
+        if not isinstance(value, dict):
+            raise BodyInvalid(f"not an object but {type(value).__name__}")
+        return {read_key(key): read_element(element) for key, element in value.items() if element is not None}
+
+    return cast(Reader, read)

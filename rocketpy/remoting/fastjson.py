@@ -1,0 +1,290 @@
+"""JSON as fastjson writes and reads it: the dialect of all bodies.
+
+Written compact: keys of objects sorted, null members left out, enums by name, bytes as Base64, doubles in Java's form,
+NaN and infinity as null; map keys that are integers stand unquoted and those that are objects stand bare
+(``{{"brokerName":"a","queueId":0,"topic":"T"}:1}``), which is not JSON but what Java and Go expect.
+
+Read leniently: both of these forms, keys that are names without quotes, single quotes, trailing commas, NaN. An object
+that is a key is given as its own compact text, so that it reads like the JSON-in-a-string form that Java also accepts.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from rocketpy.errors import BodyInvalid
+from rocketpy.message.message_queue import MessageQueue
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+
+DEPTH_MAX = 64
+_NUMBER_DIGITS_MAX = 64
+_encode_string = json.JSONEncoder(ensure_ascii=False).encode
+_DECODER = json.JSONDecoder(strict=False)
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_BLANK = re.compile(r"[ \t\r\n\f\v\x00]*")
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|Infinity)[LSBFD]?")
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
+_PLAIN_STRING = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_WORDS: Mapping[str, bool | float | None] = {
+    "true": True, "false": False, "null": None, "undefined": None, "NaN": math.nan,
+}  # fmt: skip
+
+
+@runtime_checkable
+class WireObject(Protocol):
+    """A value that knows its members under their wire names, in the order to write them (bodies/schema.py)."""
+
+    def wire_members(self) -> Iterable[tuple[str, object]]: ...
+
+
+def dumps(value: object) -> bytes:
+    """The compact UTF-8 text of a value; a lone surrogate becomes `?`, as in Java."""
+    return dump_text(value).encode("utf-8", "replace")
+
+
+def dump_text(value: object) -> str:
+    """As `dumps`, for a JSON text that goes into a header field."""
+    pieces: list[str] = []
+    _write(value, pieces)
+    return "".join(pieces)
+
+
+def java_double(value: float) -> str:
+    """A finite double as `Double.toString` spells it: `0.0`, `12.5`, `1.0E-5`, `1.0E7`."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        text = f"{value!r}"
+        return text if "e" not in text else f"{value:f}"
+    mantissa, _, exponent = f"{value!r}".partition("e")
+    if not exponent:
+        sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
+        whole, _, fraction = digits.partition(".")
+        significant = (whole + fraction).lstrip("0").rstrip("0")
+        power = len(whole) - 1 if whole != "0" else -(len(fraction) - len(fraction.lstrip("0")) + 1)
+        mantissa = f"{sign}{significant[0]}.{significant[1:] or '0'}"
+        return f"{mantissa}E{power}"
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def _write(value: object, out: list[str]) -> None:
+    if value is None:
+        out.append("null")
+    elif value is True or value is False:
+        out.append("true" if value else "false")
+    elif isinstance(value, Enum):
+        out.append(_encode_string(value.name))
+    elif isinstance(value, str):
+        out.append(_encode_string(value))
+    elif isinstance(value, int):
+        out.append(str(value))
+    elif isinstance(value, float):
+        out.append(java_double(value) if math.isfinite(value) else "null")
+    elif isinstance(value, MessageQueue):
+        out.append(
+            f'{{"brokerName":{_encode_string(value.broker_name)},"queueId":{value.queue_id},'
+            f'"topic":{_encode_string(value.topic)}}}'
+        )
+    elif isinstance(value, WireObject):
+        _write_members(((_encode_string(name), member) for name, member in value.wire_members()), out)
+    elif isinstance(value, Mapping):
+        _write_members(_sorted_members(value), out)
+    elif isinstance(value, bytes | bytearray):
+        out.append(_encode_string(base64.b64encode(value).decode("ascii")))
+    elif isinstance(value, Iterable):
+        _write_array(value, out)
+    else:
+        raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _write_array(values: Iterable[object], out: list[str]) -> None:
+    out.append("[")
+    separator = ""
+    for value in values:
+        out.append(separator)
+        _write(value, out)
+        separator = ","
+    out.append("]")
+
+
+def _write_members(members: Iterable[tuple[str, object]], out: list[str]) -> None:
+    out.append("{")
+    separator = ""
+    for key, member in members:
+        if member is not None:
+            out.append(f"{separator}{key}:")
+            _write(member, out)
+            separator = ","
+    out.append("}")
+
+
+def _sorted_members(mapping: Mapping[object, object]) -> list[tuple[str, object]]:
+    """Strings by their text, integers by value; objects stay in the order they are in."""
+    keys = list(mapping)
+    if all(isinstance(key, str) for key in keys) or all(type(key) is int for key in keys):
+        keys.sort()
+    return [(_key_text(key), mapping[key]) for key in keys]
+
+
+def _key_text(key: object) -> str:
+    pieces: list[str] = []
+    _write(key, pieces)
+    return "".join(pieces)
+
+
+def loads(data: bytes | bytearray | memoryview) -> JsonValue:
+    """Read a body.
+
+    Raises:
+        BodyInvalid: not UTF-8, not even leniently JSON, or nested deeper than 64.
+    """
+    try:
+        text = str(data, "utf-8")
+    except UnicodeDecodeError as exc:
+        raise BodyInvalid(f"body is not UTF-8: {exc}") from exc
+    return loads_text(text)
+
+
+def loads_text(text: str) -> JsonValue:
+    """As `loads`, for a text."""
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        value = _Reader(text).read()
+    return _without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
+
+
+def _without_lone_surrogates(value: JsonValue) -> JsonValue:
+    """Halves of surrogate pairs are no characters: left in, they would fail later, wherever the text is encoded."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        raise BodyInvalid("body is nested too deeply") from None
+    return _DECODER.decode(_LONE_SURROGATE.sub("?", text))  # type: ignore[no-any-return]  # decode gives Any
+
+
+class _Reader:
+    """The tolerant parser: for what is not quite JSON."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.position = 0
+
+    def read(self) -> JsonValue:
+        value = self._value(0)
+        self._skip_blank()
+        if self.position != len(self.text):
+            raise self._error("more follows the value")
+        return value
+
+    def _error(self, reason: str) -> BodyInvalid:
+        around = self.text[max(0, self.position - 20) : self.position + 20]
+        return BodyInvalid(f"body is not JSON at character {self.position}, near {around!r}: {reason}")
+
+    def _skip_blank(self) -> None:
+        blank = _BLANK.match(self.text, self.position)
+        assert blank is not None
+        self.position = blank.end()
+
+    def _peek(self) -> str:
+        self._skip_blank()
+        return self.text[self.position : self.position + 1]
+
+    def _value(self, depth: int) -> JsonValue:
+        if depth > DEPTH_MAX:
+            raise self._error(f"nested deeper than {DEPTH_MAX}")
+        first = self._peek()
+        if first == "{":
+            return self._object(depth)
+        if first == "[":
+            return self._array(depth)
+        if first in ('"', "'"):
+            return self._string(first)
+        word = _NAME.match(self.text, self.position)
+        if word is not None and word.group() in _WORDS:
+            self.position = word.end()
+            return _WORDS[word.group()]
+        return self._number()
+
+    def _number(self) -> int | float:
+        match = _NUMBER.match(self.text, self.position)
+        if match is None or match.end() - match.start() > _NUMBER_DIGITS_MAX:
+            raise self._error("no value")
+        self.position = match.end()
+        literal = match.group().rstrip("LSBFD")
+        return int(literal) if literal.lstrip("+-").isdigit() else float(literal)
+
+    def _array(self, depth: int) -> list[JsonValue]:
+        self.position += 1
+        values: list[JsonValue] = []
+        while self._peek() != "]":
+            values.append(self._value(depth + 1))
+            self._comma_or("]")
+        self.position += 1
+        return values
+
+    def _object(self, depth: int) -> dict[str, JsonValue]:
+        self.position += 1
+        members: dict[str, JsonValue] = {}
+        while self._peek() != "}":
+            key = self._key(depth + 1)
+            if self._peek() != ":":
+                raise self._error("no colon after the key")
+            self.position += 1
+            members[key] = self._value(depth + 1)
+            self._comma_or("}")
+        self.position += 1
+        return members
+
+    def _comma_or(self, end: str) -> None:
+        follows = self._peek()
+        if follows == ",":
+            self.position += 1
+        elif follows != end:
+            raise self._error(f"neither a comma nor {end}")
+
+    def _key(self, depth: int) -> str:
+        first = self._peek()
+        if first in ('"', "'"):
+            return self._string(first)
+        name = _NAME.match(self.text, self.position)
+        if name is not None:
+            self.position = name.end()
+            return name.group()
+        key = self._value(depth)
+        return str(key) if isinstance(key, int | float) else dump_text(key)
+
+    def _string(self, quote: str) -> str:
+        self.position += 1
+        pieces: list[str] = []
+        while True:
+            plain = _PLAIN_STRING[quote].match(self.text, self.position)
+            assert plain is not None
+            pieces.append(plain.group())
+            self.position = plain.end()
+            follows = self.text[self.position : self.position + 1]
+            if not follows:
+                raise self._error("the text ends inside a string")
+            self.position += 1
+            if follows == quote:
+                return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+            pieces.append(self._escape())
+
+    def _escape(self) -> str:
+        letter = self.text[self.position : self.position + 1]
+        self.position += 1
+        digits = {"u": 4, "x": 2}.get(letter, 0)
+        if not digits:
+            return _ESCAPES.get(letter, letter)
+        text = self.text[self.position : self.position + digits]
+        if re.fullmatch(f"[0-9a-fA-F]{{{digits}}}", text) is None:
+            raise self._error(f"malformed \\{letter} escape")
+        self.position += digits
+        return chr(int(text, 16))

@@ -1,0 +1,95 @@
+"""The fastjson dialect: what is written, what is read, what is refused."""
+
+import math
+
+import pytest
+
+from rocketpy.codes import LanguageCode
+from rocketpy.errors import BodyInvalid
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.fastjson import JsonValue, dumps, java_double, loads
+
+MQ = MessageQueue("T", "broker-a", 0)
+MQ_TEXT = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"b": 1, "a": None, "c": [True, None]}, '{"b":1,"c":[true,null]}'),
+        ({3: 1, 1: 2}, "{1:2,3:1}"),
+        ({MQ: 5}, "{" + MQ_TEXT + ":5}"),
+        ([0.0, math.nan, -math.inf], "[0.0,null,null]"),
+        (b"ab", '"YWI="'),
+        (LanguageCode.GO, '"GO"'),
+        ("\x01Ω\"\ud800", '"\\u0001Ω\\"?"'),
+        (1 << 62, str(1 << 62)),
+    ],
+)  # fmt: skip
+def test_written_as_fastjson_does(value: object, text: str) -> None:
+    assert dumps(value).decode() == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"), (12.5, "12.5"), (0.001, "0.001"), (9999999.0, "9999999.0"), (1e7, "1.0E7"), (1e-5, "1.0E-5"),
+        (0.00012, "1.2E-4"), (123456789.25, "1.2345678925E8"), (1e300, "1.0E300"), (-2.5e-7, "-2.5E-7"),
+    ],
+)  # fmt: skip
+def test_doubles_as_java_spells_them(value: float, text: str) -> None:
+    assert java_double(value) == text
+    assert float(text) == value
+
+
+def test_what_has_no_json_form_is_our_bug() -> None:
+    with pytest.raises(TypeError, match="object"):
+        dumps(object())
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a":1}', {"a": 1}),
+        ("{0:1, -1 : 2}", {"0": 1, "-1": 2}),
+        ("{" + MQ_TEXT + ":{1:2}}", {MQ_TEXT: {"1": 2}}),
+        ("{a:'b\\'c', 'd' : [1,2,],}", {"a": "b'c", "d": [1, 2]}),
+        ("[1.5e3,-7,1L,NaN]", [1500.0, -7, 1, None]),
+        ('["\\ud83d\\ude00", {x:"\\ud83d\\ude00\\u0041\\x41\\n"}]', ["😀", {"x": "😀AA\n"}]),
+        ('"a\tb"', "a\tb"),
+        ("[true,false,null,undefined]", [True, False, None, None]),
+        (' {"a" : { } } \n', {"a": {}}),
+    ],
+)
+def test_read_leniently(text: str, value: JsonValue) -> None:
+    read = loads(text.encode())
+    if isinstance(read, list):
+        read = [None if isinstance(element, float) and math.isnan(element) else element for element in read]
+    assert read == value
+
+
+def test_lone_surrogates_become_question_marks() -> None:
+    assert loads(b'["\\ud800x"]') == ["?x"]
+    tolerant = loads(b"['\\ud800x']")
+    assert isinstance(tolerant, list) and str(tolerant[0]).encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"{", b"[1", b'{"a"}', b'{"a":}', b"{1 2}", b'"abc', b"'abc", b"[1 2]", b"{}x", b"\xff", b"nope",
+        b'["\\u12"]x', b"['\\u12z']", b"[" * 100_000, b'{"a":' * 100_000, b"{" * 100_000, b"9" * 10_000,
+        b"[" * 70 + b"1" + b",]" * 70,
+    ],
+)  # fmt: skip
+def test_refused(data: bytes) -> None:
+    with pytest.raises(BodyInvalid):
+        loads(data)
+
+
+def test_deep_nesting_with_surrogates_is_refused_too() -> None:
+    data = b"[" * 900 + b'"\\ud800"' + b"]" * 900
+    try:
+        loads(data)
+    except BodyInvalid as exc:
+        assert "nested" in str(exc)
