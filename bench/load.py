@@ -15,9 +15,10 @@ from typing import Any
 import attrs
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhistogram ships no types
 
-from .driver import _driver  # type: ignore[attr-defined]  # compiled by build_driver.py
+from .driver import load_driver
 from .encoding import OFFSET_DIGITS_MAX, Serialize, Template, batch_template, pull_template, send_template
 
+_driver = load_driver()
 ffi: Any = _driver.ffi
 lib: Any = _driver.lib
 LATENCY_MAX_NS = 60 * 1_000_000_000
