@@ -1,0 +1,89 @@
+"""The key-value table: the only thing that a name server keeps on disk.
+
+    {"configTable":{"ORDER_TOPIC_CONFIG":{"TopicA":"broker-a:4;broker-b:4"}}}
+
+Every change is on the disk before it is visible and before it is answered; a change that cannot be written does not
+happen. (The reference changes its memory first and only logs a failure to write.)
+
+Source: RocketMQ 4.9 `KVConfigManager`, `KVConfigSerializeWrapper`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import trio
+
+from rocketpy.config.persist import read_with_backup, write_atomically
+from rocketpy.errors import ConfigError
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"  # namespace: topic -> "brokerA:4;brokerB:4"
+
+Table = dict[str, dict[str, str]]
+
+
+class KVConfigManager:
+    """namespace -> key -> value, all text."""
+
+    def __init__(self, path: Path, table: Table | None = None) -> None:
+        self._path = path
+        self._table: Table = table or {}
+        self._writing = trio.Lock()
+
+    @classmethod
+    def load(cls, path: Path) -> KVConfigManager:
+        """The table of `path`, empty on a first start.
+
+        Raises:
+            ConfigError: the file is damaged and so is its backup. (The reference starts empty, and overwrites it.)
+        """
+        try:
+            return cls(path, read_with_backup(path, decode_table))
+        except (ValueError, OSError) as exc:
+            raise ConfigError(f"cannot read the key-value table: {exc}", key="kvConfigPath") from exc
+
+    def value(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        """All of a namespace; None when there never was one. It stays, empty, when its last key goes."""
+        table = self._table.get(namespace)
+        return None if table is None else dict(table)
+
+    async def put(self, namespace: str, key: str, value: str) -> None:
+        """Set a key. Raises OSError: nothing was changed."""
+        async with self._writing:
+            await self._replace(self._table | {namespace: self._table.get(namespace, {}) | {key: value}})
+
+    async def delete(self, namespace: str, key: str) -> None:
+        """Remove a key, if it is there. Raises OSError: nothing was changed."""
+        async with self._writing:
+            old = self._table.get(namespace)
+            if old is not None and key in old:
+                rest = {other: value for other, value in old.items() if other != key}
+                await self._replace(self._table | {namespace: rest})
+
+    async def _replace(self, table: Table) -> None:
+        data = encode_table(table)
+        await trio.to_thread.run_sync(write_atomically, self._path, data)
+        self._table = table
+
+
+def encode_table(table: Mapping[str, Mapping[str, str]]) -> bytes:
+    return json.dumps({"configTable": table}, indent="\t", ensure_ascii=False, sort_keys=True).encode()
+
+
+def decode_table(data: bytes) -> Table:
+    """Read the file's JSON. Raises ValueError: it is not of that form."""
+    document = json.loads(data)
+    table = document.get("configTable") if isinstance(document, dict) else None
+    if table is None:
+        table = {}
+    if not isinstance(table, dict) or not all(isinstance(values, dict) for values in table.values()):
+        raise ValueError("configTable is not an object of objects")
+    return {
+        str(namespace): {str(key): str(value) for key, value in values.items() if value is not None}
+        for namespace, values in table.items()
+    }

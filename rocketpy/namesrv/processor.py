@@ -1,0 +1,246 @@
+"""What a name server answers: one method per request code.
+
+Source: RocketMQ 4.9 `DefaultRequestProcessor`. Different here: a code that nobody knows is answered
+REQUEST_CODE_NOT_SUPPORTED, where 4.9 keeps silent and the client waits for its timeout.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from rocketpy.codes import MQVersion, RequestCode, ResponseCode
+from rocketpy.config import NamesrvSettings, properties
+from rocketpy.config.persist import write_atomically
+from rocketpy.errors import RequestRefused
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.register import RegisterBrokerBody
+from rocketpy.remoting.bodies.route import TopicRouteData
+from rocketpy.remoting.bodies.schema import Body
+from rocketpy.remoting.bodies.topic import DataVersion, TopicList
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fastjson import dumps
+from rocketpy.remoting.headers import namesrv as headers
+
+from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
+from .route_info import Registration, RouteInfoManager
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+CRC_MASK = 0x7FFFFFFF  # Java drops the sign bit
+
+Method = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand]]
+
+
+class NamesrvProcessor:
+    """Serves every code; one instance per name server.
+
+    Args:
+        clock_ms: milliseconds that only grow; for the age of registrations.
+    """
+
+    def __init__(
+        self, settings: NamesrvSettings, routes: RouteInfoManager, kv: KVConfigManager, clock_ms: Callable[[], int]
+    ) -> None:
+        self.settings = settings
+        self.requests: Counter[str] = Counter()  # by name of the code, for metrics
+        self._routes = routes
+        self._kv = kv
+        self._clock_ms = clock_ms
+        self._updating = trio.Lock()
+        self._methods: Mapping[int, Method] = {
+            RequestCode.PUT_KV_CONFIG: self._put_kv_config,
+            RequestCode.GET_KV_CONFIG: self._get_kv_config,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv_config,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._get_kv_list,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.REGISTER_BROKER: self._register_broker,
+            RequestCode.UNREGISTER_BROKER: self._unregister_broker,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._get_route_info,
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._get_cluster_info,
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_perm,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_perm,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._get_topics,
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._get_topics_by_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._get_system_topics,
+            RequestCode.GET_UNIT_TOPIC_LIST: self._get_unit_topics,
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._get_unit_sub_topics,
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._get_unit_sub_ununit_topics,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._update_config,
+            RequestCode.GET_NAMESRV_CONFIG: self._get_config,
+        }
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """The answer to `request`; errors of ours become answers in the transport."""
+        method = self._methods.get(request.code)
+        if method is None:
+            self.requests["unknown"] += 1
+            text = f" request type {request.code} not supported"
+            return RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+        self.requests[request.name] += 1
+        return await method(request, channel)
+
+    # --- key and value ------------------------------------------------------------------------------------------------
+
+    async def _put_kv_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        if request.ext_field("namespace") is None or request.ext_field("key") is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
+        header = headers.PutKVConfigRequestHeader.of(request)
+        await self._kv.put(header.namespace, header.key, header.value)
+        return RemotingCommand.response()
+
+    async def _get_kv_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = headers.KVConfigRequestHeader.of(request)
+        value = self._kv.value(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            empty = headers.GetKVConfigResponseHeader()
+            return RemotingCommand.response(ResponseCode.QUERY_NOT_FOUND, remark, empty)
+        return RemotingCommand.response(header=headers.GetKVConfigResponseHeader(value=value))
+
+    async def _delete_kv_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = headers.KVConfigRequestHeader.of(request)
+        await self._kv.delete(header.namespace, header.key)
+        return RemotingCommand.response()
+
+    async def _get_kv_list(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        namespace = headers.GetKVListByNamespaceRequestHeader.of(request).namespace
+        table = self._kv.namespace(namespace)
+        if table is None:
+            remark = f"No config item, Namespace: {namespace}"
+            return RemotingCommand.response(ResponseCode.QUERY_NOT_FOUND, remark)
+        return RemotingCommand.response(body=KVTable(table=dict(table)).encode())
+
+    # --- brokers ------------------------------------------------------------------------------------------------------
+
+    async def _register_broker(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = headers.RegisterBrokerRequestHeader.of(request)
+        if header.body_crc32 and header.body_crc32 != zlib.crc32(request.body or b"") & CRC_MASK:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        body = RegisterBrokerBody.decode_registration(
+            request.body, compressed=header.compressed, version=request.version
+        )
+        says_filter_servers = request.version >= MQVersion.V3_0_11
+        master = self._routes.register(
+            Registration(
+                cluster=header.cluster_name,
+                broker_name=header.broker_name,
+                broker_addr=header.broker_addr,
+                broker_id=header.broker_id,
+                ha_server_addr=header.ha_server_addr,
+                data_version=body.topic_config_serialize_wrapper.data_version,
+                topics=body.topic_config_serialize_wrapper.topic_config_table,
+                filter_servers=tuple(body.filter_server_list) if says_filter_servers else None,
+            ),
+            channel.connection,
+            self._clock_ms(),
+        )
+        order = self._kv.namespace(ORDER_TOPIC_CONFIG)
+        return RemotingCommand.response(
+            header=headers.RegisterBrokerResponseHeader(
+                ha_server_addr=master.ha_server_addr, master_addr=master.master_addr
+            ),
+            body=None if order is None else KVTable(table=dict(order)).encode(),
+        )
+
+    async def _unregister_broker(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = headers.BrokerRequestHeader.of(request)
+        self._routes.unregister(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
+        return RemotingCommand.response()
+
+    async def _query_data_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = headers.BrokerRequestHeader.of(request)
+        asked = DataVersion.decode(request.body or b"{}")
+        changed, known = self._routes.query_data_version(header.broker_addr, asked, self._clock_ms())
+        return RemotingCommand.response(
+            header=headers.QueryDataVersionResponseHeader(changed=changed),
+            body=None if known is None else known.encode(),
+        )
+
+    async def _wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        count = self._routes.wipe_write_perm(headers.BrokerNameRequestHeader.of(request).broker_name)
+        return RemotingCommand.response(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
+
+    async def _add_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        count = self._routes.add_write_perm(headers.BrokerNameRequestHeader.of(request).broker_name)
+        return RemotingCommand.response(header=headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count))
+
+    async def _get_cluster_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=self._routes.cluster_info().encode())
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    async def _get_route_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """The route of a topic; to clients before 4.9.4 with bare numbers as keys, as fastjson wrote them for them."""
+        header = headers.GetRouteInfoRequestHeader.of(request)
+        route = self._routes.route(header.topic)
+        if route is None:
+            remark = f"No topic route info in name server for the topic: {header.topic}{FAQ}"
+            return RemotingCommand.response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if self.settings.namesrv.order_message_enable:
+            route.order_topic_conf = self._kv.value(ORDER_TOPIC_CONFIG, header.topic)
+        standard = request.version >= MQVersion.V4_9_4 or bool(header.accept_standard_json_only)
+        return RemotingCommand.response(body=route.encode() if standard else encode_with_bare_ids(route))
+
+    async def _get_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return _topic_list(self._routes.topics())
+
+    async def _delete_topic(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = headers.DeleteTopicInNamesrvRequestHeader.of(request)
+        self._routes.delete_topic(header.topic, header.cluster_name or None)
+        return RemotingCommand.response()
+
+    async def _get_topics_by_cluster(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        cluster = headers.GetTopicsByClusterRequestHeader.of(request).cluster
+        return _topic_list(self._routes.topics_of_cluster(cluster))
+
+    async def _get_system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        names, addr = self._routes.system_topics()
+        return _topic_list(names, addr)
+
+    async def _get_unit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return _topic_list(self._routes.unit_topics())
+
+    async def _get_unit_sub_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return _topic_list(self._routes.unit_sub_topics())
+
+    async def _get_unit_sub_ununit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return _topic_list(self._routes.unit_sub_ununit_topics())
+
+    # --- configuration ------------------------------------------------------------------------------------------------
+
+    async def _update_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Change settings, in the file first and then here."""
+        try:
+            changes = properties.as_mapping((request.body or b"").decode("utf-8"))
+        except (UnicodeDecodeError, properties.PropertiesError):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
+        async with self._updating:
+            update = self.settings.updated(changes)
+            await trio.to_thread.run_sync(_write_changes, self.settings, update.changes)
+            self.settings = update.settings
+        return RemotingCommand.response()
+
+    async def _get_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=self.settings.to_properties().encode())
+
+
+def encode_with_bare_ids(route: TopicRouteData) -> bytes:
+    """A route as 4.9 writes it for clients before 4.9.4: broker ids without quotes, `{0:"10.0.0.1:10911"}`."""
+    members = {name: member for name, member in route.wire_members() if member is not None}
+    members["brokerDatas"] = [dict(Body.wire_members(broker)) for broker in route.broker_datas]
+    return dumps(members)
+
+
+def _topic_list(topics: list[str], broker_addr: str | None = None) -> RemotingCommand:
+    return RemotingCommand.response(body=TopicList(topic_list=topics, broker_addr=broker_addr).encode())
+
+
+def _write_changes(settings: NamesrvSettings, changes: Mapping[str, str]) -> None:
+    path = settings.update_path
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    write_atomically(path, properties.replace(text, changes).encode())

@@ -1,0 +1,311 @@
+"""Who serves which topic: the tables of the name server, in memory only, rebuilt by the brokers' registrations.
+
+    topics    topic -> broker name -> QueueData        what a master last said of its topics
+    brokers   broker name -> BrokerData                cluster, and broker id -> "ip:port"
+    clusters  cluster -> broker names
+    live      "ip:port" -> LiveBroker                  when it last spoke, on which connection, its DataVersion
+
+Pure values: no clock (`now_ms` is an argument), no sockets (a connection is a number), no lock (one task at a time).
+What is handed out is a copy.
+
+Three rules that surprise:
+- Only masters (id 0) say anything about topics; a slave adds an address to route to, no more.
+- A topic that is missing from a registration stays. It goes with its last broker, or by DELETE_TOPIC_IN_NAMESRV.
+- A broker goes with the connection that it last registered on, not with the address: a broker that came back on another
+  connection is not touched when the old one closes at last.
+
+Source: RocketMQ 4.9 `RouteInfoManager`. Different here: a connection that closes takes every broker that registered on
+it (the reference takes one), and a connection that no broker registered on is not looked up by its remote address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRouteData
+from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+
+BROKER_EXPIRY_MS = 120_000  # BROKER_CHANNEL_EXPIRED_TIME: silence after which a broker is dropped
+PERM_WRITE = 2
+PERM_READ_WRITE = 6
+TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
+TOPIC_UNIT_SUB = 2
+
+
+@attrs.frozen
+class Registration:
+    """What a broker says of itself (code 103)."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int
+    ha_server_addr: str
+    data_version: DataVersion
+    topics: Mapping[str, TopicConfig]
+    filter_servers: tuple[str, ...] | None = ()  # None: says nothing about them (brokers before 3.0.11)
+
+
+@attrs.frozen
+class MasterInfo:
+    """Where a slave finds its master; both None when there is none alive."""
+
+    master_addr: str | None = None
+    ha_server_addr: str | None = None
+
+
+@attrs.define
+class LiveBroker:
+    """A broker address that has spoken lately."""
+
+    last_update_ms: int
+    data_version: DataVersion
+    connection: int
+    ha_server_addr: str
+
+
+class RouteInfoManager:
+    """The tables and every change to them."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._brokers: dict[str, BrokerData] = {}
+        self._clusters: dict[str, set[str]] = {}
+        self._live: dict[str, LiveBroker] = {}
+        self._filter_servers: dict[str, tuple[str, ...]] = {}
+
+    # --- brokers come -------------------------------------------------------------------------------------------------
+
+    def register(self, registration: Registration, connection: int, now_ms: int) -> MasterInfo:
+        """Enter a broker, or refresh it. Returns: for a slave, where its master is."""
+        name, addr = registration.broker_name, registration.broker_addr
+        self._clusters.setdefault(registration.cluster, set()).add(name)
+        broker = self._brokers.get(name)
+        is_first = broker is None
+        addrs = {} if broker is None else dict(broker.broker_addrs)
+        for other_id in [other for other, at in addrs.items() if at == addr and other != registration.broker_id]:
+            del addrs[other_id]  # the same broker in another role: a slave that became master, or the reverse
+        is_first |= registration.broker_id not in addrs
+        addrs[registration.broker_id] = addr
+        cluster = registration.cluster if broker is None else broker.cluster
+        self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs=addrs)
+        live = self._live.get(addr)
+        if registration.broker_id == MASTER_ID and (
+            is_first or live is None or live.data_version != registration.data_version
+        ):
+            for topic, config in registration.topics.items():
+                self._topics.setdefault(topic, {})[name] = _queue_data(name, config)
+        self._live[addr] = LiveBroker(now_ms, registration.data_version, connection, registration.ha_server_addr)
+        if registration.filter_servers:
+            self._filter_servers[addr] = registration.filter_servers
+        elif registration.filter_servers is not None:
+            self._filter_servers.pop(addr, None)
+        return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name)
+
+    def query_data_version(
+        self, broker_addr: str, data_version: DataVersion, now_ms: int
+    ) -> tuple[bool, DataVersion | None]:
+        """Whether the broker should register again, and what is known of it. If not, this is a sign of life."""
+        live = self._live.get(broker_addr)
+        if live is None:
+            return True, None
+        changed = live.data_version != data_version
+        if not changed:
+            live.last_update_ms = now_ms
+        return changed, live.data_version
+
+    def _master_of(self, broker_name: str) -> MasterInfo:
+        addr = self._brokers[broker_name].broker_addrs.get(MASTER_ID)
+        live = self._live.get(addr) if addr is not None else None
+        return MasterInfo() if live is None else MasterInfo(addr, live.ha_server_addr)
+
+    # --- brokers go ---------------------------------------------------------------------------------------------------
+
+    def unregister(self, cluster: str, broker_name: str, broker_addr: str, broker_id: int) -> None:
+        """Code 104: a broker that stops says so."""
+        self._live.pop(broker_addr, None)
+        self._filter_servers.pop(broker_addr, None)
+        broker = self._brokers.get(broker_name)
+        if broker is not None:
+            self._keep_addrs(broker, {at: addr for at, addr in broker.broker_addrs.items() if at != broker_id}, cluster)
+
+    def connection_closed(self, connection: int) -> list[str]:
+        """Drop what was last registered on `connection`. Returns the addresses."""
+        gone = [addr for addr, live in self._live.items() if live.connection == connection]
+        for addr in gone:
+            self._drop_addr(addr)
+        return gone
+
+    def expire(self, now_ms: int) -> list[tuple[str, int]]:
+        """Drop brokers that were silent for too long. Returns (address, connection to close) of each."""
+        gone = [
+            (addr, live.connection)
+            for addr, live in self._live.items()
+            if live.last_update_ms + BROKER_EXPIRY_MS < now_ms
+        ]
+        for addr, _ in gone:
+            self._drop_addr(addr)
+        return gone
+
+    def _drop_addr(self, addr: str) -> None:
+        del self._live[addr]
+        self._filter_servers.pop(addr, None)
+        for broker in list(self._brokers.values()):
+            if addr in broker.broker_addrs.values():
+                self._keep_addrs(broker, {at: other for at, other in broker.broker_addrs.items() if other != addr})
+                return
+
+    def _keep_addrs(self, broker: BrokerData, addrs: dict[int, str], cluster: str | None = None) -> None:
+        """Leave `broker` with `addrs`; with none, it goes, from `cluster` (any, when not named) and all topics too."""
+        name = broker.broker_name
+        if addrs:
+            self._brokers[name] = BrokerData(cluster=broker.cluster, broker_name=name, broker_addrs=addrs)
+            return
+        del self._brokers[name]
+        for of in [cluster] if cluster is not None else list(self._clusters):
+            names = self._clusters.get(of, set())
+            names.discard(name)
+            if not names:
+                self._clusters.pop(of, None)
+        for topic in [topic for topic, queues in self._topics.items() if name in queues]:
+            self._remove_queues(topic, name)
+
+    def _remove_queues(self, topic: str, broker_name: str) -> None:
+        queues = self._topics[topic]
+        queues.pop(broker_name, None)
+        if not queues:
+            del self._topics[topic]
+
+    # --- questions ----------------------------------------------------------------------------------------------------
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        """Code 105: queues and addresses; None when there is no such topic or none of its brokers is known."""
+        queues = self._topics.get(topic)
+        if queues is None:
+            return None
+        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        if not brokers:
+            return None
+        filter_servers = {
+            addr: list(self._filter_servers[addr])
+            for broker in brokers
+            for addr in broker.broker_addrs.values()
+            if addr in self._filter_servers
+        }
+        return TopicRouteData(
+            queue_datas=[_with_perm(queue, queue.perm) for queue in queues.values()],
+            broker_datas=[_copy(broker) for broker in brokers],
+            filter_server_table=filter_servers,
+        )
+
+    def cluster_info(self) -> ClusterInfo:
+        """Code 106."""
+        return ClusterInfo(
+            broker_addr_table={name: _copy(broker) for name, broker in self._brokers.items()},
+            cluster_addr_table={cluster: sorted(names) for cluster, names in self._clusters.items()},
+        )
+
+    def topics(self) -> list[str]:
+        """Code 206."""
+        return list(self._topics)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        """Code 224; nothing for a cluster that is not known."""
+        names = self._clusters.get(cluster, set())
+        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+
+    def system_topics(self) -> tuple[list[str], str | None]:
+        """Code 304: names of clusters and brokers (each is a topic), and the address of a broker to ask for more."""
+        names = [*self._clusters, *self._brokers]
+        addrs = (addr for broker in self._brokers.values() for addr in broker.broker_addrs.values())
+        return names, next(addrs, None)
+
+    def unit_topics(self) -> list[str]:
+        """Code 311."""
+        return self._topics_by_flag(lambda flag: bool(flag & TOPIC_UNIT))
+
+    def unit_sub_topics(self) -> list[str]:
+        """Code 312."""
+        return self._topics_by_flag(lambda flag: bool(flag & TOPIC_UNIT_SUB))
+
+    def unit_sub_ununit_topics(self) -> list[str]:
+        """Code 313."""
+        return self._topics_by_flag(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
+
+    def _topics_by_flag(self, predicate: Callable[[int], bool]) -> list[str]:
+        """By the flag of one broker's entry: brokers agree on it, or nobody can tell which is right."""
+        return [topic for topic, queues in self._topics.items() if predicate(_any(queues).topic_sys_flag)]
+
+    @property
+    def live_brokers(self) -> Mapping[str, LiveBroker]:
+        """For logs and metrics: address to what is known of it."""
+        return dict(self._live)
+
+    @property
+    def cluster_count(self) -> int:
+        return len(self._clusters)
+
+    @property
+    def topic_count(self) -> int:
+        return len(self._topics)
+
+    # --- changes by administrators ------------------------------------------------------------------------------------
+
+    def wipe_write_perm(self, broker_name: str) -> int:
+        """Code 205: producers turn away from the broker, until its topics change. Returns how many topics."""
+        return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
+
+    def add_write_perm(self, broker_name: str) -> int:
+        """Code 327: sets read and write, whatever it was before, as the reference does."""
+        return self._change_perm(broker_name, lambda perm: PERM_READ_WRITE)
+
+    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+        count = 0
+        for queues in self._topics.values():
+            queue = queues.get(broker_name)
+            if queue is not None:
+                queues[broker_name] = _with_perm(queue, change(queue.perm))
+                count += 1
+        return count
+
+    def delete_topic(self, topic: str, cluster: str | None = None) -> None:
+        """Code 216: forget a topic, or its queues on the brokers of one cluster."""
+        if cluster is None:
+            self._topics.pop(topic, None)
+            return
+        for name in self._clusters.get(cluster, set()):
+            if topic in self._topics:
+                self._remove_queues(topic, name)
+
+
+def _queue_data(broker_name: str, config: TopicConfig) -> QueueData:
+    return QueueData(
+        broker_name=broker_name,
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        topic_sys_flag=config.topic_sys_flag,
+    )
+
+
+def _copy(broker: BrokerData) -> BrokerData:
+    return BrokerData(
+        cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs)
+    )
+
+
+def _with_perm(queue: QueueData, perm: int) -> QueueData:
+    """A copy of `queue` that has `perm`."""
+    return QueueData(
+        broker_name=queue.broker_name,
+        read_queue_nums=queue.read_queue_nums,
+        write_queue_nums=queue.write_queue_nums,
+        perm=perm,
+        topic_sys_flag=queue.topic_sys_flag,
+    )
+
+
+def _any(queues: Mapping[str, QueueData]) -> QueueData:
+    return next(iter(queues.values()))

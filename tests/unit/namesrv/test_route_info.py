@@ -1,0 +1,213 @@
+"""The route tables: each rule of coming, going and asking."""
+
+import attrs
+import pytest
+
+from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, MasterInfo, Registration, RouteInfoManager
+from rocketpy.remoting.bodies.route import BrokerData, QueueData
+from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+
+A, A_SLAVE, B = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+
+
+def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
+    )
+
+
+def registration(*topics: TopicConfig, counter: int = 1, **changes: object) -> Registration:
+    base = Registration(
+        cluster="C", broker_name="a", broker_addr=A, broker_id=0, ha_server_addr="10.0.0.1:10912",
+        data_version=DataVersion(timestamp_ms=1, counter=counter), topics={each.topic_name: each for each in topics},
+    )  # fmt: skip
+    return attrs.evolve(base, **changes)  # type: ignore[arg-type]  # the names are checked at run time
+
+
+@pytest.fixture
+def routes() -> RouteInfoManager:
+    """Master a with T1 and T2 on connection 1, its slave on 2, master b with T1 on 3."""
+    routes = RouteInfoManager()
+    routes.register(registration(topic("T1"), topic("T2")), 1, 0)
+    routes.register(registration(topic("T9"), broker_id=1, broker_addr=A_SLAVE), 2, 0)
+    routes.register(registration(topic("T1", 8), broker_name="b", broker_addr=B), 3, 0)
+    return routes
+
+
+def test_a_route_names_queues_and_brokers(routes: RouteInfoManager) -> None:
+    route = routes.route("T1")
+    assert route is not None
+    assert route.queue_datas == [
+        QueueData(broker_name="a", read_queue_nums=4, write_queue_nums=4, perm=6, topic_sys_flag=0),
+        QueueData(broker_name="b", read_queue_nums=8, write_queue_nums=8, perm=6, topic_sys_flag=0),
+    ]
+    assert route.broker_datas == [
+        BrokerData(cluster="C", broker_name="a", broker_addrs={0: A, 1: A_SLAVE}),
+        BrokerData(cluster="C", broker_name="b", broker_addrs={0: B}),
+    ]
+    assert routes.route("none") is None
+
+
+def test_a_slave_brings_no_topics(routes: RouteInfoManager) -> None:
+    assert routes.route("T9") is None
+    assert sorted(routes.topics()) == ["T1", "T2"]
+
+
+def test_a_slave_is_told_its_master() -> None:
+    routes = RouteInfoManager()
+    slave = registration(broker_id=1, broker_addr=A_SLAVE)
+    assert routes.register(slave, 2, 0) == MasterInfo()
+    assert routes.register(registration(), 1, 0) == MasterInfo()
+    assert routes.register(slave, 2, 0) == MasterInfo(A, "10.0.0.1:10912")
+    routes.connection_closed(1)
+    assert routes.register(slave, 2, 0) == MasterInfo()
+
+
+def test_topics_change_only_with_the_version(routes: RouteInfoManager) -> None:
+    routes.register(registration(topic("T1", 16)), 1, 0)
+    assert [queue.read_queue_nums for queue in routes.route("T1").queue_datas] == [4, 8]  # type: ignore[union-attr]
+    routes.register(registration(topic("T1", 16), counter=2), 1, 0)
+    assert [queue.read_queue_nums for queue in routes.route("T1").queue_datas] == [16, 8]  # type: ignore[union-attr]
+
+
+def test_a_topic_that_is_not_mentioned_stays(routes: RouteInfoManager) -> None:
+    routes.register(registration(topic("T3"), counter=2), 1, 0)
+    assert sorted(routes.topics()) == ["T1", "T2", "T3"]
+
+
+def test_a_slave_that_became_master_leaves_its_old_id(routes: RouteInfoManager) -> None:
+    routes.connection_closed(1)
+    routes.register(registration(topic("T1"), broker_addr=A_SLAVE, broker_id=0), 2, 0)
+    assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {0: A_SLAVE}
+
+
+def test_another_address_under_the_same_id_replaces_it(routes: RouteInfoManager) -> None:
+    routes.register(registration(broker_addr="10.0.0.9:1"), 9, 0)
+    assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {0: "10.0.0.9:1", 1: A_SLAVE}
+
+
+def test_the_master_goes_and_the_slave_keeps_the_topics(routes: RouteInfoManager) -> None:
+    assert routes.connection_closed(1) == [A]
+    route = routes.route("T2")
+    assert route is not None
+    assert route.broker_datas == [BrokerData(cluster="C", broker_name="a", broker_addrs={1: A_SLAVE})]
+
+
+def test_the_last_address_takes_topics_and_cluster_with_it(routes: RouteInfoManager) -> None:
+    for connection in (1, 2):
+        routes.connection_closed(connection)
+    assert routes.topics() == ["T1"]
+    assert routes.cluster_info().cluster_addr_table == {"C": ["b"]}
+    routes.connection_closed(3)
+    assert routes.topics() == []
+    assert routes.cluster_info().cluster_addr_table == {}
+    assert (routes.cluster_count, routes.topic_count, routes.live_brokers) == (0, 0, {})
+
+
+def test_the_late_close_of_an_old_connection_changes_nothing(routes: RouteInfoManager) -> None:
+    routes.register(registration(topic("T1"), topic("T2")), 11, 0)
+    assert routes.connection_closed(1) == []
+    assert routes.connection_closed(11) == [A]
+
+
+def test_one_connection_may_carry_several_brokers() -> None:
+    routes = RouteInfoManager()
+    routes.register(registration(), 1, 0)
+    routes.register(registration(broker_name="b", broker_addr=B), 1, 0)
+    assert routes.connection_closed(1) == [A, B]
+
+
+def test_silence_for_two_minutes_ends_a_broker(routes: RouteInfoManager) -> None:
+    routes.register(registration(broker_id=1, broker_addr=A_SLAVE), 2, 1)
+    assert routes.expire(BROKER_EXPIRY_MS) == []
+    assert routes.expire(BROKER_EXPIRY_MS + 1) == [(A, 1), (B, 3)]
+    assert list(routes.live_brokers) == [A_SLAVE]
+
+
+def test_an_unchanged_version_is_a_sign_of_life(routes: RouteInfoManager) -> None:
+    version = DataVersion(timestamp_ms=1, counter=1)
+    assert routes.query_data_version(A, version, 1) == (False, version)
+    assert routes.query_data_version(B, DataVersion(timestamp_ms=1, counter=2), 1) == (True, version)
+    assert routes.query_data_version("unknown:1", version, 1) == (True, None)
+    assert [addr for addr, _ in routes.expire(BROKER_EXPIRY_MS + 1)] == [A_SLAVE, B]
+
+
+def test_unregister(routes: RouteInfoManager) -> None:
+    routes.unregister("C", "a", A, 0)
+    assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {1: A_SLAVE}
+    routes.unregister("C", "a", A_SLAVE, 1)
+    assert routes.topics() == ["T1"]
+    routes.unregister("C", "unknown", "x:1", 0)
+    assert routes.topics() == ["T1"]
+
+
+def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
+    routes.register(registration(topic("T5", perm=4), counter=2), 1, 0)
+    assert routes.wipe_write_perm("a") == 3
+    assert [queue.perm for queue in routes.route("T1").queue_datas] == [4, 6]  # type: ignore[union-attr]
+    routes.register(registration(topic("T1"), counter=2), 1, 0)
+    assert [queue.perm for queue in routes.route("T1").queue_datas] == [4, 6]  # type: ignore[union-attr]
+    assert routes.add_write_perm("a") == 3
+    assert routes.route("T5").queue_datas[0].perm == 6  # type: ignore[union-attr]
+    assert routes.wipe_write_perm("unknown") == 0
+
+
+def test_a_new_version_undoes_the_wipe(routes: RouteInfoManager) -> None:
+    routes.wipe_write_perm("a")
+    routes.register(registration(topic("T1"), counter=2), 1, 0)
+    assert [queue.perm for queue in routes.route("T1").queue_datas] == [6, 6]  # type: ignore[union-attr]
+
+
+def test_delete_topic(routes: RouteInfoManager) -> None:
+    routes.register(registration(topic("T1"), cluster="D", broker_name="d", broker_addr="d:1"), 4, 0)
+    routes.delete_topic("T1", "C")
+    assert [queue.broker_name for queue in routes.route("T1").queue_datas] == ["d"]  # type: ignore[union-attr]
+    routes.delete_topic("T1", "unknown")
+    routes.delete_topic("T1")
+    assert routes.route("T1") is None
+    routes.delete_topic("T1", "C")
+    routes.delete_topic("T1")
+
+
+def test_topics_of_a_cluster(routes: RouteInfoManager) -> None:
+    assert sorted(routes.topics_of_cluster("C")) == ["T1", "T2"]
+    assert routes.topics_of_cluster("unknown") == []
+
+
+def test_system_topics(routes: RouteInfoManager) -> None:
+    assert routes.system_topics() == (["C", "a", "b"], A)
+    assert RouteInfoManager().system_topics() == ([], None)
+
+
+def test_topics_by_unit_flag() -> None:
+    routes = RouteInfoManager()
+    routes.register(registration(*(topic(f"F{flag}", flag=flag) for flag in range(4))), 1, 0)
+    assert routes.unit_topics() == ["F1", "F3"]
+    assert routes.unit_sub_topics() == ["F2", "F3"]
+    assert routes.unit_sub_ununit_topics() == ["F2"]
+
+
+def test_filter_servers(routes: RouteInfoManager) -> None:
+    def known() -> dict[str, list[str]]:
+        route = routes.route("T2")
+        assert route is not None
+        return dict(route.filter_server_table)
+
+    routes.register(registration(filter_servers=("f:1", "f:2")), 1, 0)
+    assert known() == {A: ["f:1", "f:2"]}
+    routes.register(registration(filter_servers=None), 1, 0)
+    assert known() == {A: ["f:1", "f:2"]}
+    routes.register(registration(filter_servers=()), 1, 0)
+    assert known() == {}
+
+
+def test_what_is_handed_out_is_a_copy(routes: RouteInfoManager) -> None:
+    route = routes.route("T1")
+    assert route is not None
+    route.broker_datas[0].broker_addrs.clear()
+    route.queue_datas.clear()
+    routes.cluster_info().broker_addr_table["b"].broker_addrs.clear()
+    again = routes.route("T1")
+    assert again is not None
+    assert [broker.broker_addrs for broker in again.broker_datas] == [{0: A, 1: A_SLAVE}, {0: B}]
+    assert len(again.queue_datas) == 2
