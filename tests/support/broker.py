@@ -1,0 +1,131 @@
+"""A real `rocketpy standalone` on free ports with a store of its own, for tests that want the whole thing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+START_TIMEOUT_S = 60.0  # generous: the machine may be busy; nothing is measured here
+STOP_TIMEOUT_S = 60.0
+
+
+def free_ports() -> tuple[int, int]:
+    """(broker, name server): free now, as are broker - 2 and broker + 1."""
+    while True:
+        with contextlib.ExitStack() as stack:
+            probes = [stack.enter_context(socket.socket()) for _ in range(4)]
+            try:
+                probes[0].bind(("127.0.0.1", 0))
+                port = probes[0].getsockname()[1]
+                probes[1].bind(("127.0.0.1", port - 2))
+                probes[2].bind(("127.0.0.1", port + 1))
+                probes[3].bind(("127.0.0.1", 0))
+            except (OSError, OverflowError):
+                continue
+            return port, probes[3].getsockname()[1]
+
+
+@attrs.define
+class RunningBroker:
+    """The process tree of one `rocketpy standalone`."""
+
+    store: Path
+    port: int
+    namesrv_port: int
+    log: Path
+    settings: dict[str, str]
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    def command(self) -> list[str]:
+        words = [sys.executable, "-m", "rocketpy", "standalone", "--store", str(self.store), "--port", str(self.port)]
+        words += ["--namesrv-port", str(self.namesrv_port), "--metrics-port", "0"]
+        for key, value in self.settings.items():
+            words += ["--set", f"{key}={value}"]
+        return words
+
+    def start(self) -> None:
+        """Start it and wait until the broker says that it is ready."""
+        with self.log.open("ab") as log:
+            start = log.tell()
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while b"boot success" not in self.log.read_bytes()[start:]:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"rocketpy did not start:\n{self.text()}")
+            time.sleep(0.02)
+
+    def stop(self) -> int:
+        """Stop it as an operator would; its exit status."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill_all()
+            raise AssertionError(f"rocketpy did not stop:\n{self.text()}") from None
+        finally:
+            self.process = None
+
+    def kill_all(self) -> None:
+        """SIGKILL to every process of the tree at once: the whole broker dies here."""
+        if self.process is None:
+            return
+        for pid in [self.process.pid, *self.workers().values()]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait(STOP_TIMEOUT_S)
+        self.process = None
+
+    def workers(self) -> dict[str, int]:
+        """Worker name ("send", "selector-0", ...) to pid, as the process titles have it."""
+        assert self.process is not None
+        found = {}
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            for pid in (task / "children").read_text().split():
+                with contextlib.suppress(FileNotFoundError):
+                    found[Path(f"/proc/{pid}/comm").read_text().strip()] = int(pid)
+        return found
+
+    def kill_worker(self, name: str) -> int:
+        pid = self.workers()[name]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+@contextlib.contextmanager
+def running_broker(settings: dict[str, str] | None = None, *, store: Path | None = None) -> Iterator[RunningBroker]:
+    """A started broker with small files unless told otherwise; stopped (or killed) at the end."""
+    with tempfile.TemporaryDirectory(prefix="rocketpy-test-") as directory:
+        port, namesrv_port = free_ports()
+        small = {"mappedFileSizeCommitLog": str(64 << 20), "maxHashSlotNum": "5000", "maxIndexNum": "20000"}
+        broker = RunningBroker(
+            store or Path(directory) / "store", port, namesrv_port, Path(directory) / "log", small | (settings or {})
+        )
+        broker.start()
+        try:
+            yield broker
+        finally:
+            broker.kill_all()
