@@ -150,6 +150,7 @@ static uint32_t empty(rp_ring_reader *reader, rp_ring_writer *settle) {
         if (settle && type == RP_STAGE_SEND) CHECK(rp_ring_write(settle, RP_STAGE_SETTLED, &origin, 1) == RP_OK);
         rp_ring_release(reader);
     }
+    (void)touched;
     return count;
 }
 
