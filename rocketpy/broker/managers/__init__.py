@@ -1,0 +1,1 @@
+"""The broker's tables: plain values in memory, one owner each, saved as the reference's JSON files."""

@@ -1,0 +1,263 @@
+"""BrokerController: the slow lane put together. Owns every table, answers every request that is not for the hot lane.
+
+Lives in the manager process, in one trio task tree: `load()`, then `run()` in a nursery, `stop()` at the end. The
+reactor calls `processors()` once, then the SlowLane methods (remoting/hot_lane.py) as records arrive.
+
+Source: RocketMQ 4.9 `BrokerController`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import trio
+
+from rocketpy.config import BrokerSettings
+from rocketpy.remoting.abc import Processor
+from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
+
+from .clock import Clock
+from .delay import DelayLevels
+from .live import LiveSettings
+from .managers.broker_stats import BrokerStatsManager, WorkerCounters
+from .managers.config_file import ConfigFile
+from .managers.consumer import ConsumerManager
+from .managers.consumer_offset import ConsumerOffsetManager
+from .managers.hot_tables import HotTables
+from .managers.notify import MembersNotifier
+from .managers.producer import ProducerManager
+from .managers.rebalance_lock import RebalanceLockManager
+from .managers.subscription_group import SubscriptionGroupManager
+from .managers.topic_config import TopicConfigManager
+from .outer_api import BrokerOuterApi, NameServerClient
+from .processors.admin_broker import AdminBrokerProcessor
+from .processors.admin_groups import AdminGroupProcessor
+from .processors.admin_offsets import AdminOffsetProcessor
+from .processors.admin_topics import AdminTopicProcessor
+from .processors.client_manage import ClientManageProcessor
+from .processors.consume_stats import ConsumeStatsProcessor
+from .processors.consumer_manage import ConsumerManageProcessor, commit_offset
+from .processors.locks import LockProcessor
+from .processors.query import ConsumeQueueProcessor, QueryMessageProcessor
+from .processors.relay import RelayProcessor
+from .processors.reset_offset import ResetOffsetProcessor
+from .processors.send_back import SendBackProcessor
+from .processors.table import TableProcessor
+from .schedule import ScheduleService
+from .services import BrokerServices
+from .slow_pull import SlowPull
+from .slow_send import SlowSend
+from .store_api import Store
+
+log = logging.getLogger(__name__)
+
+CLIENT_SWEEP_S = 10.0
+CONFIG_SAVE_S = 1.0
+LOCK_SWEEP_S = 60.0
+STORE_TRIM_S = 60.0
+
+
+class TaskStatus(Protocol):
+    """What `nursery.start` hands to the task that it starts."""
+
+    def started(self) -> None: ...
+
+
+class BrokerController:
+    """A SlowLane, and the owner of all processors."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        store: Store,
+        hot_lane: HotLane,
+        name_server_client: NameServerClient,
+        clock: Clock,
+        counters: Callable[[], WorkerCounters],
+        choose: random.Random,
+    ) -> None:
+        live = LiveSettings(settings)
+        config_dir = Path(settings.store.store_path_root_dir) / "config"
+        tables = HotTables(hot_lane)
+        levels = DelayLevels.parse(settings.store.message_delay_level)
+        topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
+        self._outer_api = BrokerOuterApi(live, topics, name_server_client)
+        topics.on_change = lambda config: self._outer_api.topics_changed()
+        self.services = BrokerServices(
+            live=live,
+            clock=clock,
+            choose=choose,
+            store=store,
+            hot_lane=hot_lane,
+            topics=topics,
+            groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", live, clock, tables),
+            offsets=ConsumerOffsetManager(config_dir / "consumerOffset.json"),
+            consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed),
+            producers=ProducerManager(clock),
+            locks=RebalanceLockManager(clock),
+            stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
+            schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics, clock),
+            registrar=self._outer_api,
+        )
+        services = self.services
+        self._slow_send = SlowSend(live, clock, topics, services.groups, hot_lane, levels, choose)
+        self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, hot_lane)
+        self._pools = self._make_pools(levels)
+        self._scope = trio.CancelScope()
+        self._finished = trio.Event()
+
+    def _make_pools(self, levels: DelayLevels) -> dict[str, list[TableProcessor]]:
+        services = self.services
+        return {
+            "client": [ClientManageProcessor(services)],
+            "consumer": [ConsumerManageProcessor(services)],
+            "query": [QueryMessageProcessor(services)],
+            "admin": [
+                SendBackProcessor(services, levels),
+                LockProcessor(services),
+                AdminTopicProcessor(services),
+                AdminGroupProcessor(services),
+                AdminOffsetProcessor(services),
+                AdminBrokerProcessor(services),
+                ConsumeStatsProcessor(services),
+                ConsumeQueueProcessor(services),
+                ResetOffsetProcessor(services),
+                RelayProcessor(services),
+            ],
+        }
+
+    def processors(self) -> Mapping[int, tuple[str, Processor]]:
+        """Request code -> (pool, processor). Codes that are not here are answered 3 by the reactor."""
+        return {
+            code: (pool, processor)
+            for pool, processors in self._pools.items()
+            for processor in processors
+            for code in processor.codes
+        }
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Read all tables. Raises: ConfigError (a damaged file without a usable .bak)."""
+        services = self.services
+        services.topics.load()
+        services.offsets.load()
+        services.groups.load()
+        services.schedule.load()
+
+    async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
+        """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""
+        services = self.services
+        services.topics.announce()
+        services.groups.announce()
+        services.hot_lane.broker_permission_changed(services.live.broker.broker_permission)
+        services.hot_lane.tables_end()
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    self._slow_send.open(nursery)
+                    nursery.start_soon(self._outer_api.run)
+                    if not services.live.is_slave:
+                        nursery.start_soon(services.schedule.run)
+                    self._start_duties(nursery)
+                    task_status.started()
+        finally:
+            with trio.CancelScope(shield=True):
+                for file in self._files:
+                    await file.save()
+            self._finished.set()
+
+    async def stop(self) -> None:
+        """Leave the name servers, end the duties, save every table."""
+        await self._outer_api.unregister()
+        self._scope.cancel()
+        await self._finished.wait()
+
+    def _start_duties(self, nursery: trio.Nursery) -> None:
+        services, live = self.services, self.services.live
+        stats = services.stats
+        duties: list[tuple[float, Callable[[], Awaitable[None]]]] = [
+            (CONFIG_SAVE_S, self._save_tables),
+            (live.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
+            (live.store.flush_delay_offset_interval / 1000, services.schedule.file.save),
+            (CLIENT_SWEEP_S, _as_async(self._sweep_clients)),
+            (STORE_TRIM_S, _as_async(services.store.trim)),
+            (LOCK_SWEEP_S, _as_async(services.locks.sweep)),
+            (1.0, _as_async(stats.sample_second)),
+            (10.0, self._sample_minute),
+            (600.0, _as_async(stats.sample_hour)),
+            (3600.0, _as_async(stats.sample_day)),
+        ]
+        for interval_s, duty in duties:
+            nursery.start_soon(_every, interval_s, duty)
+        nursery.start_soon(self._count_days)
+
+    @property
+    def _files(self) -> list[ConfigFile]:
+        services = self.services
+        return [services.topics.file, services.groups.file, services.offsets.file, services.schedule.file]
+
+    async def _save_tables(self) -> None:
+        """What changed without anybody waiting for it: groups created by pulls, order flags, failed saves."""
+        await self.services.topics.file.save()
+        await self.services.groups.file.save()
+
+    def _sweep_clients(self) -> None:
+        """Clients silent for 120 s are gone, whatever their connection says."""
+        silent = self.services.consumers.sweep() + self.services.producers.sweep()
+        for channel in {channel.connection: channel for channel in silent}.values():
+            log.info("client %s has been silent for 120 s; closed", channel.peer)
+            channel.close()
+
+    async def _sample_minute(self) -> None:
+        services = self.services
+        queues = [(topic.topic_name, topic.write_queue_nums) for topic in services.topics.topics.values()]
+        await services.stats.sample_topics(queues, services.store.max_offset)
+        services.stats.sample_minute()
+
+    async def _count_days(self) -> None:
+        while True:
+            await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))
+            self.services.stats.new_day()
+
+    # --- what the reactor calls (SlowLane) ----------------------------------------------------------------------------
+
+    def slow_send(self, request: SendRequest) -> None:
+        self._slow_send.submit(request)
+
+    def slow_pull(self, request: PullRequest) -> None:
+        self._slow_pull.submit(request)
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        if not self.services.live.is_slave:
+            commit_offset(self.services, group, topic, queue_id, offset)
+
+    def connection_closed(self, connection: int) -> None:
+        self.services.consumers.connection_closed(connection)
+        self.services.producers.connection_closed(connection)
+
+
+def seconds_to_midnight(now_ms: int) -> float:
+    """Until the next midnight, local time; at least one second."""
+    now = datetime.fromtimestamp(now_ms / 1000)
+    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time())
+    return max(1.0, (midnight - now).total_seconds())
+
+
+async def _every(interval_s: float, duty: Callable[[], Awaitable[None]]) -> None:
+    """Do it each interval, the first time after one; a duty that takes longer delays itself only."""
+    while True:
+        await trio.sleep(interval_s)
+        await duty()
+
+
+def _as_async(duty: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        duty()
+
+    return run

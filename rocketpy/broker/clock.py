@@ -1,0 +1,22 @@
+"""The two clocks of the broker's slow lane, passed as arguments so that tests own time."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    def now_ms(self) -> int:
+        """Wall clock, ms since the epoch: what is stored, compared with message times or shown to people."""
+
+    def monotonic_ms(self) -> int:
+        """Never goes back: ages of clients, locks and samples."""
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def monotonic_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,172 @@
+"""What the broker counts: per topic and group in the slow lane, totals from the hot workers' counters.
+
+Sends and pulls are served in C and counted there in totals only. The figures per name come from what the slow lane
+sees anyway: a topic's puts from the growth of its queues (`sample_topics`), a group's gets from the offsets that it
+commits. Send-backs are counted one by one.
+
+Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; item names are the reference's.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+
+import attrs
+import trio
+
+from ..clock import Clock
+from .stats_item import StatsItem
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+KNOWN_ITEMS = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS, BROKER_PUT_NUMS, BROKER_GET_NUMS)
+
+TPS_WINDOWS_S = (10, 60, 600)
+QUEUES_PER_STEP = 1000  # queues read between two chances for other tasks to run
+
+
+@attrs.frozen
+class WorkerCounters:
+    """Totals since start, summed over the hot workers (csrc/stage.h RP_COUNT_*)."""
+
+    messages_put: int = 0
+    bytes_put: int = 0
+    put_failed: int = 0
+    messages_get: int = 0
+    bytes_get: int = 0
+    pulls: int = 0
+    pull_misses: int = 0
+    held_pulls: int = 0
+    put_latency_buckets: tuple[int, ...] = ()  # bucket k: up to 2^k microseconds
+    put_latency_sum_us: int = 0
+
+
+@attrs.frozen
+class _Second:
+    at_ms: int
+    counters: WorkerCounters
+
+
+class BrokerStatsManager:
+    def __init__(self, cluster: str, counters: Callable[[], WorkerCounters], clock: Clock) -> None:
+        self.boot_timestamp_ms = clock.now_ms()
+        self._cluster = cluster
+        self._counters = counters
+        self._clock = clock
+        self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in KNOWN_ITEMS}
+        self._seconds: deque[_Second] = deque(maxlen=TPS_WINDOWS_S[-1] + 1)
+        self._topic_ends: dict[str, int] = {}
+        self.put_total_yesterday_morning = 0
+        self.put_total_today_morning = 0
+        self.get_total_yesterday_morning = 0
+        self.get_total_today_morning = 0
+
+    @property
+    def counters(self) -> WorkerCounters:
+        return self._counters()
+
+    def add(self, name: str, key: str, value: int, times: int = 1) -> None:
+        self._items[name].setdefault(key, StatsItem()).add(value, times)
+
+    def item(self, name: str, key: str) -> StatsItem | None:
+        return self._items.get(name, {}).get(key)
+
+    def group_get_tps(self, group: str, topic: str) -> float:
+        item = self.item(GROUP_GET_NUMS, f"{topic}@{group}")
+        return item.minute.tps if item else 0.0
+
+    def count_consumed(self, group: str, topic: str, messages: int) -> None:
+        self.add(GROUP_GET_NUMS, f"{topic}@{group}", messages)
+
+    def count_send_back(self, group: str, topic: str) -> None:
+        self.add(SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
+
+    def forget_topic(self, topic: str) -> None:
+        self._topic_ends.pop(topic, None)
+        self._items[TOPIC_PUT_NUMS].pop(topic, None)
+        for name in (GROUP_GET_NUMS, SNDBCK_PUT_NUMS):
+            for key in [key for key in self._items[name] if key.startswith(f"{topic}@")]:
+                del self._items[name][key]
+
+    def forget_group(self, group: str) -> None:
+        for name in (GROUP_GET_NUMS, SNDBCK_PUT_NUMS):
+            for key in [key for key in self._items[name] if key.endswith(f"@{group}")]:
+                del self._items[name][key]
+
+    async def sample_topics(self, topics: Iterable[tuple[str, int]], max_offset: Callable[[str, int], int]) -> None:
+        """Count each topic's growth since the last call; (topic, queues) pairs, in steps that let others run."""
+        read = 0
+        for topic, queue_nums in list(topics):
+            end = 0
+            for queue_id in range(queue_nums):
+                end += max(0, max_offset(topic, queue_id))
+                read += 1
+                if read % QUEUES_PER_STEP == 0:
+                    await trio.lowlevel.checkpoint()
+            before = self._topic_ends.get(topic)
+            self._topic_ends[topic] = end
+            if before is not None and end > before:
+                self.add(TOPIC_PUT_NUMS, topic, end - before)
+        await trio.lowlevel.checkpoint()
+
+    def sample_second(self) -> None:
+        self._seconds.append(_Second(self._clock.monotonic_ms(), self._counters()))
+
+    def sample_minute(self) -> None:
+        """Every 10 s: the snapshots from which minute figures are made."""
+        self._count_totals()
+        now_ms = self._clock.now_ms()
+        for item in self._all():
+            item.sample_minute(now_ms)
+
+    def sample_hour(self) -> None:
+        now_ms = self._clock.now_ms()
+        for item in self._all():
+            item.sample_hour(now_ms)
+
+    def sample_day(self) -> None:
+        now_ms = self._clock.now_ms()
+        for item in self._all():
+            item.sample_day(now_ms)
+
+    def new_day(self) -> None:
+        """At midnight: today's morning total becomes yesterday's."""
+        now = self._counters()
+        self.put_total_yesterday_morning = self.put_total_today_morning
+        self.get_total_yesterday_morning = self.get_total_today_morning
+        self.put_total_today_morning = now.messages_put
+        self.get_total_today_morning = now.messages_get
+
+    def rates(self, value: Callable[[WorkerCounters], int]) -> list[float]:
+        """Per-second rates of the last 10, 60 and 600 s; the windows that have enough samples, at least one figure."""
+        rates = []
+        for window in TPS_WINDOWS_S:
+            if len(self._seconds) > window:
+                first, last = self._seconds[-window - 1], self._seconds[-1]
+                span_ms = last.at_ms - first.at_ms
+                rates.append((value(last.counters) - value(first.counters)) * 1000 / span_ms if span_ms > 0 else 0.0)
+        return rates or [0.0]
+
+    def put_latency_ms(self, quantile: float) -> float:
+        """The upper bound of the bucket in which the given share of all puts ended, ms."""
+        buckets = self._counters().put_latency_buckets
+        rank = sum(buckets) * quantile
+        seen = 0
+        for power, count in enumerate(buckets):
+            seen += count
+            if count and seen >= rank:
+                return float(2**power) / 1000
+        return 0.0
+
+    def _count_totals(self) -> None:
+        now = self._counters()
+        for name, total in ((BROKER_PUT_NUMS, now.messages_put), (BROKER_GET_NUMS, now.messages_get)):
+            item = self._items[name].setdefault(self._cluster, StatsItem())
+            item.value = max(item.value, total)  # a restarted worker counts on in the same block; never go back
+
+    def _all(self) -> list[StatsItem]:
+        return [item for table in self._items.values() for item in table.values()]

@@ -1,0 +1,136 @@
+"""Who consumes: the members of each group and what the group subscribes to.
+
+The last heartbeat wins: members with different settings overwrite each other's, as in the reference. Two things are
+different on purpose: a client has one entry per group, so a quick reconnect never shows it twice (allocation counts
+entries), and members that only fell silent raise the same events as members that left.
+
+Source: RocketMQ 4.9 `ConsumerManager`, `ConsumerGroupInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import attrs
+
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+
+from ..clock import Clock
+from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+from .hot_tables import HotTables
+
+
+@attrs.define
+class ConsumerGroupInfo:
+    group: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
+    channels: dict[int, ClientChannelInfo] = attrs.field(factory=dict)
+    subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
+
+    @property
+    def client_ids(self) -> list[str]:
+        return [info.client_id for info in self.channels.values()]
+
+    def find_client(self, client_id: str) -> ClientChannelInfo | None:
+        return next((info for info in self.channels.values() if info.client_id == client_id), None)
+
+    def put_channel(self, info: ClientChannelInfo) -> bool:
+        """True when the set of client ids changed."""
+        before = set(self.client_ids)
+        twin = self.find_client(info.client_id)
+        if twin is not None:
+            del self.channels[twin.connection]
+        self.channels[info.connection] = info
+        return set(self.client_ids) != before
+
+    def put_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """True when the set of topics changed; a newer version of a known subscription is stored, but is no change."""
+        wanted = {subscription.topic: subscription for subscription in subscriptions}
+        changed = wanted.keys() != self.subscriptions.keys()
+        for topic in self.subscriptions.keys() - wanted.keys():
+            del self.subscriptions[topic]
+        for topic, subscription in wanted.items():
+            known = self.subscriptions.get(topic)
+            if known is None or subscription.sub_version > known.sub_version:
+                self.subscriptions[topic] = subscription
+        return changed
+
+
+class ConsumerManager:
+    def __init__(
+        self, clock: Clock, tables: HotTables, members_changed: Callable[[str, list[Channel]], None]
+    ) -> None:
+        """`members_changed(group, channels)` is called for every change that the members have to hear of."""
+        self._clock = clock
+        self._tables = tables
+        self._members_changed = members_changed
+        self._groups: dict[str, ConsumerGroupInfo] = {}
+        self._connections: dict[int, set[str]] = {}  # connection -> groups it was ever a member of
+
+    def register(
+        self,
+        group: str,
+        info: ClientChannelInfo,
+        *,
+        consume_type: ConsumeType,
+        message_model: MessageModel,
+        consume_from_where: ConsumeFromWhere,
+        subscriptions: Iterable[SubscriptionData],
+        notify: bool,
+    ) -> bool:
+        """Enter one member's heartbeat; True when members or topics changed."""
+        entry = self._groups.get(group)
+        if entry is None:
+            entry = self._groups[group] = ConsumerGroupInfo(group, consume_type, message_model, consume_from_where)
+        entry.consume_type, entry.message_model = consume_type, message_model
+        entry.consume_from_where = consume_from_where
+        changed = entry.put_channel(info)
+        self._connections.setdefault(info.connection, set()).add(group)
+        changed = entry.put_subscriptions(subscriptions) or changed
+        self._tables.group_online(
+            group, is_broadcasting=message_model is MessageModel.BROADCASTING, subscriptions=entry.subscriptions
+        )
+        if changed and notify:
+            self._tell_members(entry)
+        return changed
+
+    def unregister(self, group: str, connection: int, *, notify: bool = True) -> None:
+        entry = self._groups.get(group)
+        if entry is None or entry.channels.pop(connection, None) is None:
+            return
+        if not entry.channels:
+            del self._groups[group]
+            self._tables.group_offline(group)
+        elif notify:
+            self._tell_members(entry)
+
+    def connection_closed(self, connection: int) -> None:
+        for group in self._connections.pop(connection, set()):
+            self.unregister(group, connection)
+
+    def sweep(self) -> list[Channel]:
+        """Forget clients silent for 120 s; returns their channels, which are to be closed."""
+        now_ms = self._clock.monotonic_ms()
+        gone: dict[int, Channel] = {}
+        for entry in list(self._groups.values()):
+            for info in list(entry.channels.values()):
+                if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS:
+                    gone[info.connection] = info.channel
+                    self.unregister(entry.group, info.connection)
+        return list(gone.values())
+
+    def group(self, group: str) -> ConsumerGroupInfo | None:
+        return self._groups.get(group)
+
+    def find_client(self, group: str, client_id: str) -> ClientChannelInfo | None:
+        entry = self._groups.get(group)
+        return entry.find_client(client_id) if entry else None
+
+    def groups_subscribing(self, topic: str) -> set[str]:
+        return {entry.group for entry in self._groups.values() if topic in entry.subscriptions}
+
+    def _tell_members(self, entry: ConsumerGroupInfo) -> None:
+        self._members_changed(entry.group, [info.channel for info in entry.channels.values()])

@@ -1,0 +1,95 @@
+"""Who produces: per group for transaction checks, per client id for replies.
+
+A client's id stays reachable until the last of its groups has gone (the reference forgets it with the first).
+
+Source: RocketMQ 4.9 `ProducerManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rocketpy.remoting.abc import Channel
+
+from ..clock import Clock
+from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+
+
+class ProducerManager:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._groups: dict[str, dict[int, ClientChannelInfo]] = {}
+        self._clients: dict[str, Counter[int]] = {}  # client id -> connection -> groups that use it
+        self._connections: dict[int, set[str]] = {}  # connection -> its groups
+        self._channels: dict[int, Channel] = {}
+        self._next_channel = 0
+
+    def register(self, group: str, info: ClientChannelInfo) -> None:
+        table = self._groups.setdefault(group, {})
+        known = table.get(info.connection)
+        if known is None or known.client_id != info.client_id:
+            if known is not None:
+                self._release(known)
+            self._clients.setdefault(info.client_id, Counter())[info.connection] += 1
+        self._connections.setdefault(info.connection, set()).add(group)
+        self._channels[info.connection] = info.channel
+        table[info.connection] = info
+
+    def unregister(self, group: str, connection: int) -> None:
+        table = self._groups.get(group, {})
+        info = table.pop(connection, None)
+        if info is not None:
+            self._release(info)
+            self._leave(group, connection)
+        if not table:
+            self._groups.pop(group, None)
+
+    def connection_closed(self, connection: int) -> None:
+        for group in list(self._connections.get(connection, ())):
+            self.unregister(group, connection)
+
+    def sweep(self) -> list[Channel]:
+        """Forget clients silent for 120 s; returns their channels, which are to be closed."""
+        now_ms = self._clock.monotonic_ms()
+        gone: dict[int, Channel] = {}
+        for group, table in list(self._groups.items()):
+            for info in list(table.values()):
+                if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS:
+                    gone[info.connection] = info.channel
+                    self.unregister(group, info.connection)
+        return list(gone.values())
+
+    def find_channel(self, client_id: str) -> Channel | None:
+        """The newest connection of this client."""
+        connections = self._clients.get(client_id)
+        return self._channels[max(connections)] if connections else None
+
+    def available_channel(self, group: str) -> Channel | None:
+        """One live member of the group, in turn."""
+        members = list(self._groups.get(group, {}).values())
+        if not members:
+            return None
+        self._next_channel += 1
+        return members[self._next_channel % len(members)].channel
+
+    def members(self, group: str) -> list[ClientChannelInfo]:
+        return list(self._groups.get(group, {}).values())
+
+    @property
+    def groups(self) -> dict[str, list[ClientChannelInfo]]:
+        return {group: list(table.values()) for group, table in self._groups.items()}
+
+    def _release(self, info: ClientChannelInfo) -> None:
+        connections = self._clients.get(info.client_id, Counter())
+        connections[info.connection] -= 1
+        if connections[info.connection] <= 0:
+            del connections[info.connection]
+        if not connections:
+            self._clients.pop(info.client_id, None)
+
+    def _leave(self, group: str, connection: int) -> None:
+        groups = self._connections.get(connection, set())
+        groups.discard(group)
+        if not groups:
+            self._connections.pop(connection, None)
+            self._channels.pop(connection, None)

@@ -1,0 +1,115 @@
+"""The consumer groups this broker knows: `subscriptionGroup.json`, the built-in ones, and those created on first use.
+
+Source: RocketMQ 4.9 `SubscriptionGroupManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+from rocketpy.message import names
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.topic import DataVersion
+
+from .. import persist
+from ..clock import Clock
+from ..live import LiveSettings
+from .config_file import ConfigFile
+from .evolve import evolved
+from .hot_tables import HotTables
+
+log = logging.getLogger(__name__)
+
+KNOWN_FIELDS = frozenset(
+    {
+        "brokerId",
+        "consumeBroadcastEnable",
+        "consumeEnable",
+        "consumeFromMinEnable",
+        "groupName",
+        "notifyConsumerIdsChangedEnable",
+        "retryMaxTimes",
+        "retryQueueNums",
+        "whichBrokerWhenConsumeSlowly",
+    }
+)
+
+
+class SubscriptionGroupManager:
+    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: HotTables) -> None:
+        self._live = live
+        self._clock = clock
+        self._tables = tables
+        self._groups: dict[str, SubscriptionGroupConfig] = {
+            group: SubscriptionGroupConfig(group_name=group) for group in names.PREDEFINED_GROUPS
+        }
+        self._unknown: dict[str, dict[str, Any]] = {}
+        self.data_version = DataVersion(timestamp_ms=clock.now_ms())
+        self.file = ConfigFile(path, lambda: persist.pretty(self.document()))
+
+    def load(self) -> None:
+        """Lay the file over the built-in groups. Raises: ConfigError."""
+        document = self.file.load()
+        if document is None:
+            return
+        for name, fields in (document.get("subscriptionGroupTable") or {}).items():
+            self._groups[name] = evolved(SubscriptionGroupConfig.from_json(fields), group_name=name)
+            unknown = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
+            if unknown:
+                self._unknown[name] = unknown
+        if document.get("dataVersion"):
+            self.data_version = DataVersion.from_json(document["dataVersion"])
+
+    def announce(self) -> None:
+        """Tell the hot processors every group; once, at start."""
+        for config in self._groups.values():
+            self._tables.group(config)
+
+    @property
+    def groups(self) -> dict[str, SubscriptionGroupConfig]:
+        return dict(self._groups)
+
+    def select(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group if it exists; never creates."""
+        return self._groups.get(group)
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The group, created with defaults where the configuration allows; a change is saved by the caller's file."""
+        config = self._groups.get(group)
+        if config is not None or not group:
+            return config
+        if not self._live.broker.auto_create_subscription_group and not group.startswith(names.SYSTEM_GROUP_PREFIX):
+            return None
+        config = SubscriptionGroupConfig(group_name=group)
+        log.info("new consumer group %s", group)
+        self.update(config)
+        return config
+
+    def update(self, config: SubscriptionGroupConfig) -> None:
+        self._groups[config.group_name] = config
+        self._tables.group(config)
+        self._changed()
+
+    def delete(self, group: str) -> bool:
+        self._unknown.pop(group, None)
+        if self._groups.pop(group, None) is None:
+            return False
+        self._tables.group_removed(group)
+        self._changed()
+        return True
+
+    def _changed(self) -> None:
+        self.data_version = self.data_version.next(self._clock.now_ms())
+        self.file.changed()
+
+    def document(self) -> dict[str, Any]:
+        """The table as file and body carry it."""
+        return {
+            "dataVersion": self.data_version,
+            "subscriptionGroupTable": {
+                name: self._unknown.get(name, {}) | dict(config.wire_members())
+                for name, config in self._groups.items()
+            },
+        }

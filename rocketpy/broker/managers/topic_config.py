@@ -1,0 +1,201 @@
+"""The topics of this broker: `topics.json`, the built-in ones, and those created by a first send.
+
+A change is in memory and told to the hot processors at once; `file.save()` waits for the disk. Fields that we do not
+know (5.x writes some) stay in the file.
+
+Source: RocketMQ 4.9 `TopicConfigManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from rocketpy.message import names
+from rocketpy.message.sys_flag import PermName
+from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+
+from .. import persist
+from ..clock import Clock
+from ..live import LiveSettings
+from .config_file import ConfigFile
+from .evolve import evolved
+from .hot_tables import HotTables
+
+log = logging.getLogger(__name__)
+
+SCHEDULE_QUEUE_NUMS = 18
+READ_WRITE = int(PermName.READ | PermName.WRITE)
+KNOWN_FIELDS = frozenset(
+    {"order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums"}
+)
+
+
+class TopicConfigManager:
+    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: HotTables) -> None:
+        self._live = live
+        self._clock = clock
+        self._tables = tables
+        self._topics: dict[str, TopicConfig] = {}
+        self._unknown: dict[str, dict[str, Any]] = {}
+        self._system = set(names.SYSTEM_TOPICS)
+        self.data_version = DataVersion(timestamp_ms=clock.now_ms())
+        self.file = ConfigFile(path, lambda: persist.pretty(self.document()))
+        self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
+        self._add_built_in()
+
+    def load(self) -> None:
+        """Lay the file over the built-in topics. Raises: ConfigError."""
+        document = self.file.load()
+        if document is None:
+            return
+        for name, fields in (document.get("topicConfigTable") or {}).items():
+            self._topics[name] = evolved(TopicConfig.from_json(fields), topic_name=name)
+            unknown = {key: value for key, value in fields.items() if key not in KNOWN_FIELDS}
+            if unknown:
+                self._unknown[name] = unknown
+        if document.get("dataVersion"):
+            self.data_version = DataVersion.from_json(document["dataVersion"])
+        log.info("%d topics, data version %d", len(self._topics), self.data_version.counter)
+
+    def announce(self) -> None:
+        """Tell the hot processors every topic; once, at start."""
+        for config in self._topics.values():
+            self._tables.topic(config)
+
+    @property
+    def topics(self) -> dict[str, TopicConfig]:
+        """A copy that stays as it is while topics change."""
+        return dict(self._topics)
+
+    @property
+    def system_topics(self) -> frozenset[str]:
+        return frozenset(self._system)
+
+    def is_system(self, topic: str) -> bool:
+        return topic in self._system or topic.startswith(names.SYSTEM_TOPIC_PREFIX)
+
+    def select(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def create_in_send(
+        self, topic: str, *, default_topic: str, client_queue_nums: int, topic_sys_flag: int
+    ) -> TopicConfig | None:
+        """Create a topic from the template that the sender names; None when the template forbids or is missing."""
+        existing = self._topics.get(topic)
+        if existing is not None:
+            return existing
+        template = self._topics.get(default_topic)
+        if template is None:
+            return None
+        if default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._live.broker.auto_create_topic_enable:
+            # A template that an earlier configuration left in the file no longer hands its permission on.
+            template = evolved(template, perm=READ_WRITE)
+            self._topics[default_topic] = template
+            self._tables.topic(template)
+        if not template.perm & PermName.INHERIT:
+            return None
+        queue_nums = max(0, min(client_queue_nums, template.write_queue_nums))
+        return self._create(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=template.perm & ~PermName.INHERIT,
+                topic_filter_type=template.topic_filter_type,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def create_if_missing(
+        self, topic: str, *, queue_nums: int, perm: int = READ_WRITE, topic_sys_flag: int = 0
+    ) -> TopicConfig:
+        """The topic, created with these settings when there is none: retry, dead-letter and system topics."""
+        existing = self._topics.get(topic)
+        if existing is not None:
+            return existing
+        return self._create(
+            TopicConfig(
+                topic_name=topic,
+                read_queue_nums=queue_nums,
+                write_queue_nums=queue_nums,
+                perm=perm,
+                topic_sys_flag=topic_sys_flag,
+            )
+        )
+
+    def update(self, config: TopicConfig) -> None:
+        """Create or replace, as the admin says."""
+        self._topics[config.topic_name] = config
+        self._changed(config)
+
+    def delete(self, topic: str) -> bool:
+        self._unknown.pop(topic, None)
+        if self._topics.pop(topic, None) is None:
+            return False
+        self._tables.topic_removed(topic)
+        self.next_version()
+        self.file.changed()
+        return True
+
+    def update_order_topics(self, ordered: Collection[str]) -> bool:
+        """Set the order flag of the topics that the name server lists, clear it on all others; True if any changed."""
+        changed = False
+        for config in list(self._topics.values()):
+            order = config.topic_name in ordered
+            if config.order != order:
+                changed = True
+                self._topics[config.topic_name] = evolved(config, order=order)
+                self._tables.topic(self._topics[config.topic_name])
+        if changed:
+            self.next_version()
+            self.file.changed()
+        return changed
+
+    def next_version(self) -> None:
+        """Any change of what name servers publish moves the version; equal versions are not read again."""
+        self.data_version = self.data_version.next(self._clock.now_ms())
+
+    def _create(self, config: TopicConfig) -> TopicConfig:
+        log.info("new topic %s", config)
+        self._topics[config.topic_name] = config
+        self._changed(config)
+        return config
+
+    def _changed(self, config: TopicConfig) -> None:
+        self._tables.topic(config)
+        self.next_version()
+        self.file.changed()
+        self.on_change(config)
+
+    def document(self) -> dict[str, Any]:
+        """The table as file and body carry it."""
+        return {
+            "dataVersion": self.data_version,
+            "topicConfigTable": {
+                name: self._unknown.get(name, {}) | dict(config.wire_members())
+                for name, config in self._topics.items()
+            },
+        }
+
+    def _add_built_in(self) -> None:
+        config = self._live.broker
+        self._built_in(names.SELF_TEST_TOPIC, 1)
+        if config.auto_create_topic_enable:
+            self._built_in(names.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, perm=7)
+        self._built_in(names.BENCHMARK_TOPIC, 1024)
+        self._built_in(config.broker_cluster_name, 16, perm=7 if config.cluster_topic_enable else PermName.INHERIT)
+        self._built_in(config.broker_name, 1, perm=7 if config.broker_topic_enable else PermName.INHERIT)
+        self._built_in(names.OFFSET_MOVED_EVENT, 1)
+        self._built_in(names.SCHEDULE_TOPIC, SCHEDULE_QUEUE_NUMS)
+        if config.trace_topic_enable:
+            self._built_in(config.msg_trace_topic_name, 1)
+        self._built_in(names.reply_topic(config.broker_cluster_name), 1)
+
+    def _built_in(self, topic: str, queue_nums: int, perm: int = READ_WRITE) -> None:
+        self._system.add(topic)
+        self._topics[topic] = TopicConfig(
+            topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=perm
+        )

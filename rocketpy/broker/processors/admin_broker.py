@@ -1,0 +1,115 @@
+"""The broker as a whole: configuration (25, 26), figures (28, 315), cleaning (306, 316, 329), access control (50-53).
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import attrs
+import trio
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.config import properties
+from rocketpy.config.persist import write_atomically
+from rocketpy.errors import ConfigError, RequestRefused
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.topic import DataVersion
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.broker import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+
+from ..managers.stats_item import StatsSnapshot
+from ..runtime_info import runtime_info
+from ..services import BrokerServices
+from .table import TableProcessor
+
+log = logging.getLogger(__name__)
+
+
+class AdminBrokerProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.UPDATE_BROKER_CONFIG: self._update_config,
+                RequestCode.GET_BROKER_CONFIG: self._config,
+                RequestCode.GET_BROKER_RUNTIME_INFO: self._runtime_info,
+                RequestCode.VIEW_BROKER_STATS_DATA: self._stats,
+                RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_expired_queues,
+                RequestCode.CLEAN_UNUSED_TOPIC: self._clean_unused_topics,
+                RequestCode.DELETE_EXPIRED_COMMITLOG: self._delete_expired_log,
+                RequestCode.UPDATE_AND_CREATE_ACL_CONFIG: self._no_acl,
+                RequestCode.DELETE_ACL_CONFIG: self._no_acl,
+                RequestCode.GET_BROKER_CLUSTER_ACL_INFO: self._no_acl,
+                RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG: self._no_acl,
+            }
+        )
+        self._services = services
+        self._config_version = DataVersion(timestamp_ms=services.clock.now_ms())
+
+    async def _update_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Apply what a running broker can, keep all of it in the file; one bad key changes nothing."""
+        services, settings = self._services, self._services.live.settings
+        try:
+            changes = properties.as_mapping((request.body or b"").decode())
+            update = settings.updated(changes)
+        except (ConfigError, properties.PropertiesError, UnicodeDecodeError) as exc:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
+        path = trio.Path(settings.update_path)
+        try:
+            before = await path.read_text("utf-8") if await path.exists() else ""
+            text = properties.replace(before, update.changes)
+            await trio.to_thread.run_sync(write_atomically, settings.update_path, text.encode())
+        except OSError as exc:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"cannot write {path}: {exc}") from exc
+        log.info("configuration changed: %s now, %s at restart", update.at_once, update.at_restart)
+        services.live.settings = update.settings
+        self._config_version = self._config_version.next(services.clock.now_ms())
+        if "brokerPermission" in changes:
+            services.hot_lane.broker_permission_changed(services.live.broker.broker_permission)
+            services.topics.next_version()
+            services.registrar.topics_changed()
+        return RemotingCommand.response()
+
+    async def _config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        version = fastjson.dump_text(self._config_version)
+        body = self._services.live.settings.to_properties().encode()
+        return RemotingCommand.response(header=GetBrokerConfigResponseHeader(version=version), body=body)
+
+    async def _runtime_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=fastjson.dumps({"table": runtime_info(self._services)}))
+
+    async def _stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = ViewBrokerStatsDataRequestHeader.of(request)
+        item = self._services.stats.item(header.stats_name, header.stats_key)
+        if item is None:
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        body = {"statsDay": _window(item.day), "statsHour": _window(item.hour), "statsMinute": _window(item.minute)}
+        return RemotingCommand.response(body=fastjson.dumps(body))
+
+    async def _clean_expired_queues(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """The store drops expired queue files by itself, every cleanResourceInterval: there is nothing to set off."""
+        return RemotingCommand.response()
+
+    async def _delete_expired_log(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        remark = "files are deleted at deleteWhen, or when the disk runs full; deletion at other times is not supported"
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+
+    async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Drop the queues of topics that have no configuration any more."""
+        services = self._services
+        for topic in sorted({queue.topic for queue in services.store.queue_states()}):
+            if services.topics.select(topic) is None and not services.topics.is_system(topic):
+                log.info("topic %s has queues but no configuration; its queues are dropped", topic)
+                await services.hot_lane.clean_topic(topic)
+        return RemotingCommand.response()
+
+    async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, "access control is off on this broker (aclEnable=false)")
+
+
+def _window(snapshot: StatsSnapshot) -> dict[str, Any]:
+    return attrs.asdict(snapshot)

@@ -1,0 +1,127 @@
+"""Groups and their members for admins: 200, 207, 201, 203, 204, 328, and 352 of 5.x.
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import RequestRefused
+from rocketpy.message.names import group_fault
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.group import (
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    GroupRequestHeader,
+)
+
+from .. import remarks
+from ..managers.client_channel import ClientChannelInfo
+from ..services import BrokerServices
+from .table import TableProcessor
+
+
+class AdminGroupProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self._update,
+                RequestCode.DELETE_SUBSCRIPTIONGROUP: self._delete,
+                RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self._all,
+                RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self._one,
+                RequestCode.GET_CONSUMER_CONNECTION_LIST: self._consumers,
+                RequestCode.GET_PRODUCER_CONNECTION_LIST: self._producers,
+                RequestCode.GET_ALL_PRODUCER_INFO: self._all_producers,
+            }
+        )
+        self._services = services
+
+    async def _update(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        self._check_changeable()
+        config = SubscriptionGroupConfig.decode(request.body)
+        fault = group_fault(config.group_name)
+        if fault is not None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)
+        self._services.groups.update(config)
+        await self._services.groups.file.save()
+        return RemotingCommand.response()
+
+    async def _delete(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        self._check_changeable()
+        header = DeleteSubscriptionGroupRequestHeader.of(request)
+        services = self._services
+        if services.groups.delete(header.group_name):
+            await services.groups.file.save()
+        if header.remove_offset:
+            services.offsets.remove_group(header.group_name)
+            await services.offsets.file.save()
+        if services.live.broker.auto_delete_unused_stats:
+            services.stats.forget_group(header.group_name)
+        return RemotingCommand.response()
+
+    async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=fastjson.dumps(self._services.groups.document()))
+
+    async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        name = GroupRequestHeader.of(request).group
+        config = self._services.groups.select(name)
+        if config is None:
+            remark = f"subscription group [{name}] does not exist"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        return RemotingCommand.response(body=config.encode())
+
+    async def _consumers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        group = GetConsumerConnectionListRequestHeader.of(request).consumer_group
+        entry = self._services.consumers.group(group)
+        if entry is None:
+            raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
+        body = {
+            "connectionSet": [_connection(info) for info in entry.channels.values()],
+            "consumeFromWhere": entry.consume_from_where,
+            "consumeType": entry.consume_type,
+            "messageModel": entry.message_model,
+            "subscriptionTable": entry.subscriptions,
+        }
+        return RemotingCommand.response(body=fastjson.dumps(body))
+
+    async def _producers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        group = GetProducerConnectionListRequestHeader.of(request).producer_group
+        members = self._services.producers.members(group)
+        if not members:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
+        return RemotingCommand.response(body=fastjson.dumps({"connectionSet": [_connection(m) for m in members]}))
+
+    async def _all_producers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        data = {
+            group: [_producer(info) for info in members] for group, members in self._services.producers.groups.items()
+        }
+        return RemotingCommand.response(body=fastjson.dumps({"data": data}))
+
+    def _check_changeable(self) -> None:
+        if self._services.live.is_slave:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
+
+
+def _connection(info: ClientChannelInfo) -> dict[str, Any]:
+    return {
+        "clientAddr": str(info.channel.peer),
+        "clientId": info.client_id,
+        "language": info.language,
+        "version": info.version,
+    }
+
+
+def _producer(info: ClientChannelInfo) -> dict[str, Any]:
+    return {
+        "clientId": info.client_id,
+        "language": info.language,
+        "lastUpdateTimestamp": info.last_update_timestamp_ms,
+        "remoteIP": f"/{info.channel.peer}",
+        "version": info.version,
+    }

@@ -1,0 +1,95 @@
+"""Offsets, for consumers that start and for admins: 29 to 32, 43, 45, 308, 314.
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+from rocketpy.codes import RequestCode
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.offset import (
+    CloneGroupOffsetRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    OffsetResponseHeader,
+    QueryCorrectionOffsetHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+)
+
+from ..services import BrokerServices
+from .table import TableProcessor
+
+LONG_MAX = (1 << 63) - 1
+
+class AdminOffsetProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
+                RequestCode.GET_MAX_OFFSET: self._max_offset,
+                RequestCode.GET_MIN_OFFSET: self._min_offset,
+                RequestCode.GET_EARLIEST_MSG_STORETIME: self._earliest,
+                RequestCode.GET_ALL_CONSUMER_OFFSET: self._all_consumer_offsets,
+                RequestCode.GET_ALL_DELAY_OFFSET: self._all_delay_offsets,
+                RequestCode.QUERY_CORRECTION_OFFSET: self._correction,
+                RequestCode.CLONE_GROUP_OFFSET: self._clone,
+            }
+        )
+        self._services = services
+
+    async def _search(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = SearchOffsetRequestHeader.of(request)
+        offset = self._services.store.offset_by_time(header.topic, header.queue_id, header.timestamp_ms)
+        return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
+
+    async def _max_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = QueueRequestHeader.of(request)
+        offset = self._services.store.max_offset(header.topic, header.queue_id)
+        return RemotingCommand.response(header=OffsetResponseHeader(offset=max(0, offset)))
+
+    async def _min_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = QueueRequestHeader.of(request)
+        offset = self._services.store.min_offset(header.topic, header.queue_id)
+        return RemotingCommand.response(header=OffsetResponseHeader(offset=max(0, offset)))
+
+    async def _earliest(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = QueueRequestHeader.of(request)
+        timestamp_ms = self._services.store.earliest_store_timestamp(header.topic, header.queue_id)
+        return RemotingCommand.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp_ms=timestamp_ms))
+
+    async def _all_consumer_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=fastjson.dumps(self._services.offsets.document()))
+
+    async def _all_delay_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=fastjson.dumps(self._services.schedule.document()))
+
+    async def _correction(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """The smallest offset of each queue over all groups; works on a copy (the reference deletes what it filters).
+
+        Where even the smallest is beyond what the compare group has consumed, the answer is the largest long.
+        """
+        header = QueryCorrectionOffsetHeader.of(request)
+        offsets = self._services.offsets
+        filtered = {group for group in (header.filter_groups or "").split(",") if group}
+        smallest: dict[int, int] = {}
+        for group in offsets.groups_of(header.topic) - filtered:
+            for queue_id, offset in offsets.query_all(group, header.topic).items():
+                if self._services.store.min_offset(header.topic, queue_id) <= offset:
+                    smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+        compared = offsets.query_all(header.compare_group, header.topic)
+        for queue_id, offset in smallest.items():
+            if offset > compared.get(queue_id, offset):
+                smallest[queue_id] = LONG_MAX
+        return RemotingCommand.response(body=fastjson.dumps({"correctionOffsets": smallest}))
+
+    async def _clone(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Without a topic, all topics of the source group (the reference then does nothing)."""
+        header = CloneGroupOffsetRequestHeader.of(request)
+        offsets = self._services.offsets
+        topics = {header.topic} if header.topic else offsets.topics_of(header.src_group)
+        for topic in topics:
+            if self._services.topics.select(topic) is not None:
+                offsets.clone(header.src_group, header.dest_group, topic)
+        return RemotingCommand.response()

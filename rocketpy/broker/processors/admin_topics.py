@@ -1,0 +1,121 @@
+"""Topics for admins: 17, 215, 21, 202, 300, 305, and 351 of 5.x.
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import RequestRefused
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
+
+from .. import remarks
+from ..services import BrokerServices
+from .table import TableProcessor
+
+QUEUE_NUMS_MAX = 65_536  # what the hot lane's tables hold for one topic
+
+
+class AdminTopicProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.UPDATE_AND_CREATE_TOPIC: self._update,
+                RequestCode.DELETE_TOPIC_IN_BROKER: self._delete,
+                RequestCode.GET_ALL_TOPIC_CONFIG: self._all,
+                RequestCode.GET_TOPIC_CONFIG: self._one,
+                RequestCode.GET_TOPIC_STATS_INFO: self._stats,
+                RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: self._consumed_by,
+                RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self._system_topics,
+            }
+        )
+        self._services = services
+
+    async def _update(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Create or replace a topic; answered when the disk and the name servers have it.
+
+        The order flag is not taken from the request: it comes with the next registration's answer.
+        """
+        header = CreateTopicRequestHeader.of(request)
+        self._check_changeable(header.topic)
+        if header.topic_filter_type not in TopicFilterType.__members__:
+            remark = f"the topic filter type {header.topic_filter_type} is none of {', '.join(TopicFilterType)}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        for queue_nums in (header.read_queue_nums, header.write_queue_nums):
+            if not 0 <= queue_nums <= QUEUE_NUMS_MAX:
+                remark = f"a topic has 0 to {QUEUE_NUMS_MAX} queues, not {queue_nums}"
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        self._services.topics.update(
+            TopicConfig(
+                topic_name=header.topic,
+                read_queue_nums=header.read_queue_nums,
+                write_queue_nums=header.write_queue_nums,
+                perm=header.perm,
+                topic_filter_type=TopicFilterType[header.topic_filter_type],
+                topic_sys_flag=header.topic_sys_flag or 0,
+            )
+        )
+        await self._services.topics.file.save()
+        await self._services.registrar.register()
+        return RemotingCommand.response()
+
+    async def _delete(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Drop the topic and its queues; name servers are told by the admin tool, not by us."""
+        services, topic = self._services, TopicRequestHeader.of(request).topic
+        self._check_changeable(topic)
+        if services.topics.delete(topic):
+            await services.topics.file.save()
+        await services.hot_lane.clean_topic(topic)
+        if services.live.broker.auto_delete_unused_stats:
+            services.stats.forget_topic(topic)
+        return RemotingCommand.response()
+
+    async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(body=fastjson.dumps(self._services.topics.document()), ext_fields={})
+
+    async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        config = self._find(TopicRequestHeader.of(request).topic)
+        return RemotingCommand.response(body=config.encode())
+
+    async def _stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        services, config = self._services, self._find(TopicRequestHeader.of(request).topic)
+        table = {}
+        for queue_id in range(config.write_queue_nums):
+            low = max(0, services.store.min_offset(config.topic_name, queue_id))
+            high = max(0, services.store.max_offset(config.topic_name, queue_id))
+            updated_ms = 0
+            if high > 0:
+                updated_ms = services.store.message_store_timestamp(config.topic_name, queue_id, high - 1)
+            queue = MessageQueue(config.topic_name, services.live.broker.broker_name, queue_id)
+            table[queue] = {"lastUpdateTimestamp": max(0, updated_ms), "maxOffset": high, "minOffset": low}
+        return RemotingCommand.response(body=fastjson.dumps({"offsetTable": table}))
+
+    async def _consumed_by(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        topic = TopicRequestHeader.of(request).topic
+        groups = self._services.consumers.groups_subscribing(topic) | self._services.offsets.groups_of(topic)
+        return RemotingCommand.response(body=fastjson.dumps({"groupList": sorted(groups)}))
+
+    async def _system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        topics = sorted(self._services.topics.system_topics)
+        return RemotingCommand.response(body=fastjson.dumps({"topicList": topics}))
+
+    def _find(self, topic: str) -> TopicConfig:
+        config = self._services.topics.select(topic)
+        if config is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+    def _check_changeable(self, topic: str) -> None:
+        if self._services.live.is_slave:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
+        fault = remarks.topic_fault(topic)
+        if fault is not None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)
+        if self._services.topics.is_system(topic):
+            remark = f"The topic[{topic}] is conflict with system topic."
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)

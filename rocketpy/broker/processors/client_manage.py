@@ -1,0 +1,93 @@
+"""Clients come and go: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
+
+Source: RocketMQ 4.9 `ClientManageProcessor`.
+"""
+
+from __future__ import annotations
+
+from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
+from rocketpy.errors import RequestRefused
+from rocketpy.message import names
+from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
+
+from .. import remarks
+from ..managers.client_channel import ClientChannelInfo
+from ..services import BrokerServices
+from ..slow_pull import is_tag_type
+from .table import TableProcessor
+
+
+class ClientManageProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.HEART_BEAT: self._heart_beat,
+                RequestCode.UNREGISTER_CLIENT: self._unregister,
+                RequestCode.CHECK_CLIENT_CONFIG: self._check_config,
+            }
+        )
+        self._services = services
+
+    async def _heart_beat(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        services = self._services
+        heartbeat = HeartbeatData.decode(request.body)
+        info = ClientChannelInfo(
+            channel=channel,
+            client_id=heartbeat.client_id,
+            language=(request.language or LanguageCode.OTHER).name,
+            version=request.version,
+            seen_ms=services.clock.monotonic_ms(),
+            last_update_timestamp_ms=services.clock.now_ms(),
+        )
+        for consumer in heartbeat.consumer_data_set:
+            self._register_consumer(consumer, info)
+        for producer in heartbeat.producer_data_set:
+            services.producers.register(producer.group_name, info)
+        await services.groups.file.save()
+        await services.topics.file.save()
+        return RemotingCommand.response()
+
+    def _register_consumer(self, consumer: ConsumerData, info: ClientChannelInfo) -> None:
+        services = self._services
+        notify = True
+        group = services.groups.find(consumer.group_name)
+        if group is not None:
+            notify = group.notify_consumer_ids_changed_enable
+            retry_topic = names.retry_topic(consumer.group_name)
+            if len(retry_topic) <= names.TOPIC_LENGTH_MAX:  # a longer name has no place in a record
+                services.topics.create_if_missing(
+                    retry_topic,
+                    queue_nums=group.retry_queue_nums,
+                    topic_sys_flag=TOPIC_SYS_FLAG_UNIT_SUB if consumer.unit_mode else 0,
+                )
+        services.consumers.register(
+            consumer.group_name,
+            info,
+            consume_type=consumer.consume_type,
+            message_model=consumer.message_model,
+            consume_from_where=consumer.consume_from_where,
+            subscriptions=consumer.subscription_data_set,
+            notify=notify,
+        )
+
+    async def _unregister(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = UnregisterClientRequestHeader.of(request)
+        if header.producer_group:
+            self._services.producers.unregister(header.producer_group, channel.connection)
+        if header.consumer_group:
+            group = self._services.groups.select(header.consumer_group)
+            notify = group is None or group.notify_consumer_ids_changed_enable
+            self._services.consumers.unregister(header.consumer_group, channel.connection, notify=notify)
+        return RemotingCommand.response(ext_fields={})
+
+    async def _check_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        subscription = CheckClientRequestBody.decode(request.body).subscription_data
+        if not is_tag_type(subscription.expression_type):
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(subscription.expression_type or "")
+            )
+        return RemotingCommand.response()

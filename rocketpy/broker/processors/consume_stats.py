@@ -1,0 +1,127 @@
+"""How far groups have come: GET_CONSUME_STATS (208), GET_BROKER_CONSUME_STATS (317), QUERY_CONSUME_TIME_SPAN (303).
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import RequestRefused
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.broker import GetConsumeStatsInBrokerHeader
+from rocketpy.remoting.headers.group import GetConsumeStatsRequestHeader, QueryConsumeTimeSpanRequestHeader
+
+from ..services import BrokerServices
+from .table import TableProcessor
+
+
+class ConsumeStatsProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.GET_CONSUME_STATS: self._group_stats,
+                RequestCode.GET_BROKER_CONSUME_STATS: self._broker_stats,
+                RequestCode.QUERY_CONSUME_TIME_SPAN: self._time_span,
+            }
+        )
+        self._services = services
+
+    async def _group_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = GetConsumeStatsRequestHeader.of(request)
+        services, group = self._services, header.consumer_group
+        topics = {header.topic} if header.topic else services.offsets.topics_of(group)
+        table: dict[MessageQueue, dict[str, int]] = {}
+        tps = 0.0
+        for topic in sorted(topics):
+            config = services.topics.select(topic)
+            if config is None or not self._is_consumed(group, topic):
+                continue
+            table.update(self._progress(group, config, config.read_queue_nums))
+            tps += services.stats.group_get_tps(group, topic)
+        return RemotingCommand.response(body=fastjson.dumps({"consumeTps": tps, "offsetTable": table}))
+
+    async def _broker_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header, services = GetConsumeStatsInBrokerHeader.of(request), self._services
+        stats_list: list[dict[str, list[Any]]] = []
+        total_diff = 0
+        for group in services.groups.groups:
+            per_topic = []
+            for topic in sorted(services.offsets.topics_of(group)):
+                config = services.topics.select(topic)
+                if config is None or (header.is_order and not config.order) or not self._is_consumed(group, topic):
+                    continue
+                table = self._progress(group, config, config.write_queue_nums)
+                total_diff += sum(row["brokerOffset"] - row["consumerOffset"] for row in table.values())
+                per_topic.append({"consumeTps": services.stats.group_get_tps(group, topic), "offsetTable": table})
+            if per_topic:
+                stats_list.append({group: per_topic})
+        body = {"brokerAddr": services.live.broker_addr, "consumeStatsList": stats_list, "totalDiff": total_diff}
+        return RemotingCommand.response(body=fastjson.dumps(body))
+
+    def _is_consumed(self, group: str, topic: str) -> bool:
+        """A group that is online consumes what it subscribes to; one that is not, whatever it ever committed."""
+        entry = self._services.consumers.group(group)
+        return entry is None or topic in entry.subscriptions
+
+    def _progress(self, group: str, config: TopicConfig, queue_nums: int) -> dict[MessageQueue, dict[str, int]]:
+        services, topic = self._services, config.topic_name
+        table = {}
+        for queue_id in range(queue_nums):
+            broker_offset = max(0, services.store.max_offset(topic, queue_id))
+            consumer_offset = max(0, services.offsets.query(group, topic, queue_id))
+            last_ms = 0
+            if consumer_offset > 0:
+                last_ms = max(0, services.store.message_store_timestamp(topic, queue_id, consumer_offset - 1))
+            queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
+            table[queue] = {
+                "brokerOffset": broker_offset,
+                "consumerOffset": consumer_offset,
+                "lastTimestamp": last_ms,
+            }
+        return table
+
+    async def _time_span(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header, services = QueryConsumeTimeSpanRequestHeader.of(request), self._services
+        config = services.topics.select(header.topic)
+        if config is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        spans = [self._span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)]
+        return RemotingCommand.response(body=fastjson.dumps({"consumeTimeSpanSet": spans}))
+
+    def _span(self, group: str, topic: str, queue_id: int) -> dict[str, Any]:
+        services, store = self._services, self._services.store
+        low, high = max(0, store.min_offset(topic, queue_id)), store.max_offset(topic, queue_id)
+        consumer_offset = services.offsets.query(group, topic, queue_id)
+        first_ms = store.message_store_timestamp(topic, queue_id, low)
+        last_ms = store.message_store_timestamp(topic, queue_id, high - 1) if high > 0 else -1
+        consumed_ms = first_ms
+        if consumer_offset > 0:
+            consumed_ms = store.message_store_timestamp(topic, queue_id, consumer_offset - 1)
+        delay_ms = 0
+        if consumer_offset < high:
+            next_ms = store.message_store_timestamp(topic, queue_id, max(0, consumer_offset))
+            delay_ms = services.clock.now_ms() - next_ms if next_ms > 0 else 0
+        queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
+        return {
+            "consumeTimeStamp": consumed_ms,
+            "consumeTimeStampStr": _human(consumed_ms),
+            "delayTime": delay_ms,
+            "maxTimeStamp": last_ms,
+            "maxTimeStampStr": _human(last_ms),
+            "messageQueue": queue,
+            "minTimeStamp": first_ms,
+            "minTimeStampStr": _human(first_ms),
+        }
+
+
+def _human(timestamp_ms: int) -> str:
+    """`yyyy-MM-dd#HH:mm:ss:SSS`, local time."""
+    seconds, millis = divmod(timestamp_ms, 1000)
+    return f"{time.strftime('%Y-%m-%d#%H:%M:%S', time.localtime(seconds))}:{millis:03d}"

@@ -1,0 +1,72 @@
+"""What consumers ask all the time: GET_CONSUMER_LIST_BY_GROUP (38), UPDATE and QUERY_CONSUMER_OFFSET (15, 14).
+
+Source: RocketMQ 4.9 `ConsumerManageProcessor`.
+"""
+
+from __future__ import annotations
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import RequestRefused
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader
+from rocketpy.remoting.headers.offset import (
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+from ..services import BrokerServices
+from .table import TableProcessor
+
+
+class ConsumerManageProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.GET_CONSUMER_LIST_BY_GROUP: self._members,
+                RequestCode.UPDATE_CONSUMER_OFFSET: self._update_offset,
+                RequestCode.QUERY_CONSUMER_OFFSET: self._query_offset,
+            }
+        )
+        self._services = services
+
+    async def _members(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        group = GetConsumerListByGroupRequestHeader.of(request).consumer_group
+        entry = self._services.consumers.group(group)
+        if entry is None:  # never an empty list: allocation among nobody leaves queues without a consumer
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
+        body = fastjson.dumps({"consumerIdList": entry.client_ids})
+        return RemotingCommand.response(body=body, ext_fields={})
+
+    async def _update_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = UpdateConsumerOffsetRequestHeader.of(request)
+        commit_offset(self._services, header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        return RemotingCommand.response(ext_fields={})
+
+    async def _query_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = QueryConsumerOffsetRequestHeader.of(request)
+        services = self._services
+        offset = services.offsets.query(header.consumer_group, header.topic, header.queue_id)
+        if offset < 0 and self._is_young(header.topic, header.queue_id):
+            offset = 0
+        if offset < 0:
+            remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+            return RemotingCommand.response(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
+        return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
+
+    def _is_young(self, topic: str, queue_id: int) -> bool:
+        """The first message is still there, and in memory: a new group starts with it, whatever it asked for."""
+        store = self._services.store
+        if store.min_offset(topic, queue_id) > 0:
+            return False
+        units = store.consume_queue_units(topic, queue_id, 0, 1)
+        return not units or not store.is_in_disk(units[0].phy_offset)
+
+
+def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: int, offset: int) -> None:
+    """Store a group's offset; its progress counts as consumption."""
+    before = services.offsets.commit(group, topic, queue_id, offset)
+    if 0 <= before < offset:
+        services.stats.count_consumed(group, topic, offset - before)

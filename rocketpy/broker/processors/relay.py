@@ -1,0 +1,81 @@
+"""Admin requests that a client has to answer: GET_CONSUMER_RUNNING_INFO (307), CONSUME_MESSAGE_DIRECTLY (309).
+
+The client's body and remark are passed back unread.
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor#callConsumer`.
+"""
+
+from __future__ import annotations
+
+from rocketpy.codes import MQVersion, RequestCode, ResponseCode, version_name
+from rocketpy.errors import MessageInvalid, RequestRefused, RequestTimeout, TransportError
+from rocketpy.message.message_id import decode_offset_message_id
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+)
+
+from ..services import BrokerServices
+from .table import TableProcessor
+
+CLIENT_TIMEOUT_S = 10.0
+
+
+class RelayProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.GET_CONSUMER_RUNNING_INFO: self._running_info,
+                RequestCode.CONSUME_MESSAGE_DIRECTLY: self._consume_directly,
+            }
+        )
+        self._services = services
+
+    async def _running_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = GetConsumerRunningInfoRequestHeader.of(request)
+        return await self._call(request, header.consumer_group, header.client_id, None, {})
+
+    async def _consume_directly(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = ConsumeMessageDirectlyRequestHeader.of(request)
+        body = None
+        if header.msg_id:
+            body = self._load(header.msg_id)
+        extra = {"brokerName": self._services.live.broker.broker_name}
+        return await self._call(request, header.consumer_group, header.client_id or "", body, extra)
+
+    def _load(self, message_id: str) -> bytes:
+        try:
+            phy_offset = decode_offset_message_id(message_id).phy_offset
+        except MessageInvalid as exc:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
+        image = self._services.store.look_message_by_offset(phy_offset)
+        if image is None:
+            remark = f"can not find message by the offset, {phy_offset}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        return bytes(image)
+
+    async def _call(
+        self, request: RemotingCommand, group: str, client_id: str, body: bytes | None, extra: dict[str, str]
+    ) -> RemotingCommand:
+        client = self._services.consumers.find_client(group, client_id)
+        if client is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+        if client.version < MQVersion.V3_1_8_SNAPSHOT:
+            remark = (
+                f"The Consumer <{client_id}> Version <{version_name(client.version)}> too low to finish, "
+                f"please upgrade it to V3_1_8_SNAPSHOT"
+            )
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        fields = (request.ext_fields or {}) | extra
+        relayed = RemotingCommand.request(request.code, body=body or request.body, ext_fields=fields)
+        try:
+            answer = await client.channel.invoke(relayed, CLIENT_TIMEOUT_S)
+        except RequestTimeout as exc:
+            remark = f"consumer <{group}> <{client_id}> Timeout: {exc}"
+            raise RequestRefused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from exc
+        except TransportError as exc:
+            remark = f"invoke consumer <{group}> <{client_id}> Exception: {exc}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from exc
+        return RemotingCommand.response(answer.code, answer.remark, body=answer.body, ext_fields=answer.ext_fields)

@@ -1,0 +1,153 @@
+"""Offsets that clients are told to change, or asked for: 222 pushes 220, 223 asks by 221.
+
+The broker does not touch its own table: clients drop their queues, store the new offsets and commit them.
+
+Source: RocketMQ 4.9 `Broker2Client`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from rocketpy.codes import LanguageCode, MQVersion, RequestCode, ResponseCode, version_name
+from rocketpy.errors import BodyInvalid, RequestRefused, TransportError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+
+from ..managers.client_channel import ClientChannelInfo
+from ..services import BrokerServices
+from .table import TableProcessor
+
+CLIENT_TIMEOUT_S = 5.0
+TO_THE_END = -1
+
+
+class ResetOffsetProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices) -> None:
+        super().__init__(
+            {
+                RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: self._reset,
+                RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self._status,
+            }
+        )
+        self._services = services
+
+    async def _reset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        header = ResetOffsetRequestHeader.of(request)
+        config = self._services.topics.select(header.topic)
+        if config is None:
+            remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        targets = self._targets(config, header)
+        members = self._members(header.group)
+        for member in members:
+            if member.version < MQVersion.V3_0_7_SNAPSHOT:
+                remark = f"the client does not support this feature. version={version_name(member.version)}"
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        if not members:
+            remark = (
+                f"Consumer not online, so can not reset offset, Group: {header.group} Topic: {header.topic} "
+                f"Timestamp: {header.timestamp_ms}"
+            )
+            raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
+        table = fastjson.dumps({"offsetTable": targets})
+        pushed = _as_list(targets) if request.language is LanguageCode.CPP else table
+        for member in members:
+            member.channel.push(
+                RemotingCommand.oneway(
+                    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+                    ResetOffsetRequestHeader(
+                        topic=header.topic,
+                        group=header.group,
+                        timestamp_ms=header.timestamp_ms,
+                        is_force=header.is_force,
+                    ),
+                    pushed,
+                )
+            )
+        return RemotingCommand.response(body=table)
+
+    def _targets(self, config: TopicConfig, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+        """Where each queue is to go on; never forward without force."""
+        services, topic = self._services, config.topic_name
+        targets = {}
+        for queue_id in range(config.write_queue_nums):
+            current = services.offsets.query(header.group, topic, queue_id)
+            if current < 0:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
+            if header.timestamp_ms == TO_THE_END:
+                target = services.store.max_offset(topic, queue_id)
+            else:
+                target = services.store.offset_by_time(topic, queue_id, header.timestamp_ms)
+            target = max(0, target)
+            queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
+            targets[queue] = target if header.is_force or target < current else current
+        return targets
+
+    async def _status(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """What each member (or the one named) says its offsets are; those that do not answer are left out."""
+        header = GetConsumerStatusRequestHeader.of(request)
+        members = [
+            member
+            for member in self._members(header.group)
+            if not header.client_addr or member.client_id == header.client_addr
+        ]
+        if not self._members(header.group):
+            remark = f"No Any Consumer online in the consumer group: [{header.group}]"
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        table: dict[str, dict[MessageQueue, int]] = {}
+        async with trio.open_nursery() as nursery:
+            for member in members:
+                nursery.start_soon(self._ask_status, member, header, table)
+        return RemotingCommand.response(body=fastjson.dumps({"consumerTable": table}))
+
+    @staticmethod
+    async def _ask_status(
+        member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, table: dict[str, dict[MessageQueue, int]]
+    ) -> None:
+        question = RemotingCommand.request(
+            RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+            GetConsumerStatusRequestHeader(topic=header.topic, group=header.group),
+        )
+        try:
+            answer = await member.channel.invoke(question, CLIENT_TIMEOUT_S)
+        except TransportError:
+            return
+        if answer.code == ResponseCode.SUCCESS and answer.body:
+            try:
+                table[member.client_id] = _read_queue_table(answer.body)
+            except (BodyInvalid, ValueError, KeyError, TypeError, AttributeError):
+                return  # a client that answers nonsense is one that does not answer
+
+    def _members(self, group: str) -> list[ClientChannelInfo]:
+        entry = self._services.consumers.group(group)
+        return list(entry.channels.values()) if entry else []
+
+
+def _as_list(targets: dict[MessageQueue, int]) -> bytes:
+    """The form that the C++ client reads."""
+    rows = [
+        {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
+        for queue, offset in targets.items()
+    ]
+    return fastjson.dumps({"offsetTable": rows})
+
+
+def _read_queue_table(body: bytes) -> dict[MessageQueue, int]:
+    """`messageQueueTable` of a client's answer; its keys are objects.
+
+    Raises:
+        BodyInvalid, ValueError, KeyError, TypeError, AttributeError: the answer is not of that form.
+    """
+    answer: Any = fastjson.loads(body)
+    table = {}
+    for key, offset in (answer.get("messageQueueTable") or {}).items():
+        queue: Any = fastjson.loads_text(key)
+        table[MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))] = int(offset)
+    return table

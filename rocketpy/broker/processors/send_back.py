@@ -1,0 +1,131 @@
+"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message and wants it again later.
+
+The message is stored again under the group's retry topic, by way of the schedule topic, or with the dead letters once
+it has been tried often enough.
+
+Source: RocketMQ 4.9 `AbstractSendMessageProcessor#consumerSendMsgBack`.
+"""
+
+from __future__ import annotations
+
+from rocketpy.codes import MQVersion, RequestCode, ResponseCode
+from rocketpy.errors import RecordCorrupt, RequestRefused
+from rocketpy.message import names
+from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.message.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, without_property
+from rocketpy.message.record import StoredRecord, decode_record
+from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB, PermName
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from rocketpy.remoting.hot_lane import MessageToPut
+
+from .. import remarks
+from ..delay import DelayLevels
+from ..properties import text_property, with_values
+from ..schedule import message_from
+from ..services import BrokerServices
+from .table import TableProcessor
+
+FIRST_AUTOMATIC_LEVEL = 3  # the n-th attempt waits at level 3 + n
+
+
+class SendBackProcessor(TableProcessor):
+    def __init__(self, services: BrokerServices, levels: DelayLevels) -> None:
+        super().__init__({RequestCode.CONSUMER_SEND_MSG_BACK: self._send_back})
+        self._services = services
+        self._levels = levels
+
+    async def _send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        services = self._services
+        header = ConsumerSendMsgBackRequestHeader.of(request)
+        group = services.groups.find(header.group)
+        if group is None:
+            remark = f"subscription group not exist, {header.group} {remarks.FAQ_SUFFIX}"
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        config = services.live.broker
+        if not config.broker_permission & PermName.WRITE:
+            remark = f"the broker[{config.broker_ip1}] sending message is forbidden"
+            raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
+        if group.retry_queue_nums <= 0:
+            return RemotingCommand.response()  # the group wants no retries
+        retry_topic = self._retry_topic(group, header.unit_mode)
+        record = self._look_up(header.offset)
+        message = self._copy(record, group, retry_topic, self._tries_max(request, header, group), header.delay_level)
+        await services.groups.file.save()
+        await services.topics.file.save()
+        result = await services.hot_lane.put(message)
+        services.stats.count_send_back(header.group, header.origin_topic or record.topic)
+        if result.code != ResponseCode.SUCCESS:  # stored but not flushed counts as failed here: the consumer repeats
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, _status_name(result.code))
+        return RemotingCommand.response()
+
+    def _retry_topic(self, group: SubscriptionGroupConfig, unit_mode: bool) -> TopicConfig:
+        name = names.retry_topic(group.group_name)
+        if len(name) > names.TOPIC_LENGTH_MAX:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"topic[{name}] not exist")
+        topic = self._services.topics.create_if_missing(
+            name, queue_nums=group.retry_queue_nums, topic_sys_flag=TOPIC_SYS_FLAG_UNIT_SUB if unit_mode else 0
+        )
+        if not topic.perm & PermName.WRITE:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"the topic[{name}] sending message is forbidden")
+        return topic
+
+    def _look_up(self, phy_offset: int) -> StoredRecord:
+        image = self._services.store.look_message_by_offset(phy_offset)
+        try:
+            record = decode_record(image, phy_offset) if image is not None else None
+        except RecordCorrupt:
+            record = None  # the offset comes from the wire: it may point anywhere
+        if record is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
+        return record
+
+    @staticmethod
+    def _tries_max(
+        request: RemotingCommand, header: ConsumerSendMsgBackRequestHeader, group: SubscriptionGroupConfig
+    ) -> int:
+        if request.version >= MQVersion.V3_4_9 and header.max_reconsume_times is not None:
+            return header.max_reconsume_times
+        return group.retry_max_times
+
+    def _copy(
+        self, record: StoredRecord, group: SubscriptionGroupConfig, retry: TopicConfig, tries_max: int, delay_level: int
+    ) -> MessageToPut:
+        """The message as it is stored again: to wait, or to rest."""
+        properties = with_values(record.properties, **self._history(record))
+        if record.reconsume_times >= tries_max or delay_level < 0:
+            topic = self._services.topics.create_if_missing(names.dlq_topic(group.group_name), queue_nums=1).topic_name
+            queue_id = 0
+            properties = without_property(properties, DELAY.encode())
+        else:
+            level = self._levels.clamp(delay_level or FIRST_AUTOMATIC_LEVEL + record.reconsume_times)
+            topic, queue_id = names.SCHEDULE_TOPIC, level - 1
+            target_queue = self._services.choose.randrange(max(1, retry.write_queue_nums))
+            real = {"REAL_TOPIC": retry.topic_name, "REAL_QID": str(target_queue)}
+            properties = with_values(properties, DELAY=str(level), **real)
+        return message_from(
+            record, topic=topic, queue_id=queue_id, properties=properties, reconsume_times=record.reconsume_times + 1
+        )
+
+    @staticmethod
+    def _history(record: StoredRecord) -> dict[str, str]:
+        """Where the message comes from: set by the first retry, kept by all others."""
+        origin_id = text_property(record.properties, ORIGIN_MESSAGE_ID)
+        return {
+            RETRY_TOPIC: text_property(record.properties, RETRY_TOPIC) or record.topic,
+            ORIGIN_MESSAGE_ID: origin_id or encode_offset_message_id(record.store_host, record.phy_offset),
+        }
+
+
+def _status_name(code: int) -> str:
+    names_of_codes = {
+        ResponseCode.FLUSH_DISK_TIMEOUT: "FLUSH_DISK_TIMEOUT",
+        ResponseCode.SLAVE_NOT_AVAILABLE: "SLAVE_NOT_AVAILABLE",
+        ResponseCode.FLUSH_SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
+        ResponseCode.MESSAGE_ILLEGAL: "MESSAGE_ILLEGAL",
+        ResponseCode.SERVICE_NOT_AVAILABLE: "SERVICE_NOT_AVAILABLE",
+    }
+    return names_of_codes.get(ResponseCode(code), "UNKNOWN_ERROR")

@@ -1,0 +1,18 @@
+"""Edits of an encoded property string that leave every other byte as it came."""
+
+from __future__ import annotations
+
+from rocketpy.message import properties as p
+
+
+def text_property(properties: bytes, name: str) -> str | None:
+    """The value of one property; None when it is absent."""
+    value = p.find_property(properties, name.encode())
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def with_values(properties: bytes, **values: str) -> bytes:
+    """The string with these properties, each in place of one of its name."""
+    for name in values:
+        properties = p.without_property(properties, name.encode())
+    return p.join_properties(properties, p.encode_properties(values).encode())

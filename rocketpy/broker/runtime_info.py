@@ -1,0 +1,157 @@
+"""GET_BROKER_RUNTIME_INFO (28): every key of the reference, as text.
+
+The Prometheus exporter parses most of these without looking whether they are there: one missing key costs it all
+`rocketmq_brokeruntime_*` metrics, so a key that has no meaning here still gets a value.
+
+Source: RocketMQ 4.9 `AdminBrokerProcessor#prepareRuntimeInfo`, `DefaultMessageStore#getRuntimeInfo`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rocketpy.codes import OUR_VERSION, version_name
+
+from .services import BrokerServices
+
+# Upper bounds of the reference's put-time buckets, ms, and how it prints them.
+_BUCKETS = (
+    (0, "<=0ms"),
+    (10, "0~10ms"),
+    (50, "10~50ms"),
+    (100, "50~100ms"),
+    (200, "100~200ms"),
+    (500, "200~500ms"),
+    (1_000, "500ms~1s"),
+    (2_000, "1~2s"),
+    (3_000, "2~3s"),
+    (4_000, "3~4s"),
+    (5_000, "4~5s"),
+    (10_000, "5~10s"),
+    (1 << 62, "10s~"),
+)
+_SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def runtime_info(services: BrokerServices) -> dict[str, str]:
+    return _of_broker(services) | _of_puts_and_gets(services) | _of_store(services)
+
+
+def _of_broker(services: BrokerServices) -> dict[str, str]:
+    config, stats = services.live.broker, services.stats
+    counters = stats.counters
+    uptime_s = (services.clock.now_ms() - stats.boot_timestamp_ms) // 1000
+    return {
+        "brokerVersionDesc": version_name(OUR_VERSION),
+        "brokerVersion": str(int(OUR_VERSION)),
+        "bootTimestamp": str(stats.boot_timestamp_ms),
+        "runtime": duration_text(uptime_s),
+        "msgPutTotalYesterdayMorning": str(stats.put_total_yesterday_morning),
+        "msgPutTotalTodayMorning": str(stats.put_total_today_morning),
+        "msgPutTotalTodayNow": str(counters.messages_put),
+        "msgGetTotalYesterdayMorning": str(stats.get_total_yesterday_morning),
+        "msgGetTotalTodayMorning": str(stats.get_total_today_morning),
+        "msgGetTotalTodayNow": str(counters.messages_get),
+        "sendThreadPoolQueueSize": "0",  # requests wait in rings, a few hundred at most, and are not counted
+        "sendThreadPoolQueueCapacity": str(config.send_thread_pool_queue_capacity),
+        "pullThreadPoolQueueSize": "0",
+        "pullThreadPoolQueueCapacity": str(config.pull_thread_pool_queue_capacity),
+        "queryThreadPoolQueueSize": "0",
+        "queryThreadPoolQueueCapacity": str(config.query_thread_pool_queue_capacity),
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
+        "sendThreadPoolQueueHeadWaitTimeMills": "0",
+        "pullThreadPoolQueueHeadWaitTimeMills": "0",
+        "queryThreadPoolQueueHeadWaitTimeMills": "0",
+        "pageCacheLockTimeMills": "0",  # one writer, so no append lock
+        "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
+    }
+
+
+def _of_puts_and_gets(services: BrokerServices) -> dict[str, str]:
+    stats = services.stats
+    counters = stats.counters
+    average = counters.bytes_put / counters.messages_put if counters.messages_put else 0.0
+    return {
+        "putMessageEntireTimeMax": str(int(stats.put_latency_ms(1.0))),
+        "putMessageTimesTotal": str(max(1, counters.messages_put)),
+        "putMessageFailedTimes": str(counters.put_failed),
+        "putMessageSizeTotal": str(counters.bytes_put),
+        "putMessageAverageSize": f"{average}",
+        "putMessageDistributeTime": put_distribution(counters.put_latency_buckets),
+        "getMessageEntireTimeMax": "0",
+        "putTps": _rates(stats.rates(lambda c: c.messages_put)),
+        "getFoundTps": _rates(stats.rates(lambda c: c.pulls - c.pull_misses)),
+        "getMissTps": _rates(stats.rates(lambda c: c.pull_misses)),
+        "getTotalTps": _rates(stats.rates(lambda c: c.pulls)),
+        "getTransferedTps": _rates(stats.rates(lambda c: c.messages_get)),
+        "putLatency99": f"{stats.put_latency_ms(0.99):.2f}",
+        "putLatency999": f"{stats.put_latency_ms(0.999):.2f}",
+    }
+
+
+def _of_store(services: BrokerServices) -> dict[str, str]:
+    config, store = services.live.store, services.store
+    statistics = store.statistics()
+    log_path = Path(config.store_path_commit_log)
+    ratio = statistics.commitlog_disk_ratio
+    total, free = disk_space(log_path)
+    info = {
+        "dispatchMaxBuffer": "0",
+        "dispatchBehindBytes": str(statistics.dispatch_behind_bytes),
+        "commitLogDiskRatio": f"{ratio}",
+        f"commitLogDiskRatio_{config.store_path_commit_log}": f"{ratio}",
+        "consumeQueueDiskRatio": f"{statistics.consume_queue_disk_ratio}",
+        "commitLogMinOffset": str(statistics.min_phy_offset),
+        "commitLogMaxOffset": str(statistics.published_phy_offset),
+        "earliestMessageTimeStamp": str(store.earliest_message_time()),
+        "remainTransientStoreBufferNumbs": str(config.transient_store_pool_size),
+        "remainHowManyDataToFlush": size_text(statistics.flush_behind_bytes),
+        "commitLogDirCapacity": f"Total : {size_text(total)}, Free : {size_text(free)}.",
+    }
+    for level, (offset, end) in services.schedule.progress().items():
+        info[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
+    return info
+
+
+def duration_text(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, rest = divmod(rest, 60)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {rest} seconds ]"
+
+
+def size_text(size: int) -> str:
+    """`12.3 KiB`; plain bytes without a fraction."""
+    value, unit = float(size), 0
+    while value >= 1024 and unit < len(_SIZE_UNITS) - 1:
+        value /= 1024
+        unit += 1
+    return f"{size} B" if unit == 0 else f"{value:.1f} {_SIZE_UNITS[unit]}"
+
+
+def put_distribution(buckets: tuple[int, ...]) -> str:
+    """The worker's buckets (bucket k ends at 2^k microseconds) poured into the reference's, by their upper end."""
+    counts = [0] * len(_BUCKETS)
+    for power, count in enumerate(buckets):
+        upper_ms = 2**power // 1000
+        counts[next(i for i, (bound, _) in enumerate(_BUCKETS) if upper_ms <= bound)] += count
+    return "".join(f"[{text}]:{count} " for (_, text), count in zip(_BUCKETS, counts, strict=True))
+
+
+def disk_space(path: Path) -> tuple[int, int]:
+    """(total, free) bytes of the file system that `path` is on; zeros when it cannot be told."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        status = os.statvfs(path)
+    except OSError:
+        return 0, 0
+    return status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+
+
+def _rates(rates: list[float]) -> str:
+    return " ".join(f"{rate}" for rate in rates)
+
+

@@ -1,0 +1,50 @@
+"""All that processors work with, in one frozen value: who owns what is read off here."""
+
+from __future__ import annotations
+
+import random
+from typing import Protocol
+
+import attrs
+
+from rocketpy.remoting.hot_lane import HotLane
+
+from .clock import Clock
+from .live import LiveSettings
+from .managers.broker_stats import BrokerStatsManager
+from .managers.consumer import ConsumerManager
+from .managers.consumer_offset import ConsumerOffsetManager
+from .managers.producer import ProducerManager
+from .managers.rebalance_lock import RebalanceLockManager
+from .managers.subscription_group import SubscriptionGroupManager
+from .managers.topic_config import TopicConfigManager
+from .schedule import ScheduleService
+from .store_api import Store
+
+
+class Registrar(Protocol):
+    """The way to the name servers."""
+
+    def topics_changed(self) -> None:
+        """Register soon; returns at once."""
+
+    async def register(self) -> None:
+        """Register with all name servers now; a server that does not answer in time is left to the next round."""
+
+
+@attrs.frozen
+class BrokerServices:
+    live: LiveSettings
+    clock: Clock
+    choose: random.Random
+    store: Store
+    hot_lane: HotLane
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    locks: RebalanceLockManager
+    stats: BrokerStatsManager
+    schedule: ScheduleService
+    registrar: Registrar

@@ -1,0 +1,129 @@
+"""Pulls that the hot lane does not serve: something is missing, not allowed, or not to be evaluated in C.
+
+The checks stand in the reference's order. A pull that passes them all lacked only what was created on the way (its
+group); it goes back to the hot lane.
+
+Source: RocketMQ 4.9 `PullMessageProcessor`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.codes import ResponseCode
+from rocketpy.message.sys_flag import PermName
+from rocketpy.remoting.bodies.heartbeat import MessageModel
+from rocketpy.remoting.headers.pull import PullSysFlag
+from rocketpy.remoting.hot_lane import HotLane, PullRequest
+
+from . import remarks
+from .live import LiveSettings
+from .managers.consumer import ConsumerManager
+from .managers.subscription_group import SubscriptionGroupManager
+from .managers.topic_config import TopicConfigManager
+from .replies import push_reply
+
+
+@attrs.frozen
+class PullRefusal:
+    code: int
+    remark: str
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    return not expression_type or expression_type == "TAG"
+
+
+class SlowPull:
+    def __init__(
+        self,
+        live: LiveSettings,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        consumers: ConsumerManager,
+        hot_lane: HotLane,
+    ) -> None:
+        self._live = live
+        self._topics = topics
+        self._groups = groups
+        self._consumers = consumers
+        self._hot_lane = hot_lane
+
+    def submit(self, request: PullRequest) -> None:
+        refusal = self.judge(request)
+        if refusal is None:
+            self._hot_lane.repull(request)
+        else:
+            push_reply(request, refusal.code, refusal.remark)
+
+    def judge(self, request: PullRequest) -> PullRefusal | None:
+        """Why the pull is refused, or None; creates the group where the configuration allows."""
+        if request.channel.is_vip:  # the port listenPort - 2 serves everything but pulls
+            remark = f" request type {request.code} not supported"
+            return PullRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+        return self._refuse_group(request) or self._refuse_topic(request) or self._refuse_subscription(request)
+
+    def _refuse_group(self, request: PullRequest) -> PullRefusal | None:
+        config = self._live.broker
+        if not config.broker_permission & PermName.READ:
+            remark = f"the broker[{config.broker_ip1}] pulling message is forbidden"
+            return PullRefusal(ResponseCode.NO_PERMISSION, remark)
+        group = self._groups.find(request.consumer_group)
+        if group is None:
+            remark = f"subscription group [{request.consumer_group}] does not exist, {remarks.FAQ_SUFFIX}"
+            return PullRefusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        if not group.consume_enable:
+            remark = f"subscription group no permission, {request.consumer_group}"
+            return PullRefusal(ResponseCode.NO_PERMISSION, remark)
+        return None
+
+    def _refuse_topic(self, request: PullRequest) -> PullRefusal | None:
+        topic = self._topics.select(request.topic)
+        if topic is None:
+            remark = f"topic[{request.topic}] not exist, apply first please! {remarks.FAQ_SUFFIX}"
+            return PullRefusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & PermName.READ:
+            return PullRefusal(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] pulling message is forbidden")
+        if not 0 <= request.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{request.channel.peer}]"
+            )
+            return PullRefusal(ResponseCode.SYSTEM_ERROR, remark)
+        return None
+
+    def _refuse_subscription(self, request: PullRequest) -> PullRefusal | None:
+        if request.sys_flag & PullSysFlag.SUBSCRIPTION:
+            expression_type = request.expression_type
+            if is_tag_type(expression_type) and not is_tag_expression(request.subscription):
+                remark = "parse the consumer's subscription failed"
+                return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+            return self._refuse_filter(expression_type)
+        entry = self._consumers.group(request.consumer_group)
+        if entry is None:
+            remark = f"the consumer's group info not exist{remarks.FAQ_SUFFIX}"
+            return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        group = self._groups.select(request.consumer_group)
+        broadcasts = entry.message_model is MessageModel.BROADCASTING
+        if broadcasts and group is not None and not group.consume_broadcast_enable:
+            remark = f"the consumer group[{request.consumer_group}] can not consume by broadcast way"
+            return PullRefusal(ResponseCode.NO_PERMISSION, remark)
+        subscription = entry.subscriptions.get(request.topic)
+        if subscription is None:
+            remark = f"the consumer's subscription not exist{remarks.FAQ_SUFFIX}"
+            return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
+        if subscription.sub_version < request.sub_version:
+            return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        return self._refuse_filter(subscription.expression_type)
+
+    @staticmethod
+    def _refuse_filter(expression_type: str | None) -> PullRefusal | None:
+        """Only tags are evaluated here: any other filter is refused, never ignored."""
+        if is_tag_type(expression_type):
+            return None
+        return PullRefusal(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(expression_type or ""))
+
+
+def is_tag_expression(expression: str) -> bool:
+    """`a || b`, `*` or nothing: everything but a text that splits into no tag at all (`||`), as `FilterAPI` has it."""
+    return expression in ("", "*") or any(expression.split("||"))

@@ -1,0 +1,294 @@
+"""Sends that need judgement: unknown topics, retry topics, delays, transactions, and all that is to be refused.
+
+A send is judged without waiting. It ends as a refusal, as a resend (the hot lane stores it as checked), or as a put (it
+is stored elsewhere than the sender believes: schedule topic, half topic, dead letters). Only a new topic makes a send
+wait, until the topic is on the disk, and then the later sends of its connection wait behind it.
+
+Source: RocketMQ 4.9 `AbstractSendMessageProcessor#msgCheck`, `SendMessageProcessor`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+
+import attrs
+import trio
+
+from rocketpy.codes import MQVersion, ResponseCode
+from rocketpy.message import names
+from rocketpy.message.properties import CLUSTER, DELAY, PROPERTIES_SIZE_MAX, TRAN_MSG, without_property
+from rocketpy.message.sys_flag import (
+    MULTI_TAGS,
+    TOPIC_SYS_FLAG_UNIT,
+    TOPIC_SYS_FLAG_UNIT_SUB,
+    TRANSACTION_MASK,
+    PermName,
+)
+from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
+from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult, SendRequest
+
+from . import remarks
+from .clock import Clock
+from .delay import DelayLevels, delay_level_of
+from .live import LiveSettings
+from .managers.subscription_group import SubscriptionGroupManager
+from .managers.topic_config import TopicConfigManager
+from .properties import text_property, with_values
+from .replies import push_send_reply, push_stored_reply
+
+PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
+
+
+@attrs.frozen
+class Refusal:
+    code: int
+    remark: str
+
+
+@attrs.frozen
+class Resend:
+    queue_id: int
+    sys_flag: int
+
+
+@attrs.frozen
+class Put:
+    """Stored as `message`; the sender is told `queue_id`."""
+
+    message: MessageToPut
+    queue_id: int
+
+
+Verdict = Refusal | Resend | Put
+
+
+class SlowSend:
+    def __init__(
+        self,
+        live: LiveSettings,
+        clock: Clock,
+        topics: TopicConfigManager,
+        groups: SubscriptionGroupManager,
+        hot_lane: HotLane,
+        delay_levels: DelayLevels,
+        choose: random.Random,
+    ) -> None:
+        self._live = live
+        self._clock = clock
+        self._topics = topics
+        self._groups = groups
+        self._hot_lane = hot_lane
+        self._delay_levels = delay_levels
+        self._choose = choose
+        self._waiting: dict[int, deque[SendRequest]] = {}  # connection -> its sends behind one that waits
+        self._pending = 0
+        self._nursery: trio.Nursery | None = None
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """Sends that wait for a disk or a put do so in tasks of `nursery`; before the first `submit`."""
+        self._nursery = nursery
+
+    @property
+    def pending(self) -> int:
+        return self._pending
+
+    def submit(self, request: SendRequest) -> None:
+        """Judge now if no earlier send of the connection waits, else behind it."""
+        if self._pending >= PENDING_SENDS_MAX:
+            remark = "[OVERLOAD]system busy, start flow control for a while"
+            push_send_reply(self._live.broker, request, ResponseCode.SYSTEM_BUSY, remark)
+            self._hot_lane.settle(request)
+            return
+        self._pending += 1
+        connection = request.channel.connection
+        queue = self._waiting.get(connection)
+        if queue is not None:
+            queue.append(request)
+            return
+        verdict = self.judge(request)
+        if not self._topics.file.is_dirty:
+            self._act(request, verdict)
+            return
+        self._waiting[connection] = deque()
+        self._tasks.start_soon(self._drain, connection, request, verdict)
+
+    async def _drain(self, connection: int, request: SendRequest, verdict: Verdict) -> None:
+        queue = self._waiting[connection]
+        try:
+            while True:
+                if self._topics.file.is_dirty:
+                    await self._topics.file.save()
+                self._act(request, verdict)
+                if not queue:
+                    return
+                request = queue.popleft()
+                verdict = self.judge(request)
+        finally:
+            del self._waiting[connection]
+
+    def _act(self, request: SendRequest, verdict: Verdict) -> None:
+        if isinstance(verdict, Put):
+            self._tasks.start_soon(self._put, request, verdict)
+            return
+        if isinstance(verdict, Refusal):
+            push_send_reply(self._live.broker, request, verdict.code, verdict.remark)
+        else:
+            self._hot_lane.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
+        self._settle(request)
+
+    async def _put(self, request: SendRequest, put: Put) -> None:
+        try:
+            result = await self._hot_lane.put(put.message)
+            self._answer_put(request, put, result)
+        finally:
+            self._settle(request)
+
+    def _answer_put(self, request: SendRequest, put: Put, result: PutResult) -> None:
+        if result.is_stored:
+            push_stored_reply(self._live.broker, request, result, put.queue_id)
+        else:
+            remark = remarks.store_failure(result.code, self._live.store.max_message_size)
+            push_send_reply(self._live.broker, request, result.code, remark)
+
+    def _settle(self, request: SendRequest) -> None:
+        self._pending -= 1
+        self._hot_lane.settle(request)
+
+    @property
+    def _tasks(self) -> trio.Nursery:
+        assert self._nursery is not None, "submit() before open()"
+        return self._nursery
+
+    # --- the checks, in the reference's order -------------------------------------------------------------------------
+
+    def judge(self, request: SendRequest) -> Verdict:
+        """What becomes of a send; creates the topic or group that it lacks, where the configuration allows."""
+        refusal = self._refuse_service(request) or self._refuse_topic(request.topic)
+        if refusal is not None:
+            return refusal
+        topic = self._find_topic(request)
+        if topic is None:
+            remark = f"topic[{request.topic}] not exist, apply first please!{remarks.FAQ_SUFFIX}"
+            return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if request.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
+            illegal = f"request queueId[{request.queue_id}] is illegal, {remarks.topic_text(topic)}"
+            remark = f"{illegal} Producer: {request.channel.peer}"
+            return Refusal(ResponseCode.SYSTEM_ERROR, remark)
+        queue_id = request.queue_id if request.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
+        sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type is TopicFilterType.MULTI_TAG else 0)
+        if request.is_batch:
+            return self._judge_batch(request, queue_id, sys_flag)
+        return self._judge_single(request, queue_id, sys_flag)
+
+    def _refuse_service(self, request: SendRequest) -> Refusal | None:
+        config = self._live.broker
+        start_ms = config.start_accept_send_request_time_stamp
+        if self._clock.now_ms() < start_ms:
+            return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {remarks.human_time(start_ms)}")
+        topic = self._topics.select(request.topic)
+        if not config.broker_permission & PermName.WRITE and topic is not None and topic.order:
+            return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
+        return None
+
+    @staticmethod
+    def _refuse_topic(topic: str) -> Refusal | None:
+        fault = remarks.topic_fault(topic)
+        if fault is not None:
+            return Refusal(ResponseCode.SYSTEM_ERROR, fault)
+        if topic in names.NOT_ALLOWED_SEND_TOPICS:
+            return Refusal(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        return None
+
+    def _find_topic(self, request: SendRequest) -> TopicConfig | None:
+        topic = self._topics.select(request.topic)
+        if topic is not None:
+            return topic
+        is_retry = names.is_retry_topic(request.topic)
+        unit_flag = TOPIC_SYS_FLAG_UNIT_SUB if is_retry else TOPIC_SYS_FLAG_UNIT
+        sys_flag = unit_flag if request.unit_mode else 0
+        topic = self._topics.create_in_send(
+            request.topic,
+            default_topic=request.default_topic,
+            client_queue_nums=request.default_topic_queue_nums,
+            topic_sys_flag=sys_flag,
+        )
+        if topic is None and is_retry:
+            topic = self._topics.create_if_missing(request.topic, queue_nums=1, topic_sys_flag=sys_flag)
+        return topic
+
+    def _judge_batch(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
+        is_special = bool(sys_flag & TRANSACTION_MASK) or delay_level_of(request.properties) > 0
+        if is_special or len(request.body) > self._live.store.max_message_size:
+            return self._illegal()
+        return Resend(queue_id, sys_flag)
+
+    def _judge_single(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
+        if names.is_retry_topic(request.topic):
+            verdict = self._judge_retry(request, queue_id, sys_flag)
+            if verdict is not None:
+                return verdict
+        too_long = len(request.properties) > PROPERTIES_SIZE_MAX
+        if too_long or len(request.body) > self._live.store.max_message_size:
+            return self._illegal()
+        if (text_property(request.properties, TRAN_MSG) or "").lower() == "true":
+            return self._half_message(request, queue_id, sys_flag)
+        level = self._delay_levels.clamp(delay_level_of(request.properties))
+        if level > 0:
+            real = {"REAL_TOPIC": request.topic, "REAL_QID": str(queue_id)}
+            properties = with_values(request.properties, DELAY=str(level), **real)
+            return self._elsewhere(request, names.SCHEDULE_TOPIC, level - 1, queue_id, sys_flag, properties)
+        return Resend(queue_id, sys_flag)
+
+    def _judge_retry(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict | None:
+        """A consumer sends its failed message itself: to the dead letters once it has been tried often enough."""
+        group = self._groups.find(request.topic.removeprefix(names.RETRY_PREFIX))
+        if group is None:
+            name = request.topic.removeprefix(names.RETRY_PREFIX)
+            remark = f"subscription group not exist, {name} {remarks.FAQ_SUFFIX}"
+            return Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+        tries_max = group.retry_max_times
+        if request.version >= MQVersion.V3_4_9 and request.max_reconsume_times is not None:
+            tries_max = request.max_reconsume_times
+        if request.reconsume_times < tries_max:
+            return None
+        dead_letters = self._topics.create_if_missing(names.dlq_topic(group.group_name), queue_nums=1)
+        target_queue = self._random_queue(dead_letters.write_queue_nums)
+        kept = without_property(request.properties, DELAY.encode())
+        return self._elsewhere(request, dead_letters.topic_name, target_queue, queue_id, sys_flag, kept)
+
+    def _half_message(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
+        if self._live.broker.reject_transaction_message:
+            remark = f"the broker[{self._live.broker.broker_ip1}] sending transaction message is forbidden"
+            return Refusal(ResponseCode.NO_PERMISSION, remark)
+        self._topics.create_if_missing(names.TRANS_HALF_TOPIC, queue_nums=1)
+        properties = with_values(request.properties, REAL_TOPIC=request.topic, REAL_QID=str(queue_id))
+        return self._elsewhere(request, names.TRANS_HALF_TOPIC, 0, queue_id, sys_flag & ~TRANSACTION_MASK, properties)
+
+    def _elsewhere(
+        self, request: SendRequest, topic: str, target_queue: int, queue_id: int, sys_flag: int, properties: bytes
+    ) -> Verdict:
+        """Store the message in another topic than the sender named; the sender is answered with its own queue id."""
+        encoded = with_values(properties, **{CLUSTER: self._live.broker.broker_cluster_name})
+        if len(encoded) > PROPERTIES_SIZE_MAX:
+            return self._illegal()
+        message = MessageToPut(
+            topic=topic,
+            queue_id=target_queue,
+            body=request.body,
+            properties=encoded,
+            message_flag=request.message_flag,
+            sys_flag=sys_flag,
+            born_timestamp_ms=request.born_timestamp_ms,
+            born_host=(request.channel.peer.host, request.channel.peer.port),
+            reconsume_times=request.reconsume_times,
+            wait_store=request.wait_store,
+        )
+        return Put(message, queue_id)
+
+    def _illegal(self) -> Refusal:
+        code = ResponseCode.MESSAGE_ILLEGAL
+        return Refusal(code, remarks.store_failure(code, self._live.store.max_message_size))
+
+    def _random_queue(self, queue_nums: int) -> int:
+        return self._choose.randrange(queue_nums) if queue_nums > 0 else 0

@@ -1,0 +1,91 @@
+"""What the broker's slow lane reads from the store; rocketpy.store.message_store.MessageStore is one of these.
+
+Offsets of unknown queues are 0, timestamps of messages that are not there -1. Nothing here writes: messages are put
+through the hot lane, whose send processor is the only writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class ConsumeQueueUnit(Protocol):
+    @property
+    def phy_offset(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+    @property
+    def tags_code(self) -> int: ...
+
+
+class QueryMessageResult(Protocol):
+    @property
+    def records(self) -> Sequence[bytes]: ...
+
+    @property
+    def index_last_update_timestamp_ms(self) -> int: ...
+
+    @property
+    def index_last_update_phy_offset(self) -> int: ...
+
+
+class StoreStatistics(Protocol):
+    @property
+    def min_phy_offset(self) -> int: ...
+
+    @property
+    def published_phy_offset(self) -> int: ...
+
+    @property
+    def dispatch_behind_bytes(self) -> int: ...
+
+    @property
+    def flush_behind_bytes(self) -> int: ...
+
+    @property
+    def commitlog_disk_ratio(self) -> float: ...
+
+    @property
+    def consume_queue_disk_ratio(self) -> float: ...
+
+
+class QueueState(Protocol):
+    @property
+    def topic(self) -> str: ...
+
+
+class Store(Protocol):
+    def queue_states(self, topic: str | None = None) -> Sequence[QueueState]:
+        """Every queue there is, whether its topic has a configuration or not."""
+
+    def min_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def max_offset(self, topic: str, queue_id: int) -> int: ...
+
+    def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int: ...
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
+
+    def earliest_store_timestamp(self, topic: str, queue_id: int) -> int: ...
+
+    def earliest_message_time(self) -> int: ...
+
+    def look_message_by_offset(self, phy_offset: int) -> bytes | None: ...
+
+    def query_message(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
+    ) -> QueryMessageResult: ...
+
+    def consume_queue_units(
+        self, topic: str, queue_id: int, index: int, count: int
+    ) -> Sequence[ConsumeQueueUnit]: ...
+
+    def is_in_disk(self, phy_offset: int) -> bool: ...
+
+    def statistics(self) -> StoreStatistics: ...
+
+    def trim(self) -> None:
+        """Let go of deleted files; now and then."""
