@@ -1,0 +1,269 @@
+"""One connection: reads requests and responses, writes in order, gives up when it is idle, broken or choked."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+import attrs
+import trio
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import (
+    ConnectionLost,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestTimeout,
+    TransportError,
+)
+from rocketpy.remoting.abc import Peer
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionState, RequestReceived
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.frame import FRAME_SIZE_MAX
+
+logger = logging.getLogger(__name__)
+
+RECEIVE_SIZE = 65_536
+
+
+@attrs.frozen(kw_only=True)
+class ChannelLimits:
+    """The bounds of a connection, and what happens at each."""
+
+    idle_s: float = 120.0
+    """Without traffic in either direction for so long: closed."""
+    requests_max: int = 1024
+    """The peer's requests in work at once: no more are read until one is done."""
+    in_flight_max: int = IN_FLIGHT_MAX
+    """Our requests without an answer: more are refused with TooManyRequests."""
+    outgoing_size_max: int = 64 * 1024 * 1024
+    """Bytes that wait to be written: requests and responses wait for room, pushes are dropped."""
+    frame_size_max: int = FRAME_SIZE_MAX
+    """A longer frame closes the connection."""
+    close_flush_s: float = 1.0
+    """How long `close` lets what is already queued go out."""
+
+
+class _Waiter:
+    """One who waits for a response."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.response: RemotingCommand | None = None  # None after `done`: the connection was lost
+
+
+class StreamChannel:
+    """A stream that carries commands, in either role; implements remoting.abc.Channel.
+
+    `run()` owns its tasks and must be running for anything to move.
+    """
+
+    def __init__(
+        self,
+        stream: trio.abc.Stream,
+        *,
+        connection: int,
+        peer: Peer,
+        dispatcher: Dispatcher,
+        is_vip: bool = False,
+        limits: ChannelLimits | None = None,
+    ) -> None:
+        self._limits = limits or ChannelLimits()
+        self._stream = stream
+        self._id = connection
+        self._peer = peer
+        self._is_vip = is_vip
+        self._dispatcher = dispatcher
+        self._protocol: Connection[_Waiter] = Connection(
+            frame_size_max=self._limits.frame_size_max, in_flight_max=self._limits.in_flight_max
+        )
+        self._outgoing = bytearray()
+        self._writable = trio.Event()  # there is something to write, or we are closing
+        self._room = trio.Condition()
+        self._requests = trio.Semaphore(self._limits.requests_max)
+        self._scope = trio.CancelScope()
+        self._write_scope = trio.CancelScope()
+        self._closing = False
+        self._last_traffic_s = -math.inf
+
+    def __repr__(self) -> str:
+        return f"<StreamChannel {self._id} {self._peer}>"
+
+    @property
+    def connection(self) -> int:
+        return self._id
+
+    @property
+    def peer(self) -> Peer:
+        return self._peer
+
+    @property
+    def is_vip(self) -> bool:
+        return self._is_vip
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request sent now has a chance."""
+        return not self._closing and self._protocol.state is ConnectionState.OPEN
+
+    @property
+    def in_flight_count(self) -> int:
+        """Our requests without an answer."""
+        return self._protocol.in_flight_count
+
+    # --- for processors and clients -----------------------------------------------------------------------------------
+
+    def push(self, command: RemotingCommand) -> None:
+        """Send a one-way command or a reply; never blocks. A dead or choked connection drops it silently."""
+        if not self.is_open or len(self._outgoing) >= self._limits.outgoing_size_max:
+            logger.debug("%r: %s dropped", self, command.name)
+            return
+        self._enqueue(self._protocol.send(command))
+
+    async def send(self, command: RemotingCommand) -> None:
+        """Send a one-way command or a reply; waits for room.
+
+        Raises:
+            ConnectionLost: the connection is closed.
+        """
+        await self._wait_for_room()
+        self._enqueue(self._protocol.send(command))
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and wait for its response, `timeout_s` in all.
+
+        Raises:
+            RequestTimeout: no response in time.
+            ConnectionLost: the connection closed first.
+            TooManyRequests: too many are in flight.
+        """
+        waiter = _Waiter()
+        opaque: int | None = None
+        try:
+            with trio.move_on_after(timeout_s):
+                await self._wait_for_room()
+                data = self._protocol.send_request(command, waiter, math.inf)
+                opaque = command.opaque
+                self._enqueue(data)
+                await waiter.done.wait()
+        finally:
+            if opaque is not None and not waiter.done.is_set():
+                self._protocol.forget(opaque)
+        if not waiter.done.is_set():
+            raise RequestTimeout(f"wait response on the channel <{self._peer}> timeout, {timeout_s * 1000:.0f} ms")
+        if waiter.response is None:
+            raise ConnectionLost(f"the connection to <{self._peer}> closed before the response of {command.name} came")
+        return waiter.response
+
+    def close(self) -> None:
+        """Close soon: what is queued is given a moment to go out."""
+        if not self._closing:
+            self._closing = True
+            self._write_scope.deadline = trio.current_time() + self._limits.close_flush_s
+            self._writable.set()
+
+    # --- the tasks ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Carry commands until the stream ends, on whichever side."""
+        self._last_traffic_s = trio.current_time()
+        try:
+            async with trio.open_nursery() as nursery:
+                self._scope = nursery.cancel_scope
+                nursery.start_soon(self._write)
+                nursery.start_soon(self._close_when_idle)
+                await self._read(nursery)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._closing = True
+            for waiter in self._protocol.close():
+                waiter.done.set()
+            with trio.CancelScope(shield=True):
+                await trio.aclose_forcefully(self._stream)
+                async with self._room:
+                    self._room.notify_all()
+
+    async def _read(self, nursery: trio.Nursery) -> None:
+        while self._protocol.state is ConnectionState.OPEN:
+            try:
+                data = await self._stream.receive_some(RECEIVE_SIZE)
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return
+            self._last_traffic_s = trio.current_time()
+            if not data:
+                return
+            self._protocol.receive_data(data)
+            try:
+                await self._handle_events(nursery)
+            except RemoteProtocolError as exc:
+                logger.warning("%r: closed, %s", self, exc)
+                return
+
+    async def _handle_events(self, nursery: trio.Nursery) -> None:
+        while (event := self._protocol.next_event()) is not None:
+            if isinstance(event, RequestReceived):
+                await self._requests.acquire()
+                nursery.start_soon(self._answer, event.command)
+            else:
+                event.token.response = event.command
+                event.token.done.set()
+
+    async def _answer(self, request: RemotingCommand) -> None:
+        try:
+            response = await self._dispatcher.dispatch(request, self)
+            if response is None:
+                return
+            try:
+                await self.send(response)
+            except LocalProtocolError as exc:
+                logger.error("%r: the response of %s cannot be sent: %s", self, request.name, exc)
+                await self.send(RemotingCommand.response(ResponseCode.SYSTEM_ERROR, str(exc)).answering(request))
+        except TransportError:
+            logger.debug("%r: gone before the response of %s", self, request.name)
+        finally:
+            self._requests.release()
+
+    async def _write(self) -> None:
+        """Write what is queued until we are closing and nothing is left, or the stream breaks; that ends all tasks."""
+        with self._write_scope:
+            while self._outgoing or not self._closing:
+                await self._writable.wait()
+                self._writable = trio.Event()
+                if not await self._write_outgoing():
+                    break
+        self._scope.cancel()
+
+    async def _write_outgoing(self) -> bool:
+        """Whether the stream took everything."""
+        while self._outgoing:
+            data, self._outgoing = self._outgoing, bytearray()
+            try:
+                await self._stream.send_all(memoryview(data))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return False
+            self._last_traffic_s = trio.current_time()
+            async with self._room:
+                self._room.notify_all()
+        return True
+
+    async def _close_when_idle(self) -> None:
+        while True:
+            idle_at_s = self._last_traffic_s + self._limits.idle_s
+            if idle_at_s <= trio.current_time():
+                break
+            await trio.sleep_until(idle_at_s)
+        logger.debug("%r: closed, idle for %g s", self, self._limits.idle_s)
+        self.close()
+
+    def _enqueue(self, data: bytes) -> None:
+        self._outgoing += data
+        self._writable.set()
+
+    async def _wait_for_room(self) -> None:
+        if len(self._outgoing) >= self._limits.outgoing_size_max:
+            async with self._room:
+                while len(self._outgoing) >= self._limits.outgoing_size_max and self.is_open:
+                    await self._room.wait()
+        if not self.is_open:
+            raise ConnectionLost(f"the connection to <{self._peer}> is closed")

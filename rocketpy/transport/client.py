@@ -1,0 +1,168 @@
+"""RemotingClient: requests to any address over one pooled connection each."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import attrs
+import trio
+
+from rocketpy.errors import ConnectFailed
+from rocketpy.remoting.abc import Processor
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.dispatch import Dispatcher
+
+from .channel import ChannelLimits, StreamChannel
+from .streams import Connector, connect, peer_of
+
+logger = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 3.0
+
+
+@attrs.define
+class _Slot:
+    """The place of one address in the pool."""
+
+    lock: trio.Lock = attrs.field(factory=trio.Lock)  # held while connecting
+    channel: StreamChannel | None = None
+
+
+class RemotingClient:
+    """Any number of requests in flight on each connection; connections open on demand and close when idle.
+
+    Lives between `open_remoting_client` and the end of its `async with`; not for several threads.
+    """
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        *,
+        processors: Mapping[int, Processor] | None = None,
+        limits: ChannelLimits | None = None,
+        connector: Connector = connect,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        connection_closed: Callable[[str, int], None] | None = None,
+    ) -> None:
+        """The tasks of connections run in `nursery`. `processors` answer what servers ask of us.
+
+        `connection_closed` is told the address and the number of each connection that ends.
+        """
+        self._nursery = nursery
+        self._dispatcher = Dispatcher(processors or {})
+        self._limits = limits or ChannelLimits()
+        self._connector = connector
+        self._connect_timeout_s = connect_timeout_s
+        self._connection_closed = connection_closed
+        self._connection_ids = itertools.count(1)
+        self._slots: dict[str, _Slot] = {}
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where connections are open now."""
+        return tuple(address for address, slot in self._slots.items() if slot.channel and slot.channel.is_open)
+
+    async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Send a request and wait for its response; `timeout_s` includes connecting.
+
+        An error response is a response: whoever asked judges its code.
+
+        Raises:
+            ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.
+        """
+        started_s = trio.current_time()
+        channel = await self.channel(address, timeout_s)
+        return await channel.invoke(request, max(0.0, timeout_s - (trio.current_time() - started_s)))
+
+    async def invoke_oneway(self, address: str, request: RemotingCommand, timeout_s: float) -> None:
+        """Send a request that is not answered; returns when it is queued.
+
+        Raises:
+            ConnectFailed, ConnectionLost: it was not sent.
+        """
+        channel = await self.channel(address, timeout_s)
+        await channel.send(request)
+
+    async def channel(self, address: str, timeout_s: float | None = None) -> StreamChannel:
+        """The open connection to `address`, made now if there is none.
+
+        Raises:
+            ConnectFailed: not within `timeout_s`, or the time allowed for connecting.
+        """
+        slot = self._slots.setdefault(address, _Slot())
+        if slot.channel is not None and slot.channel.is_open:
+            return slot.channel
+        allowed_s = self._connect_timeout_s if timeout_s is None else min(timeout_s, self._connect_timeout_s)
+        try:
+            with trio.move_on_after(allowed_s):
+                async with slot.lock:
+                    if slot.channel is None or not slot.channel.is_open:
+                        stream = await self._connector(address)
+                        slot.channel = self._start_channel(address, slot, stream)
+                    return slot.channel
+        finally:
+            self._drop_if_unused(address, slot)
+        raise ConnectFailed(f"connect to <{address}> failed: not within {allowed_s:g} s")
+
+    def _start_channel(self, address: str, slot: _Slot, stream: trio.abc.Stream) -> StreamChannel:
+        try:
+            peer = peer_of(stream)
+        except OSError as exc:
+            raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc
+        channel = StreamChannel(
+            stream,
+            connection=next(self._connection_ids),
+            peer=peer,
+            dispatcher=self._dispatcher,
+            limits=self._limits,
+        )
+        self._nursery.start_soon(self._run_channel, address, slot, channel)
+        return channel
+
+    async def _run_channel(self, address: str, slot: _Slot, channel: StreamChannel) -> None:
+        try:
+            await channel.run()
+        except Exception:
+            logger.exception("%r: closed by a bug of ours", channel)
+        finally:
+            if slot.channel is channel:
+                slot.channel = None
+                self._drop_if_unused(address, slot)
+            if self._connection_closed is not None:
+                self._connection_closed(address, channel.connection)
+
+    def _drop_if_unused(self, address: str, slot: _Slot) -> None:
+        """Keep no place for an address that has no connection and that nobody is connecting to."""
+        if slot.channel is None and not slot.lock.locked() and self._slots.get(address) is slot:
+            del self._slots[address]
+
+    def close_address(self, address: str) -> None:
+        """Close the connection to `address`, if there is one."""
+        slot = self._slots.get(address)
+        if slot is not None and slot.channel is not None:
+            slot.channel.close()
+
+
+@asynccontextmanager
+async def open_remoting_client(
+    *,
+    processors: Mapping[int, Processor] | None = None,
+    limits: ChannelLimits | None = None,
+    connector: Connector = connect,
+    connect_timeout_s: float = CONNECT_TIMEOUT_S,
+    connection_closed: Callable[[str, int], None] | None = None,
+) -> AsyncIterator[RemotingClient]:
+    """A client whose connections end with the block: `async with open_remoting_client() as client: ...`"""
+    async with trio.open_nursery() as nursery:
+        yield RemotingClient(
+            nursery,
+            processors=processors,
+            limits=limits,
+            connector=connector,
+            connect_timeout_s=connect_timeout_s,
+            connection_closed=connection_closed,
+        )
+        nursery.cancel_scope.cancel()

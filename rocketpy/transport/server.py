@@ -1,0 +1,97 @@
+"""RemotingServer: accepts connections and answers their requests."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from typing import Protocol, TypeVar
+
+import trio
+
+from rocketpy.remoting.abc import ConnectionListener
+from rocketpy.remoting.dispatch import Dispatcher
+
+from .channel import ChannelLimits, StreamChannel
+from .streams import peer_of
+
+logger = logging.getLogger(__name__)
+
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class TaskStatus(Protocol[T_contra]):
+    """What `nursery.start` hands to a task; public in trio's types from 0.26 on only."""
+
+    def started(self, value: T_contra, /) -> None: ...
+
+
+class RemotingServer:
+    """Serves any number of connections; what one of them does never hurts another."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        *,
+        connection_listeners: Sequence[ConnectionListener] = (),
+        limits: ChannelLimits | None = None,
+        connection_ids: Iterator[int] | None = None,
+    ) -> None:
+        """`connection_ids` numbers the connections; share one among all servers whose tables meet."""
+        self._dispatcher = dispatcher
+        self._connection_listeners = tuple(connection_listeners)
+        self._limits = limits or ChannelLimits()
+        self._connection_ids = connection_ids if connection_ids is not None else itertools.count(1)
+        self._channels: dict[int, StreamChannel] = {}
+
+    @property
+    def channels(self) -> Sequence[StreamChannel]:
+        """The connections of this moment."""
+        return tuple(self._channels.values())
+
+    async def run(
+        self,
+        listeners: Sequence[trio.SocketListener],
+        *,
+        is_vip: bool = False,
+        task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until cancelled. May run several times at once, as for the VIP port."""
+
+        async def serve(stream: trio.abc.Stream) -> None:
+            await self.serve_stream(stream, is_vip=is_vip)
+
+        async with trio.open_nursery() as nursery:
+            task_status.started(None)
+            await trio.serve_listeners(serve, list(listeners), handler_nursery=nursery)
+
+    async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False) -> None:
+        """Serve one connection until it ends; never raises an Exception."""
+        try:
+            peer = peer_of(stream)
+        except OSError:  # gone between accept and now
+            await trio.aclose_forcefully(stream)
+            return
+        channel = StreamChannel(
+            stream,
+            connection=next(self._connection_ids),
+            peer=peer,
+            dispatcher=self._dispatcher,
+            is_vip=is_vip,
+            limits=self._limits,
+        )
+        self._channels[channel.connection] = channel
+        try:
+            await channel.run()
+        except Exception:
+            logger.exception("%r: closed by a bug of ours", channel)
+        finally:
+            del self._channels[channel.connection]
+            self._tell_listeners(channel)
+
+    def _tell_listeners(self, channel: StreamChannel) -> None:
+        for listener in self._connection_listeners:
+            try:
+                listener.connection_closed(channel.connection)
+            except Exception:
+                logger.exception("%r: %r failed when told of its end", channel, listener)

@@ -1,0 +1,72 @@
+"""Framing: fed whole, byte by byte and with trailing bytes; limits and contradictions."""
+
+import pytest
+
+from rocketpy.errors import FrameTooLarge, HeaderInvalid, LocalProtocolError
+from rocketpy.remoting.frame import FRAME_SIZE_MAX, Frame, FrameCutter, SerializeType, encode_frame
+
+FRAMES = [
+    Frame(SerializeType.JSON, b"{}", b"body"),
+    Frame(SerializeType.ROCKETMQ, b"x" * 300, None),
+    Frame(SerializeType.JSON, b"", None),
+]
+STREAM = b"".join(encode_frame(frame.serialize_type, frame.header, frame.body) for frame in FRAMES)
+
+
+def drain(cutter: FrameCutter) -> list[Frame]:
+    frames = []
+    while (frame := cutter.next_frame()) is not None:
+        frames.append(frame)
+    return frames
+
+
+def test_whole_stream_with_trailing_bytes() -> None:
+    cutter = FrameCutter()
+    cutter.feed(STREAM + STREAM[:11])
+    assert drain(cutter) == FRAMES
+    assert cutter.buffered_size == 11
+    cutter.feed(STREAM[11:])
+    assert drain(cutter) == FRAMES
+    assert cutter.buffered_size == 0
+
+
+def test_byte_by_byte() -> None:
+    cutter = FrameCutter()
+    frames = []
+    for position in range(len(STREAM)):
+        cutter.feed(STREAM[position : position + 1])
+        frames += drain(cutter)
+    assert frames == FRAMES
+
+
+@pytest.mark.parametrize(
+    "prefix", [b"\xff\xff\xff\xff", b"GET ", b"\x16\x03\x01\x02", (FRAME_SIZE_MAX - 3).to_bytes(4, "big")]
+)
+def test_length_beyond_the_limit_is_known_after_four_bytes(prefix: bytes) -> None:
+    cutter = FrameCutter()
+    cutter.feed(prefix[:3])
+    assert cutter.next_frame() is None
+    cutter.feed(prefix[3:])
+    with pytest.raises(FrameTooLarge):
+        cutter.next_frame()
+
+
+def test_largest_frame_is_accepted() -> None:
+    header_and_body = FRAME_SIZE_MAX - 8
+    image = encode_frame(SerializeType.JSON, b"{}", bytes(header_and_body - 2))
+    assert len(image) == FRAME_SIZE_MAX
+    cutter = FrameCutter()
+    cutter.feed(image)
+    assert len(drain(cutter)) == 1
+    with pytest.raises(LocalProtocolError):
+        encode_frame(SerializeType.JSON, b"{}", bytes(header_and_body - 1))
+
+
+@pytest.mark.parametrize(
+    "image", ["00000000", "00000003000000", "0000000400000001", "0000000402000000", "00000004ff000000"]
+)
+def test_contradictions_are_refused(image: str) -> None:
+    cutter = FrameCutter()
+    cutter.feed(bytes.fromhex(image))
+    with pytest.raises(HeaderInvalid):
+        cutter.next_frame()

@@ -1,0 +1,80 @@
+"""The JSON header: what fastjson accepts is accepted, the rest is HeaderInvalid and nothing else."""
+
+import pytest
+
+from rocketpy.codes import LanguageCode
+from rocketpy.errors import HeaderInvalid
+from rocketpy.remoting.fields import HeaderFields
+from rocketpy.remoting.json_header import decode_header, encode_header
+
+
+def fields(**changes: object) -> HeaderFields:
+    values: dict[str, object] = {
+        "code": 0, "language": None, "version": 0, "opaque": 0, "flag": 0, "remark": None, "ext_fields": None,
+    }  # fmt: skip
+    return HeaderFields(**(values | changes))  # type: ignore[arg-type]  # a table of fields
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", fields()),
+        ('{"Code":10,"OPAQUE":-1,"extfields":{"a":"b"}}', fields(code=10, opaque=-1, ext_fields={"a": "b"})),
+        ('{"code":"10","flag":null,"remark":"","extFields":null}', fields(code=10, remark="")),
+        (
+            '{"extFields":{"i":7,"f":1.50,"t":true,"n":null,"o":{"b":1,"a":[]},"big":122222222222222222222222222222}}',
+            fields(
+                ext_fields={
+                    "i": "7", "f": "1.50", "t": "true", "o": '{"a":[],"b":"1"}', "big": "1" + "2" * 29,
+                }
+            ),
+        ),
+        ('{"language":"KLINGON"}', fields()),
+        ('{"language":"go"}', fields(language=LanguageCode.GO)),
+        ('{"language":9}', fields(language=LanguageCode.GO)),
+        ('{"language":{"a":1},"unknown":[1,2]}', fields()),
+        (' { "code" : 1 ,\n"version":409}\t', fields(code=1, version=409)),
+        ('{"code":1,"code":2}', fields(code=2)),
+        ('{"remark":"a\\u0001b\\ud83d\\ude00"}', fields(remark="a\x01b😀")),
+        ('{"remark":"a\\ud83d","extFields":{"\\udc00":"x"}}', fields(remark="a?", ext_fields={"?": "x"})),
+        ('{"remark":"raw\x01control"}', fields(remark="raw\x01control")),
+    ],
+)  # fmt: skip
+def test_accepted(text: str, expected: HeaderFields) -> None:
+    assert decode_header(text.encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"", b"[]", b"1", b'"x"', b"{", b'{"code":1}x', b'{"code":1.5}', b'{"code":2147483648}', b'{"opaque":true}',
+        b'{"opaque":[]}', b'{"extFields":[]}', b'{"extFields":"x"}', b'{"remark":"\xff"}', b"{'code':1}",
+        b"[" * 100_000, b'{"a":' * 100_000, b'{"extFields":{"a":' + b"[" * 50_000, b'{"code":' + b"9" * 100_000 + b"}",
+        b"\x00", b"{\"code\":\"\"}",
+    ],
+)  # fmt: skip
+def test_refused(header: bytes) -> None:
+    with pytest.raises(HeaderInvalid):
+        decode_header(header)
+
+
+@pytest.mark.parametrize("depth", [100, 300, 900, 990, 1100, 5000])
+@pytest.mark.parametrize("leaf", [b"1", b'"\\ud800"'])
+def test_no_depth_of_nesting_escapes_as_recursion_error(depth: int, leaf: bytes) -> None:
+    header = b'{"extFields":{"a":' + b"[" * depth + leaf + b"]" * depth + b"}}"
+    try:
+        assert decode_header(header).ext_fields is not None
+    except HeaderInvalid as exc:
+        assert "deeply" in str(exc)
+
+
+def test_written_compact_sorted_and_without_nulls() -> None:
+    header = encode_header(fields(code=1, language=LanguageCode.GO, remark="Ω\x01", ext_fields={"b": "2", "a": ""}))
+    assert header.decode() == (
+        '{"code":1,"extFields":{"a":"","b":"2"},"flag":0,"language":"GO","opaque":0,"remark":"Ω\\u0001",'
+        '"serializeTypeCurrentRPC":"JSON","version":0}'
+    )
+
+
+def test_unknown_language_and_lone_surrogates_can_be_written() -> None:
+    assert decode_header(encode_header(fields(remark="\ud800"))) == fields(remark="?", language=LanguageCode.OTHER)

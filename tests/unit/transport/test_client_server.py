@@ -1,0 +1,212 @@
+"""RemotingClient against RemotingServer over real sockets on ports that the system picks."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.errors import ConnectFailed, ConnectionLost
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.transport.client import RemotingClient, open_remoting_client
+from rocketpy.transport.server import RemotingServer
+from rocketpy.transport.streams import connect, listening_port, open_listeners
+
+
+class Service:
+    """10 echoes; 11 asks the client back with 40; 12 breaks; 13 closes the connection."""
+
+    def __init__(self) -> None:
+        self._closed_sender, self.closed = trio.open_memory_channel[int](100)
+        self.connections: set[int] = set()
+        self.oneway_bodies: list[bytes | None] = []
+        self.oneway_came = trio.Event()
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        self.connections.add(channel.connection)
+        if request.is_oneway:
+            self.oneway_bodies.append(request.body)
+            self.oneway_came.set()
+        if request.code == 11:
+            answer = await channel.invoke(RemotingCommand.request(40, body=b"who?"), 5)
+            return RemotingCommand.response(0, None, body=answer.body)
+        if request.code == 12:
+            raise RuntimeError("a bug in a processor")
+        if request.code == 13:
+            channel.close()
+            return None
+        return RemotingCommand.response(0, f"{channel.peer.host} {channel.is_vip}", body=request.body)
+
+    def connection_closed(self, connection: int) -> None:
+        self._closed_sender.send_nowait(connection)
+
+
+class ClientSide:
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        return RemotingCommand.response(0, None, body=b"me")
+
+
+@asynccontextmanager
+async def serving(service: Service, *, is_vip: bool = False) -> AsyncIterator[tuple[RemotingServer, str]]:
+    server = RemotingServer(
+        Dispatcher(dict.fromkeys((10, 11, 12, 13), service)), connection_listeners=[service]
+    )
+    listeners = await open_listeners("127.0.0.1", 0)
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(30):
+            await nursery.start(partial(server.run, listeners, is_vip=is_vip))
+            yield server, f"127.0.0.1:{listening_port(listeners[0])}"
+        nursery.cancel_scope.cancel()
+
+
+async def ask(client: RemotingClient, address: str, code: int, body: bytes = b"x") -> RemotingCommand:
+    return await client.invoke(address, RemotingCommand.request(code, body=body), 5)
+
+
+def test_many_requests_share_one_connection() -> None:
+    async def main() -> None:
+        service = Service()
+        async with serving(service) as (server, address), open_remoting_client() as client:
+            async with trio.open_nursery() as nursery:
+
+                async def one(number: int) -> None:
+                    response = await ask(client, address, 10, b"%d" % number)
+                    assert (response.body, response.remark) == (b"%d" % number, "127.0.0.1 False")
+
+                for number in range(50):
+                    nursery.start_soon(one, number)
+            assert len(service.connections) == 1 and len(server.channels) == 1
+            assert client.addresses == (address,)
+
+    trio.run(main)
+
+
+def test_large_bodies_pass() -> None:
+    async def main() -> None:
+        async with serving(Service()) as (_, address), open_remoting_client() as client:
+            body = bytes(range(256)) * 16384
+            assert (await ask(client, address, 10, body)).body == body
+
+    trio.run(main)
+
+
+def test_server_asks_back_and_errors_are_answers() -> None:
+    async def main() -> None:
+        service = Service()
+        async with serving(service) as (_, address), open_remoting_client(processors={40: ClientSide()}) as client:
+            assert (await ask(client, address, 11)).body == b"me"
+            failed = await ask(client, address, 12)
+            assert (failed.code, failed.remark) == (1, "RuntimeError: a bug in a processor")
+            unknown = await ask(client, address, 9999)
+            assert (unknown.code, unknown.remark) == (3, " request type 9999 not supported")
+
+    trio.run(main)
+
+
+def test_oneway_is_not_answered() -> None:
+    async def main() -> None:
+        service = Service()
+        async with serving(service) as (_, address), open_remoting_client() as client:
+            await client.invoke_oneway(address, RemotingCommand.oneway(10, body=b"once"), 5)
+            await service.oneway_came.wait()
+            assert service.oneway_bodies == [b"once"]
+            assert (await client.channel(address)).in_flight_count == 0
+
+    trio.run(main)
+
+
+def test_closed_connection_is_told_and_opened_again() -> None:
+    async def main() -> None:
+        service = Service()
+        ended: list[tuple[str, int]] = []
+        async with (
+            serving(service) as (_, address),
+            open_remoting_client(connection_closed=lambda *end: ended.append(end)) as client,
+        ):
+            await ask(client, address, 10)
+            with pytest.raises(ConnectionLost):
+                await ask(client, address, 13)
+            await ask(client, address, 10)
+            assert await service.closed.receive() == 1 and ended == [(address, 1)]
+            assert service.connections == {1, 2}
+            client.close_address(address)
+            assert client.addresses == ()
+            assert await service.closed.receive() == 2
+            client.close_address(address)
+
+    trio.run(main)
+
+
+def test_bad_connections_do_not_hurt_good_ones() -> None:
+    async def main() -> None:
+        service = Service()
+        async with serving(service) as (_, address), open_remoting_client() as client:
+            await ask(client, address, 10)
+            for garbage in (b"\xff" * 20, bytes.fromhex("0000000400000005"), b"\0\0\0\x06\0\0\0\x02[]"):
+                async with await connect(address) as stream:
+                    await stream.send_all(garbage)
+                    assert await stream.receive_some() == b""
+            half_open = await connect(address)
+            await half_open.send_all(b"\0\0")
+            assert (await ask(client, address, 10)).body == b"x"
+            await half_open.aclose()
+
+    trio.run(main)
+
+
+def test_vip_port_is_seen_by_processors() -> None:
+    async def main() -> None:
+        async with serving(Service(), is_vip=True) as (_, address), open_remoting_client() as client:
+            assert (await ask(client, address, 10)).remark == "127.0.0.1 True"
+
+    trio.run(main)
+
+
+def test_listener_that_fails_hurts_nobody() -> None:
+    class Broken(Service):
+        def connection_closed(self, connection: int) -> None:
+            super().connection_closed(connection)
+            raise RuntimeError("a bug in a listener")
+
+    async def main() -> None:
+        service = Broken()
+        async with serving(service) as (_, address), open_remoting_client() as client:
+            with pytest.raises(ConnectionLost):
+                await ask(client, address, 13)
+            assert (await ask(client, address, 10)).body == b"x"
+            assert await service.closed.receive() == 1
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "127.0.0.1:x"])
+def test_nobody_listens(address: str) -> None:
+    async def main() -> None:
+        async with open_remoting_client() as client:
+            with pytest.raises(ConnectFailed, match=address):
+                await ask(client, address, 10)
+            assert client._slots == {}
+
+    trio.run(main)
+
+
+def test_connecting_is_bounded_in_time() -> None:
+    async def never(address: str) -> trio.abc.Stream:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def main() -> None:
+        async with open_remoting_client(connector=never, connect_timeout_s=3) as client:
+            with pytest.raises(ConnectFailed, match="within 3 s"):
+                await ask(client, "192.0.2.1:1", 10)
+            with pytest.raises(ConnectFailed, match="within 1 s"):
+                await client.invoke_oneway("192.0.2.1:1", RemotingCommand.oneway(10), 1)
+            assert trio.current_time() == pytest.approx(start_s + 4)
+
+    clock = trio.testing.MockClock(autojump_threshold=0)
+    start_s = clock.current_time()
+    trio.run(main, clock=clock)
