@@ -1,0 +1,145 @@
+/* See flush.h. */
+#define _GNU_SOURCE
+#include "flush.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "atomic.h"
+#include "mapped_file.h"
+#include "new_file.h"
+
+struct rp_flush {
+    rp_control *control;
+    char *directory;
+    int fd; /* of the file synced last */
+    uint64_t start;
+    rp_status failed;
+    int failed_errno;
+    uint64_t flushes;
+    uint64_t flush_ns;
+    pthread_mutex_t lock; /* over `stop`, and for waiting */
+    pthread_cond_t wake;
+    int stop;
+};
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+rp_flush *rp_flush_open(const char *commitlog_directory, rp_control *control) {
+    pthread_condattr_t attributes;
+    rp_flush *flush = calloc(1, sizeof *flush);
+    if (!flush) return NULL;
+    flush->control = control;
+    flush->fd = -1;
+    pthread_mutex_init(&flush->lock, NULL);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&flush->wake, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if ((flush->directory = strdup(commitlog_directory))) return flush;
+    rp_flush_close(flush);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void rp_flush_close(rp_flush *flush) {
+    if (!flush) return;
+    if (flush->fd >= 0) close(flush->fd);
+    pthread_cond_destroy(&flush->wake);
+    pthread_mutex_destroy(&flush->lock);
+    free(flush->directory);
+    free(flush);
+}
+
+static int sync_directory(const char *directory) {
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return -1;
+    int failed = fsync(fd), error = errno;
+    close(fd);
+    errno = error;
+    return failed;
+}
+
+/* Sync the file that starts at `start`; with its name, the first time. 0, or -1 with errno. */
+static int sync_file(rp_flush *flush, uint64_t start) {
+    char path[PATH_MAX];
+    if (flush->fd < 0 || flush->start != start) {
+        if (flush->fd >= 0) close(flush->fd);
+        if (rp_mapped_file_path(path, sizeof path, flush->directory, start) < 0) return -1;
+        flush->fd = open(path, O_RDWR | O_CLOEXEC);
+        flush->start = start;
+        /* Below min_phy_offset it was deleted meanwhile, with all that was in it. */
+        if (flush->fd < 0) return errno == ENOENT && start < rp_load_acquire(&flush->control->min_phy_offset) ? 0 : -1;
+        if (sync_directory(flush->directory) < 0) return -1;
+    }
+    return fdatasync(flush->fd);
+}
+
+rp_status rp_flush_log(rp_flush *flush) {
+    rp_control *control = flush->control;
+    int64_t timestamp_ms = control->last_store_timestamp_ms, began_ns;
+    uint64_t published = rp_load_acquire(&control->published_phy_offset), durable = rp_load_acquire(&control->durable_phy_offset);
+    if (flush->failed) {
+        errno = flush->failed_errno;
+        return flush->failed;
+    }
+    if (durable >= published) return RP_EMPTY;
+    began_ns = now_ns();
+    for (uint64_t start = durable - durable % control->commitlog_file_size; start < published; start += control->commitlog_file_size) {
+        if (sync_file(flush, start) == 0) continue;
+        flush->failed_errno = errno;
+        flush->failed = rp_status_of_errno();
+        return flush->failed;
+    }
+    rp_store_release(&control->durable_phy_offset, published); /* what the syncs above covered */
+    if (timestamp_ms > 0) control->physic_timestamp_ms = timestamp_ms;
+    rp_add(&flush->flushes, 1);
+    rp_add(&flush->flush_ns, (uint64_t)(now_ns() - began_ns));
+    return RP_OK;
+}
+
+static int is_behind(const rp_flush *flush) {
+    return rp_load_acquire(&flush->control->durable_phy_offset) < rp_load_acquire(&flush->control->published_phy_offset);
+}
+
+rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns) {
+    int64_t until_ns = now_ns() + timeout_ns;
+    struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
+    pthread_mutex_lock(&flush->lock);
+    while (!flush->stop && !is_behind(flush))
+        if (pthread_cond_timedwait(&flush->wake, &flush->lock, &until)) break;
+    int stop = flush->stop;
+    pthread_mutex_unlock(&flush->lock);
+    rp_status status = rp_flush_log(flush);
+    if (status == RP_OK && waiter) {
+        rp_full_fence(); /* the durable position before the waiter's `asleep` */
+        rp_worker_wake(waiter, 0);
+    }
+    return stop && status == RP_EMPTY ? RP_STOPPED : status;
+}
+
+void rp_flush_poke(rp_flush *flush) {
+    pthread_mutex_lock(&flush->lock);
+    pthread_cond_signal(&flush->wake);
+    pthread_mutex_unlock(&flush->lock);
+}
+
+void rp_flush_stop(rp_flush *flush) {
+    pthread_mutex_lock(&flush->lock);
+    flush->stop = 1;
+    pthread_cond_broadcast(&flush->wake);
+    pthread_mutex_unlock(&flush->lock);
+}
+
+void rp_flush_read_counts(const rp_flush *flush, rp_flush_counts *counts) {
+    counts->flushes = rp_load_acquire(&flush->flushes);
+    counts->flush_ns = rp_load_acquire(&flush->flush_ns);
+}

@@ -1,0 +1,39 @@
+#ifndef ROCKETPY_RECOVERY_H
+#define ROCKETPY_RECOVERY_H
+/* The scans of recovery that must be fast; what they mean is decided in rocketpy/store/recovery.py. */
+#include <stdint.h>
+#include "control_block.h"
+#include "status.h"
+
+typedef struct rp_log_scan {
+    uint64_t end;           /* the first offset that is not the start of a sound record (or where scanning was to stop) */
+    uint64_t records;
+    uint64_t missing;       /* offset of the first record without its unit; UINT64_MAX: none (only with a block) */
+    int64_t last_store_timestamp_ms;
+    int32_t reason;         /* why it ended: RP_OK at `limit`; RP_EMPTY zeros; RP_NOT_FOUND no next file; RP_INCOMPLETE,
+                             * RP_CORRUPT: half a record, or damage */
+} rp_log_scan;
+
+enum {
+    RP_SCAN_CRC = 1,   /* compare bodies with their CRC */
+    RP_SCAN_STRICT = 2 /* own log, unflushed part: also the offset each record carries, and NULs where text belongs */
+};
+/* Walk the log's records from `from` (the start of one) to `limit` at the most. `block`: also look up each record's
+ * queue; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file cannot be mapped. */
+rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
+                               uint32_t flags, rp_control_block *block, rp_log_scan *scan);
+
+/* Set next_offset of every queue: max_offset, moved on by the records that are published but not yet dispatched.
+ * For a new send processor before its first append; dispatch may run meanwhile. */
+rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory);
+
+/* Count the sound units at the start of `units` (`size` bytes): offset >= 0 and below `phy_limit`, size > 0. Sets
+ * *max_phy_offset to the end of the last record they name, pre-blank units aside (0 if there is none), and
+ * *first_phy_offset to the first one's offset. */
+uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *first_phy_offset,
+                                 uint64_t *max_phy_offset);
+
+/* Check that each live queue's last unit is on file and names the queue's last record. Queues that fail are emptied
+ * (0, 0) and their files removed, to be rebuilt by dispatch from the log. Returns how many; -1 with errno. */
+int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size);
+#endif

@@ -1,0 +1,63 @@
+/* See store_loop.h. */
+#define _GNU_SOURCE
+#include "store_loop.h"
+#include <time.h>
+#include "atomic.h"
+#include "stage.h"
+
+enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
+static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void show_counts(const rp_dispatch *dispatch, const rp_flush *flush, rp_worker *worker) {
+    rp_dispatch_counts counts;
+    rp_flush_counts flush_counts;
+    rp_dispatch_read_counts(dispatch, &counts);
+    __atomic_store_n(&worker->counters[RP_COUNT_DISPATCHED], counts.records, __ATOMIC_RELAXED);
+    __atomic_store_n(&worker->counters[RP_COUNT_INDEXED], counts.keys, __ATOMIC_RELAXED);
+    if (!flush) return;
+    rp_flush_read_counts(flush, &flush_counts);
+    __atomic_store_n(&worker->counters[RP_COUNT_FLUSHES], flush_counts.flushes, __ATOMIC_RELAXED);
+    __atomic_store_n(&worker->counters[RP_COUNT_FLUSH_NS], flush_counts.flush_ns, __ATOMIC_RELAXED);
+}
+
+static int has_request(const rp_worker *worker, const rp_ring_reader *manager) {
+    return rp_load_acquire32(&worker->stop) || (manager && !rp_ring_is_empty(manager));
+}
+
+static int is_behind(const rp_control *control) {
+    return rp_load_acquire(&control->dispatched_phy_offset) < rp_load_acquire(&control->published_phy_offset);
+}
+
+static void sleep_until(rp_worker *worker, int64_t until_ns) {
+    int64_t left_ns = until_ns - now_ns();
+    rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+    rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns < SLEEP_MAX_NS ? left_ns : SLEEP_MAX_NS);
+}
+
+rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
+                        rp_flush *flush, int is_sync_flush, int64_t timeout_ns) {
+    int64_t until_ns = now_ns() + timeout_ns;
+    for (;;) {
+        int64_t now = now_ns();
+        rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
+        rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
+        if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
+        if (has_request(worker, manager)) return RP_OK;
+        if (now >= until_ns) return RP_EMPTY;
+        if (is_sync_flush && flush && is_behind(control)) rp_flush_poke(flush);
+        rp_status status = rp_dispatch_run(dispatch, BUDGET);
+        show_counts(dispatch, flush, worker);
+        if (status == RP_OK) continue;
+        if (status != RP_EMPTY && status != RP_FULL) return status;
+        rp_worker_prepare_sleep(worker);
+        /* A full ring rings this doorbell when there is room: being behind is no reason to stay awake then. */
+        if (has_request(worker, manager) || (status == RP_EMPTY && is_behind(control))) rp_worker_awake(worker);
+        else sleep_until(worker, until_ns);
+    }
+}
