@@ -153,9 +153,9 @@ rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control) {
     uint8_t *base = NULL;
     rp_status status = RP_NO_MEMORY;
     if (!(log->directory = strdup(directory))) goto failed;
-    /* A file that is not there yet is made by the first reservation: an empty store can be opened on a full disk. */
+    /* A file that is not there yet is made by the first reservation: a store can be opened on a full disk. */
     status = rp_mapped_file_map(directory, start, log->file_size, 1, &base);
-    if (status != RP_OK && status != RP_NOT_FOUND) goto failed;
+    if (status != RP_OK && status != RP_NOT_FOUND && status != RP_NO_SPACE) goto failed;
     if (base) wipe(base, log->position - start, log->file_size);
     if ((errno = pthread_create(&log->helper, NULL, run_errands, log))) goto failed;
     if (base) switch_file(log, base, start);
@@ -204,6 +204,7 @@ rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, u
         uint8_t *base = NULL;
         status = map_file(log, start, &base);
         if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
+        wipe(base, log->position - start, log->file_size);
         switch_file(log, base, start);
     }
     if ((uint64_t)size + RP_END_FILE_MIN_BLANK > log->start + log->file_size - log->position) {

@@ -107,6 +107,12 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
     return value ? queue_at(block, value - 1) : NULL;
 }
 
+uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from) {
+    uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
+    while (from < count && !name_is(block, queue_at(block, from)->topic, topic, topic_size)) from++;
+    return from;
+}
+
 /* Blocks for [offset, offset + size) of the file. 0, or -1 with errno; file systems without fallocate stay sparse. */
 static int reserve_blocks(int fd, uint64_t offset, uint64_t size) {
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) == 0) return 0;

@@ -29,7 +29,8 @@ typedef struct rp_control {
     int64_t physic_timestamp_ms;       /* store worker (flush): the three times of the checkpoint file */
     int64_t logics_timestamp_ms;
     int64_t index_timestamp_ms;
-    uint64_t reserved[12];
+    int64_t lock_mtime_ns;             /* supervisor: of the file `lock`; another value means another program was here */
+    uint64_t reserved[11];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };
@@ -67,6 +68,8 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
 /* Find or add, and make it live; NULL with errno when the table is full (ENOSPC) or the name cannot be a directory
  * (EINVAL). Any process: a robust lock in the block keeps adders apart. */
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
+/* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
+uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
 /* Name of a queue's topic: size returned, *name set. */
 uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const uint8_t **name);
 #endif

@@ -49,6 +49,8 @@ rp_status rp_mapped_file_map(const char *directory, uint64_t start, uint64_t siz
     } else if ((uint64_t)status.st_size != size) {
         errno = EINVAL;
         result = RP_CORRUPT;
+    } else if (writable && fallocate(fd, 0, 0, (off_t)size) < 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+        result = rp_status_of_errno();
     } else {
         void *at = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
         if (at == MAP_FAILED) result = rp_status_of_errno();

@@ -9,6 +9,7 @@
 int rp_mapped_file_path(char *out, uint64_t out_size, const char *directory, uint64_t start);
 /* Create the file that starts at `start`. RP_OK, also if it is there already; RP_NO_SPACE, RP_IO_ERROR. */
 rp_status rp_mapped_file_create(const char *directory, uint64_t start, uint64_t size);
-/* Map it whole. RP_OK; RP_NOT_FOUND; RP_CORRUPT if its size is another; RP_NO_MEMORY, RP_IO_ERROR. */
+/* Map it whole; for writing, with blocks reserved where it has holes. RP_OK; RP_NOT_FOUND; RP_NO_SPACE;
+ * RP_CORRUPT if its size is another; RP_NO_MEMORY, RP_IO_ERROR. */
 rp_status rp_mapped_file_map(const char *directory, uint64_t start, uint64_t size, int writable, uint8_t **base);
 #endif

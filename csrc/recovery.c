@@ -111,16 +111,14 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
     return follow_log(block, commitlog_directory, dispatched > min ? dispatched : min);
 }
 
-uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *first_phy_offset,
-                                 uint64_t *max_phy_offset) {
+uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset) {
     uint32_t count = 0;
-    *first_phy_offset = *max_phy_offset = 0;
+    *max_phy_offset = 0;
     for (; (count + 1) * (uint64_t)RP_CQ_UNIT_SIZE <= size; count++) {
         const uint8_t *unit = units + count * (uint64_t)RP_CQ_UNIT_SIZE;
         uint64_t phy_offset = rp_load64(unit);
         int32_t record_size = (int32_t)rp_load32(unit + 8);
         if (phy_offset > INT64_MAX || phy_offset >= phy_limit || record_size <= 0) break;
-        if (!count) *first_phy_offset = phy_offset;
         if (record_size != INT32_MAX) *max_phy_offset = phy_offset + (uint64_t)record_size;
     }
     return count;

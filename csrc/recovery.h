@@ -28,10 +28,8 @@ rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_si
 rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory);
 
 /* Count the sound units at the start of `units` (`size` bytes): offset >= 0 and below `phy_limit`, size > 0. Sets
- * *max_phy_offset to the end of the last record they name, pre-blank units aside (0 if there is none), and
- * *first_phy_offset to the first one's offset. */
-uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *first_phy_offset,
-                                 uint64_t *max_phy_offset);
+ * *max_phy_offset to the end of the last record they name, pre-blank units aside (0 if there is none). */
+uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset);
 
 /* Check that each live queue's last unit is on file and names the queue's last record. Queues that fail are emptied
  * (0, 0) and their files removed, to be rebuilt by dispatch from the log. Returns how many; -1 with errno. */

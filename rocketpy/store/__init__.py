@@ -1,0 +1,14 @@
+"""The message store: files only; no sockets, no trio, no request codes. Formats are the Java broker's, byte for byte.
+
+Who runs what:
+
+    supervisor   `open_store` (lock, recovery, `abort`) before the workers are forked, `close_store` after they ended
+    send         the CommitLog's end (csrc/commitlog.c)
+    store        `StoreService`: dispatch, flush, allocation, cleaning
+    pull         units and log slices (csrc/consume_queue.c, csrc/log_view.c)
+    manager      `MessageStore`: everything that Python asks of the store
+    nobody       `dump`: a directory made readable, for tools
+
+The C loops do the work per message; what is here decides, recovers and reads. All of them meet in the control block
+(csrc/control_block.h), which can always be lost: recovery rebuilds it from the files.
+"""

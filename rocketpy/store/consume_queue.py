@@ -1,0 +1,83 @@
+"""Consume queue units as values, and their reader.
+
+    0   i64  phy_offset   bytes from the start of the CommitLog
+    8   i32  size         bytes of the record
+    12  i64  tags_code    hash of the tags; delivery time (ms) in a delay queue
+
+Unit n of a queue is at byte 20 n of it; a file is named by its first byte. A unit (0, 0x7FFFFFFF, 0) stands where there
+is no message: before the first one of a queue that did not start at 0.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rocketpy.native.core import ffi, lib
+
+from .control_block import ControlBlock, fail
+from .files import Files, file_name
+
+CQ_STORE_UNIT_SIZE = 20
+CQ_UNIT = struct.Struct(
+    ">q"  # phy_offset  bytes from the start of the CommitLog
+    "i"  # size        bytes of the record
+    "q"  # tags_code   hash of the tag; delivery time (ms) in a delay queue
+)
+assert CQ_UNIT.size == CQ_STORE_UNIT_SIZE
+BLANK_UNIT = CQ_UNIT.pack(0, 0x7FFFFFFF, 0)
+FILES_MAX = 256  # descriptors that one reader keeps open
+
+
+def rounded_file_size(size: int) -> int:
+    """mappedFileSizeConsumeQueue, rounded up to whole units."""
+    return -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
+
+
+class ConsumeQueueUnit(NamedTuple):
+    phy_offset: int
+    size: int
+    tags_code: int
+
+
+class ConsumeQueues:
+    """Reader of all queues of a store; not for several threads at once."""
+
+    def __init__(self, directory: Path, control: ControlBlock, file_size: int, files: Files) -> None:
+        self.directory = directory
+        self.control = control
+        self.file_size = file_size
+        self.units_per_file = file_size // CQ_STORE_UNIT_SIZE
+        self._files = files
+        self._reader = lib.rp_cq_reader_open(control.block, os.fsencode(directory), file_size, FILES_MAX)
+        if self._reader == ffi.NULL:
+            raise fail(f"cannot read {directory}")
+
+    def close(self) -> None:
+        if self._reader != ffi.NULL:
+            lib.rp_cq_reader_close(self._reader)
+            self._reader = ffi.NULL
+
+    def units(self, queue: Any, offset: int, count: int) -> list[ConsumeQueueUnit]:
+        """Units from `offset` on, `count` at the most, of one file; empty where there are none."""
+        if offset < 0 or count <= 0:
+            return []
+        buffer = ffi.new("uint8_t[]", min(count, self.units_per_file) * CQ_STORE_UNIT_SIZE)
+        found = lib.rp_cq_read(self._reader, queue, offset, len(buffer) // CQ_STORE_UNIT_SIZE, buffer)
+        if found < 0:
+            raise fail(f"cannot read a consume queue in {self.directory}")
+        raw = ffi.buffer(buffer, found * CQ_STORE_UNIT_SIZE)
+        return [ConsumeQueueUnit(*unit) for unit in CQ_UNIT.iter_unpack(raw)]
+
+    def unit(self, queue: Any, offset: int) -> ConsumeQueueUnit | None:
+        units = self.units(queue, offset, 1)
+        return units[0] if units else None
+
+    def file_times(self, queue: Any) -> list[tuple[int, int]]:
+        """(start in bytes, modification time in ms) of the queue's files, ascending."""
+        topic = os.fsdecode(self.control.topic_of(queue))
+        directory = self.directory / topic / str(queue.queue_id)
+        entries = self._files.entries(directory)
+        return [(int(info.name), info.mtime_ms) for info in entries if len(info.name) == len(file_name(0))]

@@ -1,0 +1,144 @@
+"""The control block as Python sees it: positions, and one entry per queue (csrc/control_block.h).
+
+Mapped by the supervisor, inherited by all workers. Each field has one writer, named in the header; everybody else only
+reads. Reading is a plain load: fields are aligned, and what Python decides by them does not depend on their order.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rocketpy.errors import StoreError
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+QUEUE_LIVE = 1
+QUEUE_DELETED = 2
+
+
+def fail(what: str, status: int | None = None) -> StoreError:
+    """A StoreError for a C call that failed with errno."""
+    reason = os.strerror(ffi.errno) if ffi.errno else "unknown reason"
+    return StoreError(f"{what}: {reason}" if status is None else f"{what}: {Status(status).name} ({reason})")
+
+
+@attrs.frozen
+class QueueState:
+    """A queue at one moment."""
+
+    topic: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    next_offset: int
+    max_phy_offset: int
+
+
+class ControlBlock:
+    """Owner: whoever opened it closes it; workers that inherited the mapping just end."""
+
+    def __init__(self, path: Path, commitlog_file_size: int) -> None:
+        self.block = lib.rp_control_open(os.fsencode(path), commitlog_file_size)
+        if self.block == ffi.NULL:
+            raise fail(f"cannot map {path}")
+        self.header = lib.rp_control_header(self.block)
+
+    def close(self) -> None:
+        if self.block != ffi.NULL:
+            lib.rp_control_close(self.block)
+            self.block = self.header = ffi.NULL
+
+    def reset(self) -> None:
+        """Forget everything, as if newly made."""
+        status = lib.rp_control_reset(self.block)
+        if status:
+            raise fail("cannot reset the control block", status)
+
+    def sync(self) -> None:
+        status = lib.rp_control_sync(self.block)
+        if status:
+            raise fail("cannot write the control block back", status)
+
+    @property
+    def is_same_boot(self) -> bool:
+        """The running kernel wrote it: the page cache has survived whatever happened since."""
+        return bool(lib.rp_control_is_same_boot(self.block))
+
+    def mark_boot(self) -> None:
+        lib.rp_control_mark_boot(self.block)
+
+    @property
+    def min_phy_offset(self) -> int:
+        return int(self.header.min_phy_offset)
+
+    @property
+    def published_phy_offset(self) -> int:
+        return int(self.header.published_phy_offset)
+
+    @property
+    def durable_phy_offset(self) -> int:
+        return int(self.header.durable_phy_offset)
+
+    @property
+    def dispatched_phy_offset(self) -> int:
+        return int(self.header.dispatched_phy_offset)
+
+    @property
+    def units_durable_phy_offset(self) -> int:
+        return int(self.header.units_durable_phy_offset)
+
+    def queue(self, topic: str, queue_id: int) -> Any | None:
+        """The entry (`rp_queue *`) of a live queue, or None."""
+        name = topic.encode("utf-8", "replace")
+        entry = lib.rp_control_find(self.block, name, len(name), queue_id) if 0 <= queue_id < 1 << 31 else ffi.NULL
+        return None if entry == ffi.NULL or entry.state != QUEUE_LIVE else entry
+
+    def add_queue(self, topic: bytes, queue_id: int) -> Any:
+        """Find or add an entry, live."""
+        entry = lib.rp_control_add(self.block, topic, len(topic), queue_id)
+        if entry == ffi.NULL:
+            raise fail(f"cannot add queue {queue_id} of topic {topic!r}")
+        return entry
+
+    def entries(self) -> Iterator[Any]:
+        """Every entry, whatever its state."""
+        for index in range(self.header.queue_count):
+            yield lib.rp_control_queue(self.block, index)
+
+    def entries_of(self, topic: str) -> Iterator[Any]:
+        """Every entry of one topic, whatever its state."""
+        name = topic.encode("utf-8", "replace")
+        index = 0
+        while True:
+            index = lib.rp_control_next_of_topic(self.block, name, len(name), index)
+            if index >= self.header.queue_count:
+                return
+            yield lib.rp_control_queue(self.block, index)
+            index += 1
+
+    def topic_of(self, entry: Any) -> bytes:
+        """Name of an entry's topic; empty if the entry is damaged."""
+        if entry.topic >= self.header.topic_count:
+            return b""
+        name = ffi.new("const uint8_t **")
+        size = lib.rp_control_topic(self.block, entry.topic, name)
+        return bytes(ffi.buffer(name[0], size))
+
+    def state_of(self, entry: Any) -> QueueState:
+        return QueueState(
+            topic=self.topic_of(entry).decode("utf-8", "replace"),
+            queue_id=entry.queue_id,
+            min_offset=entry.min_offset,
+            max_offset=entry.max_offset,
+            next_offset=entry.next_offset,
+            max_phy_offset=entry.max_phy_offset,
+        )
+
+    def queues(self) -> list[QueueState]:
+        """All live queues."""
+        return [self.state_of(entry) for entry in self.entries() if entry.state == QUEUE_LIVE]

@@ -1,0 +1,101 @@
+"""Dispatch (csrc/dispatch.c) as Python holds it: in the store worker, in recovery, and at a clean stop."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from .consume_queue import rounded_file_size
+from .control_block import ControlBlock, fail
+from .delay_level import parse_delay_levels
+from .files import StorePaths
+
+FILES_MAX = 4096  # descriptors for consume queue files; the kernel's limit may make it fewer
+BUDGET = 64 << 20  # bytes of log per call
+
+
+@attrs.frozen
+class DispatchCounts:
+    records: int
+    units: int
+    keys: int
+    unplaced: int
+    resets: int
+
+
+class Dispatch:
+    """One per store at a time. `run*` belong to one thread, `sync` to any."""
+
+    def __init__(self, config: MessageStoreConfig, control: ControlBlock) -> None:
+        paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        levels = parse_delay_levels(config.message_delay_level)
+        keep = [ffi.new("char[]", os.fsencode(path)) for path in (paths.commitlog, paths.consumequeue, paths.index)]
+        delays = ffi.new("int64_t[]", levels or [0])
+        parameters = ffi.new("rp_dispatch_config *")
+        parameters.commitlog_directory, parameters.consume_queue_directory, parameters.index_directory = keep
+        parameters.consume_queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
+        parameters.consume_queue_files_max = FILES_MAX
+        parameters.index_enable = config.message_index_enable
+        parameters.hash_slot_num = config.max_hash_slot_num
+        parameters.index_num = config.max_index_num
+        parameters.delay_level_count = len(levels)
+        parameters.delay_level_ms = delays
+        self.control = control
+        self.handle: Any = lib.rp_dispatch_open(control.block, parameters)
+        if self.handle == ffi.NULL:
+            raise fail(f"cannot dispatch into {paths.root}")
+        self._syncing = threading.Lock()  # what is being synced is not yet synced for the next caller
+
+    def close(self) -> None:
+        if self.handle != ffi.NULL:
+            lib.rp_dispatch_close(self.handle)
+            self.handle = ffi.NULL
+
+    def run_to_end(self) -> int:
+        """Work through everything that is published; returns how many bytes of damage had to be passed over.
+
+        Raises:
+            DiskFull, StoreError: units cannot be written.
+        """
+        skipped = 0
+        while True:
+            status = lib.rp_dispatch_run(self.handle, BUDGET)
+            if status == Status.EMPTY:
+                return skipped
+            if status in (Status.CORRUPT, Status.NOT_FOUND):
+                skipped += lib.rp_dispatch_skip(self.handle)
+            elif status != Status.OK:
+                kind = DiskFull if status == Status.NO_SPACE else StoreError
+                raise kind(f"cannot write consume queues or index: {fail('dispatch', status)}")
+
+    def skip(self) -> int:
+        """After damage: go on behind it; returns how many bytes were passed over."""
+        return int(lib.rp_dispatch_skip(self.handle))
+
+    def drop_queue(self, entry: Any) -> None:
+        """Remove a queue's units; the entry starts at 0 again."""
+        status = lib.rp_dispatch_drop_queue(self.handle, entry)
+        if status:
+            raise fail("cannot remove a consume queue", status)
+
+    def sync(self, *, with_index: bool = False) -> None:
+        """Bring units to the disk. `with_index`: all of the index as well, on the thread that runs dispatch."""
+        with self._syncing:
+            status = lib.rp_dispatch_sync(self.handle)
+            if status == Status.OK and with_index:
+                status = lib.rp_dispatch_sync_index(self.handle)
+        if status:
+            raise fail("cannot flush consume queues", status)
+
+    def counts(self) -> DispatchCounts:
+        counts = ffi.new("rp_dispatch_counts *")
+        lib.rp_dispatch_read_counts(self.handle, counts)
+        return DispatchCounts(counts.records, counts.units, counts.keys, counts.unplaced, counts.resets)

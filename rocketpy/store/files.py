@@ -1,0 +1,231 @@
+"""The one door of Python to the disk, and the names of the store's files.
+
+Errors of the operating system become StoreError here, with the path and the reason in one line; a full disk becomes
+DiskFull. The C loops have their own door (csrc/new_file.c); both follow the same rule: nothing partial ever gets a name
+in a directory that a Java broker loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+from rocketpy.errors import DiskFull, StoreError
+
+FILE_NAME_DIGITS = 20
+READ_STEP = 65_536  # bytes
+
+
+@attrs.frozen
+class StorePaths:
+    """Where everything lies below storePathRootDir."""
+
+    root: Path
+    commitlog: Path
+    consumequeue: Path
+    index: Path
+    checkpoint: Path
+    abort: Path
+    lock: Path
+    control: Path
+
+    @classmethod
+    def of(cls, root: str | Path, commitlog: str | Path = "") -> StorePaths:
+        """`commitlog` may lie elsewhere; left out, it is below the root."""
+        root = Path(root)
+        return cls(
+            root=root,
+            commitlog=Path(commitlog) if commitlog else root / "commitlog",
+            consumequeue=root / "consumequeue",
+            index=root / "index",
+            checkpoint=root / "checkpoint",
+            abort=root / "abort",
+            lock=root / "lock",
+            control=root / "control",
+        )
+
+
+@attrs.frozen
+class FileInfo:
+    name: str
+    size: int
+    mtime_ms: int
+    is_directory: bool
+
+
+@attrs.frozen
+class DiskUsage:
+    """Bytes of the file system that holds a path."""
+
+    total: int
+    free: int  # with what is kept for root
+    usable: int
+
+
+def file_name(start: int) -> str:
+    """Name of the CommitLog or consume queue file that starts at byte `start`."""
+    return f"{start:0{FILE_NAME_DIGITS}d}"
+
+
+class Files(Protocol):
+    """What the store asks of a disk."""
+
+    def entries(self, directory: Path) -> list[FileInfo]:
+        """What is in a directory, sorted by name; empty if there is no such directory."""
+
+    def info(self, path: Path) -> FileInfo | None: ...
+
+    def read(self, path: Path, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer at the end of the file."""
+
+    def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
+        """Write into a file, which is made if it is not there."""
+
+    def is_zero(self, path: Path, offset: int) -> bool:
+        """Whether nothing but zeros follows."""
+
+    def wipe(self, path: Path, offset: int) -> None:
+        """Zeros from `offset` to the end, the size unchanged."""
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, or an empty directory; one that is not there is no error."""
+
+    def make_directory(self, path: Path) -> None: ...
+
+    def usage(self, path: Path) -> DiskUsage | None:
+        """None if the path is not there."""
+
+
+@contextlib.contextmanager
+def translated(path: Path, doing: str) -> Iterator[None]:
+    """Errors of the operating system as ours."""
+    try:
+        yield
+    except OSError as exc:
+        raise store_error(exc, path, doing) from exc
+
+
+def store_error(exc: OSError, path: Path, doing: str) -> StoreError:
+    kind = DiskFull if exc.errno in (errno.ENOSPC, errno.EDQUOT) else StoreError
+    return kind(f"cannot {doing} {path}: {exc.strerror or exc}")
+
+
+def _info(name: str, status: os.stat_result) -> FileInfo:
+    return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000, (status.st_mode & 0o170000) == 0o040000)
+
+
+class DiskFiles:
+    """The real disk."""
+
+    def entries(self, directory: Path) -> list[FileInfo]:
+        with translated(directory, "list"):
+            try:
+                with os.scandir(directory) as found:
+                    return sorted((_info(entry.name, entry.stat()) for entry in found), key=lambda info: info.name)
+            except FileNotFoundError:
+                return []
+
+    def info(self, path: Path) -> FileInfo | None:
+        with translated(path, "look at"):
+            try:
+                return _info(path.name, os.stat(path))
+            except FileNotFoundError:
+                return None
+
+    def read(self, path: Path, offset: int, size: int) -> bytes:
+        with translated(path, "read"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.pread(descriptor, size, offset)
+            finally:
+                os.close(descriptor)
+
+    def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
+        with translated(path, "write"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.pwrite(descriptor, data[written:], offset + written)
+                if sync:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def is_zero(self, path: Path, offset: int) -> bool:
+        with translated(path, "read"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                while True:
+                    try:
+                        offset = os.lseek(descriptor, offset, os.SEEK_DATA)  # passes over holes
+                    except OSError as exc:
+                        if exc.errno == errno.ENXIO:
+                            return True
+                        raise
+                    data = os.pread(descriptor, READ_STEP, offset)
+                    if data.count(0) < len(data):
+                        return False
+                    offset += len(data)
+            finally:
+                os.close(descriptor)
+
+    def wipe(self, path: Path, offset: int) -> None:
+        with translated(path, "wipe"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                size = os.fstat(descriptor).st_size
+                os.ftruncate(descriptor, offset)
+                os.ftruncate(descriptor, size)
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def remove(self, path: Path) -> None:
+        with translated(path, "remove"), contextlib.suppress(FileNotFoundError):
+            if path.is_dir():
+                path.rmdir()
+            else:
+                path.unlink()
+
+    def make_directory(self, path: Path) -> None:
+        with translated(path, "make"):
+            path.mkdir(parents=True, exist_ok=True)
+
+    def usage(self, path: Path) -> DiskUsage | None:
+        with translated(path, "look at"):
+            try:
+                status = os.statvfs(path)
+            except FileNotFoundError:
+                return None
+        size = status.f_frsize
+        return DiskUsage(status.f_blocks * size, status.f_bfree * size, status.f_bavail * size)
+
+
+def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
+    """Starts of the files of a CommitLog or queue directory, ascending; every one of them must be of `size` bytes.
+
+    Raises:
+        StoreError: an entry that does not belong there. A Java broker would refuse the directory, too; going on
+            without it might mean without messages.
+    """
+    starts = []
+    for info in files.entries(directory):
+        path = directory / info.name
+        if info.is_directory:
+            raise StoreError(f"{path} is a directory; only files of {size} bytes belong there")
+        if info.size != size:
+            raise StoreError(
+                f"{path} has {info.size} bytes, {size} are configured: mappedFileSize... must be what the store was "
+                "made with, and nothing else may lie there"
+            )
+        if not (info.name.isdecimal() and info.name.isascii()):
+            raise StoreError(f"{path} is not named by a number; only the store's own files belong there")
+        starts.append(int(info.name))
+    return sorted(starts)

@@ -1,0 +1,271 @@
+"""Where the store stands when it is opened: believed, checked, or found again from the files.
+
+    believed    the control block is ours, nobody else held the store since, and either the same kernel runs (its page
+                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log
+    flushed     ours, but the machine went down: what is below the durable positions is believed, the log behind is
+                scanned with CRC, units behind are dropped and made again
+    files       no block, a damaged one, or a Java broker (or a restored backup) came between: the reference's rules.
+                After a clean exit the last three files are scanned, after another one everything since the checkpoint
+
+In each case dispatch then catches up, so that every queue's next offset is its last unit's plus one, and what lies
+behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from pathlib import Path
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+
+from .checkpoint import StoreCheckpoint
+from .consume_queue import rounded_file_size
+from .control_block import QUEUE_LIVE, ControlBlock, fail
+from .dispatch import Dispatch
+from .files import Files, StorePaths, file_name, numbered_files
+from .index_file import limit_index
+from .queue_loading import load_queues
+
+MESSAGE_MAGIC = 0xDAA320A7
+CHECKPOINT_MARGIN_MS = 3_000
+FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-allocated
+NOTHING_MISSING = (1 << 64) - 1
+LOG_END_MAX = 1 << 63
+
+
+class RecoveryKind(enum.Enum):
+    BELIEVED = "believed"
+    FLUSHED = "flushed"
+    FILES = "files"
+
+
+@attrs.frozen
+class RecoveryReport:
+    """What opening had to do; for the start-up log."""
+
+    kind: RecoveryKind
+    log_end: int
+    scanned_records: int
+    scanned_bytes: int
+    dispatched_from: int
+    queues_rebuilt: int
+    damaged_bytes: int  # passed over by dispatch
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind.value}: log ends at {self.log_end}, {self.scanned_records} records "
+            f"({self.scanned_bytes} bytes) scanned, {self.log_end - self.dispatched_from} bytes dispatched again, "
+            f"{self.queues_rebuilt} queues rebuilt, {self.damaged_bytes} damaged bytes"
+        )
+
+
+@attrs.frozen
+class _Scan:
+    end: int
+    records: int
+    missing: int
+    last_store_timestamp_ms: int
+
+
+class Recovery:
+    """One opening of one store, single-threaded, under the store's lock."""
+
+    def __init__(self, config: MessageStoreConfig, paths: StorePaths, files: Files, control: ControlBlock) -> None:
+        self._config = config
+        self._paths = paths
+        self._files = files
+        self._control = control
+        self._file_size = config.mapped_file_size_commit_log
+        self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
+        self._starts = _newest_run(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
+
+    def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
+        """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
+        header = self._control.header
+        if is_ours and self._is_plausible() and (self._control.is_same_boot or header.clean):
+            return self._believe()
+        if is_ours and self._is_plausible() and self._holds(header.durable_phy_offset):
+            return self._from_flushed(checkpoint)
+        return self._from_files(checkpoint, was_clean)
+
+    # --- the three ways ---
+
+    def _believe(self) -> RecoveryReport:
+        header = self._control.header
+        header.min_phy_offset = self._log_begin(header.published_phy_offset)
+        rebuilt = lib.rp_recovery_check_queues(
+            self._control.block, os.fsencode(self._paths.consumequeue), self._queue_file_size
+        )
+        if rebuilt < 0:
+            raise fail(f"cannot check the consume queues in {self._paths.consumequeue}")
+        if rebuilt:
+            header.dispatched_phy_offset = header.min_phy_offset
+        return self._catch_up(RecoveryKind.BELIEVED, _Scan(header.published_phy_offset, 0, 0, 0), 0, rebuilt)
+
+    def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
+        header = self._control.header
+        durable = max(header.durable_phy_offset, self._log_begin(0))
+        scan = self._scan(durable, flags=lib.RP_SCAN_CRC | lib.RP_SCAN_STRICT)
+        redo_from = min(header.units_durable_phy_offset, scan.end)
+        times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
+        had_units = self._queues_with_units(redo_from)
+        self._cut_log(scan.end)
+        self._load(scan, checkpoint, phy_limit=redo_from)
+        header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
+        lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
+        header.dispatched_phy_offset = header.min_phy_offset if lost else max(redo_from, header.min_phy_offset)
+        limit_index(self._files, self._paths.index, redo_from)
+        return self._catch_up(RecoveryKind.FLUSHED, scan, scan.end - durable, lost)
+
+    def _from_files(self, checkpoint: StoreCheckpoint, was_clean: bool) -> RecoveryReport:
+        header = self._control.header
+        start = self._start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
+        scan = self._scan(start, flags=lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0)
+        self._cut_log(scan.end)
+        reached = self._load(scan, checkpoint, phy_limit=scan.end)
+        header.last_store_timestamp_ms = scan.last_store_timestamp_ms
+        limit_index(self._files, self._paths.index, scan.end)
+        rebuilt = 0
+        redo_from = max(reached, header.min_phy_offset) if was_clean else start
+        if was_clean and self._scan(start, with_queues=True).missing < reached:
+            redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue lacks what others have
+        header.dispatched_phy_offset = redo_from
+        return self._catch_up(RecoveryKind.FILES, scan, scan.end - start, rebuilt)
+
+    # --- parts ---
+
+    def _is_plausible(self) -> bool:
+        """The block's positions fit each other and the files."""
+        header = self._control.header
+        if not header.min_phy_offset <= header.dispatched_phy_offset <= header.published_phy_offset < LOG_END_MAX:
+            return False
+        return self._holds(header.published_phy_offset)
+
+    def _holds(self, phy_offset: int) -> bool:
+        """There is a file for it, or it is where the next one would begin (with no files: at 0 only)."""
+        if not self._starts:
+            return phy_offset == 0
+        return self._starts[0] <= phy_offset <= self._starts[-1] + self._file_size
+
+    def _log_begin(self, default: int) -> int:
+        return self._starts[0] if self._starts else default
+
+    def _first_record(self, start: int) -> int:
+        """Store time of the record that begins a file; 0 if there is none."""
+        path = self._paths.commitlog / file_name(start)
+        head = self._files.read(path, 0, 76)
+        if len(head) < 76 or int.from_bytes(head[4:8], "big") != MESSAGE_MAGIC:
+            return 0
+        at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
+        return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+    def _start_after_clean_exit(self) -> int:
+        """The third-last file; further back while only empty files would be looked at."""
+        if not self._starts:
+            return 0
+        at = max(0, len(self._starts) - FILES_SCANNED)
+        while at > 0 and not self._first_record(self._starts[at]):
+            at -= 1
+        return self._starts[at]
+
+    def _start_after_crash(self, checkpoint: StoreCheckpoint) -> int:
+        """The newest file that begins with a record which was certainly flushed, with its unit; else the first."""
+        limit_ms = min(checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) - CHECKPOINT_MARGIN_MS
+        if self._config.message_index_enable and self._config.message_index_safe:
+            limit_ms = min(limit_ms, checkpoint.index_msg_timestamp_ms)
+        for start in reversed(self._starts):
+            if 0 < self._first_record(start) <= limit_ms:
+                return start
+        return self._log_begin(0)
+
+    def _scan(self, start: int, *, flags: int = 0, with_queues: bool = False) -> _Scan:
+        scan = ffi.new("rp_log_scan *")
+        block = self._control.block if with_queues else ffi.NULL
+        directory = os.fsencode(self._paths.commitlog)
+        status = lib.rp_recovery_scan_log(directory, self._file_size, start, LOG_END_MAX, flags, block, scan)
+        if status:
+            raise fail(f"cannot read the log in {self._paths.commitlog}", status)
+        return _Scan(scan.end, scan.records, scan.missing, scan.last_store_timestamp_ms)
+
+    def _cut_log(self, end: int) -> None:
+        """Nothing is left behind `end`: files that begin there or later are removed, the last one is wiped."""
+        for start in [start for start in self._starts if start >= end and start > 0]:
+            self._files.remove(self._paths.commitlog / file_name(start))
+            self._starts.remove(start)
+        if self._starts and end < self._starts[-1] + self._file_size:
+            path = self._paths.commitlog / file_name(self._starts[-1])
+            if not self._files.is_zero(path, end - self._starts[-1]):
+                self._files.wipe(path, end - self._starts[-1])
+
+    def _queues_with_units(self, phy_limit: int) -> list[tuple[str, int]]:
+        """Queues of the (possibly half-written) block that must be on file."""
+        return [
+            (self._control.topic_of(entry).decode("utf-8", "replace"), entry.queue_id)
+            for entry in self._control.entries()
+            if entry.state == QUEUE_LIVE
+            and entry.max_offset > entry.min_offset
+            and 0 < entry.max_phy_offset <= phy_limit
+            and self._control.topic_of(entry)
+        ]
+
+    def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, phy_limit: int) -> int:
+        """A new block, from the files. Returns how far the queues reach."""
+        self._control.reset()
+        header = self._control.header
+        header.min_phy_offset = self._log_begin(scan.end)
+        header.published_phy_offset = header.durable_phy_offset = scan.end
+        header.physic_timestamp_ms = checkpoint.physic_msg_timestamp_ms
+        header.logics_timestamp_ms = checkpoint.logics_msg_timestamp_ms
+        header.index_timestamp_ms = checkpoint.index_msg_timestamp_ms
+        return load_queues(
+            self._files, self._paths.consumequeue, self._queue_file_size, self._control, phy_limit=phy_limit,
+            log_min_phy_offset=header.min_phy_offset,
+        )  # fmt: skip
+
+    def _catch_up(self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int) -> RecoveryReport:
+        """Dispatch what is behind; then every queue's next offset is known."""
+        header = self._control.header
+        dispatched_from = int(header.dispatched_phy_offset)
+        self._control.mark_boot()
+        header.running_flags = header.clean = 0
+        damaged = 0
+        if dispatched_from < header.published_phy_offset:
+            dispatch = Dispatch(self._config, self._control)
+            try:
+                damaged = dispatch.run_to_end()
+            finally:
+                dispatch.close()
+        for entry in self._control.entries():
+            entry.next_offset = entry.max_offset
+            entry.watched = 0
+        return RecoveryReport(
+            kind, int(header.published_phy_offset), scan.records, scanned_bytes, dispatched_from, rebuilt, damaged
+        )
+
+
+def _newest_run(starts: list[int], file_size: int) -> list[int]:
+    """The files from the last gap on: what is older cannot be reached from the end of the log.
+
+    Raises:
+        StoreError: a name that is no multiple of the file size.
+    """
+    run: list[int] = []
+    for start in starts:
+        if start % file_size:
+            raise StoreError(f"CommitLog file {file_name(start)} does not begin at a multiple of {file_size} bytes")
+        if run and start != run[-1] + file_size:
+            run = []
+        run.append(start)
+    return run
+
+
+def remove_unused_files(files: Files, directory: Path, file_size: int, end: int) -> None:
+    """Pre-allocated log files that nothing was written to."""
+    for start in numbered_files(files, directory, file_size):
+        if start >= end:
+            files.remove(directory / file_name(start))
