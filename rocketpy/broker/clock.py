@@ -7,6 +7,8 @@ from typing import Protocol
 
 
 class Clock(Protocol):
+    """Wall time for what is stored, monotonic time for how long something took; never one for the other."""
+
     def now_ms(self) -> int:
         """Wall clock, ms since the epoch: what is stored, compared with message times or shown to people."""
 
@@ -15,6 +17,8 @@ class Clock(Protocol):
 
 
 class SystemClock:
+    """The clocks of this machine."""
+
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

@@ -47,6 +47,8 @@ class NameServerClient(Protocol):
 
 
 class BrokerOuterApi:
+    """Registers this broker, and its topics, with every name server."""
+
     def __init__(self, live: LiveSettings, topics: TopicConfigManager, client: NameServerClient) -> None:
         self._live = live
         self._topics = topics

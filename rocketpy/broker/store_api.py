@@ -11,6 +11,8 @@ from typing import Protocol
 
 
 class ConsumeQueueUnit(Protocol):
+    """One unit of a queue: where its message is, how long, and the hash of its tag."""
+
     @property
     def phy_offset(self) -> int: ...
 
@@ -22,6 +24,8 @@ class ConsumeQueueUnit(Protocol):
 
 
 class QueryMessageResult(Protocol):
+    """What a query by key found."""
+
     @property
     def records(self) -> Sequence[bytes]: ...
 
@@ -33,6 +37,8 @@ class QueryMessageResult(Protocol):
 
 
 class StoreStatistics(Protocol):
+    """A frozen look at where the store stands."""
+
     @property
     def min_phy_offset(self) -> int: ...
 
@@ -53,11 +59,15 @@ class StoreStatistics(Protocol):
 
 
 class QueueState(Protocol):
+    """A queue that the store knows, by its topic."""
+
     @property
     def topic(self) -> str: ...
 
 
 class Store(Protocol):
+    """The store as the manager process uses it: reads, lookups and maintenance; it appends through the hot lane."""
+
     def queue_states(self, topic: str | None = None) -> Sequence[QueueState]:
         """Every queue there is, whether its topic has a configuration or not."""
 

@@ -23,6 +23,8 @@ from .hot_tables import HotTables
 
 @attrs.define
 class ConsumerGroupInfo:
+    """One group as its members described it: how it consumes, what it subscribes to, on which channels it is online."""
+
     group: str
     consume_type: ConsumeType
     message_model: MessageModel
@@ -60,6 +62,8 @@ class ConsumerGroupInfo:
 
 
 class ConsumerManager:
+    """Owner of all groups that are online; tells the hot lane and the members what changes."""
+
     def __init__(
         self, clock: Clock, tables: HotTables, members_changed: Callable[[str, list[Channel]], None]
     ) -> None:

@@ -1,0 +1,152 @@
+"""Arrows point down only: which package may import which, held as data.
+
+A package imports what its row lists, the ground modules, and itself. `TYPE_CHECKING` imports count like any other: a
+type is a dependency too.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "rocketpy"
+GROUND = {"codes", "errors", "units"}
+ALLOWED: dict[str, set[str]] = {
+    "message": set(),
+    "config": set(),
+    "native": set(),
+    "remoting": {"message"},
+    "store": {"message", "config", "native"},
+    "transport": {"remoting"},
+    "reactor": {"remoting", "config", "native"},
+    "namesrv": {"remoting", "config"},
+    "broker": {"store", "transport", "remoting", "message", "config"},
+    "client": {"transport", "remoting", "message", "config"},
+    "admin": {"client", "message", "config"},
+    "spark": {"client", "message", "config"},
+    "metrics": set(),
+}
+TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
+GROUND_ALLOWED: dict[str, set[str]] = {"codes": set(), "units": set(), "errors": {"codes"}, "__init__": set()}
+
+# Whoever else names these has gone round the seam. Places are modules or packages, dotted, below rocketpy.
+ONLY_IN: dict[str, set[str]] = {
+    "pyspark": {"spark"},
+    "prometheus_client": {"metrics"},
+    "rocketpy.native._rocketpy": {"native.core"},
+    "cffi": set(),
+    "rocketpy.native.core": {"native", "store", "reactor"},
+}
+WITHOUT_TRIO = {"codes", "errors", "units", "message", "config", "native", "remoting", "store", "metrics"}
+ADDRESS_TEXT = {"AF_INET", "AF_INET6", "inet_pton", "inet_ntop", "inet_aton", "inet_ntoa"}  # text to bytes, no socket
+WITHOUT_SOCKETS = {"codes", "errors", "units", "message", "native", "remoting", "store"}
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def dotted(path: Path) -> str:
+    """`store.flush` for rocketpy/store/flush.py, `store` for its package, `` for the root package."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Absolute dotted names that a module imports, with the names taken from a package of ours spelled out."""
+    package = ["rocketpy", *path.relative_to(PACKAGE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{origin}.{alias.name}" for alias in node.names)
+
+
+def layer_of(name: str) -> str:
+    """The first part below rocketpy; `__init__` for the root package itself."""
+    return name.split(".")[0] or "__init__"
+
+
+def our_layers(path: Path) -> set[str]:
+    return {
+        parts[1] if (parts := imported.split("."))[1:] and not parts[1].startswith("__") else "__init__"
+        for imported in imports_of(path)
+        if imported.split(".")[0] == "rocketpy"
+    } - {"__init__"}
+
+
+def names_of_socket(path: Path) -> set[str]:
+    """What a module uses of the standard library's `socket`."""
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "socket"
+    }
+    return used | {name.split(".")[1] for name in imports_of(path) if name.startswith("socket.")}
+
+
+def is_within(name: str, place: str) -> bool:
+    return name == place or name.startswith(place + ".")
+
+
+IDS = [dotted(path) or "rocketpy" for path in modules()]
+EVERY_MODULE = pytest.mark.parametrize("path", modules(), ids=IDS)
+
+
+@EVERY_MODULE
+def test_arrows_point_down(path: Path) -> None:
+    layer = layer_of(dotted(path))
+    if layer in TOP:
+        return
+    allowed = GROUND_ALLOWED[layer] if layer in GROUND_ALLOWED else ALLOWED[layer] | GROUND
+    excess = our_layers(path) - allowed - {layer}
+    assert not excess, f"{dotted(path)} may not import {sorted(excess)}; allowed: {sorted(allowed)}"
+
+
+@EVERY_MODULE
+def test_foreign_packages_stay_behind_their_seam(path: Path) -> None:
+    name = dotted(path)
+    for imported in imports_of(path):
+        for guarded, places in ONLY_IN.items():
+            if is_within(imported, guarded) and layer_of(name) not in TOP:
+                assert any(is_within(name, place) for place in places), f"{name} imports {imported}: only {places} may"
+
+
+@EVERY_MODULE
+def test_lower_layers_know_neither_trio_nor_sockets(path: Path) -> None:
+    layer = layer_of(dotted(path))
+    if layer in WITHOUT_TRIO:
+        tops = {imported.split(".")[0] for imported in imports_of(path)}
+        assert not tops & {"trio", "asyncio"}, f"{dotted(path)}: bytes and values only"
+    if layer in WITHOUT_SOCKETS:
+        assert names_of_socket(path) <= ADDRESS_TEXT, f"{dotted(path)}: no sockets"
+
+
+def test_the_table_is_acyclic() -> None:
+    done: set[str] = set()
+    while remaining := ALLOWED.keys() - done:
+        ready = {layer for layer in remaining if ALLOWED[layer] <= done}
+        assert ready, f"a cycle among {sorted(remaining)}"
+        done |= ready
+
+
+def test_every_package_has_its_row() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    files = {path.stem for path in PACKAGE.glob("*.py")}
+    assert packages - TOP <= ALLOWED.keys()
+    assert files - TOP <= GROUND_ALLOWED.keys()
+
+
+def test_a_wrong_arrow_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader of imports understands each spelling."""
+    module = tmp_path / "message" / "bad.py"
+    module.parent.mkdir()
+    module.write_text(
+        "import rocketpy.store.flush\nfrom rocketpy import broker\nfrom ..transport import stream\n"
+        "from . import batch\ndef f():\n    from ..client.producer import Producer\n"
+    )
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    assert our_layers(module) == {"store", "broker", "transport", "message", "client"}
