@@ -52,6 +52,11 @@ class KVConfigManager:
         table = self._table.get(namespace)
         return None if table is None else dict(table)
 
+    @property
+    def table(self) -> Mapping[str, Mapping[str, str]]:
+        """All of it; never changed, a change makes another."""
+        return self._table
+
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Set a key. Raises OSError: nothing was changed."""
         async with self._writing:

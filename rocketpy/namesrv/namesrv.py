@@ -1,0 +1,179 @@
+"""The name server: one process, one trio loop, no state on disk but the key-value table.
+
+Source: RocketMQ 4.9 `NamesrvController`, `BrokerHousekeepingService`, `NamesrvStartup`.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import attrs
+import trio
+
+from rocketpy.config import NamesrvSettings
+from rocketpy.errors import ConfigError
+from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.transport.channel import ChannelLimits
+from rocketpy.transport.server import RemotingServer, TaskStatus
+from rocketpy.transport.streams import listening_port, open_listeners
+
+from .kv_config import KVConfigManager
+from .processor import NamesrvProcessor
+from .route_info import RouteInfoManager
+
+log = logging.getLogger(__name__)
+
+SCAN_FIRST_S = 5.0
+SCAN_INTERVAL_S = 10.0
+KV_LOG_FIRST_S = 60.0
+KV_LOG_INTERVAL_S = 600.0
+READY_LINE = "The Name Server boot success. serializeType=JSON"
+
+
+@attrs.frozen(kw_only=True)
+class NamesrvStatistics:
+    """What there is to count; the fields are those of `metrics.NamesrvSnapshot`."""
+
+    brokers: int
+    clusters: int
+    topics: int
+    connections: int
+    requests: Mapping[str, int]
+
+
+class NameServer:
+    """Registers brokers and tells clients where topics are.
+
+    Lifecycle: make it (reads the key-value table), `listen()`, `run()` until cancelled. A broker is gone from the
+    tables the moment its connection is; the scan finds those whose connection hangs.
+    """
+
+    def __init__(self, settings: NamesrvSettings) -> None:
+        """Raises ConfigError: the key-value table is damaged."""
+        self._server_config = settings.server
+        self.routes = RouteInfoManager()
+        self._kv = KVConfigManager.load(Path(settings.namesrv.kv_config_path))
+        self._processor = NamesrvProcessor(settings, self.routes, self._kv, _now_ms)
+        self._server = RemotingServer(
+            Dispatcher({}, default=self._processor),
+            connection_listeners=[self],
+            limits=ChannelLimits(
+                idle_s=settings.server.server_channel_max_idle_time_seconds,
+                frame_size_max=settings.rocketpy.frame_max_length,
+            ),
+        )
+        self.port = settings.server.listen_port
+
+    @property
+    def settings(self) -> NamesrvSettings:
+        """Those in force: run-time updates replace them."""
+        return self._processor.settings
+
+    async def listen(self) -> Sequence[trio.SocketListener]:
+        """The sockets to `run` with.
+
+        Raises:
+            ConfigError: the address cannot be listened on, in one line that says why.
+        """
+        config = self._server_config
+        listeners = await _listen(config.bind_address, config.listen_port, config.server_socket_backlog)
+        self.port = listening_port(listeners[0])
+        return listeners
+
+    async def run(
+        self,
+        listeners: Sequence[trio.SocketListener],
+        *,
+        task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve until cancelled."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._server.run, listeners)
+            nursery.start_soon(self._scan)
+            nursery.start_soon(self._log_kv)
+            log.info("serving on %s:%d", self._server_config.bind_address, self.port)
+            task_status.started(None)
+
+    def connection_closed(self, connection: int) -> None:
+        """Forget the brokers that registered on it (remoting.abc.ConnectionListener)."""
+        for addr in self.routes.connection_closed(connection):
+            log.warning("broker %s is gone: its connection closed", addr)
+
+    def statistics(self) -> NamesrvStatistics:
+        """Plain numbers; safe to read from another thread."""
+        return NamesrvStatistics(
+            brokers=len(self.routes.live_brokers),
+            clusters=self.routes.cluster_count,
+            topics=self.routes.topic_count,
+            connections=len(self._server.channels),
+            requests=dict(self._processor.requests),
+        )
+
+    async def _scan(self) -> None:
+        """Drop brokers that are silent for two minutes, and close what they hang on."""
+        await trio.sleep(SCAN_FIRST_S)
+        while True:
+            gone = self.routes.expire(_now_ms())
+            channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
+            for addr, connection in gone:
+                log.warning("broker %s is gone: silent for two minutes", addr)
+                if connection in channels:
+                    channels[connection].close()
+            await trio.sleep(SCAN_INTERVAL_S)
+
+    async def _log_kv(self) -> None:
+        await trio.sleep(KV_LOG_FIRST_S)
+        while True:
+            for namespace, values in self._kv.table.items():
+                log.info("key-value table, %s: %s", namespace, dict(values))
+            await trio.sleep(KV_LOG_INTERVAL_S)
+
+
+def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None] | None = None) -> int:
+    """Run a name server in this process, until SIGTERM or SIGINT. Must be called in the main thread.
+
+    Args:
+        started: called once it serves, after the ready line is on standard output.
+    Returns: the exit status.
+    Raises:
+        ConfigError: the port is taken, or the key-value table is damaged.
+    """
+    server = NameServer(settings)
+    for note in settings.notes:
+        log.warning("%s", note)
+    trio.run(_serve_until_signal, server, started)
+    return 0
+
+
+async def _serve_until_signal(server: NameServer, started: Callable[[NameServer], None] | None) -> None:
+    listeners = await server.listen()  # outside of any nursery: a taken port is one plain error, not a group
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run, listeners)
+            print(READY_LINE, flush=True)
+            if started is not None:
+                started(server)
+            async for number in signals:
+                log.info("stopping on %s", signal.Signals(number).name)
+                nursery.cancel_scope.cancel()
+                break
+
+
+async def _listen(host: str, port: int, backlog: int) -> Sequence[trio.SocketListener]:
+    try:
+        return await open_listeners(host, port, backlog=backlog)
+    except OSError as exc:
+        if exc.errno == errno.EADDRINUSE:
+            reason = f"{host}:{port} is in use by another process; stop it or choose another port"
+            raise ConfigError(reason, key="listenPort") from exc
+        if exc.errno == errno.EACCES:
+            raise ConfigError(f"{host}:{port} needs privileges; choose a port above 1023", key="listenPort") from exc
+        raise ConfigError(f"cannot listen on {host}:{port}: {exc.strerror or exc}", key="bindAddress") from exc
+
+
+def _now_ms() -> int:
+    return int(trio.current_time() * 1000)
