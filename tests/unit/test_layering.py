@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"message", "config", "native"},
     "transport": {"remoting"},
     "reactor": {"remoting", "config", "native"},
-    "namesrv": {"remoting", "config"},
+    "namesrv": {"transport", "remoting", "config"},
     "broker": {"store", "transport", "remoting", "message", "config"},
     "client": {"transport", "remoting", "message", "config"},
     "admin": {"client", "message", "config"},
