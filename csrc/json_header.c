@@ -54,34 +54,37 @@ static uint64_t stops(uint64_t word) {
     return (((quote - ONES) & ~quote) | ((backslash - ONES) & ~backslash) | ((word - ONES * 0x20) & ~word)) & HIGHS;
 }
 
-/* After the opening quote: *size up to the closing one, which is consumed. 0 if there is none or a control character
+/* After the opening quote: *out up to the closing one, which is consumed. 0 if there is none or a control character
  * comes first. */
 static int take_string(reader *r, scalar *out) {
-    out->text = r->at;
+    const uint8_t *at = r->at, *end = r->end;
+    uint64_t high_bits = 0;
+    out->text = at;
     out->escaped = 0;
     out->kind = KIND_STRING;
     for (;;) {
-        uint64_t word;
-        while (r->end - r->at >= 8) {
-            memcpy(&word, r->at, 8);
-            r->high_bits |= word;
+        while (end - at >= 8) {
+            uint64_t word;
+            memcpy(&word, at, 8);
+            high_bits |= word;
             uint64_t stop = stops(word);
-            r->at += stop ? __builtin_ctzll(stop) >> 3 : 8;
+            at += stop ? __builtin_ctzll(stop) >> 3 : 8;
             if (stop) break;
         }
-        if (r->at == r->end || *r->at < 0x20) return 0;
-        r->high_bits |= *r->at;
-        if (*r->at == '"') {
-            out->size = (uint32_t)(r->at++ - out->text);
-            return 1;
-        }
-        if (*r->at == '\\') {
+        if (at == end || *at < 0x20) return 0;
+        if (*at == '"') break;
+        high_bits |= *at;
+        if (*at == '\\') {
             out->escaped = 1;
-            if (++r->at == r->end) return 0;
-            r->high_bits |= *r->at;
+            if (++at == end) return 0;
+            high_bits |= *at;
         }
-        r->at++;
+        at++;
     }
+    out->size = (uint32_t)(at - out->text);
+    r->at = at + 1;
+    r->high_bits |= high_bits;
+    return 1;
 }
 
 /* -?(0|[1-9][0-9]*) and then something that cannot go on with it. */
