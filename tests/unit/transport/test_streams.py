@@ -1,0 +1,30 @@
+"""Where streams come from: addresses of both families and their failures."""
+
+import pytest
+import trio
+from trio.testing import memory_stream_pair
+
+from rocketpy.errors import ConnectFailed
+from rocketpy.remoting.abc import Peer
+from rocketpy.transport.streams import connect, listening_port, open_listeners, peer_of
+
+
+def test_both_ends_know_each_other() -> None:
+    async def main() -> None:
+        (listener,) = await open_listeners("127.0.0.1", 0)
+        async with listener, await connect(f"127.0.0.1:{listening_port(listener)}") as near:
+            async with await listener.accept() as far:
+                assert peer_of(near) == Peer("127.0.0.1", listening_port(listener))
+                assert peer_of(far).host == "127.0.0.1"
+
+    trio.run(main)
+
+
+def test_stream_without_address() -> None:
+    assert peer_of(memory_stream_pair()[0]) == Peer("0.0.0.0", 0)
+
+
+@pytest.mark.parametrize("address", ["", "host", "127.0.0.1:port", "127.0.0.1:1"])
+def test_no_connection(address: str) -> None:
+    with pytest.raises(ConnectFailed, match=f"<{address}>"):
+        trio.run(connect, address)
