@@ -18,7 +18,8 @@ from rocketpy.errors import ConfigError
 
 from . import properties
 from .local_address import choose_address, is_concrete, local_addresses
-from .relations import check_broker, check_namesrv
+from .relations import check_broker, check_namesrv, ring_count
+from .rocketpy_config import RING_SIZE_MIN
 from .setting import to_text
 from .settings import BrokerSettings, NamesrvSettings, Note, evolve_parts, known_settings, parse_setting, unknown_key
 
@@ -78,10 +79,12 @@ def load_broker_config(
         ("broker", "namesrv_addr"): settings.broker.namesrv_addr or environ.get("NAMESRV_ADDR") or None,
     }
     derived.update(_workers(settings, given, machine.cores))
-    notes = loaded.notes
+    notes = loaded.notes + _capped_workers(settings, loaded, machine.cores)
     if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
         notes = tuple(note for note in notes if note.key != "haListenPort")
     complete = attrs.evolve(evolve_parts(settings, derived), notes=notes)
+    if "ringSize" not in given:
+        complete = _with_rings_that_fit(complete)
     check_broker(complete, loaded.lines)
     return complete
 
@@ -172,20 +175,44 @@ def _home(environ: Mapping[str, str], key: str, below: str) -> str:
 def _workers(
     settings: BrokerSettings | NamesrvSettings, given: frozenset[str], cores: int
 ) -> dict[tuple[str, str], int]:
-    """Worker counts: our own key, else the reference's, else by cores; both spellings then say the same."""
+    """Worker counts: our own key, else the reference's, else by cores; both spellings then say the same.
+
+    The reference counts threads, we count processes: more of them than cores, asked for by its keys, are not made.
+    """
     by_cores = max(1, min(4, cores // 4))
     selectors = codecs = by_cores
     if "selectorWorkers" in given:
         selectors = settings.rocketpy.selector_workers
     elif "serverSelectorThreads" in given:
-        selectors = min(64, settings.server.server_selector_threads)
+        selectors = min(cores, settings.server.server_selector_threads)
     if "codecWorkers" in given:
         codecs = settings.rocketpy.codec_workers
     elif "serverWorkerThreads" in given:
-        codecs = min(64, settings.server.server_worker_threads)
+        codecs = min(cores, settings.server.server_worker_threads)
     return {
         ("rocketpy", "selector_workers"): selectors,
         ("rocketpy", "codec_workers"): codecs,
         ("server", "server_selector_threads"): selectors,
         ("server", "server_worker_threads"): codecs,
     }
+
+
+def _capped_workers(settings: BrokerSettings, loaded: _Loaded[BrokerSettings], cores: int) -> tuple[Note, ...]:
+    """A note for each thread count of the reference that asks for more processes than there are cores."""
+    asked = {
+        "serverSelectorThreads": (settings.server.server_selector_threads, "selectorWorkers"),
+        "serverWorkerThreads": (settings.server.server_worker_threads, "codecWorkers"),
+    }
+    return tuple(
+        Note(key, loaded.lines.get(key), f"{threads} threads become {cores} processes, one per core; or give {ours}")
+        for key, (threads, ours) in asked.items()
+        if key in loaded.given and ours not in loaded.given and threads > cores
+    )
+
+
+def _with_rings_that_fit(settings: BrokerSettings) -> BrokerSettings:
+    """Halve the default ring size until all rings fit into sharedMemoryMax."""
+    size = settings.rocketpy.ring_size
+    while size > RING_SIZE_MIN and size * ring_count(settings) > settings.rocketpy.shared_memory_max:
+        size //= 2
+    return evolve_parts(settings, {("rocketpy", "ring_size"): size})

@@ -6,6 +6,8 @@ import attrs
 
 from .setting import Effect, setting
 
+RING_SIZE_MIN = 65_536
+
 
 @attrs.frozen(kw_only=True)
 class RocketpyConfig:
@@ -15,14 +17,16 @@ class RocketpyConfig:
         1, "selectorWorkers",
         "Processes that own connections (epoll, framing, replies). One serves hundreds of thousands of messages per "
         "second; more help only where there are cores to spare.",
-        unit="processes", default_text="serverSelectorThreads when given, else a quarter of the cores (1 to 4)",
+        unit="processes",
+        default_text="serverSelectorThreads when given (at most one per core), else a quarter of the cores (1 to 4)",
         at_least=1, at_most=64,
     )
     codec_workers: int = setting(
         1, "codecWorkers",
         "Processes that decode requests. 0 lets each selector decode its own: one hop less, so a lone request is "
         "answered sooner; a selector then does the work of both.",
-        unit="processes", default_text="serverWorkerThreads when given, else a quarter of the cores (1 to 4)",
+        unit="processes",
+        default_text="serverWorkerThreads when given (at most one per core), else a quarter of the cores (1 to 4)",
         at_most=64,
     )
     ring_size: int = setting(
@@ -30,7 +34,8 @@ class RocketpyConfig:
         "Bytes of each ring between two stages. A full ring is back-pressure: the sender waits. Records larger than "
         "a quarter of it cross in parts. There are about four rings per worker, all of them together must stay under "
         "sharedMemoryMax.",
-        unit="bytes", at_least=65_536, at_most=1 << 30, power_of_two=True,
+        unit="bytes", at_least=RING_SIZE_MIN, at_most=1 << 30, power_of_two=True,
+        default_text="1048576, or less where many workers would exceed sharedMemoryMax",
     )
     shared_memory_max: int = setting(
         67_108_864, "sharedMemoryMax", "Most bytes that all rings together may take.", unit="bytes",

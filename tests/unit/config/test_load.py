@@ -95,13 +95,30 @@ def test_the_announced_address(load: Load, text: str, broker_ip1: str) -> None:
     ("text", "workers"),
     [
         ("", (1, 1)),
-        ("serverSelectorThreads=2\nserverWorkerThreads=3", (2, 3)),
+        ("serverSelectorThreads=2\nserverWorkerThreads=1", (2, 1)),
+        ("serverSelectorThreads=3\nserverWorkerThreads=8", (2, 2)),  # one per core, and a note for each
+        ("serverWorkerThreads=0", (1, 0)),
         ("serverSelectorThreads=2\nselectorWorkers=1\ncodecWorkers=0", (1, 0)),
     ],
 )
 def test_worker_counts(load: Load, text: str, workers: tuple[int, int]) -> None:
     settings = load(text)
     assert (settings.rocketpy.selector_workers, settings.rocketpy.codec_workers) == workers
+
+
+def test_thread_counts_beyond_the_cores_are_noted(load: Load) -> None:
+    notes = load("serverSelectorThreads=3\nserverWorkerThreads=8").notes
+    assert [str(note) for note in notes] == [
+        "line 1: serverSelectorThreads: 3 threads become 2 processes, one per core; or give selectorWorkers",
+        "line 2: serverWorkerThreads: 8 threads become 2 processes, one per core; or give codecWorkers",
+    ]
+    assert load("serverWorkerThreads=8\ncodecWorkers=3").notes == ()
+
+
+def test_the_default_ring_size_gives_way_to_many_workers(load: Load) -> None:
+    settings = load("selectorWorkers=8\ncodecWorkers=8")
+    assert settings.rocketpy.ring_size == 524_288
+    assert ring_count(settings) * settings.rocketpy.ring_size <= settings.rocketpy.shared_memory_max
 
 
 def test_worker_counts_follow_the_cores() -> None:
