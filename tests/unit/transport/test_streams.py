@@ -12,10 +12,10 @@ from rocketpy.transport.streams import connect, listening_port, open_listeners, 
 def test_both_ends_know_each_other() -> None:
     async def main() -> None:
         (listener,) = await open_listeners("127.0.0.1", 0)
-        async with listener, await connect(f"127.0.0.1:{listening_port(listener)}") as near:
-            async with await listener.accept() as far:
-                assert peer_of(near) == Peer("127.0.0.1", listening_port(listener))
-                assert peer_of(far).host == "127.0.0.1"
+        port = listening_port(listener)
+        async with listener, await connect(f"127.0.0.1:{port}") as near, await listener.accept() as far:
+            assert peer_of(near) == Peer("127.0.0.1", port)
+            assert peer_of(far).host == "127.0.0.1"
 
     trio.run(main)
 
