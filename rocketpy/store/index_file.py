@@ -38,6 +38,8 @@ assert (INDEX_HEADER.size, INDEX_SLOT.size, INDEX_UNIT.size) == (40, 4, 20)
 
 @attrs.frozen
 class IndexHeader:
+    """The first 40 bytes of a file: what its units span, in time and in the log, and how many there are."""
+
     begin_timestamp_ms: int
     end_timestamp_ms: int
     begin_phy_offset: int

@@ -18,7 +18,7 @@ ALLOWED: dict[str, set[str]] = {
     "native": set(),
     "remoting": {"message"},
     "store": {"message", "config", "native"},
-    "transport": {"remoting"},
+    "transport": {"remoting", "message"},  # message.host: addresses as text
     "reactor": {"remoting", "config", "native"},
     "namesrv": {"transport", "remoting", "config"},
     "broker": {"store", "transport", "remoting", "message", "config"},
