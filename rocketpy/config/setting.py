@@ -16,6 +16,7 @@ import attrs
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
+_DIGITS_MAX = 20  # more cannot be in any range, and int() is slow or refuses
 
 _KEY = "rocketpy.setting"
 _T = TypeVar("_T")
@@ -147,7 +148,7 @@ def _parse_int(text: str, declared: Setting) -> int:
         allowed += f" ({declared.unit})"
     if declared.power_of_two:
         allowed += ", a power of two"
-    if not (digits.isascii() and digits.isdigit()):
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX):
         raise ValueError(allowed)
     value = int(text)
     if not declared.at_least <= value <= declared.at_most:

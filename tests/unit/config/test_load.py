@@ -151,6 +151,8 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("brokerRole=sync_master", 1, "it must be ASYNC_MASTER or SYNC_MASTER or SLAVE"),
         ("autoCreateTopicEnable=yes", 1, "'yes' is not allowed; it must be true or false"),
         ("fileReservedTime=3d", 1, "'3d' is not allowed; it must be a whole number from 0 to 2147483647 (hours)"),
+        ("listenPort=" + "9" * 10_000, 1, "is not allowed; it must be a whole number from 1 to 65535"),
+        ("listenPort=\u0663", 1, "from 1 to 65535"),
         ("listenPort=0", 1, "from 1 to 65535"),
         ("listenPort=70000", 1, "from 1 to 65535"),
         ("listenPort=2", 1, "listenPort - 2 and listenPort"),
