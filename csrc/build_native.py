@@ -30,6 +30,7 @@ HEADERS = [
     "flush.h",
     "recovery.h",
     "index_file.h",
+    "store_loop.h",
     "selector.h",
     "codec.h",
     "send.h",

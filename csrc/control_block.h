@@ -30,7 +30,8 @@ typedef struct rp_control {
     int64_t logics_timestamp_ms;
     int64_t index_timestamp_ms;
     int64_t lock_mtime_ns;             /* supervisor: of the file `lock`; another value means another program was here */
-    uint64_t reserved[11];
+    uint64_t delete_requests;          /* manager: counts the requests to delete expired files now (code 329) */
+    uint64_t reserved[10];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

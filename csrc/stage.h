@@ -149,6 +149,14 @@ typedef struct rp_arrival {
     uint32_t reserved;
 } rp_arrival;
 
+/* CLEAN_TOPIC; CLEANED brings the same bytes back when it is done. */
+typedef struct rp_clean_topic {
+    uint64_t token; /* the manager's own */
+    uint32_t topic_size;
+    uint32_t reserved;
+    /* topic */
+} rp_clean_topic;
+
 enum { /* rp_stage_topic.flags */
     RP_TABLE_REMOVE = 1,
     RP_TOPIC_NO_SEND = 2,    /* in the not-allowed-to-send set */

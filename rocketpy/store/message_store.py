@@ -215,6 +215,10 @@ class MessageStore:
     def consume_queue_disk_ratio(self) -> float:
         return disk_ratio(self.files, self.paths.consumequeue)
 
+    def request_delete_expired(self) -> None:
+        """Have the store worker delete files that are past their time, whatever the hour (code 329)."""
+        self.control.header.delete_requests += 1
+
     def trim(self) -> None:
         """Let go of deleted files, so that their disk space is free; now and then."""
         self.log.trim()

@@ -1,0 +1,174 @@
+"""Deleting what is past its time: log files by age, hour and disk usage; then the units and index files of what they
+held (store.md 9).
+
+A file's age is that of its last write. The active log file, every queue's last file and the newest index file always
+stay, so that offsets go on from where they were. Positions move before files go: who reads below min_phy_offset is
+told so, who has a file mapped keeps it until it lets go.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from rocketpy.config import MessageStoreConfig
+
+from .consume_queue import ConsumeQueues, rounded_file_size
+from .control_block import QUEUE_LIVE, ControlBlock
+from .disk import disk_ratio
+from .files import Files, StorePaths, file_name, numbered_files
+from .index_file import index_files, read_header
+from .running_flags import RunningFlag, RunningFlags
+
+FILES_PER_RUN = 10
+MANUAL_RUNS = 20  # that one request by hand is good for
+HOUR_MS = 3_600_000
+BLANK_SIZE = 0x7FFFFFFF
+
+
+class Cleaner:
+    """One per store worker, for one thread."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        flags: RunningFlags,
+        files: Files,
+        now_ms: Callable[[], int],
+        pause: Callable[[float], object],
+        queue_lock: threading.Lock | None = None,
+    ) -> None:
+        """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed."""
+        self._config = config
+        self._control = control
+        self._flags = flags
+        self._files = files
+        self._now_ms = now_ms
+        self._pause = pause
+        self._queue_lock = queue_lock or threading.Lock()
+        self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        size = rounded_file_size(config.mapped_file_size_consume_queue)
+        self._queues = ConsumeQueues(self._paths.consumequeue, control, size, files)
+        self._requests_seen = int(control.header.delete_requests)
+        self._manual_runs = 0
+        self._cleaned_below = 0  # queues hold nothing that was deleted below this log offset
+
+    def close(self) -> None:
+        self._queues.close()
+
+    # --- when ---
+
+    def check_disk(self) -> tuple[bool, bool]:
+        """Set or clear the disk-full flag. Returns (delete expired files now, delete regardless of age)."""
+        is_full, at_once = self._check_partition(disk_ratio(self._files, self._paths.commitlog))
+        if not is_full:
+            is_full, more = self._check_partition(disk_ratio(self._files, self._paths.consumequeue))
+            at_once = at_once or more
+        return is_full, at_once
+
+    def _check_partition(self, ratio: float) -> tuple[bool, bool]:
+        warning = self._config.disk_space_warning_level_ratio / 100
+        forcibly = self._config.disk_space_clean_forcibly_ratio / 100
+        if ratio > warning:
+            self._flags.put(RunningFlag.DISK_FULL, True)
+        elif ratio <= forcibly:
+            self._flags.put(RunningFlag.DISK_FULL, False)
+        is_full = ratio < 0 or ratio > min(max(self._config.disk_max_used_space_ratio, 10), 95) / 100
+        return is_full, ratio > forcibly
+
+    def _is_hour(self) -> bool:
+        hour = datetime.datetime.fromtimestamp(self._now_ms() / 1000).hour
+        hours = (piece.strip() for piece in self._config.delete_when.split(";"))
+        return any(piece.isdecimal() and int(piece) == hour for piece in hours)
+
+    def _is_by_hand(self) -> bool:
+        requests = int(self._control.header.delete_requests)
+        if requests != self._requests_seen:
+            self._requests_seen, self._manual_runs = requests, MANUAL_RUNS
+        self._manual_runs -= self._manual_runs > 0
+        return self._manual_runs > 0
+
+    # --- what ---
+
+    def clean(self) -> int:
+        """One round; returns how many log files went."""
+        is_full, at_once = self.check_disk()
+        by_hand, is_hour = self._is_by_hand(), self._is_hour()
+        deleted = 0
+        if is_full or by_hand or is_hour:
+            deleted = self._clean_log(at_once and self._config.clean_file_forcibly_enable)
+        log_min = self._control.min_phy_offset
+        if log_min > self._cleaned_below:
+            self._clean_queues(log_min)
+            self._clean_index(log_min)
+            self._cleaned_below = log_min
+        return deleted
+
+    def _clean_log(self, at_once: bool) -> int:
+        size = self._config.mapped_file_size_commit_log
+        header = self._control.header
+        # What is not yet in the queues or on the disk is never given up, nor is the file being written.
+        done = min(header.dispatched_phy_offset, header.durable_phy_offset, header.published_phy_offset)
+        deleted = 0
+        for start in numbered_files(self._files, self._paths.commitlog, size):
+            path = self._paths.commitlog / file_name(start)
+            info = self._files.info(path)
+            if start + size > done or deleted == FILES_PER_RUN or info is None:
+                break
+            if not at_once and self._now_ms() < info.mtime_ms + self._config.file_reserved_time * HOUR_MS:
+                break
+            if deleted:
+                self._pause(self._config.delete_commit_log_files_interval / 1000)
+            header.min_phy_offset = start + size
+            self._files.remove(path)
+            deleted += 1
+        return deleted
+
+    def _clean_queues(self, log_min: int) -> None:
+        for entry in self._control.entries():
+            with self._queue_lock:
+                removed = entry.state == QUEUE_LIVE and self._clean_queue(entry, log_min)
+            if removed:
+                self._pause(self._config.delete_consume_queue_files_interval / 1000)
+
+    def _clean_queue(self, entry: Any, log_min: int) -> bool:
+        """Move the queue's minimum, then remove files in front of it. Returns whether files went."""
+        first = self._first_kept(entry, log_min)
+        if first == entry.min_offset:
+            return False
+        entry.min_offset = first
+        directory = self._paths.consumequeue / self._control.topic_of(entry).decode() / str(entry.queue_id)
+        per_file = self._queues.units_per_file
+        # The last file stays, even if all of its units are of the past.
+        keep_from = min(first, max(0, entry.max_offset - 1)) // per_file * self._queues.file_size
+        starts = [start for start, _ in self._queues.file_times(entry) if start < keep_from]
+        for start in starts:
+            self._files.remove(directory / file_name(start))
+        return bool(starts)
+
+    def _first_kept(self, entry: Any, log_min: int) -> int:
+        """First offset whose record the log still has; max_offset if there is none."""
+        low, high = int(entry.min_offset), int(entry.max_offset)
+        unit = self._queues.unit(entry, low)
+        if unit is None or (unit.phy_offset >= log_min and unit.size != BLANK_SIZE):
+            return low
+        while low < high:
+            middle = (low + high) // 2
+            unit = self._queues.unit(entry, middle)
+            if unit is None or unit.phy_offset < log_min or unit.size == BLANK_SIZE:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _clean_index(self, log_min: int) -> None:
+        for path in index_files(self._files, self._paths.index)[:-1]:
+            header = read_header(self._files, path)
+            if header is not None and header.end_phy_offset >= log_min:
+                return
+            self._files.remove(path)
+
+

@@ -1,0 +1,297 @@
+"""The store worker: dispatch in its main thread, and beside it threads that flush, allocate and clean.
+
+Every long call is C with the GIL released. The main thread returns to Python for the manager's requests, for faults,
+and once a second. Ends when the worker is told to stop, after it has dispatched what is published.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rocketpy.config import FlushDiskType, MessageStoreConfig
+from rocketpy.config.message_store_config import PAGE_SIZE
+from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from .allocate import allocate_ahead
+from .clean import Cleaner
+from .control_block import QUEUE_DELETED, ControlBlock, fail
+from .dispatch import Dispatch
+from .files import DiskFiles, Files, StorePaths
+from .lifecycle import save_checkpoint
+from .running_flags import RunningFlag, RunningFlags
+
+logger = logging.getLogger(__name__)
+
+LOOP_NS = 1_000_000_000
+LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to it
+RETRY_S = 0.2
+FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
+ALLOCATE_INTERVAL_S = 0.5
+DISK_CHECK_INTERVAL_S = 10.0
+CLEAN_DELAY_S = 60.0  # after start
+UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not yet on the disk: bounds recovery after power loss
+JOIN_TIMEOUT_S = 30.0
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@attrs.frozen(eq=False)
+class StoreSeams:
+    """What the worker is joined to; all from before the fork. Anything but `worker` may be missing."""
+
+    worker: Any  # rp_worker *: this one
+    pull: Any = None  # rp_ring_writer *: ARRIVAL
+    manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC
+    manager_out: Any = None  # rp_ring_writer *: CLEANED
+    send: Any = None  # rp_worker *: waits for the durable position (sync flush)
+
+
+@attrs.define
+class _CleanRequest:
+    record: bytes  # goes back as it came
+    topic: str
+    after_phy_offset: int
+    is_done: bool = False
+
+
+class StoreService:
+    """See the module. `run()` once."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        seams: StoreSeams,
+        files: Files | None = None,
+        now_ms: Callable[[], int] = wall_clock_ms,
+    ) -> None:
+        self._config = config
+        self._control = control
+        self._seams = seams
+        self._files = files or DiskFiles()
+        self._now_ms = now_ms
+        self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._flags = RunningFlags(control)
+        self._stop = threading.Event()
+        self._sync_units = threading.Event()  # now, not when it is due
+        self._failure: BaseException | None = None
+        self._queues_lock = threading.Lock()  # a queue is cleaned or dropped, not both at once
+        self._requests: list[_CleanRequest] = []
+        self._faults = 0
+
+    def run(self) -> None:
+        """Serve until the worker is told to stop.
+
+        Raises:
+            StoreError: the files cannot be opened.
+            BaseException: whatever ended one of the threads: the worker cannot do without it.
+        """
+        dispatch = Dispatch(self._config, self._control)
+        flush = lib.rp_flush_open(os.fsencode(self._paths.commitlog), self._control.header)
+        if flush == ffi.NULL:
+            raise fail("cannot flush the log")
+        lib.rp_dispatch_notify(dispatch.handle, self._seams.pull or ffi.NULL)
+        duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
+        threads = [threading.Thread(target=self._guard, args=(duty,)) for duty in duties]
+        for thread in threads:
+            thread.start()
+        try:
+            self._seams.worker.ready = 1
+            self._dispatch_until_stopped(dispatch, flush)
+        finally:
+            self._stop.set()
+            self._sync_units.set()
+            lib.rp_flush_stop(flush)
+            for thread in threads:
+                thread.join(JOIN_TIMEOUT_S)
+            if not any(thread.is_alive() for thread in threads):
+                lib.rp_flush_close(flush)
+                dispatch.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _guard(self, duty: Callable[[], None]) -> None:
+        try:
+            duty()
+        except BaseException as exc:  # handed to the main thread, which ends the worker with it
+            self._failure = exc
+            lib.rp_worker_wake(self._seams.worker, 1)
+
+    # --- main thread ---
+
+    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any) -> None:
+        manager = self._seams.manager_in or ffi.NULL
+        while self._failure is None:
+            timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
+            status = lib.rp_store_loop(
+                dispatch.handle, self._control.header, self._seams.worker, manager, flush, self._is_sync_flush,
+                timeout_ns,
+            )  # fmt: skip
+            if status == Status.OK:
+                self._take_requests()
+            self._serve_requests(dispatch)
+            self._judge(status, dispatch)
+            if status == Status.STOPPED:
+                return self._finish(dispatch)
+
+    def _judge(self, status: int, dispatch: Dispatch) -> None:
+        """Faults are tried again; damage is passed over, as nothing would be dispatched ever again otherwise."""
+        if status in (Status.CORRUPT, Status.NOT_FOUND):
+            at = self._control.dispatched_phy_offset
+            logger.error("log damaged at %d: %d bytes passed over", at, dispatch.skip())
+        elif status < 0:
+            self._faults += 1
+            if self._faults == 1:
+                logger.error("cannot write consume queues or index: %s", fail("dispatch", status))
+            if self._faults == FAULTS_MAX:
+                self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, True)
+            self._stop.wait(RETRY_S)
+        elif self._faults:
+            self._faults = 0
+            self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, False)
+
+    def _finish(self, dispatch: Dispatch) -> None:
+        try:
+            dispatch.run_to_end()
+        except StoreError:
+            logger.exception("units are missing; the next start makes them")
+
+    # --- requests of the manager ---
+
+    def _take_requests(self) -> None:
+        data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
+        while lib.rp_ring_read(self._seams.manager_in, data, size, kind) == Status.OK:
+            record = bytes(ffi.buffer(data[0], size[0]))
+            lib.rp_ring_release(self._seams.manager_in)
+            if kind[0] == lib.RP_STAGE_CLEAN_TOPIC:
+                head = ffi.from_buffer("rp_clean_topic *", record)
+                start = ffi.sizeof("rp_clean_topic")
+                topic = record[start : start + head.topic_size].decode("utf-8", "replace")
+                self._requests.append(_CleanRequest(record, topic, self._control.published_phy_offset))
+            else:
+                logger.error("record of type %d from the manager: not for the store", kind[0])
+
+    def _serve_requests(self, dispatch: Dispatch) -> None:
+        """In their order, each once dispatch has come up to where the log ended when it arrived."""
+        while self._requests and self._requests[0].after_phy_offset <= self._control.dispatched_phy_offset:
+            request = self._requests[0]
+            if not request.is_done:
+                self._clean_topic(dispatch, request.topic)
+                request.is_done = True
+            if not self._answer(request.record):
+                return  # the ring is full: again in a moment
+            del self._requests[0]
+
+    def _clean_topic(self, dispatch: Dispatch, topic: str) -> None:
+        with self._queues_lock:
+            for entry in self._control.entries_of(topic):
+                entry.state = QUEUE_DELETED
+                dispatch.drop_queue(entry)
+                entry.next_offset = 0
+        self._sync_units.set()  # so that no redo starts before this point and brings the queues back
+
+    def _answer(self, record: bytes) -> bool:
+        out = self._seams.manager_out
+        if not out:
+            return True
+        spans = ffi.new("rp_span *")
+        data = ffi.from_buffer(record)
+        spans.data, spans.size = data, len(record)
+        status = lib.rp_ring_write(out, lib.RP_STAGE_CLEANED, spans, 1)
+        lib.rp_ring_wake(out)
+        return bool(status == Status.OK)
+
+    # --- threads ---
+
+    def _flush_log(self, flush: Any) -> None:
+        interval_s = self._config.flush_interval_commit_log / 1000
+        thorough_s = self._config.flush_commit_log_thorough_interval / 1000
+        flushed_s = time.monotonic()
+        waiter = self._seams.send or ffi.NULL
+        while not self._stop.is_set():
+            if self._is_sync_flush:
+                status = lib.rp_flush_serve(flush, waiter, int(interval_s * 1e9))
+            else:
+                self._stop.wait(interval_s)
+                header = self._control.header
+                dirty = (header.published_phy_offset - header.durable_phy_offset) // PAGE_SIZE
+                is_due = time.monotonic() - flushed_s >= thorough_s
+                if dirty < self._config.flush_commit_log_least_pages and not is_due and not self._stop.is_set():
+                    continue
+                status = lib.rp_flush_log(flush)
+                flushed_s = time.monotonic()
+            if status < 0:
+                # What could not be synced may be lost though the kernel calls it clean: take nothing more.
+                self._flags.put(RunningFlag.NOT_WRITEABLE, True)
+                logger.error("%s: no more messages are taken until a restart", fail("cannot flush the log", status))
+                return
+
+    def _flush_units(self, dispatch: Dispatch) -> None:
+        interval_s = self._config.flush_interval_consume_queue / 1000
+        thorough_s = self._config.flush_consume_queue_thorough_interval / 1000
+        flushed_s = time.monotonic()
+        while not self._stop.is_set():
+            is_wanted = self._sync_units.wait(interval_s)
+            self._sync_units.clear()
+            behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
+            is_due = time.monotonic() - flushed_s >= thorough_s
+            if not is_wanted and behind < UNITS_BEHIND_MAX and not is_due:
+                continue
+            timestamp_ms = int(self._control.header.last_store_timestamp_ms)
+            try:
+                dispatch.sync()
+                self._control.header.logics_timestamp_ms = timestamp_ms
+                save_checkpoint(self._control, self._paths, self._files)
+            except StoreError as exc:
+                logger.error("%s", exc)  # nothing is lost: recovery starts further back
+            flushed_s = time.monotonic()
+
+    def _keep_house(self) -> None:
+        cleaner = Cleaner(
+            self._config, self._control, self._flags, self._files, self._now_ms, self._stop.wait, self._queues_lock
+        )
+        checked = cleaned = -DISK_CHECK_INTERVAL_S
+        began = time.monotonic()
+        is_full = False
+        try:
+            while not self._stop.wait(ALLOCATE_INTERVAL_S):
+                is_full = self._allocate(is_full)
+                now = time.monotonic()
+                if now - checked >= DISK_CHECK_INTERVAL_S:
+                    cleaner.check_disk()
+                    checked = now
+                if now - began >= CLEAN_DELAY_S and now - cleaned >= self._config.clean_resource_interval / 1000:
+                    self._clean(cleaner)
+                    cleaned = now
+        finally:
+            cleaner.close()
+
+    def _clean(self, cleaner: Cleaner) -> None:
+        try:
+            cleaner.clean()
+        except StoreError as exc:
+            logger.error("cleaning: %s", exc)
+
+    def _allocate(self, was_full: bool) -> bool:
+        """Returns whether the disk is full; that is said once."""
+        try:
+            allocate_ahead(self._control, self._paths.commitlog)
+        except DiskFull as exc:
+            if not was_full:
+                logger.error("%s", exc)
+            return True
+        except StoreError as exc:
+            logger.error("%s", exc)
+        return False

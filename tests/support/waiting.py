@@ -1,0 +1,16 @@
+"""Waiting for another thread or process to get somewhere; bounded, and never a fixed sleep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+DEADLINE_S = 30.0
+
+
+def wait_until(condition: Callable[[], bool], what: str = "the condition") -> None:
+    """Return as soon as `condition()` holds; fail after a time that no working machine needs."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come about"
+        time.sleep(0.001)

@@ -1,0 +1,171 @@
+"""The store worker, run in a thread, joined by real rings to a test that plays send, pull and manager."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import pytest
+
+from rocketpy.config import FlushDiskType, MessageStoreConfig
+from rocketpy.native.core import ffi, lib
+from rocketpy.store.control_block import QUEUE_DELETED
+from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.service import StoreSeams, StoreService
+from tests.support.store_writer import StoreWriter
+from tests.support.waiting import wait_until
+
+
+@attrs.define
+class Rig:
+    """A running store worker and the other ends of its rings."""
+
+    opened: OpenedStore
+    worker: Any
+    pull_in: Any
+    manager_out: Any
+    manager_in: Any
+    thread: threading.Thread | None = None
+    errors: list[BaseException] = attrs.field(factory=list)
+
+    def wake(self) -> None:
+        lib.rp_worker_wake(self.worker, 1)
+
+    def read(self, reader: Any) -> tuple[int, bytes] | None:
+        data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
+        if lib.rp_ring_read(reader, data, size, kind):
+            return None
+        record = bytes(ffi.buffer(data[0], size[0]))
+        lib.rp_ring_release(reader)
+        return kind[0], record
+
+    def wait_record(self, reader: Any) -> tuple[int, bytes]:
+        found: list[tuple[int, bytes]] = []
+
+        def look() -> bool:
+            record = self.read(reader)
+            if record is not None:
+                found.append(record)
+            return bool(found)
+
+        wait_until(lambda: look() or bool(self.errors), "a record on the ring")
+        assert not self.errors
+        return found[0]
+
+    def stop(self) -> None:
+        self.worker.stop = 1
+        self.wake()
+        assert self.thread is not None
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+@pytest.fixture
+def flush_disk_type() -> FlushDiskType:
+    return FlushDiskType.ASYNC_FLUSH
+
+
+@pytest.fixture
+def rig(config: MessageStoreConfig, opened: OpenedStore, flush_disk_type: FlushDiskType) -> Iterator[Rig]:
+    worker, pull, manager = (lib.rp_worker_create(index) for index in range(3))
+    to_pull = lib.rp_ring_create(65_536, worker, pull)
+    to_manager = lib.rp_ring_create(65_536, worker, manager)
+    from_manager = lib.rp_ring_create(65_536, manager, worker)
+    seams = StoreSeams(
+        worker=worker,
+        pull=lib.rp_ring_writer_open(to_pull),
+        manager_in=lib.rp_ring_reader_open(from_manager),
+        manager_out=lib.rp_ring_writer_open(to_manager),
+        send=pull,
+    )
+    rig = Rig(
+        opened, worker, lib.rp_ring_reader_open(to_pull), lib.rp_ring_writer_open(from_manager),
+        lib.rp_ring_reader_open(to_manager),
+    )  # fmt: skip
+    service = StoreService(attrs.evolve(config, flush_disk_type=flush_disk_type), opened.control, seams)
+
+    def run() -> None:
+        try:
+            service.run()
+        except BaseException as exc:
+            rig.errors.append(exc)
+
+    rig.thread = threading.Thread(target=run)
+    rig.thread.start()
+    wait_until(lambda: worker.ready == 1 or bool(rig.errors), "the worker's readiness")
+    yield rig
+    if rig.thread.is_alive():
+        rig.stop()
+    for ring in (to_pull, to_manager, from_manager):
+        lib.rp_ring_destroy(ring)
+    assert not rig.errors
+
+
+def test_dispatches_and_tells_who_watches(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    queue = writer.control.add_queue(b"T", 4)
+    queue.watched = 1
+    writer.put("T", 4, dispatch=False)
+    rig.wake()
+    kind, record = rig.wait_record(rig.pull_in)
+    assert kind == lib.RP_STAGE_ARRIVAL
+    index = ffi.from_buffer("rp_arrival *", record).queue
+    assert lib.rp_control_queue(writer.control.block, index) == queue
+    assert queue.watched == 0 and store.max_offset("T", 4) == 1
+    writer.put("T", 4, dispatch=False)
+    rig.wake()
+    wait_until(lambda: store.max_offset("T", 4) == 2, "dispatch")
+    assert rig.read(rig.pull_in) is None  # nobody watched
+
+
+def test_clean_topic_drops_queues_and_answers(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    for queue_id in range(3):
+        writer.put("Old", queue_id, dispatch=False)
+    writer.put("Kept", 0, dispatch=False)
+    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 77, "topic_size": 3}))) + b"Old"
+    data = ffi.from_buffer(request)
+    assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_CLEAN_TOPIC, [{"data": data, "size": len(request)}], 1) == 0
+    lib.rp_ring_wake(rig.manager_out)
+    assert rig.wait_record(rig.manager_in) == (lib.RP_STAGE_CLEANED, request)
+    assert [entry.state for entry in writer.control.entries_of("Old")] == [QUEUE_DELETED] * 3
+    assert not (rig.opened.paths.consumequeue / "Old").exists()
+    assert store.max_offset("Old", 1) == 0 and store.max_offset("Kept", 0) == 1
+    assert writer.put("Old", 1, dispatch=False).queue_offset == 0  # a new life, from 0
+    rig.wake()
+    wait_until(lambda: store.max_offset("Old", 1) == 1, "dispatch into the new queue")
+
+
+@pytest.mark.parametrize("flush_disk_type", [FlushDiskType.SYNC_FLUSH])
+def test_sync_flush_moves_the_durable_position_at_once(rig: Rig, writer: StoreWriter) -> None:
+    for _ in range(20):
+        put = writer.put(dispatch=False)
+        rig.wake()
+        wait_until(lambda put=put: writer.control.durable_phy_offset >= put.phy_offset + put.size, "the flush")  # type: ignore[misc]
+
+
+def test_the_next_file_is_allocated_ahead(rig: Rig, writer: StoreWriter) -> None:
+    names = [f"{0:020d}", f"{16384:020d}"]
+    writer.put(body=b"x" * 12_000, dispatch=False)
+    directory = rig.opened.paths.commitlog
+    wait_until(lambda: sorted(path.name for path in directory.iterdir()) == names, "the next file")
+    assert (directory / names[1]).stat().st_size == 16_384
+
+
+def test_stopping_dispatches_what_is_left(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    for _ in range(100):
+        writer.put("T", 0, dispatch=False)
+    rig.stop()
+    assert store.max_offset("T", 0) == 100
+    assert rig.worker.counters[lib.RP_COUNT_LOOPS] > 0
+
+
+def test_damage_is_passed_over(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    at, phy_offset = writer.reserve(200)
+    ffi.memmove(at, b"\xff" * 200, 200)
+    lib.rp_commitlog_publish(writer._log, 200, 1)
+    writer.put("T", 0, dispatch=False)
+    rig.wake()
+    wait_until(lambda: store.max_offset("T", 0) == 1, "dispatch behind the damage")
+    assert phy_offset == 0 and store.dispatch_behind_bytes == 0
