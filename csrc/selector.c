@@ -352,8 +352,12 @@ rp_selector *rp_selector_open(const rp_selector_config *config)
              rp_connections_open(&selector->connections, connections_allowed(config->connections_max),
                                  config->worker->epoch, config->log) == RP_OK &&
              watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
-             watch(selector, selector->handoff, EVENT_HANDOFF) == 0)
+             watch(selector, selector->handoff, EVENT_HANDOFF) == 0) {
+        /* The connections of a predecessor that died went with it. */
+        uint64_t *counters = selector->worker->counters;
+        counters[RP_COUNT_CONNECTIONS_CLOSED] = counters[RP_COUNT_CONNECTIONS_OPENED];
         return selector;
+    }
     int reason = errno;
     rp_selector_close(selector);
     errno = reason;

@@ -1,0 +1,164 @@
+"""The acceptor: takes connections off the listening sockets and hands each to the selector with the fewest.
+
+The sockets are opened by the supervisor before it forks and stay open there: a connection that arrives while the
+acceptor is being replaced waits in the backlog. Out of descriptors, it takes one connection at a time with a spare
+descriptor and closes it, so that neither the backlog nor this loop spins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import select
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from rocketpy.errors import TransportError
+from rocketpy.native.core import lib
+
+from .handoff import Accepted, hand_over
+from .ring import WorkerBlock
+from .supervisor import port_in_use
+from .worker_spec import WorkerContext
+
+BACKLOG = 1024
+ACCEPTS_PER_TURN = 64
+PENDING_MAX = 256  # accepted but not yet handed over; beyond it nothing is accepted
+TURN_S = 1.0
+RETRY_S = 0.05  # when there is no descriptor at all, or no memory
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+def open_listener(host: str, port: int, *, key: str = "listenPort", backlog: int = BACKLOG) -> socket.socket:
+    """A listening, non-blocking TCP socket.
+
+    Raises:
+        ConfigError: the port is taken; names it and the remedy.
+        TransportError: the address cannot be listened on for another reason.
+    """
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(backlog)
+        listener.setblocking(False)
+    except OSError as exc:
+        listener.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise port_in_use(host, port, key) from exc
+        raise TransportError(f"cannot listen on {host}:{port}: {exc.strerror}; check bindAddress and {key}") from exc
+    return listener
+
+
+@attrs.define(eq=False)
+class Target:
+    """A selector as the acceptor sees it."""
+
+    block: WorkerBlock
+    handoff: socket.socket  # the acceptor's end
+    _handed: int = attrs.field(init=False, default=0)
+
+    @property
+    def load(self) -> int:
+        """Its connections, those included that it has not taken over yet."""
+        counters = self.block.pointer.counters
+        refused = int(counters[lib.RP_COUNT_CONNECTIONS_REFUSED])
+        self._handed = max(self._handed, int(counters[lib.RP_COUNT_CONNECTIONS_OPENED]) + refused)
+        return self._handed - refused - int(counters[lib.RP_COUNT_CONNECTIONS_CLOSED])
+
+    def hand_over(self, connections: Sequence[Accepted]) -> int:
+        """How many it took; 0: it has not kept up."""
+        taken = hand_over(self.handoff, connections)
+        self._handed += taken
+        return taken
+
+
+@attrs.define(eq=False)
+class Acceptor:
+    """One turn at a time; `run` is the worker's loop."""
+
+    listeners: Sequence[tuple[socket.socket, int]]  # (socket, number: 0 main port, 1 VIP port)
+    targets: Sequence[Target]
+    block: WorkerBlock
+    clock: Callable[[], float] = time.monotonic
+    _pending: list[Accepted] = attrs.field(init=False, factory=list)
+    _turn: int = attrs.field(init=False, default=0)
+    _spare: int = attrs.field(init=False, default=-1)
+    _accept_again_at: float = attrs.field(init=False, default=0.0)
+
+    def run(self, context: WorkerContext) -> None:
+        context.report_ready()
+        while not self.block.stop:
+            self.block.beat(time.monotonic_ns())
+            self.turn(TURN_S)
+
+    def turn(self, timeout_s: float) -> None:
+        """Wait for something to do, then accept and hand over all there is."""
+        poller = select.poll()
+        poller.register(self.block.doorbell, select.POLLIN)
+        if self._pending:  # every selector is behind; whether it has caught up cannot be polled for
+            timeout_s = min(timeout_s, RETRY_S)
+        wait_s = self._accept_again_at - self.clock()
+        if wait_s > 0:
+            timeout_s = min(timeout_s, wait_s)
+        elif len(self._pending) < PENDING_MAX:
+            for listener, _ in self.listeners:
+                poller.register(listener, select.POLLIN)
+        ready = {fd for fd, _ in poller.poll(timeout_s * 1000)}
+        if self.block.doorbell in ready:
+            self.block.awake()
+        for listener, number in self.listeners:
+            if listener.fileno() in ready:
+                self._accept_batch(listener, number)
+        self._distribute()
+
+    def _accept_batch(self, listener: socket.socket, number: int) -> None:
+        self._keep_spare()
+        for _ in range(min(ACCEPTS_PER_TURN, PENDING_MAX - len(self._pending))):
+            try:
+                fd = listener.accept()[0].detach()
+            except BlockingIOError:
+                return
+            except OSError as exc:
+                if exc.errno in OUT_OF_DESCRIPTORS:
+                    self._turn_one_away(listener)
+                    return
+                continue  # the client has gone again (ECONNABORTED and its like)
+            self._pending.append(Accepted(fd, number))
+
+    def _keep_spare(self) -> None:
+        if self._spare < 0:
+            with contextlib.suppress(OSError):
+                self._spare = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+
+    def _turn_one_away(self, listener: socket.socket) -> None:
+        """Use the spare descriptor to tell one client that there is no room; without it, look again later."""
+        self.block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
+        if self._spare >= 0:
+            os.close(self._spare)
+            self._spare = -1
+            with contextlib.suppress(OSError):
+                listener.accept()[0].close()
+            self._keep_spare()
+            return
+        self._accept_again_at = self.clock() + RETRY_S
+
+    def _distribute(self) -> None:
+        """Least connections first, in equal shares of what is pending; a selector that does not take is passed over."""
+        loads = [target.load for target in self.targets]
+        full: set[int] = set()
+        while self._pending and len(full) < len(self.targets):
+            choice = min(
+                (index for index in range(len(self.targets)) if index not in full),
+                key=lambda index: (loads[index], (index - self._turn) % len(self.targets)),
+            )
+            self._turn = choice + 1
+            if not self.targets[choice].hand_over(self._pending[:1]):
+                full.add(choice)
+                continue
+            loads[choice] += 1
+            os.close(self._pending.pop(0).fd)

@@ -1,0 +1,126 @@
+"""Connections as a manager process sees them: a number, a way to write, and the calls that wait for an answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from rocketpy.errors import ConnectionLost, RequestTimeout
+from rocketpy.remoting.abc import Peer
+from rocketpy.remoting.command import RemotingCommand
+
+from .outbox import Outbox
+from .stage import Stage, encode_reply
+
+OPAQUE_MAX = 0x7FFFFFFF
+
+
+@attrs.define
+class _Call:
+    """A request of ours that is under way."""
+
+    answered: trio.Event = attrs.field(factory=trio.Event)
+    response: RemotingCommand | None = None  # still None when the connection went
+
+
+@attrs.define(eq=False)
+class Gateway:
+    """All that leaves this process for clients: one outbox per selector, and the calls that wait.
+
+    A selector that does not keep up fills its outbox; then pushes are dropped, and a connection that would have to
+    miss an answer is closed, as a client cannot tell a lost answer from a late one.
+    """
+
+    outboxes: Sequence[Outbox]  # by selector index
+    _calls: dict[int, dict[int, _Call]] = attrs.field(init=False, factory=dict)  # connection -> opaque -> call
+    _last_opaque: int = attrs.field(init=False, factory=lambda: time.monotonic_ns() & OPAQUE_MAX)
+    """Ours: clients number their requests themselves. Begins elsewhere than a predecessor's, for late answers."""
+    _to_close: set[int] = attrs.field(init=False, factory=set)
+
+    def write(self, connection: int, command: RemotingCommand) -> None:
+        outbox = self._outbox(connection)
+        if outbox is None or connection in self._to_close:
+            return
+        if not outbox.put(Stage.REPLY, encode_reply(connection, command.encode())) and command.is_response:
+            self.close(connection)
+
+    def close(self, connection: int) -> None:
+        """Close it once what was written before is out."""
+        outbox = self._outbox(connection)
+        if outbox is not None and not outbox.put(Stage.REPLY, encode_reply(connection, b"", close_after=True)):
+            self._to_close.add(connection)
+
+    async def call(self, connection: int, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self._last_opaque = self._last_opaque % OPAQUE_MAX + 1
+        opaque = self._last_opaque
+        call = _Call()
+        calls = self._calls.setdefault(connection, {})
+        calls[opaque] = call
+        try:
+            self.write(connection, attrs.evolve(command, opaque=opaque))
+            with trio.move_on_after(timeout_s) as scope:
+                await call.answered.wait()
+        finally:
+            calls.pop(opaque, None)
+            if not calls and self._calls.get(connection) is calls:
+                del self._calls[connection]
+        if scope.cancelled_caught:
+            raise RequestTimeout(f"no answer to {command.name} in {timeout_s:g} s")
+        if call.response is None:
+            raise ConnectionLost(f"the connection closed before it answered {command.name}")
+        return call.response
+
+    def answered(self, connection: int, response: RemotingCommand) -> None:
+        """A response came in; one that nobody waits for (any more) is dropped."""
+        call = self._calls.get(connection, {}).get(response.opaque)
+        if call is not None:
+            call.response = response
+            call.answered.set()
+
+    def closed(self, connection: int) -> None:
+        """The connection has gone: nobody answers any more."""
+        self._to_close.discard(connection)
+        for call in self._calls.pop(connection, {}).values():
+            call.answered.set()
+
+    def flush(self) -> None:
+        for outbox in self.outboxes:
+            outbox.flush()
+        waiting, self._to_close = self._to_close, set()
+        for connection in waiting:
+            self.close(connection)
+
+    def is_empty(self) -> bool:
+        return not self._to_close and all(outbox.is_empty() for outbox in self.outboxes)
+
+    def _outbox(self, connection: int) -> Outbox | None:
+        index = connection >> 56
+        return self.outboxes[index] if index < len(self.outboxes) else None
+
+
+@attrs.frozen(eq=False)
+class RingChannel:
+    """`remoting.abc.Channel` of a connection that a selector owns. Equal channels are the same connection."""
+
+    connection: int
+    peer: Peer
+    is_vip: bool
+    _gateway: Gateway = attrs.field(repr=False)
+
+    def push(self, command: RemotingCommand) -> None:
+        self._gateway.write(self.connection, command)
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        return await self._gateway.call(self.connection, command, timeout_s)
+
+    def close(self) -> None:
+        self._gateway.close(self.connection)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RingChannel) and other.connection == self.connection
+
+    def __hash__(self) -> int:
+        return hash(self.connection)

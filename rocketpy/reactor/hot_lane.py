@@ -1,0 +1,255 @@
+"""`remoting.hot_lane.HotLane` over rings: from the manager to the send, pull and store processes.
+
+Each of them has one ordered outbox, so an entry of a table always arrives before the request that needs it. What the
+tables hold now is kept here as records, and said again to a send or pull process that has been restarted: it begins
+with empty tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.codes import ResponseCode
+from rocketpy.native.core import lib
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
+
+from .outbox import Outbox
+from .ring import WorkerBlock
+from .stage import (
+    BROKER,
+    ORIGIN,
+    TABLES_END_RECORD,
+    Stage,
+    decode_put_result,
+    decode_topic_name,
+    encode_group,
+    encode_put,
+    encode_subscription,
+    encode_topic,
+    encode_topic_name,
+    resolve_pull,
+    resolve_send,
+)
+
+PUTS_MAX = 4096
+PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dead process stays silent so long
+BUSY = "[OVERLOAD]system busy, start flow control for a while"
+TableKey = tuple[int, str, str]
+
+
+@attrs.define(eq=False)
+class _HotProcess:
+    """A send or pull process as seen from here."""
+
+    block: WorkerBlock
+    outbox: Outbox
+    takes: frozenset[int]
+    epoch: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.epoch = self.block.epoch
+
+
+@attrs.define(eq=False)
+class _Put:
+    finished: trio.Event = attrs.field(factory=trio.Event)
+    result: PutResult | None = None
+
+
+class RingHotLane:
+    """The manager's way to the hot processes.
+
+    Args:
+        store: outbox to the store process, for clean_topic; None where there is none (tests).
+        add_queue: enters (topic, queue id) in the control block; a no-op if it is there already.
+        store_host: brokerIP1 and listenPort, for message ids.
+    """
+
+    def __init__(
+        self,
+        *,
+        send: tuple[WorkerBlock, Outbox],
+        pull: tuple[WorkerBlock, Outbox],
+        store: Outbox | None,
+        add_queue: Callable[[str, int], None],
+        store_host: tuple[str, int],
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        common = {Stage.TOPIC, Stage.BROKER, Stage.TABLES_END}
+        self._send = _HotProcess(*send, frozenset(common))
+        self._pull = _HotProcess(*pull, frozenset(common | {Stage.GROUP, Stage.SUBSCRIPTION}))
+        self._store = store
+        self._add_queue = add_queue
+        self._store_host = store_host
+        self._now_ns = now_ns
+        self._tables: dict[TableKey, bytes] = {}
+        self._puts: dict[int, _Put] = {}
+        self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
+        self._put_permits = trio.Semaphore(PUTS_MAX)
+        self._cleaning: dict[str, trio.Event] = {}
+
+    # -- tables
+
+    def topic_changed(
+        self, topic: str, *, perm: int, read_queue_nums: int, write_queue_nums: int, order: bool, multi_tag: bool,
+        no_send: bool = False, slow: bool = False,
+    ) -> None:
+        for queue_id in range(max(read_queue_nums, write_queue_nums)):
+            self._add_queue(topic, queue_id)
+        flags = (
+            order * lib.RP_TOPIC_ORDER
+            | multi_tag * lib.RP_TOPIC_MULTI_TAG
+            | no_send * lib.RP_TOPIC_NO_SEND
+            | slow * lib.RP_TOPIC_SLOW
+        )
+        record = encode_topic(
+            topic, flags=flags, perm=perm, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums
+        )
+        self._enter(Stage.TOPIC, topic, "", record)
+
+    def topic_removed(self, topic: str) -> None:
+        self._remove(Stage.TOPIC, topic, "", encode_topic(topic, flags=lib.RP_TABLE_REMOVE))
+
+    def group_changed(
+        self, group: str, *, consume_enable: bool, consume_broadcast_enable: bool, broker_id: int,
+        which_broker_when_consume_slowly: int, is_online: bool, is_broadcasting: bool,
+    ) -> None:
+        flags = (
+            consume_enable * lib.RP_GROUP_CONSUME_ENABLE
+            | consume_broadcast_enable * lib.RP_GROUP_BROADCAST_ENABLE
+            | is_online * lib.RP_GROUP_ONLINE
+            | is_broadcasting * lib.RP_GROUP_BROADCASTING
+        )
+        record = encode_group(
+            group, flags=flags, broker_id=broker_id, which_broker_when_slow=which_broker_when_consume_slowly
+        )
+        self._enter(Stage.GROUP, group, "", record)
+
+    def group_removed(self, group: str) -> None:
+        self._remove(Stage.GROUP, group, "", encode_group(group, flags=lib.RP_TABLE_REMOVE))
+
+    def subscription_changed(
+        self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int
+    ) -> None:
+        tags = [tag.strip() for tag in sub_string.split("||") if tag.strip()]
+        flags = 0
+        if expression_type not in ("", "TAG"):
+            flags, tags = lib.RP_SUBSCRIPTION_SLOW, []
+        elif not tags or sub_string.strip() == "*":
+            flags, tags = lib.RP_SUBSCRIPTION_ALL, []
+        record = encode_subscription(group, topic, flags=flags, sub_version=sub_version, tags=tags)
+        self._enter(Stage.SUBSCRIPTION, group, topic, record)
+
+    def subscription_removed(self, group: str, topic: str) -> None:
+        record = encode_subscription(group, topic, flags=lib.RP_TABLE_REMOVE)
+        self._remove(Stage.SUBSCRIPTION, group, topic, record)
+
+    def broker_permission_changed(self, permission: int) -> None:
+        self._enter(Stage.BROKER, "", "", BROKER.pack(permission, 0))
+
+    def tables_end(self) -> None:
+        self._enter(Stage.TABLES_END, "", "", TABLES_END_RECORD)
+
+    def _enter(self, kind: Stage, name: str, second: str, record: bytes) -> None:
+        self._tables[kind, name, second] = record
+        self._tell(kind, record)
+
+    def _remove(self, kind: Stage, name: str, second: str, record: bytes) -> None:
+        self._tables.pop((kind, name, second), None)
+        self._tell(kind, record)
+
+    def _tell(self, kind: Stage, record: bytes) -> None:
+        for process in (self._send, self._pull):
+            if kind in process.takes:
+                process.outbox.put(kind, record, always=True)
+
+    def _tell_all(self, process: _HotProcess) -> None:
+        """A successor starts with empty tables: everything again, the end mark last."""
+        last = [key for key in self._tables if key[0] == Stage.TABLES_END]
+        for key in [key for key in self._tables if key[0] != Stage.TABLES_END] + last:
+            if key[0] in process.takes:
+                process.outbox.put(key[0], self._tables[key], always=True)
+
+    # -- requests
+
+    def resend(
+        self, request: SendRequest, *, topic: str | None = None, queue_id: int | None = None,
+        properties: bytes | None = None, sys_flag: int | None = None,
+    ) -> None:
+        record = resolve_send(request, topic=topic, queue_id=queue_id, properties=properties, sys_flag=sys_flag)
+        if not self._send.outbox.put(Stage.SEND, record):
+            self._refuse(request)
+
+    def settle(self, request: SendRequest) -> None:
+        self._send.outbox.put(Stage.SETTLED, request.raw[: ORIGIN.size], always=True)
+
+    def repull(self, request: PullRequest) -> None:
+        if not self._pull.outbox.put(Stage.PULL, resolve_pull(request)):
+            self._refuse(request)
+
+    def _refuse(self, request: SendRequest | PullRequest) -> None:
+        if request.is_oneway:
+            return
+        response = RemotingCommand.response(ResponseCode.SYSTEM_BUSY, BUSY)
+        response.opaque = request.opaque
+        response.serialize_type = SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON
+        request.channel.push(response)
+
+    async def put(self, message: MessageToPut) -> PutResult:
+        """SYSTEM_BUSY: not taken, the send process has not kept up. SYSTEM_ERROR: no outcome in PUT_TIMEOUT_S (the
+        process died with it): the message may or may not be stored."""
+        async with self._put_permits:
+            self._last_token += 1
+            token, put = self._last_token, _Put()
+            self._puts[token] = put
+            try:
+                if not self._send.outbox.put(Stage.SEND, encode_put(message, token, self._now_ns())):
+                    return PutResult(ResponseCode.SYSTEM_BUSY, queue_id=message.queue_id)
+                with trio.move_on_after(PUT_TIMEOUT_S):
+                    await put.finished.wait()
+                return put.result or PutResult(ResponseCode.SYSTEM_ERROR, queue_id=message.queue_id)
+            finally:
+                del self._puts[token]
+
+    async def clean_topic(self, topic: str) -> None:
+        if self._store is None:
+            return
+        cleaned = self._cleaning.setdefault(topic, trio.Event())
+        self._store.put(Stage.CLEAN_TOPIC, encode_topic_name(topic), always=True)
+        await cleaned.wait()
+
+    # -- the server's side
+
+    def put_finished(self, record: bytes) -> None:
+        """A PUT_RESULT has come; one that nobody waits for any more is dropped."""
+        token, result = decode_put_result(record, self._store_host)
+        put = self._puts.get(token)
+        if put is not None:
+            put.result = result
+            put.finished.set()
+
+    def topic_cleaned(self, record: bytes) -> None:
+        cleaned = self._cleaning.pop(decode_topic_name(record), None)
+        if cleaned is not None:
+            cleaned.set()
+
+    def turn(self) -> None:
+        """Move what waits, and look whether a hot process has been replaced."""
+        for process in (self._send, self._pull):
+            if process.block.epoch != process.epoch:
+                process.epoch = process.block.epoch
+                self._tell_all(process)
+            process.outbox.flush()
+        if self._store is not None:
+            self._store.flush()
+
+    def is_idle(self) -> bool:
+        """Nothing waits to go out, and no put waits for its outcome."""
+        outboxes = [self._send.outbox, self._pull.outbox] + ([self._store] if self._store is not None else [])
+        return not self._puts and all(outbox.is_empty() for outbox in outboxes)

@@ -1,0 +1,60 @@
+"""What a child does to itself before anything else: nothing inherited by accident, a name, an end with its parent."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterable
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+NAME_MAX = 15
+DESCRIPTORS_MAX = 1 << 20
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Be killed when the process that forked us ends; end at once if it has ended already."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(0)
+
+
+def close_all_but(keep: Iterable[int]) -> None:
+    """Close every descriptor but the standard ones and `keep`."""
+    low = 0
+    for fd in sorted({0, 1, 2, *keep}):
+        if low < fd:  # closerange(0, 0) closes everything
+            os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, DESCRIPTORS_MAX)
+
+
+def set_title(title: str) -> None:
+    """Show `title` in `ps`: the command line is overwritten in place, the kernel's name for the thread is set."""
+    _prctl(PR_SET_NAME, ctypes.c_char_p(title.removeprefix("rocketpy: ").encode()[:NAME_MAX]))
+    start, end = _command_line_place()
+    size = end - start
+    if size > 1:
+        ctypes.memmove(start, title.encode()[: size - 1].ljust(size, b"\0"), size)
+
+
+def reset_signals() -> None:
+    """The supervisor decides when a worker stops: what a terminal sends to the whole group is not for the children."""
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    for number in (signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _prctl(option: int, argument: object) -> None:
+    argument = ctypes.c_ulong(argument) if isinstance(argument, int) else argument
+    ctypes.CDLL(None, use_errno=True).prctl(option, argument, *[ctypes.c_ulong(0)] * 3)
+
+
+def _command_line_place() -> tuple[int, int]:
+    """Where our arguments lie in memory: fields 48 and 49 of /proc/self/stat."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    return int(fields[45]), int(fields[46])  # counted from field 3, the first one after the name

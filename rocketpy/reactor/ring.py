@@ -1,0 +1,164 @@
+"""Rings, their two ends, and the blocks by which workers are seen: csrc/ring.h with Python argument types.
+
+Everything here is shared memory or a view of it. Rings and blocks are created by the supervisor before it forks and
+are never freed; writers and readers are opened by the process that uses them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from rocketpy.errors import TransportError
+from rocketpy.native.core import ffi, lib
+
+STOP_LEAVE: int = lib.RP_STOP_LEAVE
+STOP_INTAKE: int = lib.RP_STOP_INTAKE
+COUNTERS_MAX: int = lib.RP_COUNTERS_MAX
+
+
+class WorkerBlock:
+    """What all processes see of one worker: doorbell, orders, readiness, heartbeat, counters."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self.pointer: Any = lib.rp_worker_create(index)
+        if self.pointer == ffi.NULL:
+            raise TransportError(f"no shared memory or descriptor for worker {name}: {os.strerror(ffi.errno)}")
+
+    @property
+    def doorbell(self) -> int:
+        """The eventfd, the same number in every process."""
+        return int(self.pointer.doorbell)
+
+    @property
+    def epoch(self) -> int:
+        """How often the worker has been started."""
+        return int(self.pointer.epoch)
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self.pointer.ready)
+
+    @property
+    def stop(self) -> int:
+        """0, or the order STOP_INTAKE or STOP_LEAVE."""
+        return int(self.pointer.stop)
+
+    @property
+    def heartbeat_ns(self) -> int:
+        """CLOCK_MONOTONIC when its loop last turned."""
+        return int(self.pointer.heartbeat_ns)
+
+    def counters(self) -> tuple[int, ...]:
+        return tuple(self.pointer.counters)
+
+    def add(self, counter: int, amount: int = 1) -> None:
+        """Only the worker itself adds to its counters."""
+        self.pointer.counters[counter] += amount
+
+    def beat(self, now_ns: int) -> None:
+        self.pointer.heartbeat_ns = now_ns
+
+    def mark_ready(self) -> None:
+        self.pointer.ready = 1
+
+    def begin(self, now_ns: int) -> None:
+        """The supervisor is about to (re)start the worker; counters and notes stay."""
+        block = self.pointer
+        block.asleep = block.stop = block.ready = 0
+        block.heartbeat_ns = now_ns
+        block.epoch += 1
+
+    def order(self, stop: int) -> None:
+        """Tell it to stop, and wake it up for that."""
+        self.pointer.stop = stop
+        self.wake(force=True)
+
+    def wake(self, *, force: bool = False) -> None:
+        lib.rp_worker_wake(self.pointer, int(force))
+
+    def prepare_sleep(self) -> None:
+        """Look at all inputs once more before blocking on the doorbell."""
+        lib.rp_worker_prepare_sleep(self.pointer)
+
+    def awake(self) -> None:
+        lib.rp_worker_awake(self.pointer)
+
+
+class Ring:
+    """One producer process, one consumer process."""
+
+    def __init__(self, capacity_bytes: int, producer: WorkerBlock, consumer: WorkerBlock) -> None:
+        self.producer = producer.name
+        self.consumer = consumer.name
+        self.capacity_bytes = capacity_bytes
+        self.pointer: Any = lib.rp_ring_create(capacity_bytes, producer.pointer, consumer.pointer)
+        if self.pointer == ffi.NULL:
+            reason = os.strerror(ffi.errno)
+            raise TransportError(f"no ring of {capacity_bytes} bytes for {self.producer}, {self.consumer}: {reason}")
+
+    @property
+    def depth_bytes(self) -> int:
+        """Written and not yet released."""
+        return int(lib.rp_ring_depth(self.pointer))
+
+
+class RingWriter:
+    """The producer's end. Records are whole or not there; `write` never blocks."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+        self._pointer: Any = lib.rp_ring_writer_open(ring.pointer)
+        if self._pointer == ffi.NULL:
+            raise MemoryError
+
+    def write(self, kind: int, record: bytes) -> bool:
+        """False: no room, nothing was taken; the doorbell rings when there is."""
+        span = ffi.new("rp_span *", (ffi.from_buffer(record), len(record)))
+        status = lib.rp_ring_write(self._pointer, kind, span, 1)
+        if status == lib.RP_NO_MEMORY:
+            raise MemoryError
+        return bool(status == lib.RP_OK)
+
+    def finish_batch(self) -> None:
+        """Move a large record on and wake the consumer of what was written."""
+        lib.rp_ring_pump(self._pointer)
+        lib.rp_ring_wake(self._pointer)
+
+    def has_unsent(self) -> bool:
+        """Parts of a large record are still in this process's memory."""
+        return bool(lib.rp_ring_pump(self._pointer) != lib.RP_OK)
+
+
+class RingReader:
+    """The consumer's end."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.ring = ring
+        self._pointer: Any = lib.rp_ring_reader_open(ring.pointer)
+        if self._pointer == ffi.NULL:
+            raise MemoryError
+        self._data = ffi.new("const uint8_t **")
+        self._size = ffi.new("uint32_t *")
+        self._kind = ffi.new("uint16_t *")
+
+    def read(self) -> tuple[int, bytes] | None:
+        """Type and bytes of the next record, copied and released; None: the ring is empty."""
+        status = lib.rp_ring_read(self._pointer, self._data, self._size, self._kind)
+        if status == lib.RP_EMPTY:
+            return None
+        if status != lib.RP_OK:
+            raise MemoryError
+        record = bytes(ffi.buffer(self._data[0], self._size[0]))
+        lib.rp_ring_release(self._pointer)
+        return int(self._kind[0]), record
+
+    def is_empty(self) -> bool:
+        return bool(lib.rp_ring_is_empty(self._pointer))
+
+
+def ring_array(rings: Sequence[Ring]) -> Any:
+    """`rp_ring **` for a config struct; keep the result until the C side has read it."""
+    return ffi.new("rp_ring *[]", [ring.pointer for ring in rings] or [ffi.NULL])

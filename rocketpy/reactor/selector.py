@@ -1,0 +1,104 @@
+"""A selector worker: the C loop of csrc/selector.c, once around per second for Python's sake."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rocketpy.errors import TransportError
+from rocketpy.native.core import ffi, lib
+
+from .codec import open_codec
+from .dispatch import DispatchTable
+from .ring import ring_array
+from .topology import Topology
+from .worker_spec import WorkerContext
+
+TURN_NS = 1_000_000_000
+LOG_MAPPINGS_MAX = 64  # files of the CommitLog that one selector keeps mapped
+
+
+@attrs.frozen(kw_only=True)
+class SelectorSettings:
+    """Limits of one selector."""
+
+    commitlog_directory: str | None = None
+    """Where pull replies are read from; None where nothing is ever pulled."""
+    commitlog_file_bytes: int = 1 << 30
+    min_phy_offset: Callable[[], int] | None = None
+    """Where the log begins now: files below it have been deleted and are unmapped here too."""
+    connections_max: int = 20_000
+    frame_bytes_max: int = 16_777_216
+    idle_s: int = 120
+    """A connection without a byte either way for so long is closed; 0: never."""
+    high_water_bytes: int = 1 << 20
+    """Queued output above which a connection is not read."""
+
+
+@attrs.frozen(eq=False)
+class SelectorMain:
+    """`main` of a selector worker."""
+
+    topology: Topology
+    table: DispatchTable
+    settings: SelectorSettings
+
+    def __call__(self, context: WorkerContext) -> None:
+        name = context.name
+        sizes = self.topology.sizes
+        settings = self.settings
+        view = self._open_view()
+        codec = None if sizes.codecs else open_codec(self.topology, name, self.table)
+        codecs = ring_array([self.topology.ring(name, codec_name) for codec_name in sizes.codecs])
+        inputs = self.topology.inputs(name)
+        replies = ring_array(inputs)
+        config = ffi.new(
+            "rp_selector_config *",
+            {
+                "worker": context.block.pointer,
+                "index": sizes.selectors.index(name),
+                "handoff": self.topology.handoffs[name][1].fileno(),
+                "reply_count": len(inputs),
+                "codec_count": len(sizes.codecs),
+                "replies": replies,
+                "codecs": codecs,
+                "inline_codec": ffi.NULL if codec is None else codec.pointer,
+                "log": view,
+                "connections_max": settings.connections_max,
+                "frame_size_max": settings.frame_bytes_max,
+                "idle_s": settings.idle_s,
+                "high_water_bytes": settings.high_water_bytes,
+            },
+        )
+        selector = lib.rp_selector_open(config)
+        if selector == ffi.NULL:
+            raise TransportError(f"{name}: {os.strerror(ffi.errno)}")
+        context.report_ready()
+        self._serve(selector, view, name)
+        lib.rp_selector_close(selector)
+        if codec is not None:
+            lib.rp_codec_close(codec.pointer)
+        if view != ffi.NULL:
+            lib.rp_log_view_close(view)
+
+    def _open_view(self) -> Any:
+        if self.settings.commitlog_directory is None:
+            return ffi.NULL
+        directory = os.fsencode(self.settings.commitlog_directory)
+        view = lib.rp_log_view_open(directory, self.settings.commitlog_file_bytes, LOG_MAPPINGS_MAX)
+        if view == ffi.NULL:
+            raise TransportError(f"{self.settings.commitlog_directory}: {os.strerror(ffi.errno)}")
+        return view
+
+    def _serve(self, selector: Any, view: Any, name: str) -> None:
+        status = lib.RP_OK
+        min_phy_offset = self.settings.min_phy_offset
+        while status == lib.RP_OK:
+            status = lib.rp_selector_run(selector, TURN_NS)
+            if view != ffi.NULL and min_phy_offset is not None:
+                lib.rp_log_view_trim(view, min_phy_offset())
+        if status != lib.RP_STOPPED:
+            raise TransportError(f"{name}: epoll: {os.strerror(ffi.errno)}")

@@ -1,0 +1,301 @@
+"""The supervisor: forks the workers, watches them, replaces those that die, and stops them in order.
+
+It touches no message and runs neither threads nor trio, so that a fork at any moment is safe and quick: everything is
+imported, `gc.freeze()` keeps what is shared shared, and a replacement is up within milliseconds.
+
+    handlers enqueue, the loop acts:   signal -> wakeup pipe -> poll -> order
+                                       death  -> pidfd       -> poll -> restart, at once or after a jittered wait
+    one turn:                          deaths, signals, due restarts, heartbeats, readiness, the stop's next phase
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import select
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Sequence
+
+import attrs
+
+from rocketpy.errors import ConfigError, RocketError
+
+from .process import close_all_but, die_with_parent, reset_signals, set_title
+from .ring import STOP_INTAKE, STOP_LEAVE
+from .worker_spec import WorkerContext, WorkerSpec
+
+EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is on standard error
+EXIT_CRASHED = 70  # EX_SOFTWARE: a traceback is
+HEARTBEAT_CHECK_S = 1.0
+PHASE_GRACE_S = 1.0  # even when the stop's time is over, each phase has so long before it is killed
+
+
+def report(line: str) -> None:
+    """One line for the operator."""
+    print(f"rocketpy: {line}", file=sys.stderr, flush=True)
+
+
+@attrs.define(eq=False)
+class _Child:
+    """A worker as the supervisor sees it."""
+
+    spec: WorkerSpec
+    pid: int = 0  # 0: not running
+    pidfd: int = -1
+    restart_at: float | None = None
+    restarts: list[float] = attrs.field(factory=list)  # times of those within the window
+    has_stopped_intake: bool = False
+
+
+@attrs.define(eq=False)
+class Supervisor:
+    """Runs `specs` until told to stop.
+
+    Args:
+        specs: in the order in which they are started.
+        on_ready: called once, when every worker serves.
+        on_reload: called on SIGHUP.
+        stop_timeout_s: for a clean stop; whoever takes longer is killed.
+    """
+
+    specs: Sequence[WorkerSpec]
+    stop_timeout_s: float = 10.0
+    on_ready: Callable[[], None] = lambda: None
+    on_reload: Callable[[], None] = lambda: None
+    on_start: Callable[[str, int], None] = lambda name, pid: None
+    jitter: Callable[[], float] = random.random
+    log: Callable[[str], None] = report
+    _children: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by pidfd
+    _all: list[_Child] = attrs.field(init=False, factory=list)
+    _poller: select.poll = attrs.field(init=False, factory=select.poll)
+    _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
+    _news: int = attrs.field(init=False, default=-1)  # eventfd: a worker has become ready
+    _ready_told: bool = attrs.field(init=False, default=False)
+    _stopping: bool = attrs.field(init=False, default=False)
+    _deadline: float = attrs.field(init=False, default=0.0)
+    _phase_deadline: float = attrs.field(init=False, default=0.0)
+    _phases: list[int] = attrs.field(init=False, factory=list)
+    _exit_status: int = attrs.field(init=False, default=0)
+
+    def run(self) -> int:
+        """Start everything, serve, stop. Returns the exit status: 0, or 1 when a worker could not be kept alive."""
+        assert threading.active_count() == 1, "forking a process with threads is not safe"
+        self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poller.register(self._signals[0], select.POLLIN)
+        self._poller.register(self._news, select.POLLIN)
+        self._listen_to_signals()
+        gc.collect()
+        gc.freeze()
+        try:
+            for spec in self.specs:
+                child = _Child(spec)
+                self._all.append(child)
+                self._start(child)
+            while self._children or not self._stopping:
+                self._turn()
+        finally:
+            self._kill_all()
+        return self._exit_status
+
+    def request_stop(self) -> None:
+        """Begin an orderly stop, as SIGTERM does; asked twice, whoever is left is killed soon."""
+        now = time.monotonic()
+        if self._stopping:
+            self._deadline = self._phase_deadline = now
+            return
+        self._stopping = True
+        self._deadline = now + self.stop_timeout_s
+        specs = [child.spec for child in self._all]
+        phases = {spec.stop_phase for spec in specs} | {
+            spec.quiet_phase for spec in specs if spec.quiet_phase is not None
+        }
+        self._phases = sorted(phases)
+        self._begin_phase(now)
+
+    # -- one turn
+
+    def _turn(self) -> None:
+        for fd, _ in self._poller.poll(self._wait_ms()):
+            if fd == self._signals[0]:
+                self._take_signals()
+            elif fd == self._news:
+                os.eventfd_read(self._news)
+            elif fd in self._children:
+                self._buried(self._children[fd])
+        now = time.monotonic()
+        if self._stopping:
+            self._go_on_stopping(now)
+            return
+        for child in self._all:
+            if child.restart_at is not None and child.restart_at <= now:
+                self._start(child)
+        self._kill_hung()
+        if not self._ready_told and all(child.spec.block.is_ready for child in self._all):
+            self._ready_told = True
+            self.on_ready()
+
+    def _wait_ms(self) -> int:
+        now = time.monotonic()
+        waits = [HEARTBEAT_CHECK_S]
+        if self._stopping:
+            waits.append(self._phase_deadline - now)
+        waits += [child.restart_at - now for child in self._all if child.restart_at is not None]
+        return max(0, int(min(waits) * 1000) + 1)
+
+    # -- signals
+
+    def _listen_to_signals(self) -> None:
+        signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: None)  # the wakeup pipe carries it to the loop
+
+    def _take_signals(self) -> None:
+        for number in os.read(self._signals[0], 4096):
+            if number == signal.SIGHUP:
+                self.on_reload()
+            elif number in (signal.SIGTERM, signal.SIGINT):
+                self.request_stop()
+
+    # -- life and death of a worker
+
+    def _start(self, child: _Child) -> None:
+        child.restart_at = None
+        spec = child.spec
+        spec.block.begin(time.monotonic_ns())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            self._become(spec, parent)
+        child.pid = pid
+        child.pidfd = os.pidfd_open(pid)
+        self._children[child.pidfd] = child
+        self._poller.register(child.pidfd, select.POLLIN)
+        self.on_start(spec.name, pid)
+
+    def _become(self, spec: WorkerSpec, parent: int) -> None:
+        """In the child: never returns."""
+        status = EXIT_CRASHED
+        try:
+            die_with_parent(parent)
+            reset_signals()
+            doorbells = [other.block.doorbell for other in self.specs]
+            close_all_but([self._news, *doorbells, *spec.keep_fds])
+            set_title(spec.title)
+            spec.main(WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
+            status = 0
+        except RocketError as exc:
+            if spec.block.is_ready:
+                traceback.print_exc()
+            else:
+                report(f"{spec.name} cannot start: {exc}")
+                status = EXIT_CANNOT_BOOT
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _tell_ready(self, spec: WorkerSpec) -> None:
+        spec.block.mark_ready()
+        os.eventfd_write(self._news, 1)
+
+    def _buried(self, child: _Child) -> None:
+        """A worker has ended: reap it, and replace it unless we are stopping."""
+        _, wait_status = os.waitpid(child.pid, 0)
+        self._poller.unregister(child.pidfd)
+        del self._children[child.pidfd]
+        os.close(child.pidfd)
+        was_ready = child.spec.block.is_ready
+        child.pid, child.pidfd = 0, -1
+        if self._stopping:
+            return
+        code = os.waitstatus_to_exitcode(wait_status)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
+        if not self._ready_told and not was_ready and code == EXIT_CANNOT_BOOT:
+            self._give_up()
+            return
+        now = time.monotonic()
+        policy = child.spec.restart
+        child.restarts = [at for at in child.restarts if at > now - policy.window_s]
+        if len(child.restarts) >= policy.limit:
+            many = f"{len(child.restarts)} restarts in {policy.window_s:g} s"
+            self.log(f"{child.spec.name} {how}, after {many}: stopping")
+            self._give_up()
+            return
+        delay_s = policy.delay_s(len(child.restarts), self.jitter())
+        child.restarts.append(now)
+        self.log(f"{child.spec.name} {how}; restarted {'at once' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
+        if delay_s == 0:
+            self._start(child)
+        else:
+            child.restart_at = now + delay_s
+        # It may have published without ringing, or others may wait for the room that its successor makes.
+        for other in self._all:
+            other.spec.block.wake(force=True)
+
+    def _give_up(self) -> None:
+        self._exit_status = 1
+        self.request_stop()
+
+    def _kill_hung(self) -> None:
+        now_ns = time.monotonic_ns()
+        for child in self._all:
+            limit_s = child.spec.hang_timeout_s
+            if child.pid == 0 or limit_s is None:
+                continue
+            silent_s = (now_ns - child.spec.block.heartbeat_ns) / 1e9
+            if silent_s > limit_s:
+                self.log(f"{child.spec.name} has not moved for {silent_s:.1f} s: killed")
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                child.spec.block.beat(now_ns)  # once is enough
+
+    def _kill_all(self) -> None:
+        for child in self._all:
+            if child.pid:
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                os.waitpid(child.pid, 0)
+        signal.set_wakeup_fd(-1)
+
+    # -- the stop, phase by phase
+
+    def _begin_phase(self, now: float) -> None:
+        phase = self._phases[0]
+        self._phase_deadline = max(self._deadline, now + PHASE_GRACE_S)
+        for child in self._all:
+            child.restart_at = None
+            if child.spec.stop_phase == phase:
+                child.spec.block.order(STOP_LEAVE)
+            elif child.spec.quiet_phase == phase:
+                child.spec.block.order(STOP_INTAKE)
+
+    def _go_on_stopping(self, now: float) -> None:
+        while self._phases:
+            leaving = [child for child in self._all if child.spec.stop_phase == self._phases[0] and child.pid]
+            if leaving and now < self._phase_deadline:
+                return
+            for child in leaving:
+                self.log(f"{child.spec.name} did not stop in time: killed")
+                signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+            if leaving:
+                self._phase_deadline = now + PHASE_GRACE_S
+                return
+            del self._phases[0]
+            if self._phases:
+                self._begin_phase(now)
+
+
+def port_in_use(host: str, port: int, key: str) -> ConfigError:
+    """The line an operator needs when a port is taken."""
+    return ConfigError(
+        f"port {port} of {host} is in use; stop the process that has it (ss -ltnp 'sport = :{port}') "
+        f"or choose another {key}"
+    )

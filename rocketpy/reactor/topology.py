@@ -1,0 +1,150 @@
+"""Who there is and who writes to whom: blocks, rings and handoff sockets, made before the first fork.
+
+    acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull, -COMMAND-> manager
+    send, pull, manager, codec -REPLY-> selector i          send <-> manager <-> pull, store <-> manager, store -> pull
+
+With codec_workers = 0 a selector takes the codecs' place: its rings go straight to the processors, and one leads back
+to itself for the requests that it refuses while decoding.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from rocketpy.errors import ConfigError
+
+from .handoff import handoff_pair
+from .ring import Ring, WorkerBlock
+
+MIB = 1024 * 1024
+RING_BYTES_MIN = 65_536
+ACCEPTOR, SEND, PULL, STORE = "acceptor", "send", "pull", "store"
+
+
+@attrs.frozen(kw_only=True)
+class ReactorSizes:
+    """How many workers of each kind there are, and how much shared memory joins them."""
+
+    selector_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, 255)))
+    codec_workers: int = attrs.field(default=1, validator=attrs.validators.ge(0))
+    manager_workers: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    ring_bytes: int = 1 * MIB
+    """Of the rings that carry messages; a power of two. Halved until all rings fit `shared_bytes_max`."""
+    shared_bytes_max: int = 64 * MIB
+
+    @property
+    def selectors(self) -> tuple[str, ...]:
+        return tuple(f"selector-{n}" for n in range(self.selector_workers))
+
+    @property
+    def codecs(self) -> tuple[str, ...]:
+        return tuple(f"codec-{n}" for n in range(self.codec_workers))
+
+    @property
+    def managers(self) -> tuple[str, ...]:
+        return tuple("manager" if n == 0 else f"manager-{n}" for n in range(self.manager_workers))
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        """Who turns frames into requests."""
+        return self.codecs or self.selectors
+
+    @property
+    def workers(self) -> tuple[str, ...]:
+        return (ACCEPTOR, *self.selectors, *self.codecs, SEND, PULL, *self.managers, STORE)
+
+
+@attrs.frozen
+class Wire:
+    """One ring: who writes, who reads, how large in relation to `ring_bytes`."""
+
+    producer: str
+    consumer: str
+    share: float = 1.0
+
+
+def wires(sizes: ReactorSizes) -> Iterator[Wire]:
+    """Every ring there is. Their order is the order of a worker's inputs and outputs."""
+    processors = (SEND, PULL, *sizes.managers)
+    for selector in sizes.selectors:
+        for codec in sizes.codecs:
+            yield Wire(selector, codec)
+    for decoder in sizes.decoders:
+        for processor in processors:
+            yield Wire(decoder, processor, 0.5 if processor == PULL else 1.0)
+        for selector in sizes.selectors:
+            if decoder == selector or sizes.codecs:
+                yield Wire(decoder, selector, 0.125)
+    for processor in processors:
+        for selector in sizes.selectors:
+            yield Wire(processor, selector, 0.5 if processor == PULL else 1.0)
+    manager = sizes.managers[0]
+    yield Wire(SEND, manager)
+    yield Wire(manager, SEND)
+    yield Wire(PULL, manager, 0.25)
+    yield Wire(manager, PULL, 0.25)
+    yield Wire(STORE, PULL, 0.25)
+    yield Wire(STORE, manager, 0.125)
+    yield Wire(manager, STORE, 0.125)
+
+
+def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
+    """Bytes of each ring, (producer, consumer) -> capacity.
+
+    Raises:
+        ConfigError: even the smallest rings are too many for `shared_bytes_max`.
+    """
+    ring_bytes = sizes.ring_bytes
+    if ring_bytes < RING_BYTES_MIN or ring_bytes & (ring_bytes - 1):
+        raise ConfigError(f"{ring_bytes} bytes; a power of two, at least {RING_BYTES_MIN}, is needed", key="ringSize")
+    while True:
+        plan = {
+            (wire.producer, wire.consumer): max(RING_BYTES_MIN, int(ring_bytes * wire.share)) for wire in wires(sizes)
+        }
+        total = sum(plan.values())
+        if total <= sizes.shared_bytes_max:
+            return plan
+        if ring_bytes == RING_BYTES_MIN:
+            raise ConfigError(
+                f"{len(plan)} rings take {total} bytes, more than {sizes.shared_bytes_max}; "
+                "use fewer selectorWorkers or codecWorkers, or a larger sharedMemoryMax",
+                key="sharedMemoryMax",
+            )
+        ring_bytes //= 2
+
+
+@attrs.frozen(eq=False)
+class Topology:
+    """Everything shared, as one value that children inherit."""
+
+    sizes: ReactorSizes
+    blocks: Mapping[str, WorkerBlock]
+    rings: Mapping[tuple[str, str], Ring]
+    handoffs: Mapping[str, tuple[socket.socket, socket.socket]]  # by selector: (acceptor's end, selector's end)
+
+    @classmethod
+    def create(cls, sizes: ReactorSizes) -> Topology:
+        blocks = {name: WorkerBlock(name, index) for index, name in enumerate(sizes.workers)}
+        rings = {
+            (producer, consumer): Ring(capacity, blocks[producer], blocks[consumer])
+            for (producer, consumer), capacity in capacities(sizes).items()
+        }
+        return cls(sizes, blocks, rings, {selector: handoff_pair() for selector in sizes.selectors})
+
+    def ring(self, producer: str, consumer: str) -> Ring:
+        return self.rings[producer, consumer]
+
+    def inputs(self, consumer: str) -> list[Ring]:
+        """Rings that end at `consumer`, in the order of `wires`."""
+        return [ring for (_, to), ring in self.rings.items() if to == consumer]
+
+    def requests_to(self, processor: str) -> list[Ring]:
+        """Rings from all decoders to one processor: the `inputs` of the send and pull loops."""
+        return [self.ring(decoder, processor) for decoder in self.sizes.decoders]
+
+    def replies_from(self, worker: str) -> list[Ring]:
+        """Reply rings of one worker, by selector index."""
+        return [self.ring(worker, selector) for selector in self.sizes.selectors]
