@@ -1,0 +1,358 @@
+"""Opening again: after a clean stop, after a kill, after a power failure, after Java, after a lost file.
+
+Every case ends in the same check: what was acknowledged is there, whole, once, and queues go on where they were.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.store.files import StorePaths, file_name
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery import RecoveryKind
+from tests.support.store_writer import Put, StoreWriter
+
+TOPICS = (("A", 0), ("A", 1), ("B", 7))
+Filled = dict[tuple[str, int], list[Put]]
+
+
+def fill(opened: OpenedStore, count: int = 150, *, dispatch_until: int | None = None) -> Filled:
+    """Messages over three queues and many files; the last ones are not dispatched if so wished."""
+    puts: Filled = {queue: [] for queue in TOPICS}
+    with StoreWriter(opened.config, opened.control) as writer:
+        for i in range(count):
+            topic, queue_id = TOPICS[i % len(TOPICS)]
+            properties = b"KEYS\x01key%d\x02TAGS\x01Tag" % i
+            dispatched = dispatch_until is None or i < dispatch_until
+            put = writer.put(topic, queue_id, b"%d" % i * 50, properties, dispatch=dispatched)
+            puts[topic, queue_id].append(put)
+    return puts
+
+
+def check(opened: OpenedStore, puts: Filled, *, with_index: bool = True) -> None:
+    """Everything is there; and one more message gets the next offset of its queue."""
+    store = MessageStore(opened.config, opened.control)
+    with StoreWriter(opened.config, opened.control) as writer:
+        for (topic, queue_id), expected in puts.items():
+            found: list[bytes] = []
+            while len(found) < len(expected):
+                result = store.get_message(topic, queue_id, len(found), 32)
+                assert result.records, (topic, queue_id, len(found), result.status)
+                found += result.records
+            assert found == [put.image for put in expected]
+            assert store.max_offset(topic, queue_id) == len(expected)
+            assert writer.put(topic, queue_id).queue_offset == len(expected)
+            assert store.max_offset(topic, queue_id) == len(expected) + 1
+            if with_index and expected:
+                key = f"key{TOPICS.index((topic, queue_id)) + 3 * (len(expected) - 1)}"
+                assert expected[-1].image in store.query_message(topic, key, 64, 0, 1 << 60).records
+    store.close()
+
+
+def another_boot(paths: StorePaths) -> None:
+    """As if the machine had gone down: the boot id (16 bytes at 24) is another one."""
+    with paths.control.open("r+b") as file:
+        file.seek(24)
+        file.write(bytes(16))
+
+
+def kill(opened: OpenedStore) -> None:
+    """All processes are gone; the page cache is not."""
+    close_store(opened, clean=False)
+
+
+def reopen(config: MessageStoreConfig) -> OpenedStore:
+    return open_store(config)
+
+
+def test_a_clean_stop_needs_no_recovery(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    paths = opened.paths
+    assert paths.abort.exists()
+    close_store(opened, clean=True)
+    assert not paths.abort.exists()
+    physic, logics, index = struct.unpack(">qqq", paths.checkpoint.read_bytes()[:24])
+    assert physic == logics == index == 1_700_000_000_000 and paths.checkpoint.stat().st_size == 4096
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_bytes == 0
+    check(opened, puts)
+    close_store(opened, clean=True)
+
+
+def test_a_clean_stop_survives_a_reboot(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=True)
+    another_boot(opened.paths)
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.BELIEVED
+    check(opened, puts)
+    kill(opened)
+
+
+def test_a_clean_stop_removes_unused_files(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    fill(opened, 10)
+    ahead = opened.paths.commitlog / file_name(16_384)
+    ahead.write_bytes(bytes(16_384))
+    close_store(opened, clean=True)
+    assert [path.name for path in opened.paths.commitlog.iterdir()] == [file_name(0)]
+
+
+@pytest.mark.parametrize("dispatch_until", [0, 40, 149, None])
+def test_kill_9_loses_nothing_and_scans_nothing(config: MessageStoreConfig, dispatch_until: int | None) -> None:
+    opened = open_store(config)
+    puts = fill(opened, dispatch_until=dispatch_until)
+    kill(opened)
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_records == 0
+    check(opened, puts)
+    kill(opened)
+
+
+def test_a_torn_record_is_never_seen(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = fill(opened, 20)
+    with StoreWriter(config, opened.control) as writer:
+        at, _ = writer.reserve(2000)
+        image = puts["A", 0][0].image
+        from rocketpy.native.core import ffi
+
+        ffi.memmove(at, image, len(image))  # whole, but never published: nobody was told
+    kill(opened)
+    opened = reopen(config)
+    check(opened, puts)
+    kill(opened)
+
+
+@pytest.mark.parametrize("control", ["lost", "short", "garbage", "other size"])
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_without_its_control_block_the_store_is_found_again(
+    config: MessageStoreConfig, control: str, was_clean: bool
+) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=was_clean)
+    path = opened.paths.control
+    if control == "lost":
+        path.unlink()
+    elif control == "short":
+        os.truncate(path, 5000)
+    elif control == "garbage":
+        with path.open("r+b") as file:
+            file.write(os.urandom(4096))
+    else:
+        with path.open("r+b") as file:
+            file.seek(40)
+            file.write(struct.pack("<Q", 1 << 30))
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    check(opened, puts)
+    kill(opened)
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_with_nothing_but_the_log(config: MessageStoreConfig, was_clean: bool) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=was_clean)
+    opened.paths.control.unlink()
+    shutil.rmtree(opened.paths.consumequeue)
+    shutil.rmtree(opened.paths.index)
+    opened = reopen(config)
+    check(opened, puts)
+    kill(opened)
+
+
+@pytest.mark.parametrize("has_block", [True, False])
+def test_a_lost_queue_directory_is_made_again(config: MessageStoreConfig, has_block: bool) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=True)
+    if not has_block:
+        opened.paths.control.unlink()
+    shutil.rmtree(opened.paths.consumequeue / "A" / "1")
+    opened = reopen(config)
+    assert opened.report.queues_rebuilt >= 1
+    check(opened, puts)
+    kill(opened)
+
+
+def test_java_in_between_is_noticed(config: MessageStoreConfig) -> None:
+    """Another program that held the lock has written the file `lock`: the block is not believed."""
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=True)
+    opened.paths.lock.write_bytes(b"lock")
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    check(opened, puts)
+    kill(opened)
+
+
+def test_stale_bytes_behind_the_end_are_wiped(config: MessageStoreConfig) -> None:
+    """Records of an earlier life behind the end must never be walked into (store.md 8.5)."""
+    opened = open_store(config)
+    puts = fill(opened, 60)
+    close_store(opened, clean=False)
+    opened.paths.control.unlink()
+    cut = puts["A", 0][10]  # this record is damaged: the log ends before it
+    path = opened.paths.commitlog / file_name(cut.phy_offset - cut.phy_offset % 16_384)
+    with path.open("r+b") as file:
+        file.seek(cut.phy_offset % 16_384 + 90)
+        file.write(b"\xff\xff\xff")
+    opened = reopen(config)
+    assert opened.report.log_end == cut.phy_offset
+    assert not any(path.read_bytes()[cut.phy_offset % 16_384 :])
+    left = {queue: [put for put in list_ if put.phy_offset < cut.phy_offset] for queue, list_ in puts.items()}
+    check(opened, left, with_index=False)
+    kill(opened)
+
+
+def test_units_behind_the_end_are_dropped(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = fill(opened, 60)
+    close_store(opened, clean=True)
+    opened.paths.control.unlink()
+    last = max(int(path.name) for path in opened.paths.commitlog.iterdir())
+    (opened.paths.commitlog / file_name(last)).unlink()
+    opened = reopen(config)
+    assert opened.report.log_end == last
+    left = {queue: [put for put in list_ if put.phy_offset < last] for queue, list_ in puts.items()}
+    check(opened, left, with_index=False)
+    kill(opened)
+
+
+def forget(paths: StorePaths, name: str) -> None:
+    """Zero a file, as one whose pages never reached the disk."""
+    for path in paths.root.rglob(name):
+        path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("lost", ["queues", "log tail", "both", "index"])
+def test_power_failure_keeps_what_was_flushed(config: MessageStoreConfig, lost: str) -> None:
+    opened = open_store(config)
+    first = fill(opened, 90)
+    header = opened.control.header
+    header.durable_phy_offset = flushed = header.published_phy_offset  # what flush and the units' sync have covered
+    header.units_durable_phy_offset = units = first["A", 0][10].phy_offset
+    with StoreWriter(config, opened.control) as writer:
+        tail = [writer.put("A", 0, b"tail") for _ in range(5)]
+    kill(opened)
+    paths = opened.paths
+    another_boot(paths)
+    if lost in ("queues", "both"):  # every unit behind the synced ones
+        for topic, queue_id in TOPICS:
+            gone = sum(1 for put in first[topic, queue_id] if put.phy_offset < units)
+            directory = paths.consumequeue / topic / str(queue_id)
+            for path in directory.iterdir():
+                image = bytearray(path.read_bytes())
+                keep = max(0, gone * 20 - int(path.name))
+                image[keep:] = bytes(len(image[keep:]))
+                path.write_bytes(image)
+    if lost in ("log tail", "both"):
+        path = paths.commitlog / file_name(tail[1].phy_offset - tail[1].phy_offset % 16_384)
+        image = bytearray(path.read_bytes())
+        image[tail[1].phy_offset % 16_384 :] = bytes(16_384 - tail[1].phy_offset % 16_384)
+        path.write_bytes(image)
+        tail = tail[:1]
+    if lost == "index":
+        shutil.rmtree(paths.index)
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FLUSHED
+    assert opened.report.log_end >= flushed and opened.report.scanned_records == len(tail)
+    check(opened, {**first, ("A", 0): first["A", 0] + tail}, with_index=False)
+    kill(opened)
+
+
+def test_a_half_written_header_page_falls_back_to_the_files(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    opened.control.header.durable_phy_offset = 1 << 40
+    kill(opened)
+    another_boot(opened.paths)
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    check(opened, puts)
+    kill(opened)
+
+
+def _resize(path: Path) -> None:
+    os.truncate(path, 100)
+
+
+def _stray(path: Path) -> None:
+    (path.parent / "notes.txt").write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("spoil", [_resize, _stray])
+@pytest.mark.parametrize("place", ["commitlog", "consumequeue/A/0"])
+def test_files_that_do_not_belong_are_named(
+    config: MessageStoreConfig, spoil: Callable[[Path], None], place: str
+) -> None:
+    opened = open_store(config)
+    fill(opened)
+    close_store(opened, clean=True)
+    opened.paths.control.unlink()
+    directory = opened.paths.root / place
+    spoil(directory / file_name(0))
+    with pytest.raises(StoreError, match=str(directory)):
+        open_store(config)
+
+
+def test_another_file_size_is_refused(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    fill(opened, 3)
+    close_store(opened, clean=True)
+    with pytest.raises(StoreError, match="16384 bytes, 65536 are configured"):
+        open_store(attrs.evolve(config, mapped_file_size_commit_log=65_536))
+
+
+def test_an_empty_log_drops_all_queues(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    fill(opened)
+    close_store(opened, clean=True)
+    shutil.rmtree(opened.paths.commitlog)
+    opened = reopen(config)
+    assert opened.report.log_end == 0 and opened.control.queues() == []
+    assert not any(opened.paths.consumequeue.rglob("0*"))
+    with StoreWriter(config, opened.control) as writer:
+        assert writer.put("A", 0).queue_offset == 0
+    kill(opened)
+
+
+def test_a_queue_of_nothing_but_blanks_is_removed(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    close_store(opened, clean=True)
+    directory = opened.paths.consumequeue / "T" / "0"
+    directory.mkdir(parents=True)
+    blanks = struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 5
+    (directory / file_name(0)).write_bytes(blanks + bytes(900))
+    opened.paths.control.unlink()
+    opened = reopen(config)
+    assert opened.control.queues() == [] and not directory.exists()
+    kill(opened)
+
+
+def test_the_oldest_records_decide_the_minimum(config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=True)
+    opened.paths.control.unlink()
+    (opened.paths.commitlog / file_name(0)).unlink()
+    opened = reopen(config)
+    for state in opened.control.queues():
+        first = next(put for put in puts[state.topic, state.queue_id] if put.phy_offset >= 16_384)
+        assert state.min_offset == first.queue_offset
+    kill(opened)

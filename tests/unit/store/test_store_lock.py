@@ -1,0 +1,65 @@
+"""One program per store: against another process, a Java-style lock, and orphaned workers."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.store import store_lock
+from rocketpy.store.lifecycle import close_store, open_store
+from rocketpy.store.store_lock import StoreLock
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+b")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_lock_on_byte_0_excludes(tmp_path: Path, config: MessageStoreConfig) -> None:
+    opened = open_store(config)
+    close_store(opened, clean=True)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(opened.paths.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdin is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreError, match="store in use"):
+            open_store(config)
+        holder.stdin.close()
+        holder.wait()
+    close_store(open_store(config), clean=True)
+
+
+def test_signing_moves_the_time_and_writes_what_java_writes(tmp_path: Path) -> None:
+    lock = StoreLock(tmp_path / "lock")
+    os.utime(tmp_path / "lock", ns=(1, 1))
+    assert lock.mtime_ns == 1
+    assert lock.sign() != 1 and (tmp_path / "lock").read_bytes() == b"lock"
+    lock.release()
+
+
+def test_workers_of_a_dead_supervisor_hold_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_lock, "ORPHANS_WAIT_S", 0.0)
+    lock = StoreLock(tmp_path / "lock")
+    orphan = os.dup(lock.worker_fd)
+    lock.release()
+    with pytest.raises(StoreError, match="workers of an earlier broker"):
+        StoreLock(tmp_path / "lock")
+    os.close(orphan)
+    StoreLock(tmp_path / "lock").release()
+
+
+def test_a_root_that_cannot_be_made_is_one_clear_line(tmp_path: Path, config: MessageStoreConfig) -> None:
+    (tmp_path / "store").write_bytes(b"a file")
+    with pytest.raises(StoreError, match=r"cannot make .*store") as caught:
+        open_store(config)
+    assert "\n" not in str(caught.value)
