@@ -1,6 +1,6 @@
 """The broker's slow lane: everything that needs judgement, one trio process (the manager), plain Python.
 
-`broker.BrokerController` puts it together and is what startup sees: `load()`, `run()`, `stop()`, `processors()`, and the
+`broker.BrokerController` puts it together and is what startup sees: `load`, `run`, `stop`, `processors`, and the
 SlowLane methods (remoting/hot_lane.py) by which the hot lane hands over what it cannot decide.
 
     managers/     tables, one owner each, with their files: topics, groups, offsets, clients, locks, statistics

@@ -38,8 +38,8 @@ class ClientManageProcessor(TableProcessor):
         info = ClientChannelInfo(
             channel=channel,
             client_id=heartbeat.client_id,
-            language=(request.language or LanguageCode.OTHER).name,
-            version=request.version,
+            language=(LanguageCode.OTHER if request.language is None else request.language).name,
+            version=int(request.version),
             seen_ms=services.clock.monotonic_ms(),
             last_update_timestamp_ms=services.clock.now_ms(),
         )

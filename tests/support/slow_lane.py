@@ -1,0 +1,313 @@
+"""A broker's slow lane without anything around it: hot lane, store, connections and clocks are played by the test."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.managers.broker_stats import WorkerCounters
+from rocketpy.codes import OUR_VERSION, LanguageCode
+from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, ServerConfig
+from rocketpy.errors import ConnectFailed, RequestTimeout, RocketError
+from rocketpy.message.record import encode_record
+from rocketpy.remoting import fastjson
+from rocketpy.remoting.abc import Peer
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
+
+NOW_MS = 1_700_000_000_000
+
+
+@attrs.define
+class FakeClock:
+    wall_ms: int = NOW_MS
+    mono_ms: int = 5_000_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms
+
+    def monotonic_ms(self) -> int:
+        return self.mono_ms
+
+    def advance(self, ms: int) -> None:
+        self.wall_ms += ms
+        self.mono_ms += ms
+
+
+@attrs.define(eq=False)
+class FakeChannel:
+    connection: int
+    peer: Peer = Peer("10.0.0.1", 4000)
+    is_vip: bool = False
+    pushed: list[RemotingCommand] = attrs.field(factory=list)
+    invoked: list[RemotingCommand] = attrs.field(factory=list)
+    answer: RemotingCommand | None = None  # None: the client never answers
+    is_closed: bool = False
+
+    def push(self, command: RemotingCommand) -> None:
+        self.pushed.append(command)
+
+    async def invoke(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self.invoked.append(command)
+        await trio.lowlevel.checkpoint()
+        if self.answer is None:
+            raise RequestTimeout(f"no answer within {timeout_s:g} s")
+        return self.answer
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    @property
+    def last(self) -> RemotingCommand:
+        return self.pushed[-1]
+
+
+class FakeHotLane:
+    """Remembers every call, in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Any]] = []
+        self.puts: list[MessageToPut] = []
+        self.put_code = 0
+        self.put_gate: trio.Event | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        if name not in {
+            "topic_changed", "topic_removed", "group_changed", "group_removed", "subscription_changed",
+            "subscription_removed", "broker_permission_changed", "tables_end", "resend", "settle", "repull",
+        }:  # fmt: skip
+            raise AttributeError(name)
+
+        def record(*args: Any, **kwargs: Any) -> None:
+            self.calls.append((name, (*args, kwargs) if kwargs else args[0] if len(args) == 1 else args))
+
+        return record
+
+    async def clean_topic(self, topic: str) -> None:
+        self.calls.append(("clean_topic", topic))
+        await trio.lowlevel.checkpoint()
+
+    async def put(self, message: MessageToPut) -> PutResult:
+        await trio.lowlevel.checkpoint()
+        if self.put_gate is not None:
+            await self.put_gate.wait()
+        self.puts.append(message)
+        return PutResult(
+            code=self.put_code, phy_offset=900, queue_id=message.queue_id, queue_offset=len(self.puts) + 6, size=100,
+            store_timestamp_ms=NOW_MS, message_id="7F00000100002A9F0000000000000384",
+        )  # fmt: skip
+
+    def named(self, name: str) -> list[Any]:
+        return [args for call, args in self.calls if call == name]
+
+
+@attrs.frozen
+class Unit:
+    phy_offset: int
+    size: int
+    tags_code: int = 0
+
+
+@attrs.frozen
+class Query:
+    records: list[bytes]
+    index_last_update_timestamp_ms: int = 1
+    index_last_update_phy_offset: int = 2
+
+
+@attrs.frozen
+class State:
+    topic: str
+
+
+@attrs.frozen
+class Statistics:
+    min_phy_offset: int = 0
+    published_phy_offset: int = 4096
+    dispatch_behind_bytes: int = 5
+    flush_behind_bytes: int = 2048
+    commitlog_disk_ratio: float = 0.25
+    consume_queue_disk_ratio: float = 0.5
+
+
+class FakeStore:
+    """Queues are lists of (unit, store time); records lie at the offsets that the test says."""
+
+    def __init__(self) -> None:
+        self.queues: dict[tuple[str, int], list[tuple[Unit, int]]] = {}
+        self.low: dict[tuple[str, int], int] = {}
+        self.records: dict[int, bytes] = {}
+        self.on_disk_below = 0
+        self.found: list[bytes] = []
+        self.queried: list[tuple[str, str, int, int, int]] = []
+        self.trimmed = 0
+
+    def fill(self, topic: str, queue_id: int, count: int, *, low: int = 0, tags_code: int = 0) -> None:
+        self.queues[topic, queue_id] = [(Unit(1000 + i, 50, tags_code), NOW_MS + i) for i in range(count)]
+        self.low[topic, queue_id] = low
+
+    def queue_states(self, topic: str | None = None) -> list[State]:
+        return [State(name) for name, _ in self.queues if topic in (None, name)]
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        return self.low.get((topic, queue_id), 0)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        return len(self.queues.get((topic, queue_id), []))
+
+    def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
+        entries = self.queues.get((topic, queue_id), [])
+        return entries[offset][1] if 0 <= offset < len(entries) else -1
+
+    def earliest_store_timestamp(self, topic: str, queue_id: int) -> int:
+        return self.message_store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def earliest_message_time(self) -> int:
+        return NOW_MS
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        entries = self.queues.get((topic, queue_id), [])
+        return next((i for i, (_, stored) in enumerate(entries) if stored >= timestamp_ms), len(entries))
+
+    def look_message_by_offset(self, phy_offset: int) -> bytes | None:
+        return self.records.get(phy_offset)
+
+    def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> Query:
+        self.queried.append((topic, key, max_num, begin_ms, end_ms))
+        return Query(self.found)
+
+    def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[Unit]:
+        if index < self.min_offset(topic, queue_id):
+            return []
+        return [unit for unit, _ in self.queues.get((topic, queue_id), [])[index : index + count]]
+
+    def is_in_disk(self, phy_offset: int) -> bool:
+        return phy_offset < self.on_disk_below
+
+    def statistics(self) -> Statistics:
+        return Statistics()
+
+    def trim(self) -> None:
+        self.trimmed += 1
+
+
+class FakeNameServers:
+    """Answers registrations; an address that is not in `answers` cannot be reached."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, RemotingCommand]] = []
+        self.answers: dict[str, RemotingCommand] = {}
+
+    async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self.calls.append((address, request))
+        await trio.lowlevel.checkpoint()
+        if address not in self.answers:
+            raise ConnectFailed(f"connect to <{address}> failed")
+        return self.answers[address]
+
+    def requests(self, code: int) -> list[RemotingCommand]:
+        return [request for _, request in self.calls if request.code == code]
+
+
+class SlowLaneRig:
+    """A BrokerController in a directory of its own, and what surrounds it."""
+
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.clock = FakeClock()
+        self.hot_lane = FakeHotLane()
+        self.store = FakeStore()
+        self.name_servers = FakeNameServers()
+        self.counters = WorkerCounters()
+        store_names = {field.name for field in attrs.fields(MessageStoreConfig)}
+        store = {key: value for key, value in settings.items() if key in store_names}
+        broker = {key: value for key, value in settings.items() if key not in store_names}
+        self.settings = BrokerSettings(
+            broker=BrokerConfig(**({"broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1", "broker_name": "broker-a"} | broker)),
+            store=MessageStoreConfig(
+                store_path_root_dir=str(root), store_path_commit_log=str(root / "commitlog"), ha_listen_port=10912, **store
+            ),
+            server=ServerConfig(listen_port=10911),
+        )  # fmt: skip
+        self.broker = BrokerController(
+            self.settings, self.store, self.hot_lane, self.name_servers, self.clock, lambda: self.counters,
+            random.Random(1),
+        )  # fmt: skip
+        self.services = self.broker.services
+        self.processors = self.broker.processors()
+        self.channel = FakeChannel(1)
+
+    async def ask(
+        self, code: int, ext_fields: dict[str, str] | None = None, body: Any = None, *, channel: FakeChannel | None = None,
+        version: int = OUR_VERSION, language: LanguageCode = LanguageCode.JAVA,
+    ) -> RemotingCommand:  # fmt: skip
+        """The response, through the processor's own door; a refusal is turned into one as the reactor does."""
+        data = body if body is None or isinstance(body, bytes) else fastjson.dumps(body)
+        request = RemotingCommand(code=code, ext_fields=ext_fields, body=data, version=version, language=language)
+        try:
+            response = await self.processors[code][1].process(request, channel or self.channel)
+        except RocketError as exc:
+            return RemotingCommand.response(exc.response_code, str(exc))
+        assert response is not None
+        return response
+
+    async def heartbeat(
+        self, client_id: str, *, group: str | None = None, topics: dict[str, str] | None = None, producer: str | None = None,
+        channel: FakeChannel | None = None, model: str = "CLUSTERING", sub_version: int = 1,
+    ) -> RemotingCommand:  # fmt: skip
+        subscriptions = [
+            {"topic": topic, "subString": sub, "subVersion": sub_version} for topic, sub in (topics or {}).items()
+        ]
+        consumers = [{"groupName": group, "messageModel": model, "subscriptionDataSet": subscriptions}] if group else []
+        producers = [{"groupName": producer}] if producer else []
+        body = {"clientID": client_id, "consumerDataSet": consumers, "producerDataSet": producers}
+        return await self.ask(34, None, body, channel=channel)
+
+    def run(self, main: Callable[[], Awaitable[None]]) -> None:
+        """Run `main` beside the broker's own tasks for sends (but none of its timed duties)."""
+
+        async def run() -> None:
+            async with trio.open_nursery() as nursery:
+                self.broker._slow_send.open(nursery)
+                await main()
+                nursery.cancel_scope.cancel()
+
+        trio.run(run)
+
+    def send(self, topic: str = "T", **changes: Any) -> SendRequest:
+        fields: dict[str, Any] = {
+            "channel": self.channel, "opaque": 7, "code": 310, "version": OUR_VERSION, "is_oneway": False,
+            "is_rocketmq": False, "is_batch": False, "wait_store": True, "topic": topic, "producer_group": "P",
+            "default_topic": "TBW102", "default_topic_queue_nums": 4, "queue_id": 0, "sys_flag": 0,
+            "born_timestamp_ms": 11, "message_flag": 3, "reconsume_times": 0, "max_reconsume_times": None,
+            "unit_mode": False, "properties": b"", "body": b"hello", "raw": b"",
+        }  # fmt: skip
+        return SendRequest(**(fields | changes))
+
+    def pull(self, **changes: Any) -> PullRequest:
+        fields: dict[str, Any] = {
+            "channel": self.channel, "opaque": 9, "code": 11, "version": OUR_VERSION, "is_oneway": False,
+            "is_rocketmq": False, "consumer_group": "G", "topic": "T", "queue_id": 0, "queue_offset": 0,
+            "max_msg_nums": 32, "sys_flag": 0, "commit_offset": 0, "suspend_timeout_ms": 0, "subscription": "*",
+            "sub_version": 1, "expression_type": "", "raw": b"",
+        }  # fmt: skip
+        return PullRequest(**(fields | changes))
+
+
+def record(phy_offset: int = 1000, *, topic: str = "T", properties: bytes = b"", reconsume_times: int = 0) -> bytes:
+    """A stored message."""
+    return encode_record(
+        topic=topic, queue_id=1, body=b"body", properties=properties, born_timestamp_ms=NOW_MS - 5,
+        born_host=("10.1.1.1", 99), store_timestamp_ms=NOW_MS, store_host=("127.0.0.1", 10911), queue_offset=4,
+        phy_offset=phy_offset, flag=2, sys_flag=0, reconsume_times=reconsume_times,
+    )  # fmt: skip
+
+
+def body_of(response: RemotingCommand) -> Any:
+    assert response.body is not None
+    return fastjson.loads(response.body)

@@ -1,0 +1,95 @@
+"""Figures: windows of an item, growth of topics, rates and latencies of the workers' counters."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+
+from rocketpy.broker.managers.broker_stats import BrokerStatsManager, WorkerCounters
+from rocketpy.broker.managers.stats_item import StatsItem, StatsSnapshot
+from tests.support.slow_lane import FakeClock
+
+
+def test_an_item_that_was_never_sampled_shows_zeros() -> None:
+    assert StatsItem().minute == StatsSnapshot(0, 0.0, 0.0)
+
+
+def test_the_first_sample_counts_as_one_interval() -> None:
+    item = StatsItem()
+    item.add(50, 5)
+    item.sample_minute(1_000_000)
+    assert item.minute == StatsSnapshot(50, 5.0, 10.0)
+
+
+def test_a_window_forgets() -> None:
+    item = StatsItem()
+    for tick in range(20):
+        item.add(10, 1)
+        item.sample_minute(tick * 10_000)
+        item.sample_hour(tick * 600_000)
+    assert item.minute == StatsSnapshot(60, 1.0, 10.0)
+    assert item.hour.sum == 60 and item.day.sum == 0
+
+
+def test_topics_are_counted_by_growth() -> None:
+    stats = BrokerStatsManager("C", WorkerCounters, FakeClock())
+    ends = {("T", 0): 5, ("T", 1): 7}
+
+    def sample() -> None:
+        trio.run(stats.sample_topics, [("T", 2)], lambda topic, queue: ends[topic, queue])
+
+    sample()
+    assert stats.item("TOPIC_PUT_NUMS", "T") is None, "what was there before is not news"
+    ends["T", 1] = 10
+    sample()
+    item = stats.item("TOPIC_PUT_NUMS", "T")
+    assert item is not None and item.value == 3
+    ends["T", 0] = ends["T", 1] = 0  # deleted and created again
+    sample()
+    assert item.value == 3
+
+
+def test_rates_of_the_windows_that_are_full() -> None:
+    clock, total = FakeClock(), 0
+    stats = BrokerStatsManager("C", lambda: WorkerCounters(messages_put=total), clock)
+    assert stats.rates(lambda c: c.messages_put) == [0.0]
+    for second in range(61):
+        total = second * (10 if second <= 50 else 20)
+        stats.sample_second()
+        clock.advance(1000)
+    rates = stats.rates(lambda c: c.messages_put)
+    assert rates == [pytest.approx((1200 - 500) / 10), pytest.approx(20.0)]
+
+
+def test_latency_is_the_upper_end_of_its_bucket() -> None:
+    buckets = (0,) * 5 + (99,) + (0,) * 6 + (1,)
+    stats = BrokerStatsManager("C", lambda: WorkerCounters(put_latency_buckets=buckets), FakeClock())
+    assert stats.put_latency_ms(0.5) == 0.032
+    assert stats.put_latency_ms(1.0) == 4.096
+    assert BrokerStatsManager("C", WorkerCounters, FakeClock()).put_latency_ms(0.99) == 0.0
+
+
+def test_midnight_and_totals() -> None:
+    counters = WorkerCounters(messages_put=10, messages_get=4)
+    stats = BrokerStatsManager("C", lambda: counters, FakeClock())
+    stats.new_day()
+    counters = WorkerCounters(messages_put=30, messages_get=9)
+    stats.new_day()
+    assert (stats.put_total_yesterday_morning, stats.put_total_today_morning) == (10, 30)
+    assert (stats.get_total_yesterday_morning, stats.get_total_today_morning) == (4, 9)
+    stats.sample_minute()
+    item = stats.item("BROKER_PUT_NUMS", "C")
+    assert item is not None and item.value == 30
+
+
+def test_forgetting() -> None:
+    stats = BrokerStatsManager("C", WorkerCounters, FakeClock())
+    stats.count_consumed("G", "T", 5)
+    stats.count_consumed("H", "T", 5)
+    stats.count_send_back("G", "U")
+    stats.forget_group("G")
+    assert stats.item("GROUP_GET_NUMS", "T@G") is None and stats.item("SNDBCK_PUT_NUMS", "U@G") is None
+    assert stats.item("GROUP_GET_NUMS", "T@H") is not None
+    stats.forget_topic("T")
+    assert stats.item("GROUP_GET_NUMS", "T@H") is None
+    assert stats.item("NO_SUCH_ITEM", "x") is None

@@ -1,0 +1,113 @@
+"""The broker as a whole: configuration, figures, cleaning, access control that is off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from rocketpy.broker.managers.broker_stats import WorkerCounters
+from rocketpy.remoting.bodies.topic import TopicConfig
+from tests.support.slow_lane import SlowLaneRig, body_of
+
+RUNTIME_KEYS = """brokerVersionDesc brokerVersion bootTimestamp runtime putMessageEntireTimeMax getMessageEntireTimeMax
+putMessageTimesTotal putMessageFailedTimes putMessageSizeTotal putMessageAverageSize putMessageDistributeTime
+dispatchMaxBuffer dispatchBehindBytes putTps getFoundTps getMissTps getTransferedTps getTotalTps putLatency99
+putLatency999 commitLogDiskRatio consumeQueueDiskRatio commitLogMinOffset commitLogMaxOffset msgPutTotalYesterdayMorning
+msgPutTotalTodayMorning msgPutTotalTodayNow msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow
+sendThreadPoolQueueSize sendThreadPoolQueueCapacity pullThreadPoolQueueSize pullThreadPoolQueueCapacity
+queryThreadPoolQueueSize queryThreadPoolQueueCapacity EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity
+sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills
+pageCacheLockTimeMills earliestMessageTimeStamp startAcceptSendRequestTimeStamp remainTransientStoreBufferNumbs
+remainHowManyDataToFlush commitLogDirCapacity""".split()
+
+
+def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=(1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+    table = body_of(trio.run(lambda: rig.ask(28)))["table"]
+    missing = set(RUNTIME_KEYS) - table.keys()
+    assert not missing
+    assert all(isinstance(value, str) for value in table.values())
+    assert table["brokerVersionDesc"] == "V4_9_8" and table["brokerVersion"] == "409"
+    assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
+    assert table["putMessageAverageSize"] == "250.0"
+    assert table["putMessageDistributeTime"].startswith("[<=0ms]:3 [0~10ms]:1 [10~50ms]:0 ")
+    assert table["putMessageDistributeTime"].endswith("[10s~]:0 ")
+    assert table["remainHowManyDataToFlush"] == "2.0 KiB"
+    assert table["commitLogDirCapacity"].startswith("Total : ") and table["commitLogDirCapacity"].endswith("B.")
+    assert table[f"commitLogDiskRatio_{tmp_path}/commitlog"] == "0.25"
+    float(table["putTps"].split(" ")[0])
+
+
+def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        response = await rig.ask(25, None, b"brokerPermission=4\nautoCreateTopicEnable=false\nfileReservedTime=48\n")
+        assert response.code == 0
+        assert rig.services.live.broker.broker_permission == 4
+        assert rig.hot_lane.named("broker_permission_changed") == [4]
+        text = rig.settings.update_path.read_text()
+        assert "brokerPermission=4" in text and "fileReservedTime=48" in text
+        assert rig.services.topics.data_version.counter == 1
+        answer = await rig.ask(26)
+        assert b"brokerPermission=4\n" in (answer.body or b"")
+        version = (answer.ext_fields or {})["version"]
+        assert version.startswith('{"counter":1,"timestamp":')
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"brokerConfigPath=/x", 16),
+        (b"rocketmqHome=/x\nbrokerPermission=4", 16),
+        (b"noSuchKey=1", 1),
+        (b"brokerPermission=99", 1),
+        (b"flushDiskType=SYNC_FLUSH", 16),
+        (b"\xff", 1),
+        (b"a=\\uZZZZ", 1),
+    ],
+)
+def test_a_change_that_is_refused_changes_nothing(tmp_path: Path, body: bytes, code: int) -> None:
+    rig = SlowLaneRig(tmp_path)
+    assert trio.run(lambda: rig.ask(25, None, body)).code == code
+    assert rig.services.live.settings is rig.settings and not rig.settings.update_path.exists()
+
+
+def test_stats_of_an_item(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.services.stats.count_consumed("G", "T", 30)
+    rig.services.stats.sample_minute()
+
+    async def main() -> None:
+        body = body_of(await rig.ask(315, {"statsName": "GROUP_GET_NUMS", "statsKey": "T@G"}))
+        assert body["statsMinute"] == {"sum": 30, "tps": 3.0, "avgpt": 30.0}
+        assert body["statsDay"] == {"sum": 0, "tps": 0.0, "avgpt": 0.0}
+        missing = await rig.ask(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "none"})
+        assert (missing.code, missing.remark) == (1, "The stats <TOPIC_PUT_NUMS> <none> not exist")
+
+    trio.run(main)
+
+
+def test_queues_of_topics_without_configuration_are_dropped(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.services.topics.update(TopicConfig(topic_name="KNOWN"))
+    for topic in ("KNOWN", "GONE", "RMQ_SYS_TRANS_HALF_TOPIC"):
+        rig.store.fill(topic, 0, 1)
+    assert trio.run(lambda: rig.ask(316)).code == 0
+    assert rig.hot_lane.named("clean_topic") == ["GONE"]
+
+
+@pytest.mark.parametrize("code", [50, 51, 52, 53])
+def test_access_control_is_off(tmp_path: Path, code: int) -> None:
+    response = trio.run(lambda: SlowLaneRig(tmp_path).ask(code, {"accessKey": "k"}))
+    assert (response.code, response.remark) == (1, "access control is off on this broker (aclEnable=false)")
+
+
+@pytest.mark.parametrize(("code", "answer"), [(306, 0), (329, 1)])
+def test_cleaning_is_the_stores_own_business(tmp_path: Path, code: int, answer: int) -> None:
+    assert trio.run(lambda: SlowLaneRig(tmp_path).ask(code)).code == answer

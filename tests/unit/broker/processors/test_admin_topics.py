@@ -1,0 +1,111 @@
+"""Topics for admins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from rocketpy.config import BrokerRole
+from rocketpy.remoting.bodies.topic import TopicConfig
+from tests.support.slow_lane import NOW_MS, SlowLaneRig, body_of
+
+NEW = {
+    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "2", "perm": "6",
+    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "true",
+}  # fmt: skip
+
+
+def test_a_topic_is_created_saved_and_registered_before_the_answer(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path, namesrv_addr="127.0.0.1:9876")
+    response = trio.run(lambda: rig.ask(17, NEW))
+    assert response.code == 0
+    created = rig.services.topics.select("T")
+    assert created == TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=2), "order comes from elsewhere"
+    assert '"T"' in (tmp_path / "config" / "topics.json").read_text()
+    assert len(rig.name_servers.requests(103)) == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "remark"),
+    [
+        ({"topic": ""}, "The specified topic is blank."),
+        ({"topic": "TBW102"}, "The topic[TBW102] is conflict with system topic."),
+        ({"topic": "DefaultCluster"}, "The topic[DefaultCluster] is conflict with system topic."),
+        ({"topic": "rmq_sys_x"}, "The topic[rmq_sys_x] is conflict with system topic."),
+        ({"topicFilterType": "X"}, "the topic filter type X is none of SINGLE_TAG, MULTI_TAG"),
+        ({"readQueueNums": "-1"}, "a topic has 0 to 65536 queues, not -1"),
+        ({"writeQueueNums": "65537"}, "a topic has 0 to 65536 queues, not 65537"),
+    ],
+)
+def test_what_cannot_be_created(tmp_path: Path, changes: dict[str, str], remark: str) -> None:
+    response = trio.run(lambda: SlowLaneRig(tmp_path).ask(17, NEW | changes))
+    assert (response.code, response.remark) == (1, remark)
+
+
+@pytest.mark.parametrize("code", [17, 215, 200, 207])
+def test_a_slave_changes_nothing(tmp_path: Path, code: int) -> None:
+    rig = SlowLaneRig(tmp_path, broker_role=BrokerRole.SLAVE)
+    response = trio.run(lambda: rig.ask(code, NEW | {"groupName": "G"}, {"groupName": "G"}))
+    assert response.code == 1
+    assert response.remark == (
+        "Can't modify topic or subscription group from slave broker, please execute it from master broker."
+    )
+
+
+def test_a_deleted_topic_is_gone_from_the_hot_lane_before_its_queues_are_dropped(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        await rig.ask(17, NEW)
+        assert (await rig.ask(215, {"topic": "T"})).code == 0
+
+    trio.run(main)
+    names = [call for call in rig.hot_lane.calls if call[0] in ("topic_removed", "clean_topic")]
+    assert names == [("topic_removed", "T"), ("clean_topic", "T")]
+    assert '"T"' not in (tmp_path / "config" / "topics.json").read_text()
+
+
+def test_lists(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def ask(code: int, fields: dict[str, str] | None = None) -> Any:
+        return body_of(await rig.ask(code, fields))
+
+    async def main() -> None:
+        await rig.ask(17, NEW)
+        everything = await ask(21)
+        assert everything["topicConfigTable"]["T"] == {
+            "order": False, "perm": 6, "readQueueNums": 4, "topicFilterType": "SINGLE_TAG", "topicName": "T",
+            "topicSysFlag": 0, "writeQueueNums": 2,
+        }  # fmt: skip
+        assert everything["dataVersion"]["counter"] == 1
+        assert (await ask(351, {"topic": "T"}))["writeQueueNums"] == 2
+        assert (await rig.ask(351, {"topic": "none"})).code == 17
+        system = (await ask(305))["topicList"]
+        assert {"TBW102", "DefaultCluster", "broker-a", "RMQ_SYS_TRACE_TOPIC"} <= set(system)
+        rig.services.offsets.commit("OFFLINE", "T", 0, 1)
+        await rig.heartbeat("a", group="ONLINE", topics={"T": "*"})
+        assert await ask(300, {"topic": "T"}) == {"groupList": ["OFFLINE", "ONLINE"]}
+
+    trio.run(main)
+
+
+def test_stats_of_each_queue(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.store.fill("T", 1, 7, low=3)
+
+    async def main() -> None:
+        await rig.ask(17, NEW)
+        response = await rig.ask(202, {"topic": "T"})
+        assert response.body == (
+            b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:'
+            b'{"lastUpdateTimestamp":0,"maxOffset":0,"minOffset":0},'
+            b'{"brokerName":"broker-a","queueId":1,"topic":"T"}:'
+            b'{"lastUpdateTimestamp":%d,"maxOffset":7,"minOffset":3}}}' % (NOW_MS + 6)
+        )
+        assert (await rig.ask(202, {"topic": "none"})).code == 17
+
+    trio.run(main)

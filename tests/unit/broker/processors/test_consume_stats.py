@@ -1,0 +1,74 @@
+"""How far groups have come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+
+from rocketpy.remoting.bodies.topic import TopicConfig
+from tests.support.slow_lane import NOW_MS, SlowLaneRig, body_of
+
+Q0 = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
+Q1 = '{"brokerName":"broker-a","queueId":1,"topic":"T"}'
+
+
+def rig_with_progress(root: Path) -> SlowLaneRig:
+    rig = SlowLaneRig(root)
+    rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=1))
+    rig.services.topics.update(TopicConfig(topic_name="U", read_queue_nums=1, write_queue_nums=1))
+    rig.store.fill("T", 0, 10)
+    for topic in ("T", "U", "deleted"):
+        rig.services.offsets.commit("G", topic, 0, 4)
+    rig.services.groups.find("G")
+    return rig
+
+
+def test_progress_of_a_group(tmp_path: Path) -> None:
+    rig = rig_with_progress(tmp_path)
+
+    async def main() -> None:
+        unknown = await rig.ask(208, {"consumerGroup": "none"})
+        assert unknown.body == b'{"consumeTps":0.0,"offsetTable":{}}'
+        table = body_of(await rig.ask(208, {"consumerGroup": "G", "topic": "T"}))["offsetTable"]
+        assert table == {
+            Q0: {"brokerOffset": 10, "consumerOffset": 4, "lastTimestamp": NOW_MS + 3},
+            Q1: {"brokerOffset": 0, "consumerOffset": 0, "lastTimestamp": 0},
+        }
+        everything = body_of(await rig.ask(208, {"consumerGroup": "G"}))["offsetTable"]
+        assert len(everything) == 3, "topics without configuration are left out"
+        await rig.heartbeat("a", group="G", topics={"T": "*"})
+        online = body_of(await rig.ask(208, {"consumerGroup": "G"}))["offsetTable"]
+        assert set(online) == {Q0, Q1}, "a group that is online consumes what it subscribes to"
+
+    trio.run(main)
+
+
+def test_progress_of_all_groups(tmp_path: Path) -> None:
+    rig = rig_with_progress(tmp_path)
+
+    async def main() -> None:
+        body = body_of(await rig.ask(317, {"isOrder": "false"}))
+        assert body["brokerAddr"] == "127.0.0.1:10911"
+        (entry,) = body["consumeStatsList"]
+        assert [list(stats["offsetTable"]) for stats in entry["G"]] == [
+            [Q0], ['{"brokerName":"broker-a","queueId":0,"topic":"U"}'],
+        ]  # fmt: skip
+        assert body["totalDiff"] == (10 - 4) + (0 - 4)
+        assert body_of(await rig.ask(317, {"isOrder": "true"}))["consumeStatsList"] == []
+
+    trio.run(main)
+
+
+def test_time_span(tmp_path: Path) -> None:
+    rig = rig_with_progress(tmp_path)
+    rig.clock.advance(1000)
+
+    async def main() -> None:
+        (span,) = body_of(await rig.ask(303, {"topic": "T", "group": "G"}))["consumeTimeSpanSet"]
+        assert (span["minTimeStamp"], span["maxTimeStamp"], span["consumeTimeStamp"]) == (NOW_MS, NOW_MS + 9, NOW_MS + 3)
+        assert span["delayTime"] == 996
+        assert span["messageQueue"] == {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
+        assert (await rig.ask(303, {"topic": "none", "group": "G"})).code == 17
+
+    trio.run(main)

@@ -1,0 +1,69 @@
+"""Members of a group, and where it goes on: the young-queue rule included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.support.slow_lane import FakeChannel, SlowLaneRig, body_of
+
+QUEUE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
+
+
+def test_members_are_listed_as_soon_as_their_heartbeat_is_answered(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        nobody = await rig.ask(38, {"consumerGroup": "G"})
+        assert (nobody.code, nobody.remark) == (1, "no consumer for this group, G")
+        await rig.heartbeat("a", group="G", topics={"T": "*"})
+        await rig.heartbeat("b", group="G", topics={"T": "*"}, channel=FakeChannel(2))
+        assert body_of(await rig.ask(38, {"consumerGroup": "G"})) == {"consumerIdList": ["a", "b"]}
+
+    trio.run(main)
+
+
+def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        assert (await rig.ask(15, QUEUE | {"commitOffset": "10"})).code == 0
+        assert (await rig.ask(14, QUEUE)).ext_fields == {"offset": "10"}
+        await rig.ask(15, QUEUE | {"commitOffset": "4"})
+        assert (await rig.ask(14, QUEUE)).ext_fields == {"offset": "4"}
+
+    trio.run(main)
+    rig.broker.commit_offset("G", "T", 0, 9)
+    assert rig.services.offsets.query("G", "T", 0) == 9
+    item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
+    assert item is not None and item.value == 5, "going back is not consuming"
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "on_disk_below", "code"),
+    [
+        (0, 0, 0, 0),  # a queue that was never used
+        (5, 0, 0, 0),  # its first message is there, and in memory
+        (5, 0, 2000, 22),  # its first message is on disk
+        (5, 3, 0, 22),  # its first message is gone
+    ],
+)
+def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
+    tmp_path: Path, count: int, low: int, on_disk_below: int, code: int
+) -> None:
+    rig = SlowLaneRig(tmp_path)
+    if count:
+        rig.store.fill("T", 0, count, low=low)
+    rig.store.on_disk_below = on_disk_below
+    response = trio.run(lambda: rig.ask(14, QUEUE))
+    assert response.code == code
+    if code == 0:
+        assert response.ext_fields == {"offset": "0"}
+    else:
+        assert response.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+
+
+def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:
+    assert trio.run(lambda: SlowLaneRig(tmp_path).ask(14, {"topic": "T"})).code == 1

@@ -1,0 +1,271 @@
+"""Every check of a send, in the reference's order and words; and what becomes of those that pass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.slow_send import PENDING_SENDS_MAX, Put, Refusal, Resend
+from rocketpy.message.properties import decode_properties
+from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
+from rocketpy.remoting.frame import SerializeType
+from tests.support.slow_lane import NOW_MS, SlowLaneRig
+
+FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> SlowLaneRig:
+    return SlowLaneRig(tmp_path)
+
+
+def judge(rig: SlowLaneRig, *args: Any, **changes: Any) -> Any:
+    return rig.broker._slow_send.judge(rig.send(*args, **changes))
+
+
+def props(message: Any) -> dict[str, str]:
+    return decode_properties(message.properties.decode())
+
+
+@pytest.mark.parametrize(
+    ("settings", "send", "code", "remark"),
+    [
+        ({"start_accept_send_request_time_stamp": NOW_MS + 1}, {"topic": ""}, 1, "broker unable to service, until 2023-11-"),
+        ({}, {"topic": " "}, 1, "The specified topic is blank."),
+        (
+            {}, {"topic": "a/b" + "c" * 200}, 1,
+            "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
+        ),
+        ({}, {"topic": "t" * 128}, 1, "The specified topic is longer than topic max length."),
+        (
+            {}, {"topic": "SCHEDULE_TOPIC_XXXX", "queue_id": 99}, 16,
+            "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden.",
+        ),
+        ({}, {"topic": "T", "default_topic": "none"}, 17, f"topic[T] not exist, apply first please!{FAQ}"),
+        ({"auto_create_topic_enable": False}, {"topic": "T"}, 17, f"topic[T] not exist, apply first please!{FAQ}"),
+        (
+            {}, {"topic": "T", "queue_id": 4}, 1,
+            "request queueId[4] is illegal, TopicConfig [topicName=T, readQueueNums=4, writeQueueNums=4, perm=RW-, "
+            "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false] Producer: 10.0.0.1:4000",
+        ),
+        (
+            {"auto_create_subscription_group": False}, {"topic": "%RETRY%G"}, 26,
+            f"subscription group not exist, G {FAQ}",
+        ),
+        (
+            {}, {"topic": "T", "body": b"x" * (4 * 1024 * 1024 + 1)}, 13,
+            "the message is illegal, maybe msg body or properties length not matched. "
+            "msg body length limit 4194304B, msg properties length limit 32KB.",
+        ),
+        ({}, {"topic": "T", "properties": b"a\x01" + b"b" * 32_767}, 13, "the message is illegal"),
+        ({}, {"topic": "T", "is_batch": True, "sys_flag": 4}, 13, "the message is illegal"),
+        ({}, {"topic": "T", "is_batch": True, "properties": b"DELAY\x013"}, 13, "the message is illegal"),
+        (
+            {"reject_transaction_message": True}, {"topic": "T", "properties": b"TRAN_MSG\x01TRUE"}, 16,
+            "the broker[127.0.0.1] sending transaction message is forbidden",
+        ),
+    ],
+)  # fmt: skip
+def test_refusals(tmp_path: Path, settings: dict[str, Any], send: dict[str, Any], code: int, remark: str) -> None:
+    rig = SlowLaneRig(tmp_path, **settings)
+    verdict = judge(rig, **send)
+    assert isinstance(verdict, Refusal)
+    assert verdict.code == code
+    assert verdict.remark == remark or (remark in verdict.remark and code in (1, 13))
+
+
+def test_a_broker_without_write_permission_refuses_ordered_topics_only(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path, broker_permission=4)
+    rig.services.topics.update(TopicConfig(topic_name="ORDERED", order=True))
+    rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=4))
+    assert judge(rig, "ORDERED") == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
+    assert judge(rig, "PLAIN") == Resend(0, 0)  # neither this nor the topic's own permission is looked at
+
+
+def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resend(rig: SlowLaneRig) -> None:
+    rig.services.topics.update(TopicConfig(topic_name="TEMPLATE", perm=7, write_queue_nums=2, read_queue_nums=2))
+    assert judge(rig, "T", default_topic="TEMPLATE", unit_mode=True) == Resend(0, 0)
+    created = rig.services.topics.select("T")
+    assert created == TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=6, topic_sys_flag=1)
+    name, told = rig.hot_lane.named("topic_changed")[-1]
+    assert name == "T" and told["write_queue_nums"] == 2 and told["perm"] == 6
+
+
+def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(rig: SlowLaneRig) -> None:
+    rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=6))
+    assert judge(rig, "T", default_topic="PLAIN").code == 17
+    assert isinstance(judge(rig, "%RETRY%G", default_topic="PLAIN"), Resend)
+    retry = rig.services.topics.select("%RETRY%G")
+    assert retry is not None and (retry.write_queue_nums, retry.perm) == (1, 6)
+    assert rig.hot_lane.named("topic_changed")[-1][1]["slow"] is True
+
+
+def test_a_template_left_over_from_auto_creation_loses_inherit(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path, auto_create_topic_enable=False)
+    rig.services.topics.update(TopicConfig(topic_name="TBW102", perm=7))
+    assert judge(rig, "T").code == 17
+    template = rig.services.topics.select("TBW102")
+    assert template is not None and template.perm == 6
+
+
+def test_a_negative_queue_id_becomes_one_that_can_be_written(rig: SlowLaneRig) -> None:
+    chosen = {judge(rig, queue_id=-1).queue_id for _ in range(50)}
+    assert chosen == {0, 1, 2, 3}
+
+
+def test_a_queue_id_up_to_the_larger_number_is_legal(rig: SlowLaneRig) -> None:
+    rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4))
+    assert judge(rig, queue_id=7) == Resend(7, 0)
+    assert judge(rig, queue_id=8).code == 1
+
+
+def test_multi_tag_topics_mark_their_messages(rig: SlowLaneRig) -> None:
+    rig.services.topics.update(TopicConfig(topic_name="T", topic_filter_type=TopicFilterType.MULTI_TAG))
+    assert judge(rig, sys_flag=1) == Resend(0, 3)
+
+
+def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowLaneRig) -> None:
+    verdict = judge(rig, queue_id=2, properties=b"KEYS\x01k\x02DELAY\x0199\x02", wait_store=False)
+    assert isinstance(verdict, Put) and verdict.queue_id == 2
+    message = verdict.message
+    assert (message.topic, message.queue_id, message.wait_store) == ("SCHEDULE_TOPIC_XXXX", 17, False)
+    assert props(message) == {
+        "KEYS": "k", "DELAY": "18", "REAL_TOPIC": "T", "REAL_QID": "2", "CLUSTER": "DefaultCluster",
+    }  # fmt: skip
+    assert (message.born_host, message.born_timestamp_ms, message.message_flag) == (("10.0.0.1", 4000), 11, 3)
+
+
+@pytest.mark.parametrize("level", [b"0", b"-1", b"x", b"", b"\xc2\xb2"])
+def test_no_level_is_no_delay(rig: SlowLaneRig, level: bytes) -> None:
+    assert judge(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
+
+
+def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowLaneRig) -> None:
+    verdict = judge(rig, queue_id=1, sys_flag=5, properties=b"TRAN_MSG\x01true\x02DELAY\x013\x02PGROUP\x01P")
+    assert isinstance(verdict, Put) and verdict.queue_id == 1
+    message = verdict.message
+    assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 1)
+    assert props(message)["REAL_TOPIC"] == "T" and props(message)["REAL_QID"] == "1"
+    half = rig.services.topics.select("RMQ_SYS_TRANS_HALF_TOPIC")
+    assert half is not None and half.write_queue_nums == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_dead"),
+    [
+        ({"reconsume_times": 15}, False),
+        ({"reconsume_times": 16}, True),
+        ({"reconsume_times": 3, "max_reconsume_times": 3}, True),
+        ({"reconsume_times": 3, "max_reconsume_times": 3, "version": 120}, False),
+    ],
+)
+def test_a_retry_that_was_tried_often_enough_goes_to_the_dead_letters(
+    rig: SlowLaneRig, changes: dict[str, Any], is_dead: bool
+) -> None:
+    verdict = judge(rig, "%RETRY%G", properties=b"DELAY\x015", **changes)
+    assert isinstance(verdict, Put)
+    assert verdict.message.topic == ("%DLQ%G" if is_dead else "SCHEDULE_TOPIC_XXXX")
+    assert ("DELAY" in props(verdict.message)) is not is_dead
+    assert verdict.queue_id == 0
+
+
+def test_go_producers_send_a_limit_with_every_message_and_it_counts_for_retries_only(rig: SlowLaneRig) -> None:
+    assert judge(rig, max_reconsume_times=0) == Resend(0, 0)
+
+
+def test_a_resend_is_settled_and_left_to_the_hot_lane(rig: SlowLaneRig) -> None:
+    async def main() -> None:
+        rig.services.topics.update(TopicConfig(topic_name="T"))
+        await rig.services.topics.file.save()
+        request = rig.send(queue_id=3)
+        rig.broker.slow_send(request)
+        assert rig.hot_lane.calls[-2:] == [
+            ("resend", (request, {"queue_id": 3, "sys_flag": 0})), ("settle", request),
+        ]  # fmt: skip
+        assert rig.channel.pushed == []
+
+    rig.run(main)
+
+
+def test_a_refusal_carries_region_and_trace_switch(rig: SlowLaneRig) -> None:
+    async def main() -> None:
+        rig.broker.slow_send(rig.send("TBW102", queue_id=99, is_rocketmq=True))
+        reply = rig.channel.last
+        assert (reply.code, reply.opaque, reply.is_response) == (1, 7, True)
+        assert reply.serialize_type is SerializeType.ROCKETMQ
+        assert reply.ext_fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
+        assert len(rig.hot_lane.named("settle")) == 1
+
+    rig.run(main)
+
+
+def test_a_one_way_send_is_never_answered(rig: SlowLaneRig) -> None:
+    async def main() -> None:
+        rig.broker.slow_send(rig.send("", is_oneway=True))
+        rig.broker.slow_send(rig.send("TBW102", is_oneway=True, properties=b"DELAY\x011"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.channel.pushed == [] and len(rig.hot_lane.puts) == 1
+        assert len(rig.hot_lane.named("settle")) == 2
+
+    rig.run(main)
+
+
+def test_the_answer_to_a_put_names_the_queue_that_was_asked_for(rig: SlowLaneRig) -> None:
+    async def main() -> None:
+        rig.broker.slow_send(rig.send("TBW102", queue_id=5, properties=b"DELAY\x013"))
+        await trio.testing.wait_all_tasks_blocked()
+        reply = rig.channel.last
+        assert reply.code == 0 and reply.remark is None
+        assert reply.ext_fields == {
+            "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "msgId": "7F00000100002A9F0000000000000384",
+            "queueId": "5", "queueOffset": "7",
+        }  # fmt: skip
+
+    rig.run(main)
+
+
+@pytest.mark.parametrize(("code", "remark"), [(14, "service not available now."), (13, "the message is illegal")])
+def test_a_put_that_fails_is_a_refusal(rig: SlowLaneRig, code: int, remark: str) -> None:
+    async def main() -> None:
+        rig.hot_lane.put_code = code
+        rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))
+        await trio.testing.wait_all_tasks_blocked()
+        reply = rig.channel.last
+        assert reply.code == code and (reply.remark or "").startswith(remark)
+        assert "queueId" not in (reply.ext_fields or {})
+
+    rig.run(main)
+
+
+def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowLaneRig) -> None:
+    """The new topic is on the disk before its first message is acknowledged, and the connection's order holds."""
+
+    async def main() -> None:
+        first, second, third = rig.send("NEW"), rig.send("NEW"), rig.send("TBW102")
+        for request in (first, second, third):
+            rig.broker.slow_send(request)
+        assert rig.hot_lane.named("resend") == []
+        while len(rig.hot_lane.named("settle")) < 3:
+            await trio.lowlevel.checkpoint()
+        assert [args[0] for args in rig.hot_lane.named("resend")] == [first, second, third]
+        assert '"NEW"' in rig.services.topics.file.path.read_text()
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.broker._slow_send.pending == 0 and rig.broker._slow_send._waiting == {}
+
+    rig.run(main)
+
+
+def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
+    async def main() -> None:
+        rig.hot_lane.put_gate = trio.Event()
+        for _ in range(PENDING_SENDS_MAX):
+            rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))
+        rig.broker.slow_send(rig.send("TBW102"))
+        assert rig.channel.last.code == 2
+        assert rig.channel.last.remark == "[OVERLOAD]system busy, start flow control for a while"
+
+    rig.run(main)
