@@ -5,18 +5,15 @@ Source: RocketMQ 4.9 `ScheduleMessageService#parseDelayLevel`.
 
 from __future__ import annotations
 
-import re
 from typing import Self
 
 import attrs
 
 from rocketpy.errors import ConfigError
 from rocketpy.message.properties import DELAY
+from rocketpy.store.delay_level import parse_delay_levels
 
 from .properties import text_property
-
-_UNIT_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_LEVEL = re.compile(r"(\d+)([smhd])")
 
 
 @attrs.frozen
@@ -26,12 +23,7 @@ class DelayLevels:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read `messageDelayLevel`. Raises: ConfigError."""
-        delays = []
-        for word in text.split():
-            match = _LEVEL.fullmatch(word)
-            if match is None:
-                raise ConfigError(f"{word!r} is no delay; write a number and s, m, h or d", key="messageDelayLevel")
-            delays.append(int(match[1]) * _UNIT_MS[match[2]])
+        delays = parse_delay_levels(text)
         if not delays:
             raise ConfigError("at least one delay is needed", key="messageDelayLevel")
         return cls(tuple(delays))

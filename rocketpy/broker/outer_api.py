@@ -56,6 +56,7 @@ class BrokerOuterApi:
         self._changed = trio.Event()
         self._lock = trio.Lock()  # one registration at a time: versions arrive in order
         self._unreachable: set[str] = set()
+        self._has_left = False
 
     def topics_changed(self) -> None:
         self._changed.set()
@@ -77,13 +78,16 @@ class BrokerOuterApi:
         """
         timeout_s = self._live.broker.register_broker_timeout_mills / 1000
         async with self._lock, trio.open_nursery() as nursery:
+            if self._has_left:
+                return
             request_body = self._body()
             for address in self._addresses:
                 nursery.start_soon(self._register_with, address, request_body, timeout_s, forced)
 
     async def unregister(self) -> None:
-        """Leave all name servers, so that clients turn elsewhere at once."""
+        """Leave all name servers for good, so that clients turn elsewhere at once."""
         async with self._lock, trio.open_nursery() as nursery:
+            self._has_left = True  # a topic that changes from now on must not bring the broker back
             for address in self._addresses:
                 request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity())
                 nursery.start_soon(self._call, address, request, UNREGISTER_TIMEOUT_S)

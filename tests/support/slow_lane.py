@@ -43,7 +43,7 @@ class FakeClock:
 @attrs.define(eq=False)
 class FakeChannel:
     connection: int
-    peer: Peer = Peer("10.0.0.1", 4000)
+    peer: Peer = attrs.field(factory=lambda: Peer("10.0.0.1", 4000))
     is_vip: bool = False
     pushed: list[RemotingCommand] = attrs.field(factory=list)
     invoked: list[RemotingCommand] = attrs.field(factory=list)
@@ -228,12 +228,15 @@ class SlowLaneRig:
         store = {key: value for key, value in settings.items() if key in store_names}
         broker = {key: value for key, value in settings.items() if key not in store_names}
         self.settings = BrokerSettings(
-            broker=BrokerConfig(**({"broker_ip1": "127.0.0.1", "broker_ip2": "127.0.0.1", "broker_name": "broker-a"} | broker)),
+            broker=BrokerConfig(broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", broker_name="broker-a", **broker),
             store=MessageStoreConfig(
-                store_path_root_dir=str(root), store_path_commit_log=str(root / "commitlog"), ha_listen_port=10912, **store
+                store_path_root_dir=str(root),
+                store_path_commit_log=str(root / "commitlog"),
+                ha_listen_port=10912,
+                **store,
             ),
             server=ServerConfig(listen_port=10911),
-        )  # fmt: skip
+        )
         self.broker = BrokerController(
             self.settings, self.store, self.hot_lane, self.name_servers, self.clock, lambda: self.counters,
             random.Random(1),
@@ -243,9 +246,15 @@ class SlowLaneRig:
         self.channel = FakeChannel(1)
 
     async def ask(
-        self, code: int, ext_fields: dict[str, str] | None = None, body: Any = None, *, channel: FakeChannel | None = None,
-        version: int = OUR_VERSION, language: LanguageCode = LanguageCode.JAVA,
-    ) -> RemotingCommand:  # fmt: skip
+        self,
+        code: int,
+        ext_fields: dict[str, str] | None = None,
+        body: Any = None,
+        *,
+        channel: FakeChannel | None = None,
+        version: int = OUR_VERSION,
+        language: LanguageCode = LanguageCode.JAVA,
+    ) -> RemotingCommand:
         """The response, through the processor's own door; a refusal is turned into one as the reactor does."""
         data = body if body is None or isinstance(body, bytes) else fastjson.dumps(body)
         request = RemotingCommand(code=code, ext_fields=ext_fields, body=data, version=version, language=language)
@@ -257,9 +266,16 @@ class SlowLaneRig:
         return response
 
     async def heartbeat(
-        self, client_id: str, *, group: str | None = None, topics: dict[str, str] | None = None, producer: str | None = None,
-        channel: FakeChannel | None = None, model: str = "CLUSTERING", sub_version: int = 1,
-    ) -> RemotingCommand:  # fmt: skip
+        self,
+        client_id: str,
+        *,
+        group: str | None = None,
+        topics: dict[str, str] | None = None,
+        producer: str | None = None,
+        channel: FakeChannel | None = None,
+        model: str = "CLUSTERING",
+        sub_version: int = 1,
+    ) -> RemotingCommand:
         subscriptions = [
             {"topic": topic, "subString": sub, "subVersion": sub_version} for topic, sub in (topics or {}).items()
         ]

@@ -65,7 +65,10 @@ def test_refusals(tmp_path: Path, settings: dict[str, Any], pull: dict[str, Any]
 @pytest.mark.parametrize(
     ("heartbeat", "pull", "code", "remark"),
     [
-        ({"group": "NB", "model": "BROADCASTING"}, {"consumer_group": "NB"}, 16, "the consumer group[NB] can not consume by broadcast way"),
+        (
+            {"group": "NB", "model": "BROADCASTING"}, {"consumer_group": "NB"}, 16,
+            "the consumer group[NB] can not consume by broadcast way",
+        ),
         ({"group": "G", "topics": {"U": "*"}}, {}, 24, f"the consumer's subscription not exist{FAQ}"),
         ({"group": "G", "topics": {"T": "*"}}, {"sub_version": 2}, 25, "the consumer's subscription not latest"),
     ],

@@ -34,7 +34,10 @@ def props(message: Any) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("settings", "send", "code", "remark"),
     [
-        ({"start_accept_send_request_time_stamp": NOW_MS + 1}, {"topic": ""}, 1, "broker unable to service, until 2023-11-"),
+        (
+            {"start_accept_send_request_time_stamp": NOW_MS + 1}, {"topic": ""}, 1,
+            "broker unable to service, until 2023-11-",
+        ),
         ({}, {"topic": " "}, 1, "The specified topic is blank."),
         (
             {}, {"topic": "a/b" + "c" * 200}, 1,

@@ -11,21 +11,27 @@ from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_lane import SlowLaneRig, body_of
 
-RUNTIME_KEYS = """brokerVersionDesc brokerVersion bootTimestamp runtime putMessageEntireTimeMax getMessageEntireTimeMax
-putMessageTimesTotal putMessageFailedTimes putMessageSizeTotal putMessageAverageSize putMessageDistributeTime
-dispatchMaxBuffer dispatchBehindBytes putTps getFoundTps getMissTps getTransferedTps getTotalTps putLatency99
-putLatency999 commitLogDiskRatio consumeQueueDiskRatio commitLogMinOffset commitLogMaxOffset msgPutTotalYesterdayMorning
-msgPutTotalTodayMorning msgPutTotalTodayNow msgGetTotalYesterdayMorning msgGetTotalTodayMorning msgGetTotalTodayNow
-sendThreadPoolQueueSize sendThreadPoolQueueCapacity pullThreadPoolQueueSize pullThreadPoolQueueCapacity
-queryThreadPoolQueueSize queryThreadPoolQueueCapacity EndTransactionQueueSize EndTransactionThreadPoolQueueCapacity
-sendThreadPoolQueueHeadWaitTimeMills pullThreadPoolQueueHeadWaitTimeMills queryThreadPoolQueueHeadWaitTimeMills
-pageCacheLockTimeMills earliestMessageTimeStamp startAcceptSendRequestTimeStamp remainTransientStoreBufferNumbs
-remainHowManyDataToFlush commitLogDirCapacity""".split()
+RUNTIME_KEYS = [
+    "brokerVersionDesc", "brokerVersion", "bootTimestamp", "runtime", "putMessageEntireTimeMax",
+    "getMessageEntireTimeMax", "putMessageTimesTotal", "putMessageFailedTimes", "putMessageSizeTotal",
+    "putMessageAverageSize", "putMessageDistributeTime", "dispatchMaxBuffer", "dispatchBehindBytes", "putTps",
+    "getFoundTps", "getMissTps", "getTransferedTps", "getTotalTps", "putLatency99", "putLatency999",
+    "commitLogDiskRatio", "consumeQueueDiskRatio", "commitLogMinOffset", "commitLogMaxOffset",
+    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "sendThreadPoolQueueSize", "sendThreadPoolQueueCapacity",
+    "pullThreadPoolQueueSize", "pullThreadPoolQueueCapacity", "queryThreadPoolQueueSize",
+    "queryThreadPoolQueueCapacity", "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
+    "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills", "earliestMessageTimeStamp",
+    "startAcceptSendRequestTimeStamp", "remainTransientStoreBufferNumbs", "remainHowManyDataToFlush",
+    "commitLogDirCapacity",
+]  # fmt: skip
 
 
 def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path)
-    rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=(1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1))
+    buckets = (1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1)
+    rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=buckets)
     table = body_of(trio.run(lambda: rig.ask(28)))["table"]
     missing = set(RUNTIME_KEYS) - table.keys()
     assert not missing

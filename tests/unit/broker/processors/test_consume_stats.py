@@ -66,7 +66,8 @@ def test_time_span(tmp_path: Path) -> None:
 
     async def main() -> None:
         (span,) = body_of(await rig.ask(303, {"topic": "T", "group": "G"}))["consumeTimeSpanSet"]
-        assert (span["minTimeStamp"], span["maxTimeStamp"], span["consumeTimeStamp"]) == (NOW_MS, NOW_MS + 9, NOW_MS + 3)
+        assert (span["minTimeStamp"], span["maxTimeStamp"]) == (NOW_MS, NOW_MS + 9)
+        assert span["consumeTimeStamp"] == NOW_MS + 3
         assert span["delayTime"] == 996
         assert span["messageQueue"] == {"brokerName": "broker-a", "queueId": 0, "topic": "T"}
         assert (await rig.ask(303, {"topic": "none", "group": "G"})).code == 17

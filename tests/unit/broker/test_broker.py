@@ -1,0 +1,140 @@
+"""The controller: what it serves, tells the hot lane at start, does in the background and leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.broker import seconds_to_midnight
+from rocketpy.config import BrokerRole
+from rocketpy.errors import ConfigError
+from rocketpy.remoting.hot_lane import SlowLane
+from tests.support.slow_lane import FakeChannel, SlowLaneRig
+
+CODES = {
+    "client": {34, 35, 46},
+    "consumer": {38, 14, 15},
+    "query": {12, 33},
+    "admin": {
+        36, 41, 42, 17, 215, 21, 351, 202, 300, 305, 200, 207, 201, 352, 203, 204, 328, 29, 30, 31, 32, 43, 45, 308,
+        314, 25, 26, 28, 315, 306, 316, 329, 50, 51, 52, 53, 208, 317, 303, 321, 222, 223, 307, 309,
+    },
+}  # fmt: skip
+
+
+def test_every_code_has_its_pool(tmp_path: Path) -> None:
+    table = SlowLaneRig(tmp_path).processors
+    pools = {pool: {int(code) for code, (where, _) in table.items() if where == pool} for pool in CODES}
+    assert pools == CODES
+    assert {pool for pool, _ in table.values()} == set(CODES)
+
+
+def test_the_controller_is_a_slow_lane(tmp_path: Path) -> None:
+    lane: SlowLane = SlowLaneRig(tmp_path).broker
+    lane.connection_closed(99)
+
+
+def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        rig.broker.load()
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            names = [name for name, _ in rig.hot_lane.calls]
+            assert names.count("topic_changed") == 8 and names.count("group_changed") == 7
+            assert names[-2:] == ["broker_permission_changed", "tables_end"]
+            await rig.broker.stop()
+
+    trio.run(main)
+
+
+def test_stop_leaves_the_name_servers_and_saves_everything(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            rig.broker.commit_offset("G", "T", 0, 5)
+            rig.services.topics.create_if_missing("T", queue_nums=1)
+            await rig.broker.stop()
+
+    trio.run(main)
+    request = rig.name_servers.calls[-1][1]
+    assert request.code == 104
+    assert request.ext_fields == {
+        "brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName": "DefaultCluster", "brokerId": "0",
+    }  # fmt: skip
+    again = SlowLaneRig(tmp_path)
+    again.broker.load()
+    assert again.services.offsets.query("G", "T", 0) == 5
+    assert again.services.topics.select("T") is not None
+
+
+def test_duties_by_the_clock(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    path = tmp_path / "config" / "consumerOffset.json"
+    client = FakeChannel(3)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=client)
+            rig.broker.commit_offset("G", "T", 0, 5)
+            rig.clock.advance(120_001)
+            await clock_to(5.5)
+            while not path.exists():
+                await trio.lowlevel.checkpoint()
+            await clock_to(11)
+            assert client.is_closed
+            await clock_to(61)
+            assert rig.store.trimmed == 1
+            await rig.broker.stop()
+
+    clock = trio.testing.MockClock()
+
+    async def clock_to(seconds: float) -> None:
+        clock.jump(seconds - trio.current_time())
+        await trio.testing.wait_all_tasks_blocked()
+
+    trio.run(main, clock=clock)
+    assert "T@G" in path.read_text()
+
+
+def test_a_slave_neither_delivers_delays_nor_takes_offsets_from_pulls(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path, broker_role=BrokerRole.SLAVE)
+    rig.broker.commit_offset("G", "T", 0, 5)
+    assert rig.services.offsets.query("G", "T", 0) == -1
+
+
+@pytest.mark.parametrize("name", ["topics", "consumerOffset", "subscriptionGroup", "delayOffset"])
+def test_a_damaged_table_refuses_to_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / f"{name}.json").write_text("{")
+    with pytest.raises(ConfigError, match=name):
+        SlowLaneRig(tmp_path).broker.load()
+
+
+def test_files_are_written_where_java_reads_them(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        await rig.heartbeat("a", group="G", topics={"T": "*"})
+        await rig.ask(15, {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "3"})
+        await rig.services.offsets.file.save()
+
+    trio.run(main)
+    config = tmp_path / "config"
+    assert {path.name for path in config.iterdir() if path.suffix == ".json"} == {
+        "topics.json", "subscriptionGroup.json", "consumerOffset.json",
+    }  # fmt: skip
+    topics = json.loads((config / "topics.json").read_text())
+    assert list(topics) == ["dataVersion", "topicConfigTable"]
+
+
+def test_midnight() -> None:
+    assert 1.0 <= seconds_to_midnight(1_700_000_000_000) <= 90_000.0

@@ -1,0 +1,158 @@
+"""Delayed delivery: what is due and what is not, failures, and the progress file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.delay import DelayLevels
+from rocketpy.errors import ConfigError
+from rocketpy.remoting.bodies.topic import TopicConfig
+from tests.support.slow_lane import NOW_MS, SlowLaneRig, Unit, record
+
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+LEVEL = 3  # 10 s
+
+
+def delayed(rig: SlowLaneRig, *due_ms: int, topic: str = "T", queue_id: int = 1) -> None:
+    """Messages of level 3 that are due at these times."""
+    rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))
+    entries = []
+    for index, due in enumerate(due_ms):
+        offset = 1000 + index
+        properties = b"DELAY\x013\x02REAL_TOPIC\x01%s\x02REAL_QID\x01%d" % (topic.encode(), queue_id)
+        rig.store.records[offset] = record(offset, topic=SCHEDULE, properties=properties, reconsume_times=index)
+        entries.append((Unit(offset, 100, due), NOW_MS))
+    rig.store.queues[SCHEDULE, LEVEL - 1] = entries
+
+
+def deliver(rig: SlowLaneRig) -> bool:
+    return trio.run(rig.services.schedule.deliver_due, LEVEL)
+
+
+def test_due_messages_are_stored_as_they_were_and_later_ones_wait(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS - 5, NOW_MS, NOW_MS + 1)
+    assert deliver(rig) is False
+    assert [(m.topic, m.queue_id, m.reconsume_times) for m in rig.hot_lane.puts] == [("T", 1, 0), ("T", 1, 1)]
+    assert rig.hot_lane.puts[0].properties == b"DELAY\x013\x02REAL_TOPIC\x01T\x02REAL_QID\x011"
+    assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 2}}
+    assert rig.services.schedule.progress() == {LEVEL: (2, 3)}
+    rig.clock.advance(1)
+    assert deliver(rig) is True
+    assert len(rig.hot_lane.puts) == 3
+
+
+def test_a_time_beyond_the_level_is_now(tmp_path: Path) -> None:
+    """The clock went back, or the table of levels has changed."""
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS + 10_001)
+    deliver(rig)
+    assert len(rig.hot_lane.puts) == 1
+
+
+def test_a_failed_put_is_tried_again(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS)
+    rig.hot_lane.put_code = 14
+    assert deliver(rig) is False and rig.services.schedule.document() == {"offsetTable": {}}
+    rig.hot_lane.put_code = 0
+    deliver(rig)
+    assert [m.reconsume_times for m in rig.hot_lane.puts] == [0, 0, 1]
+
+
+@pytest.mark.parametrize("topic", ["gone", "RMQ_SYS_TRANS_HALF_TOPIC"])
+def test_what_cannot_be_delivered_is_skipped(tmp_path: Path, topic: str) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, topic=topic)
+    deliver(rig)
+    assert rig.hot_lane.puts == [] and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
+
+
+def test_unreadable_records_are_skipped(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS, NOW_MS)
+    del rig.store.records[1000]
+    rig.store.records[1001] = b"\x01" * 100
+    deliver(rig)
+    assert [m.reconsume_times for m in rig.hot_lane.puts] == [2]
+
+
+def test_a_topic_that_has_shrunk_still_gets_its_messages(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, queue_id=9)
+    deliver(rig)
+    assert rig.hot_lane.puts[0].queue_id == 1
+
+
+def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "delayOffset.json"
+    path.parent.mkdir()
+    path.write_text('{"offsetTable":{1:7,3:99,18:0,77:5}}')
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS + 5, NOW_MS + 6)
+    rig.store.fill(SCHEDULE, 17, 9, low=4)
+    rig.broker.load()
+    assert rig.services.schedule.document() == {"offsetTable": {1: 0, 3: 2, 18: 4}}
+    rig.services.schedule.file.changed()
+    trio.run(rig.services.schedule.file.save)
+    assert path.read_text() == '{\n\t"offsetTable":{1:0,3:2,18:4\n\t}\n}'
+
+
+def test_the_service_looks_ten_times_a_second(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS + 200)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.services.schedule.run)
+            await trio.sleep(1.05)
+            assert rig.hot_lane.puts == []
+            rig.clock.advance(200)
+            await trio.sleep(0.1)
+            assert len(rig.hot_lane.puts) == 1
+            await trio.sleep(10)
+            assert len(rig.hot_lane.puts) == 1
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS)
+    rig.store.queues[SCHEDULE, 0] = list(rig.store.queues[SCHEDULE, LEVEL - 1])
+    look = rig.store.consume_queue_units
+    broken = True
+
+    def units(topic: str, queue_id: int, index: int, count: int) -> list[Unit]:
+        if queue_id == 0 and broken:
+            raise RuntimeError("a bug")
+        return look(topic, queue_id, index, count)
+
+    rig.store.consume_queue_units = units  # type: ignore[method-assign]  # the fault of this test
+
+    async def main() -> None:
+        nonlocal broken
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.services.schedule.run)
+            await trio.sleep(5)
+            assert len(rig.hot_lane.puts) == 1 and len(caplog.records) == 1
+            broken = False
+            await trio.sleep(7)
+            assert len(rig.hot_lane.puts) == 2
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_levels() -> None:
+    levels = DelayLevels.parse("1s 2m 3h 1d")
+    assert levels.delays_ms == (1000, 120_000, 10_800_000, 86_400_000)
+    assert [levels.clamp(level) for level in (-1, 0, 1, 4, 5)] == [0, 0, 1, 4, 4]
+    for text in ("", "1x", "s", "1s,2s"):
+        with pytest.raises(ConfigError):
+            DelayLevels.parse(text)
