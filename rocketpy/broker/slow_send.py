@@ -16,6 +16,7 @@ import attrs
 import trio
 
 from rocketpy.codes import MQVersion, ResponseCode
+from rocketpy.errors import RocketError
 from rocketpy.message import names
 from rocketpy.message.properties import CLUSTER, DELAY, PROPERTIES_SIZE_MAX, TRAN_MSG, without_property
 from rocketpy.message.sys_flag import (
@@ -164,6 +165,12 @@ class SlowSend:
 
     def judge(self, request: SendRequest) -> Verdict:
         """What becomes of a send; creates the topic or group that it lacks, where the configuration allows."""
+        try:
+            return self._judge(request)
+        except RocketError as exc:  # no room for the queues of a new topic
+            return Refusal(exc.response_code, str(exc))
+
+    def _judge(self, request: SendRequest) -> Verdict:
         refusal = self._refuse_service(request) or self._refuse_topic(request.topic)
         if refusal is not None:
             return refusal

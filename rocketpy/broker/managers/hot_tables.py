@@ -35,9 +35,9 @@ class HotTables:
         self._subscriptions: dict[str, dict[str, SubscriptionData]] = {}
 
     def topic(self, config: TopicConfig) -> None:
+        """Raises: StoreError (no room for the topic's queues); nothing was told then."""
         if self._topics.get(config.topic_name) == config:
             return
-        self._topics[config.topic_name] = config
         self._hot_lane.topic_changed(
             config.topic_name,
             perm=config.perm,
@@ -48,6 +48,7 @@ class HotTables:
             no_send=config.topic_name in names.NOT_ALLOWED_SEND_TOPICS,
             slow=config.topic_name.startswith(names.RETRY_PREFIX),
         )
+        self._topics[config.topic_name] = config
 
     def topic_removed(self, topic: str) -> None:
         if self._topics.pop(topic, None) is not None:

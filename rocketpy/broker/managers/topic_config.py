@@ -127,9 +127,8 @@ class TopicConfigManager:
         )
 
     def update(self, config: TopicConfig) -> None:
-        """Create or replace, as the admin says."""
-        self._topics[config.topic_name] = config
-        self._changed(config)
+        """Create or replace, as the admin says. Raises: StoreError (no room for its queues); nothing changes then."""
+        self._put(config)
 
     def delete(self, topic: str) -> bool:
         self._unknown.pop(topic, None)
@@ -160,12 +159,12 @@ class TopicConfigManager:
 
     def _create(self, config: TopicConfig) -> TopicConfig:
         log.info("new topic %s", config)
-        self._topics[config.topic_name] = config
-        self._changed(config)
+        self._put(config)
         return config
 
-    def _changed(self, config: TopicConfig) -> None:
+    def _put(self, config: TopicConfig) -> None:
         self._tables.topic(config)
+        self._topics[config.topic_name] = config
         self.next_version()
         self.file.changed()
         self.on_change(config)

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.slow_send import PENDING_SENDS_MAX, Put, Refusal, Resend
+from rocketpy.errors import StoreError
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.frame import SerializeType
@@ -260,6 +261,20 @@ def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowLan
         assert rig.broker._slow_send.pending == 0 and rig.broker._slow_send._waiting == {}
 
     rig.run(main)
+
+
+def test_no_room_for_a_new_topic_is_a_refusal_and_the_topic_does_not_exist(
+    rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise StoreError("the control block has no room for another queue")
+
+    monkeypatch.setattr(rig.hot_lane, "topic_changed", full, raising=False)
+    assert judge(rig, "T") == Refusal(1, "the control block has no room for another queue")
+    assert rig.services.topics.select("T") is None and not rig.services.topics.file.is_dirty
+    monkeypatch.undo()
+    assert judge(rig, "T") == Resend(0, 0)
+    assert rig.hot_lane.named("topic_changed")[-1][0] == "T"
 
 
 def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
