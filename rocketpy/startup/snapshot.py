@@ -142,7 +142,7 @@ class SnapshotTaker:
                         topic=topic,
                         consumer_offset_sum=sum(offsets.values()),
                         lag_messages=sum(max(0, ends[queue_id] - offset) for queue_id, offset in offsets.items()),
-                        online_consumers=len(online.client_ids()) if online else 0,
+                        online_consumers=len(online.client_ids) if online else 0,
                         get_tps=services.stats.group_get_tps(group, topic),
                     )
                 )
