@@ -1,0 +1,143 @@
+"""A broker, from its settings to its last byte on the disk: where everything meets.
+
+    open sockets -> open (and recover) the store -> blocks and rings -> fork workers -> serve -> stop -> close the store
+
+Until the store is open nothing on the disk has changed, so a mistake found before costs nothing but its line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+from rocketpy.config import BrokerSettings
+from rocketpy.native import require_core
+from rocketpy.reactor.acceptor import Acceptor, Target, open_listener
+from rocketpy.reactor.codec import CodecMain
+from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.selector import SelectorMain, SelectorSettings
+from rocketpy.reactor.supervisor import Supervisor
+from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
+from rocketpy.store.files import StorePaths
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+
+from .hot_workers import MANAGER, PullMain, SendMain
+from .logs import set_up_logging
+from .manager import ManagerMain
+from .store_worker import StoreMain
+
+log = logging.getLogger(__name__)
+
+MAIN_LISTENER, VIP_LISTENER = 0, 1
+
+
+def run_broker(
+    settings: BrokerSettings,
+    *,
+    beside: Sequence[WorkerSpec] = (),
+    ready_lines: Callable[[], Sequence[str]] | None = None,
+) -> int:
+    """Run a broker until SIGTERM or SIGINT; in the main thread of a process without other threads.
+
+    Args:
+        beside: workers that live and end with the broker (a name server of its own).
+        ready_lines: what to say once it serves; the reference's line by default.
+    Returns: the exit status: 0 after a clean stop.
+    Raises:
+        ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
+    """
+    require_core()
+    set_up_logging(settings.rocketpy.log_level)
+    for note in settings.notes:
+        log.warning("%s", note)
+    say = ready_lines or (lambda: [ready_line(settings)])
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
+        opened = open_store(settings.store)
+        clean = False
+        try:
+            topology = Topology.create(reactor_sizes(settings))
+            specs = [*beside, *worker_specs(settings, topology, opened, listeners)]
+            supervisor = Supervisor(
+                specs,
+                stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000,
+                on_ready=lambda: print("\n".join(say()), flush=True),
+            )
+            status = supervisor.run()
+            clean = status == 0
+        finally:
+            close_store(opened, clean=clean)
+    return status
+
+
+def ready_line(settings: BrokerSettings) -> str:
+    """What the reference prints when a broker serves."""
+    place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
+    known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
+    return f"The broker{place} boot success. serializeType=JSON{known}"
+
+
+def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
+    own = settings.rocketpy
+    return ReactorSizes(
+        selector_workers=own.selector_workers,
+        codec_workers=own.codec_workers,
+        ring_bytes=own.ring_size,
+        shared_bytes_max=own.shared_memory_max,
+    )
+
+
+def worker_specs(
+    settings: BrokerSettings, topology: Topology, opened: OpenedStore, listeners: Sequence[socket.socket]
+) -> Iterator[WorkerSpec]:
+    """Every worker of the broker, in the order in which they start: whoever feeds others last."""
+    table, control, sizes = DispatchTable(), opened.control, topology.sizes
+    paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
+    hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
+
+    def spec(
+        name: str, role: str, main: Callable[[WorkerContext], None], phase: int, *, keep_fds: tuple[int, ...] = (),
+        quiet_phase: int | None = None,
+    ) -> WorkerSpec:  # fmt: skip
+        return WorkerSpec(
+            name=name, role=role, block=topology.blocks[name], main=main, keep_fds=keep_fds, stop_phase=phase,
+            quiet_phase=quiet_phase, hang_timeout_s=hang_s,
+        )  # fmt: skip
+
+    yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE)
+    yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS)
+    yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
+    yield spec(MANAGER, MANAGER, ManagerMain(topology, control, settings, table), StopPhase.MANAGERS)
+    for codec in sizes.codecs:
+        yield spec(codec, "codec", CodecMain(topology, table), StopPhase.CODECS)
+    selector_settings = SelectorSettings(
+        commitlog_directory=str(paths.commitlog),
+        commitlog_file_bytes=settings.store.mapped_file_size_commit_log,
+        connections_max=settings.rocketpy.connections_max,
+        frame_bytes_max=settings.rocketpy.frame_max_length,
+        idle_s=settings.server.server_channel_max_idle_time_seconds,
+    )
+    for selector in sizes.selectors:
+        yield spec(
+            selector, "selector", SelectorMain(topology, table, selector_settings), StopPhase.SELECTORS,
+            quiet_phase=StopPhase.INTAKE, keep_fds=(topology.handoffs[selector][1].fileno(),),
+        )  # fmt: skip
+    targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in sizes.selectors]
+    acceptor = Acceptor(list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True)), targets, topology.blocks[ACCEPTOR])
+    kept = [sock.fileno() for sock in (*listeners, *(target.handoff for target in targets))]
+    yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(kept))
+
+
+def _listeners(settings: BrokerSettings) -> list[socket.socket]:
+    """The main and the VIP port, listening."""
+    host, backlog = settings.server.bind_address, settings.server.server_socket_backlog
+    main = open_listener(host, settings.server.listen_port, backlog=backlog)
+    try:
+        vip = open_listener(host, settings.vip_port, key="listenPort (listenPort - 2 is used too)", backlog=backlog)
+    except BaseException:
+        main.close()
+        raise
+    return [main, vip]

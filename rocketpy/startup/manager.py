@@ -1,0 +1,97 @@
+"""The main of the manager worker: the broker's slow lane behind the reactor's rings, under one trio loop."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator, Callable
+
+import attrs
+import trio
+
+from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.clock import SystemClock
+from rocketpy.config import BrokerSettings
+from rocketpy.metrics import BrokerCollector, Snapshot, serve
+from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.hot_lane import RingHotLane
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.ring import RingReader, RingWriter
+from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.message_store import MessageStore
+from rocketpy.transport.client import open_remoting_client
+
+from .snapshot import SnapshotTaker, hot_counters
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen(eq=False)
+class ManagerMain:
+    """`main` of the manager worker: owns topics, groups, offsets, client tables and locks."""
+
+    topology: Topology
+    control: ControlBlock
+    settings: BrokerSettings
+    table: DispatchTable
+
+    def __call__(self, context: WorkerContext) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the supervisor says when, by the block
+        store = MessageStore(self.settings.store, self.control)
+        try:
+            trio.run(self._run, context, store)
+        finally:
+            store.close()
+
+    async def _run(self, context: WorkerContext, store: MessageStore) -> None:
+        topology, name = self.topology, context.name
+        gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)])
+        hot_lane = RingHotLane(
+            send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
+            pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
+            store=Outbox(RingWriter(topology.ring(name, STORE))),
+            add_queue=self.control.add,
+            store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
+        )
+        async with open_remoting_client() as client:
+            controller = BrokerController(
+                self.settings, store, hot_lane, client, SystemClock(), lambda: hot_counters(topology), random.Random()
+            )
+            controller.load()
+            server = ProcessorServer(
+                block=context.block,
+                inputs=[RingReader(ring) for ring in topology.inputs(name)],
+                gateway=gateway,
+                processors={code: processor for code, (_, processor) in controller.processors().items()},
+                table=self.table,
+                slow_lane=controller,
+                hot_lane=hot_lane,
+            )
+            async with trio.open_nursery() as nursery:
+                await nursery.start(controller.run)
+                async with _metrics(self.settings, SnapshotTaker(topology, self.settings, controller, store)):
+                    context.report_ready()
+                    await server.run()
+                await controller.stop()
+
+
+@contextlib.asynccontextmanager
+async def _metrics(settings: BrokerSettings, take: Callable[[], Snapshot]) -> AsyncIterator[None]:
+    """The metrics endpoint for as long as the block lasts; none where metricsPort is 0."""
+    if settings.rocketpy.metrics_port == 0:
+        yield
+        return
+    token = trio.lowlevel.current_trio_token()
+    collector = BrokerCollector(lambda: trio.from_thread.run_sync(take, trio_token=token))
+    endpoint = serve(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, collector)
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(endpoint.close)  # a scrape under way still needs this loop

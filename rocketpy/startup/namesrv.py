@@ -1,0 +1,82 @@
+"""A name server: on its own, or as a worker beside a broker (`rocketpy standalone`)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+
+import attrs
+import trio
+
+from rocketpy.config import NamesrvSettings
+from rocketpy.metrics import NamesrvCollector, NamesrvSnapshot, process_memory, serve
+from rocketpy.namesrv import NameServer, run_namesrv
+from rocketpy.reactor.ring import WorkerBlock
+from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
+
+from .logs import set_up_logging
+
+NAMESRV = "namesrv"
+BEAT_S = 1.0
+
+
+def run_name_server(settings: NamesrvSettings) -> int:
+    """Run a name server in this process until SIGTERM or SIGINT; its exit status.
+
+    Raises:
+        ConfigError: the port is taken, or the key-value table is damaged; one line.
+    """
+    set_up_logging(settings.rocketpy.log_level)
+    return run_namesrv(settings, lambda server: _serve_metrics(settings, server))
+
+
+def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
+    if settings.rocketpy.metrics_port == 0:
+        return
+
+    def take() -> NamesrvSnapshot:
+        memory = process_memory(os.getpid())
+        return NamesrvSnapshot(
+            **attrs.asdict(server.statistics(), recurse=False), rss_bytes=memory.rss_bytes if memory else None
+        )
+
+    serve(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, NamesrvCollector(take))
+
+
+def namesrv_spec(settings: NamesrvSettings, listener: socket.socket) -> WorkerSpec:
+    """A name server as a worker; `listener` is opened before the fork, so that a restart loses no connection."""
+    return WorkerSpec(
+        name=NAMESRV,
+        role=NAMESRV,
+        block=WorkerBlock(NAMESRV, 255),
+        main=NamesrvMain(settings, listener),
+        keep_fds=(listener.fileno(),),
+        stop_phase=StopPhase.SELECTORS,
+    )
+
+
+@attrs.frozen(eq=False)
+class NamesrvMain:
+    """`main` of the name server worker."""
+
+    settings: NamesrvSettings
+    listener: socket.socket
+
+    def __call__(self, context: WorkerContext) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the supervisor says when, by the block
+        trio.run(self._run, context)
+
+    async def _run(self, context: WorkerContext) -> None:
+        server = NameServer(self.settings)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(server.run, [trio.SocketListener(trio.socket.from_stdlib_socket(self.listener))])
+            context.report_ready()
+            while not context.block.stop:
+                context.block.beat(time.monotonic_ns())
+                context.block.prepare_sleep()
+                with trio.move_on_after(BEAT_S):
+                    await trio.lowlevel.wait_readable(context.block.doorbell)
+                context.block.awake()
+            nursery.cancel_scope.cancel()

@@ -1,0 +1,71 @@
+"""`rocketpy standalone`: name server and broker under one supervisor, for a first look and for development."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import attrs
+
+from rocketpy.config import BrokerSettings, load_broker_config, load_namesrv_config
+from rocketpy.native import require_core
+from rocketpy.reactor.acceptor import open_listener
+
+from .broker import ready_line, run_broker
+from .namesrv import namesrv_spec
+
+
+def run_standalone(
+    config: str | None, overrides: Mapping[str, str], namesrv_port: int, environ: Mapping[str, str]
+) -> int:
+    """Run both until SIGTERM or SIGINT; the exit status.
+
+    Raises:
+        RocketError: one line; nothing was started.
+    """
+    require_core()
+    bind = overrides.get("bindAddress", "127.0.0.1")
+    reach = "127.0.0.1" if bind in ("0.0.0.0", "") else bind
+    namesrv_addr = f"[{reach}]:{namesrv_port}" if ":" in reach else f"{reach}:{namesrv_port}"
+    settings = load_broker_config(
+        config, {"brokerName": "broker-a"} | dict(overrides) | {"namesrvAddr": namesrv_addr}, environ
+    )
+    namesrv = load_namesrv_config(
+        None,
+        {
+            "listenPort": str(namesrv_port),
+            "bindAddress": bind,
+            "kvConfigPath": str(Path(settings.store.store_path_root_dir) / "config" / "kvConfig.json"),
+        },
+        environ,
+    )
+    namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind))
+    with open_listener(bind, namesrv_port, key="--namesrv-port") as listener:
+        return run_broker(
+            settings,
+            beside=[namesrv_spec(namesrv, listener)],
+            ready_lines=lambda: welcome(settings, namesrv_addr),
+        )
+
+
+def welcome(settings: BrokerSettings, namesrv_addr: str) -> list[str]:
+    """Where everything is, and what to try next."""
+    port = settings.rocketpy.metrics_port
+    metrics = f"http://{settings.rocketpy.metrics_host}:{port}/metrics" if port else "off (metricsPort=0)"
+    return [
+        ready_line(settings),
+        "",
+        f"  name server  {namesrv_addr}",
+        f"  broker       {settings.broker_addr}",
+        f"  metrics      {metrics}",
+        f"  store        {settings.store.store_path_root_dir}",
+        "",
+        "Try next, in another terminal:",
+        f"  export NAMESRV_ADDR={namesrv_addr}",
+        "  mqadmin clusterList",
+        "  mqadmin updateTopic -c DefaultCluster -t Greetings",
+        '  mqadmin sendMessage -t Greetings -p "hello"',
+        "  mqadmin consumeMessage -t Greetings",
+        "",
+        "Ctrl-C stops.",
+    ]
