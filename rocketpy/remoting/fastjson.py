@@ -15,7 +15,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from enum import Enum
+from enum import Enum, IntFlag
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from rocketpy.errors import BodyInvalid
@@ -79,12 +79,12 @@ def _write(value: object, out: list[str]) -> None:
         out.append("null")
     elif value is True or value is False:
         out.append("true" if value else "false")
-    elif isinstance(value, Enum):
+    elif isinstance(value, Enum) and not isinstance(value, IntFlag):  # a set of flags is a number
         out.append(_encode_string(value.name))
     elif isinstance(value, str):
         out.append(_encode_string(value))
     elif isinstance(value, int):
-        out.append(str(value))
+        out.append(str(int(value)))
     elif isinstance(value, float):
         out.append(java_double(value) if math.isfinite(value) else "null")
     elif isinstance(value, MessageQueue):

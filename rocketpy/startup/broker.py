@@ -126,7 +126,8 @@ def worker_specs(
             quiet_phase=StopPhase.INTAKE, keep_fds=(topology.handoffs[selector][1].fileno(),),
         )  # fmt: skip
     targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in sizes.selectors]
-    acceptor = Acceptor(list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True)), targets, topology.blocks[ACCEPTOR])
+    numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
+    acceptor = Acceptor(numbered, targets, topology.blocks[ACCEPTOR])
     kept = [sock.fileno() for sock in (*listeners, *(target.handoff for target in targets))]
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(kept))
 

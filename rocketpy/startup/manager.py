@@ -56,7 +56,7 @@ class ManagerMain:
             send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
             pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
             store=Outbox(RingWriter(topology.ring(name, STORE))),
-            add_queue=self.control.add,
+            add_queue=lambda topic, queue_id: self.control.add_queue(topic.encode(), queue_id),
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
         )
         async with open_remoting_client() as client:

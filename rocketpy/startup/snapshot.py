@@ -87,7 +87,7 @@ class SnapshotTaker:
             topics=[self._topic(name, topics[name].write_queue_nums) for name in topics] if is_small else None,
             groups=len(services.groups.groups),
             consumption=self._consumption() if is_small else (),
-            producers={group: len(members) for group, members in services.producers.groups().items()},
+            producers={group: len(members) for group, members in services.producers.groups.items()},
             runtime=runtime_info(services),
         )
 

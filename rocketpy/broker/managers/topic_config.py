@@ -103,7 +103,7 @@ class TopicConfigManager:
                 topic_name=topic,
                 read_queue_nums=queue_nums,
                 write_queue_nums=queue_nums,
-                perm=template.perm & ~PermName.INHERIT,
+                perm=int(template.perm & ~PermName.INHERIT),
                 topic_filter_type=template.topic_filter_type,
                 topic_sys_flag=topic_sys_flag,
             )
@@ -185,8 +185,8 @@ class TopicConfigManager:
         if config.auto_create_topic_enable:
             self._built_in(names.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, perm=7)
         self._built_in(names.BENCHMARK_TOPIC, 1024)
-        self._built_in(config.broker_cluster_name, 16, perm=7 if config.cluster_topic_enable else PermName.INHERIT)
-        self._built_in(config.broker_name, 1, perm=7 if config.broker_topic_enable else PermName.INHERIT)
+        self._built_in(config.broker_cluster_name, 16, perm=7 if config.cluster_topic_enable else int(PermName.INHERIT))
+        self._built_in(config.broker_name, 1, perm=7 if config.broker_topic_enable else int(PermName.INHERIT))
         self._built_in(names.OFFSET_MOVED_EVENT, 1)
         self._built_in(names.SCHEDULE_TOPIC, SCHEDULE_QUEUE_NUMS)
         if config.trace_topic_enable:
