@@ -1,0 +1,185 @@
+"""Every setting of the clients, checked at construction. Durations are seconds, sizes bytes, defaults are Java's.
+
+The options classes are the reference page of the client: one field, its default, and why to change it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import datetime
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rocketpy.codes import ResponseCode
+
+from .allocation import Allocation, Averagely
+
+MIB = 1 << 20
+TOPIC_UNTIL_CREATED = "TBW102"  # template topic: its route serves topics that do not exist yet
+SEND_RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+
+
+def between(low: float, high: float) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """A validator for low..high that names the field, the value and the range."""
+
+    def check(_: Any, attribute: attrs.Attribute[Any], value: float) -> None:
+        if not low <= value <= high:
+            raise ValueError(f"{attribute.name} is {value}, allowed are {low} to {high}")
+
+    return check
+
+
+def minus_one_or_between(low: int, high: int) -> Callable[[Any, attrs.Attribute[Any], Any], None]:
+    """As `between`, with -1 for "no limit"."""
+    in_range = between(low, high)
+
+    def check(instance: Any, attribute: attrs.Attribute[Any], value: int) -> None:
+        if value != -1:
+            in_range(instance, attribute, value)
+
+    return check
+
+
+class ConsumeMode(Enum):
+    """CLUSTERING: the group shares the queues. BROADCASTING: every member gets every message, offsets are local."""
+
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+@attrs.frozen
+class StartFrom:
+    """Where a group starts in a queue that has no committed offset.
+
+    `StartFrom.LAST` (the default) still begins at 0 on a young queue: the broker answers so (client.md 3.6).
+    """
+
+    wire_name: str
+    timestamp_ms: int | None = None
+
+    @classmethod
+    def at(cls, when: datetime) -> StartFrom:
+        """The first message stored at or after `when`, which must carry its time zone."""
+        if when.tzinfo is None:
+            raise ValueError("StartFrom.at needs an aware datetime: naive ones mean different times on different hosts")
+        return cls("CONSUME_FROM_TIMESTAMP", int(when.timestamp() * 1000))
+
+
+START_LAST = StartFrom("CONSUME_FROM_LAST_OFFSET")
+START_FIRST = StartFrom("CONSUME_FROM_FIRST_OFFSET")
+
+
+@attrs.frozen
+class Credentials:
+    """Signs every request (HMAC-SHA1), for brokers with access control."""
+
+    access_key: str
+    secret_key: str = attrs.field(repr=False)
+    security_token: str | None = attrs.field(default=None, repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ClientOptions:
+    """What producers, consumers and the admin client share."""
+
+    name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""))  # "host:port;host:port"
+    instance_name: str = "DEFAULT"  # DEFAULT becomes <pid>#<ns>, so that every client has an id of its own
+    client_ip: str | None = None  # part of the client id; detected when None
+    unit_name: str | None = None
+    unit_mode: bool = False
+    api_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))  # route, member list, creation
+    connect_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))
+    poll_name_server_interval: float = attrs.field(default=30.0, validator=between(0.01, 3600))
+    heartbeat_interval: float = attrs.field(default=30.0, validator=between(0.01, 110))  # brokers forget after 120 s
+    persist_offset_interval: float = attrs.field(default=5.0, validator=between(0.01, 3600))
+    vip_channel: bool = False  # sends and queries to port - 2
+    credentials: Credentials | None = None
+
+    @property
+    def name_server_list(self) -> tuple[str, ...]:
+        """The addresses, without a scheme and without blanks."""
+        items = (item.strip().removeprefix("http://") for item in self.name_servers.split(";"))
+        return tuple(item for item in items if item)
+
+
+@attrs.frozen(kw_only=True)
+class ProducerOptions(ClientOptions):
+    send_timeout: float = attrs.field(default=3.0, validator=between(0.001, 3600))  # one budget for all attempts
+    retries: int = attrs.field(default=2, validator=between(0, 100))  # further attempts of an awaited send
+    async_retries: int = attrs.field(default=2, validator=between(0, 100))  # of send_soon; transport failures only
+    retry_codes: frozenset[int] = SEND_RETRY_CODES
+    retry_another_broker_when_not_stored_ok: bool = False  # True duplicates messages, by design
+    create_topic_key: str = TOPIC_UNTIL_CREATED
+    default_topic_queue_nums: int = attrs.field(default=4, validator=between(1, 65535))
+    compress_over: int = attrs.field(default=4096, validator=between(0, 1 << 31))  # bytes; this size is compressed
+    compress_level: int = attrs.field(default=5, validator=between(0, 9))
+    message_size_max: int = attrs.field(default=4 * MIB, validator=between(1, 1 << 30))
+    latency_fault_enable: bool = False
+    in_flight_max: int = attrs.field(default=1024, validator=between(1, 65535))  # send_soon waits beyond these
+    in_flight_bytes_max: int = attrs.field(default=100 * MIB, validator=between(MIB, 1 << 34))
+    shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))  # for sends still in flight
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerOptions(ClientOptions):
+    """Shared by push and pull consumers."""
+
+    mode: ConsumeMode = ConsumeMode.CLUSTERING
+    start: StartFrom = START_LAST
+    allocation: Allocation = attrs.field(factory=Averagely)
+    rebalance_interval: float = attrs.field(default=20.0, validator=between(0.01, 3600))
+    pull_threshold_for_queue: int = attrs.field(default=1000, validator=between(1, 65535))  # messages
+    pull_threshold_size_for_queue: int = attrs.field(default=100 * MIB, validator=between(MIB, 1024 * MIB))
+    consume_span_max: int = attrs.field(default=2000, validator=between(1, 65535))  # newest minus oldest offset
+    pull_timeout: float = attrs.field(default=30.0, validator=between(0.001, 3600))  # ours; the broker holds less
+    pull_error_delay: float = attrs.field(default=1.0, validator=between(0, 3600))
+    pull_flow_control_delay: float = attrs.field(default=0.02, validator=between(0, 3600))
+    offset_illegal_delay: float = attrs.field(default=10.0, validator=between(0, 3600))
+    reset_offset_delay: float = attrs.field(default=10.0, validator=between(0, 3600))  # for listeners to finish
+    local_offset_dir: Path = attrs.field(factory=lambda: Path.home() / ".rocketmq_offsets")  # broadcasting
+
+
+@attrs.frozen(kw_only=True)
+class PushOptions(ConsumerOptions):
+    ordered: bool = False
+    concurrency: int = attrs.field(default=20, validator=between(1, 1000))  # handlers at once
+    batch_size_max: int = attrs.field(default=1, validator=between(1, 1024))  # messages per handler call
+    pull_batch_size: int = attrs.field(default=32, validator=between(1, 1024))
+    pull_interval: float = attrs.field(default=0.0, validator=between(0, 65.535))
+    pull_threshold_for_topic: int = attrs.field(default=-1, validator=minus_one_or_between(1, 6_553_500))
+    pull_threshold_size_for_topic: int = attrs.field(
+        default=-1, validator=minus_one_or_between(MIB, 102_400 * MIB)
+    )
+    broker_suspend: float = attrs.field(default=15.0, validator=between(0, 25))
+    post_subscription_when_pull: bool = False
+    reconsume_times_max: int = attrs.field(default=-1, validator=minus_one_or_between(0, 1 << 31))  # 16; ordered: none
+    suspend_queue: float = attrs.field(default=1.0, validator=between(0.01, 30))  # ordered: pause before a retry
+    consume_timeout: float = attrs.field(default=900.0, validator=between(0.01, 86400))
+    lock_interval: float = attrs.field(default=20.0, validator=between(0.01, 29))
+    unlock_delay: float = attrs.field(default=20.0, validator=between(0, 60))
+    consume_continuously_max: float = attrs.field(default=60.0, validator=between(0.01, 3600))
+    shutdown_grace: float = attrs.field(default=10.0, validator=between(0, 3600))
+
+
+@attrs.frozen(kw_only=True)
+class PullOptions(ConsumerOptions):
+    auto_commit: bool = True
+    auto_commit_interval: float = attrs.field(default=5.0, validator=between(1.0, 3600))
+    pull_batch_size: int = attrs.field(default=10, validator=between(1, 1024))
+    pull_threshold_for_all: int = attrs.field(default=10_000, validator=between(1, 6_553_500))  # messages
+    broker_suspend: float = attrs.field(default=20.0, validator=between(0, 25))
+    poll_timeout: float = attrs.field(default=5.0, validator=between(0, 3600))
+    topic_check_interval: float = attrs.field(default=30.0, validator=between(0.01, 3600))

@@ -1,0 +1,163 @@
+"""One queue that this consumer owns: what was pulled, what is being consumed, how far the offset may move.
+
+Pure state: no clock and no sockets; times are arguments in milliseconds. Only tasks of one `trio.run` touch it.
+Source: RocketMQ 4.9 `ProcessQueue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heapify, heappop, heappush
+
+import attrs
+import trio
+
+from rocketpy.message import ReceivedMessage
+
+LOCK_MAX_LIVE_MS = 30_000
+PULL_MAX_IDLE_MS = 120_000
+
+
+@attrs.define(eq=False)
+class ProcessQueue:
+    """The committed offset of a queue is its smallest unfinished offset, so one slow message holds it back.
+
+    `_order` is a heap over the keys of `_messages` with lazy deletion, because messages leave out of order.
+    `consume_lock` is held while an orderly listener runs, so that giving the queue away waits for it.
+    """
+
+    created_ms: int
+    dropped: bool = False
+    locked: bool = False
+    last_lock_ms: int = 0
+    last_pull_ms: int = attrs.field(init=False)
+    last_consume_ms: int = attrs.field(init=False)
+    try_unlock_times: int = 0
+    is_consuming: bool = False
+    queue_offset_max: int = -1
+    cached_bytes: int = 0
+    consume_lock: trio.Lock = attrs.field(factory=trio.Lock, repr=False)
+    changed: trio.Event = attrs.field(factory=trio.Event, repr=False)  # set and replaced when room was made or dropped
+    _messages: dict[int, ReceivedMessage] = attrs.field(factory=dict, repr=False)
+    _handed_out: dict[int, ReceivedMessage] = attrs.field(factory=dict, repr=False)
+    _order: list[int] = attrs.field(factory=list, repr=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.last_pull_ms = self.last_consume_ms = self.created_ms
+
+    @property
+    def cached_count(self) -> int:
+        """Messages that are cached or handed out: what flow control counts."""
+        return len(self._messages) + len(self._handed_out)
+
+    @property
+    def min_offset(self) -> int | None:
+        """The smallest offset not yet handed out or finished."""
+        while self._order and self._order[0] not in self._messages:
+            heappop(self._order)
+        return self._order[0] if self._order else None
+
+    @property
+    def max_span(self) -> int:
+        """How far the newest cached offset is ahead of the oldest; 0 when empty."""
+        first = self.min_offset
+        return 0 if first is None else self.queue_offset_max - first
+
+    @property
+    def handed_out(self) -> list[ReceivedMessage]:
+        return list(self._handed_out.values())
+
+    @property
+    def cached(self) -> list[ReceivedMessage]:
+        """Everything that is cached, by offset."""
+        return [self._messages[offset] for offset in sorted(self._messages)]
+
+    def put(self, messages: Iterable[ReceivedMessage]) -> bool:
+        """Cache what was pulled. True when an orderly consumer has to start a task for this queue."""
+        for message in messages:
+            if message.queue_offset not in self._messages:
+                heappush(self._order, message.queue_offset)
+                self.cached_bytes += len(message.body)
+                self.queue_offset_max = max(self.queue_offset_max, message.queue_offset)
+            self._messages[message.queue_offset] = message
+        if self._messages and not self.is_consuming:
+            self.is_consuming = True
+            return True
+        return False
+
+    def remove(self, messages: Iterable[ReceivedMessage]) -> int:
+        """Forget finished messages.
+
+        Returns: the offset that may be committed: the smallest still cached, one past the newest when none is left;
+            -1 when nothing was cached to begin with, which must never be committed.
+        """
+        if not self._messages:
+            return -1
+        for message in messages:
+            if self._messages.pop(message.queue_offset, None) is not None:
+                self.cached_bytes -= len(message.body)
+        self.wake()
+        first = self.min_offset
+        return self.queue_offset_max + 1 if first is None else first
+
+    def take(self, count: int) -> list[ReceivedMessage]:
+        """Hand out the first messages in order (orderly). None left: the queue's task may end."""
+        taken: list[ReceivedMessage] = []
+        while len(taken) < count and (offset := self.min_offset) is not None:
+            message = self._messages.pop(offset)
+            self._handed_out[offset] = message
+            taken.append(message)
+        if not taken:
+            self.is_consuming = False
+        return taken
+
+    def commit(self) -> int:
+        """What was handed out is done. Returns the offset to commit, -1 when nothing was handed out."""
+        if not self._handed_out:
+            return -1
+        offset = max(self._handed_out) + 1
+        self.cached_bytes -= sum(len(message.body) for message in self._handed_out.values())
+        self._handed_out.clear()
+        self.wake()
+        return offset
+
+    def rollback(self) -> None:
+        """Everything that was handed out is to be consumed again."""
+        self.put_back(list(self._handed_out.values()))
+
+    def put_back(self, messages: Iterable[ReceivedMessage]) -> None:
+        for message in messages:
+            if self._handed_out.pop(message.queue_offset, None) is not None:
+                self._messages[message.queue_offset] = message
+                self._order.append(message.queue_offset)
+        heapify(self._order)
+
+    def replace(self, message: ReceivedMessage) -> None:
+        """Exchange a cached or handed-out message for its newer version (one more attempt counted)."""
+        table = self._handed_out if message.queue_offset in self._handed_out else self._messages
+        if message.queue_offset in table:
+            table[message.queue_offset] = message
+
+    def drop(self) -> None:
+        """No longer ours: pulls stop, results of running listeners are ignored."""
+        self.dropped = True
+        self.wake()
+
+    def clear(self) -> None:
+        self._messages.clear()
+        self._handed_out.clear()
+        self._order.clear()
+        self.cached_bytes = 0
+        self.queue_offset_max = -1
+        self.wake()
+
+    def wake(self) -> None:
+        """Tell a waiting pull loop that there is room, or that it should end."""
+        self.changed.set()
+        self.changed = trio.Event()
+
+    def is_pull_expired(self, now_ms: int) -> bool:
+        return now_ms - self.last_pull_ms > PULL_MAX_IDLE_MS
+
+    def is_lock_expired(self, now_ms: int) -> bool:
+        return now_ms - self.last_lock_ms > LOCK_MAX_LIVE_MS

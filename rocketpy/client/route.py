@@ -1,0 +1,125 @@
+"""From a topic's route to the queues a producer may write to and a consumer may read from. Values only.
+
+Source: RocketMQ 4.9 `MQClientInstance#topicRouteData2TopicPublishInfo` and `#topicRouteData2TopicSubscribeInfo`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rocketpy.message import MessageQueue
+from rocketpy.remoting.bodies import TopicRouteData
+
+PERM_WRITE = 2
+PERM_READ = 4
+MASTER_ID = 0
+
+
+@attrs.frozen
+class PublishInfo:
+    """Where messages of a topic may go. Without queues the topic exists but cannot be written."""
+
+    topic: str
+    queues: tuple[MessageQueue, ...] = ()
+    write_queue_nums: Mapping[str, int] = attrs.field(factory=dict)  # by broker name
+    is_ordered: bool = False  # the name server fixes the queue list
+
+    @property
+    def is_usable(self) -> bool:
+        return bool(self.queues)
+
+
+def publish_info(topic: str, route: TopicRouteData) -> PublishInfo:
+    """Queues of every writable broker that has a master, or exactly the order configuration's list."""
+    write_queue_nums = {data.broker_name: data.write_queue_nums for data in route.queue_datas}
+    if route.order_topic_conf:
+        queues = tuple(
+            MessageQueue(topic, broker_name, queue_id)
+            for broker_name, nums in parse_order_conf(route.order_topic_conf)
+            for queue_id in range(nums)
+        )
+        return PublishInfo(topic, queues, write_queue_nums, is_ordered=True)
+    with_master = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
+    queues = tuple(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in sorted(route.queue_datas, key=lambda data: data.broker_name)
+        if data.perm & PERM_WRITE and data.broker_name in with_master
+        for queue_id in range(data.write_queue_nums)
+    )
+    return PublishInfo(topic, queues, write_queue_nums)
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> frozenset[MessageQueue]:
+    """Queues of every readable broker; a master is not needed for reading."""
+    return frozenset(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in route.queue_datas
+        if data.perm & PERM_READ
+        for queue_id in range(data.read_queue_nums)
+    )
+
+
+def parse_order_conf(text: str) -> list[tuple[str, int]]:
+    """`broker-a:4;broker-b:8` as pairs, in its order; entries that do not read are left out."""
+    pairs = []
+    for item in text.split(";"):
+        broker_name, _, nums = item.partition(":")
+        if broker_name and nums.strip().isdecimal():
+            pairs.append((broker_name, int(nums)))
+    return pairs
+
+
+def limit_queue_nums(route: TopicRouteData, queue_nums: int) -> TopicRouteData:
+    """The template topic's route as a new topic will have it: at most `queue_nums` queues per broker."""
+    return attrs.evolve(
+        route,
+        queue_datas=[
+            attrs.evolve(
+                data,
+                read_queue_nums=min(queue_nums, data.read_queue_nums),
+                write_queue_nums=min(queue_nums, data.read_queue_nums),
+            )
+            for data in route.queue_datas
+        ],
+    )
+
+
+def same_route(left: TopicRouteData | None, right: TopicRouteData) -> bool:
+    """Equal whatever the order of the lists: name servers do not keep one."""
+    return left is not None and _canonical(left) == _canonical(right)
+
+
+def _canonical(route: TopicRouteData) -> tuple[object, ...]:
+    return (
+        route.order_topic_conf or "",
+        sorted(
+            (data.broker_name, data.read_queue_nums, data.write_queue_nums, data.perm, data.topic_sys_flag)
+            for data in route.queue_datas
+        ),
+        sorted((data.cluster, data.broker_name, sorted(data.broker_addrs.items())) for data in route.broker_datas),
+    )
+
+
+def find_address(
+    addresses: Mapping[int, str], broker_id: int = MASTER_ID, *, only_this_broker: bool = False
+) -> tuple[int, str] | None:
+    """(broker id, address) to read from: the one asked for, the next slave, else the lowest id there is.
+
+    Source: RocketMQ 4.9 `MQClientInstance#findBrokerAddressInSubscribe`.
+    """
+    wanted = [broker_id] if broker_id == MASTER_ID else [broker_id, broker_id + 1]
+    for candidate in wanted:
+        if candidate in addresses:
+            return candidate, addresses[candidate]
+    if only_this_broker or not addresses:
+        return None
+    lowest = min(addresses)
+    return lowest, addresses[lowest]
+
+
+def vip_address(address: str) -> str:
+    """The VIP channel is the port two below; it serves everything but pulls."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - 2}"
