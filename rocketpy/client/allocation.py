@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 import attrs
 
-from rocketpy.message import MessageQueue
+from rocketpy.message.message_queue import MessageQueue
 
 
 T = TypeVar("T")
@@ -153,6 +153,11 @@ def group_by(items: Iterable[T], room_of: Callable[[T], str]) -> Mapping[str, li
     return rooms
 
 
+def java_text(queue: MessageQueue) -> str:
+    """`MessageQueue#toString`, which the consistent hash of a queue is taken of."""
+    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+
+
 def md5_hash(text: str) -> int:
     """The first four bytes of the MD5 of the UTF-8 text, big-endian, unsigned."""
     return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
@@ -176,5 +181,5 @@ class ConsistentHash:
         return [queue for queue in queues if self._owner(queue, ring, points) == client_id]
 
     def _owner(self, queue: MessageQueue, ring: Mapping[int, str], points: Sequence[int]) -> str:
-        at = bisect_left(points, self.hash_function(str(queue)))
+        at = bisect_left(points, self.hash_function(java_text(queue)))
         return ring[points[at % len(points)]]

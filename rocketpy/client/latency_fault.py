@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from rocketpy.message import MessageQueue
+from rocketpy.message.message_queue import MessageQueue
 
 from .queue_selection import RoundRobin
 

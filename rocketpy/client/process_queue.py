@@ -38,6 +38,7 @@ class ProcessQueue:
     cached_bytes: int = 0
     consume_lock: trio.Lock = attrs.field(factory=trio.Lock, repr=False)
     changed: trio.Event = attrs.field(factory=trio.Event, repr=False)  # set and replaced when room was made or dropped
+    started_ms: dict[int, int] = attrs.field(factory=dict, repr=False)  # offset -> when its handler was called
     _messages: dict[int, ReceivedMessage] = attrs.field(factory=dict, repr=False)
     _handed_out: dict[int, ReceivedMessage] = attrs.field(factory=dict, repr=False)
     _order: list[int] = attrs.field(factory=list, repr=False)
@@ -56,6 +57,11 @@ class ProcessQueue:
         while self._order and self._order[0] not in self._messages:
             heappop(self._order)
         return self._order[0] if self._order else None
+
+    @property
+    def oldest(self) -> ReceivedMessage | None:
+        first = self.min_offset
+        return None if first is None else self._messages[first]
 
     @property
     def max_span(self) -> int:
@@ -96,6 +102,7 @@ class ProcessQueue:
         for message in messages:
             if self._messages.pop(message.queue_offset, None) is not None:
                 self.cached_bytes -= len(message.body)
+                self.started_ms.pop(message.queue_offset, None)
         self.wake()
         first = self.min_offset
         return self.queue_offset_max + 1 if first is None else first
@@ -147,6 +154,7 @@ class ProcessQueue:
         self._messages.clear()
         self._handed_out.clear()
         self._order.clear()
+        self.started_ms.clear()
         self.cached_bytes = 0
         self.queue_offset_max = -1
         self.wake()

@@ -5,22 +5,15 @@ Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`, 
 
 from __future__ import annotations
 
-from enum import Enum, IntFlag
+from enum import Enum
 
 import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.message import ReceivedMessage
+from rocketpy.remoting.headers.pull import PullSysFlag
 
 from .process_queue import ProcessQueue
-
-
-class PullSysFlag(IntFlag):
-    COMMIT_OFFSET = 1
-    SUSPEND = 2
-    SUBSCRIPTION = 4
-    CLASS_FILTER = 8
-    LITE_PULL = 16
 
 
 class PullStatus(Enum):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from rocketpy.message import MessageQueue
+from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies import TopicRouteData
 
 PERM_WRITE = 2

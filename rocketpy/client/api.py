@@ -1,0 +1,294 @@
+"""One method per request that clients make, to an address. Who has which address is not known here.
+
+Every method raises TransportError when no answer came, BrokerError when the answer was no, HeaderInvalid or BodyInvalid
+when it was nonsense. Source: RocketMQ 4.9 `MQClientAPIImpl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Protocol
+
+import attrs
+
+from rocketpy.codes import STORED_RESPONSE_CODES, RequestCode, ResponseCode
+from rocketpy.errors import BrokerError
+from rocketpy.message import MessageQueue, ReceivedMessage
+from rocketpy.remoting.bodies import (
+    GetConsumerListByGroupResponseBody,
+    HeartbeatData,
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    SubscriptionData,
+    TopicRouteData,
+)
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from rocketpy.remoting.headers.offset import (
+    GetEarliestMsgStoretimeResponseHeader,
+    OffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueueRequestHeader,
+    SearchOffsetRequestHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rocketpy.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
+from rocketpy.remoting.headers.send import (
+    ConsumerSendMsgBackRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageResponseHeader,
+)
+from rocketpy.remoting.schema import Header
+
+from .pull_rules import PULL_STATUS, PullResult, PullStatus
+from .received import decode_messages
+from .results import SEND_STATUS, SendResult
+from .signing import sign
+
+LONG_MAX = (1 << 63) - 1
+
+
+class Remoting(Protocol):
+    """What the API needs of a transport; `rocketpy.transport.RemotingClient` is one."""
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
+
+    async def send_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None: ...
+
+
+@attrs.define(eq=False)
+class MQClientAPI:
+    """Requests over `remoting`, signed when there are credentials; routes are asked of `name_servers`."""
+
+    remoting: Remoting
+    name_servers: NameServers
+    credentials: Credentials | None = None
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """The answer, whatever its code."""
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        return await self.remoting.invoke(address, command, timeout_s)
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes | None = None,
+        *,
+        timeout_s: float,
+    ) -> RemotingCommand:
+        """The answer of a request that succeeded. Raises BrokerError when it did not."""
+        response = await self.invoke(address, RemotingCommand.request(code, header, body), timeout_s)
+        return succeeded(response, address)
+
+    async def ask_name_server(
+        self, code: RequestCode, header: Header | None = None, body: bytes | None = None, *, timeout_s: float
+    ) -> RemotingCommand:
+        """As `ask`, to whichever name server is chosen."""
+        command = RemotingCommand.request(code, header, body)
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        return succeeded(await self.name_servers.invoke(command, timeout_s), self.name_servers.chosen)
+
+    async def oneway(self, address: str, code: RequestCode, header: Header, body: bytes | None, timeout_s: float) -> None:
+        command = RemotingCommand.oneway(code, header, body)
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        await self.remoting.send_oneway(address, command, timeout_s)
+
+    # --- routes and membership ----------------------------------------------------------------------------------------
+
+    async def topic_route(self, topic: str, timeout_s: float) -> TopicRouteData:
+        header = GetRouteInfoRequestHeader(topic=topic)
+        response = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_s=timeout_s)
+        return TopicRouteData.decode(response.body)
+
+    async def heartbeat(self, address: str, data: HeartbeatData, timeout_s: float) -> int:
+        """Returns: the broker's version number, on which SQL filters depend."""
+        response = await self.ask(address, RequestCode.HEART_BEAT, body=data.encode(), timeout_s=timeout_s)
+        return response.version
+
+    async def unregister(
+        self, address: str, client_id: str, producer_group: str | None, consumer_group: str | None, timeout_s: float
+    ) -> None:
+        header = UnregisterClientRequestHeader(
+            client_id=client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        await self.ask(address, RequestCode.UNREGISTER_CLIENT, header, timeout_s=timeout_s)
+
+    async def consumer_ids(self, address: str, group: str, timeout_s: float) -> list[str]:
+        header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+        response = await self.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, timeout_s=timeout_s)
+        return list(GetConsumerListByGroupResponseBody.decode(response.body).consumer_id_list)
+
+    async def check_client_config(
+        self, address: str, client_id: str, group: str, subscription: SubscriptionData, timeout_s: float
+    ) -> None:
+        """Whether the broker can filter by the expression. Raises BrokerError when it cannot."""
+        body = CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription)
+        await self.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode(), timeout_s=timeout_s)
+
+    # --- messages -----------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        address: str,
+        code: RequestCode,
+        header: SendMessageRequestHeader,
+        body: bytes,
+        queue: MessageQueue,
+        msg_id: str,
+        timeout_s: float,
+    ) -> SendResult:
+        response = await self.invoke(address, RemotingCommand.request(code, header.to_v2(), body), timeout_s)
+        if response.code not in STORED_RESPONSE_CODES:
+            raise BrokerError(response.code, response.remark, address=address)
+        answer = SendMessageResponseHeader.of(response)
+        return SendResult(
+            status=SEND_STATUS[ResponseCode(response.code)],
+            msg_id=msg_id,
+            offset_msg_id=answer.msg_id,
+            queue=attrs.evolve(queue, queue_id=answer.queue_id),
+            queue_offset=answer.queue_offset,
+            transaction_id=answer.transaction_id,
+            region_id=answer.region or "DefaultRegion",
+            trace_on=answer.trace_on is not False,
+        )
+
+    async def send_oneway(
+        self, address: str, code: RequestCode, header: SendMessageRequestHeader, body: bytes, timeout_s: float
+    ) -> None:
+        await self.oneway(address, code, header.to_v2(), body, timeout_s)
+
+    async def pull(
+        self, address: str, header: PullMessageRequestHeader, broker_name: str, timeout_s: float
+    ) -> PullResult:
+        response = await self.invoke(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header), timeout_s)
+        status = PULL_STATUS.get(response.code)
+        if status is None:
+            raise BrokerError(response.code, response.remark, address=address)
+        answer = PullMessageResponseHeader.of(response)
+        return PullResult(
+            status=status,
+            next_begin_offset=answer.next_begin_offset,
+            min_offset=answer.min_offset,
+            max_offset=answer.max_offset,
+            messages=tuple(decode_messages(response.body, broker_name)) if status is PullStatus.FOUND else (),
+            suggest_which_broker_id=answer.suggest_which_broker_id,
+        )
+
+    async def send_message_back(
+        self, address: str, group: str, message: ReceivedMessage, delay_level: int, times_max: int, timeout_s: float
+    ) -> None:
+        header = ConsumerSendMsgBackRequestHeader(
+            offset=message.phy_offset,
+            group=group,
+            delay_level=delay_level,
+            origin_msg_id=message.offset_msg_id,
+            origin_topic=message.topic,
+            max_reconsume_times=times_max,
+            broker_name=message.queue.broker_name,
+        )
+        await self.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout_s=timeout_s)
+
+    async def view_message(self, address: str, phy_offset: int, timeout_s: float) -> ReceivedMessage:
+        header = ViewMessageRequestHeader(offset=phy_offset)
+        response = await self.ask(address, RequestCode.VIEW_MESSAGE_BY_ID, header, timeout_s=timeout_s)
+        messages = decode_messages(response.body, "")
+        if not messages:
+            raise BrokerError(ResponseCode.NO_MESSAGE, f"no message at offset {phy_offset}", address=address)
+        return messages[0]
+
+    async def query_messages(
+        self, address: str, header: QueryMessageRequestHeader, broker_name: str, timeout_s: float
+    ) -> list[ReceivedMessage]:
+        """Messages by key; none is an empty list."""
+        response = await self.invoke(address, RemotingCommand.request(RequestCode.QUERY_MESSAGE, header), timeout_s)
+        if response.code == ResponseCode.QUERY_NOT_FOUND:
+            return []
+        return decode_messages(succeeded(response, address).body, broker_name)
+
+    # --- offsets ------------------------------------------------------------------------------------------------------
+
+    async def query_consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, timeout_s: float
+    ) -> int | None:
+        """The committed offset, None when there is none. Every other refusal is an error, unlike in Java 4.9."""
+        header = QueryConsumerOffsetRequestHeader(
+            consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name
+        )
+        command = RemotingCommand.request(RequestCode.QUERY_CONSUMER_OFFSET, header)
+        response = await self.invoke(address, command, timeout_s)
+        if response.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        return OffsetResponseHeader.of(succeeded(response, address)).offset
+
+    async def update_consumer_offset(
+        self, address: str, group: str, queue: MessageQueue, offset: int, timeout_s: float, *, oneway: bool
+    ) -> None:
+        header = UpdateConsumerOffsetRequestHeader(
+            consumer_group=group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            commit_offset=offset,
+            broker_name=queue.broker_name,
+        )
+        if oneway:
+            await self.oneway(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, None, timeout_s)
+        else:
+            await self.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, timeout_s=timeout_s)
+
+    async def max_offset(self, address: str, queue: MessageQueue, timeout_s: float) -> int:
+        header = _queue_header(queue)
+        response = await self.ask(address, RequestCode.GET_MAX_OFFSET, header, timeout_s=timeout_s)
+        return OffsetResponseHeader.of(response).offset
+
+    async def min_offset(self, address: str, queue: MessageQueue, timeout_s: float) -> int:
+        header = _queue_header(queue)
+        response = await self.ask(address, RequestCode.GET_MIN_OFFSET, header, timeout_s=timeout_s)
+        return OffsetResponseHeader.of(response).offset
+
+    async def search_offset(self, address: str, queue: MessageQueue, timestamp_ms: int, timeout_s: float) -> int:
+        """The first offset whose message was stored at or after the time."""
+        header = SearchOffsetRequestHeader(
+            topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms, broker_name=queue.broker_name
+        )
+        response = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout_s=timeout_s)
+        return OffsetResponseHeader.of(response).offset
+
+    async def earliest_store_time_ms(self, address: str, queue: MessageQueue, timeout_s: float) -> int:
+        """-1 when the queue holds no message."""
+        header = _queue_header(queue)
+        response = await self.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout_s=timeout_s)
+        return GetEarliestMsgStoretimeResponseHeader.of(response).timestamp_ms
+
+    # --- locks --------------------------------------------------------------------------------------------------------
+
+    async def lock_queues(
+        self, address: str, group: str, client_id: str, queues: Iterable[MessageQueue], timeout_s: float
+    ) -> set[MessageQueue]:
+        """Returns: the queues that are locked for us now."""
+        body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
+        response = await self.ask(address, RequestCode.LOCK_BATCH_MQ, body=body.encode(), timeout_s=timeout_s)
+        return set(LockBatchResponseBody.decode(response.body).lock_ok_mq_set)
+
+    async def unlock_queues(
+        self, address: str, group: str, client_id: str, queues: Collection[MessageQueue], timeout_s: float
+    ) -> None:
+        body = LockBatchRequestBody(consumer_group=group, client_id=client_id, mq_set=list(queues))
+        await self.ask(address, RequestCode.UNLOCK_BATCH_MQ, body=body.encode(), timeout_s=timeout_s)
+
+
+def succeeded(response: RemotingCommand, address: str | None) -> RemotingCommand:
+    """The response itself. Raises BrokerError when its code is not SUCCESS."""
+    if response.code != ResponseCode.SUCCESS:
+        raise BrokerError(response.code, response.remark, address=address)
+    return response
+
+
+def _queue_header(queue: MessageQueue) -> QueueRequestHeader:
+    return QueueRequestHeader(topic=queue.topic, queue_id=queue.queue_id, broker_name=queue.broker_name)

@@ -1,0 +1,83 @@
+"""Requests about a queue: finds the broker that has it, then asks. What consumers and offset stores work with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+
+import attrs
+
+from rocketpy.errors import ClientError
+from rocketpy.message import MessageQueue, ReceivedMessage
+
+from .codes import ClientCode
+from .instance import ClientInstance
+from .route import MASTER_ID
+
+SEND_BACK_TIMEOUT_S = 5.0
+OFFSET_TIMEOUT_S = 5.0
+LOCK_TIMEOUT_S = 1.0
+
+
+@attrs.frozen
+class Brokers:
+    instance: ClientInstance
+
+    async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
+        _, address = await self.instance.find_reader(queue, MASTER_ID)
+        return await self.instance.api.query_consumer_offset(address, group, queue, OFFSET_TIMEOUT_S)
+
+    async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int, *, oneway: bool) -> None:
+        _, address = await self.instance.find_reader(queue, MASTER_ID)
+        await self.instance.api.update_consumer_offset(address, group, queue, offset, OFFSET_TIMEOUT_S, oneway=oneway)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        address = await self.instance.find_master(queue)
+        return await self.instance.api.max_offset(address, queue, self.instance.options.api_timeout)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        address = await self.instance.find_master(queue)
+        return await self.instance.api.min_offset(address, queue, self.instance.options.api_timeout)
+
+    async def search_offset(self, queue: MessageQueue, timestamp_ms: int) -> int:
+        address = await self.instance.find_master(queue)
+        return await self.instance.api.search_offset(address, queue, timestamp_ms, self.instance.options.api_timeout)
+
+    async def member_ids(self, group: str, topic: str) -> list[str]:
+        address = await self.instance.any_broker_of(topic)
+        return await self.instance.api.consumer_ids(address, group, self.instance.options.api_timeout)
+
+    async def send_message_back(
+        self, group: str, message: ReceivedMessage, delay_level: int, reconsume_times_max: int
+    ) -> None:
+        """To the broker the message came from, which finds it by its commit log offset."""
+        address = self.instance.master_address(message.queue.broker_name)
+        if address is None:
+            raise ClientError(
+                f"broker {message.queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST
+            )
+        await self.instance.api.send_message_back(
+            address, group, message, delay_level, reconsume_times_max, SEND_BACK_TIMEOUT_S
+        )
+
+    async def lock(self, group: str, queues: Collection[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues on their masters. Returns: those that are ours now; of unreachable brokers none."""
+        locked: set[MessageQueue] = set()
+        for broker_name, some in by_broker(queues).items():
+            if address := self.instance.master_address(broker_name):
+                locked |= await self.instance.api.lock_queues(
+                    address, group, self.instance.client_id, some, LOCK_TIMEOUT_S
+                )
+        return locked
+
+    async def unlock(self, group: str, queues: Collection[MessageQueue]) -> None:
+        for broker_name, some in by_broker(queues).items():
+            if address := self.instance.master_address(broker_name):
+                await self.instance.api.unlock_queues(address, group, self.instance.client_id, some, LOCK_TIMEOUT_S)
+
+
+def by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    groups: dict[str, list[MessageQueue]] = defaultdict(list)
+    for queue in queues:
+        groups[queue.broker_name].append(queue)
+    return dict(groups)

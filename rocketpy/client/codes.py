@@ -1,0 +1,16 @@
+"""Codes of errors that arise in the client, beside those that brokers answer."""
+
+from enum import IntEnum
+
+
+class ClientCode(IntEnum):
+    """Source: RocketMQ 4.9 `ClientErrorCode`."""
+
+    NONE = -1
+    CONNECT_BROKER = 10001
+    ACCESS_BROKER_TIMEOUT = 10002
+    BROKER_NOT_EXIST = 10003
+    NO_NAME_SERVER = 10004
+    NOT_FOUND_TOPIC = 10005
+    REQUEST_TIMEOUT = 10006
+    CREATE_REPLY_MESSAGE = 10007

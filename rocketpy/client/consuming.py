@@ -1,0 +1,74 @@
+"""What concurrent and ordered consumption share: the values they work with and the names on messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+import attrs
+
+from rocketpy.message import MessageQueue, ReceivedMessage, properties, retry_topic
+
+from .handler import Handler
+from .offset_store import OffsetStore
+from .options import ConsumeMode, PushOptions
+from .process_queue import ProcessQueue
+from .statistics import ConsumerStatistics
+
+
+class SendBack(Protocol):
+    """Returns messages to the broker (`RetrySender`)."""
+
+    async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
+        """Have the broker deliver the message again later, or put it among the dead letters.
+
+        Raises:
+            RocketError: neither the broker nor the fallback took it.
+        """
+
+    async def send_to_retry_topic(self, message: ReceivedMessage, reconsume_times_max: int) -> None:
+        """Send a copy to the group's retry topic; over the maximum the broker moves it to the dead letters."""
+
+
+@attrs.frozen
+class ConsumeContext:
+    """The collaborators of a consume service."""
+
+    group: str
+    options: PushOptions
+    handler: Handler
+    offsets: OffsetStore
+    retries: SendBack
+    statistics: ConsumerStatistics
+    now_ms: Callable[[], int]
+
+    @property
+    def is_clustering(self) -> bool:
+        return self.options.mode is ConsumeMode.CLUSTERING
+
+
+class ConsumeService(Protocol):
+    """Takes pulled messages to the handler and moves the offset."""
+
+    def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Pulled messages are in the process queue; see that they are consumed."""
+
+    async def run(self) -> None: ...
+
+    async def stop(self, grace_s: float) -> None:
+        """Begin nothing new; wait for handlers that run, at most `grace_s`."""
+
+
+def restore_topic(message: ReceivedMessage, group: str) -> ReceivedMessage:
+    """A retried message under the topic it was first sent to: users never see `%RETRY%group`.
+
+    Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#resetRetryAndNamespace`.
+    """
+    origin = message.properties.get(properties.RETRY_TOPIC)
+    if origin is None or message.topic != retry_topic(group):
+        return message
+    return attrs.evolve(message, topic=origin)
+
+
+def restore_topics(messages: Iterable[ReceivedMessage], group: str) -> list[ReceivedMessage]:
+    return [restore_topic(message, group) for message in messages]

@@ -1,0 +1,106 @@
+"""The send loop: choose a queue, try, and try elsewhere while the budget lasts.
+
+Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendDefaultImpl`, `MQFaultStrategy`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import attrs
+import trio
+
+from rocketpy.errors import BrokerError, RequestTimeout, RocketError
+from rocketpy.message.message_queue import MessageQueue
+
+from .latency_fault import LatencyFaults
+from .options import ProducerOptions
+from .queue_selection import RoundRobin
+from .results import SendResult, SendStatus
+from .route import PublishInfo
+from .send_rules import SendBudget, is_worth_another_async_attempt, is_worth_another_attempt
+from .sender import OutgoingMessage, Sender
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class Dispatcher:
+    """Sends prepared messages for a producer, and for a consumer's returned ones."""
+
+    sender: Sender
+    options: ProducerOptions
+    rng: random.Random
+    faults: LatencyFaults = attrs.field(factory=LatencyFaults)
+    _turns: dict[str, RoundRobin] = attrs.field(factory=dict)
+
+    async def publish_info(self, topic: str) -> PublishInfo:
+        return await self.sender.instance.publish_info(
+            topic, self.options.create_topic_key, self.options.default_topic_queue_nums
+        )
+
+    def choose(self, info: PublishInfo, last_broker: str | None) -> MessageQueue:
+        """The next queue; after a failure one on another broker; with latency faults on, on an available broker."""
+        turn = self._turns.get(info.topic)
+        if turn is None:
+            turn = self._turns[info.topic] = RoundRobin.start_anywhere(self.rng)
+        if self.options.latency_fault_enable:
+            return self.faults.select(info.queues, info.write_queue_nums, turn, trio.current_time() * 1000)
+        return turn.next_queue(info.queues, last_broker)
+
+    async def send(self, message: OutgoingMessage, budget: SendBudget, *, is_async: bool = False) -> SendResult:
+        """Attempts until one succeeds, is not worth repeating, or the budget is used up.
+
+        Raises:
+            RequestTimeout: the time is used up. Otherwise the error of the last attempt.
+        """
+        result: SendResult | None = None
+        failure: RocketError | None = None
+        while (remaining_s := budget.begin_attempt(trio.current_time())) is not None:
+            try:
+                queue = self.choose(await self._within(remaining_s, message.topic), budget.last_broker)
+            except RocketError as error:
+                if result is not None:
+                    return result
+                raise failure or error from error
+            budget.last_broker = queue.broker_name
+            try:
+                result = await self._attempt(queue, message, budget.remaining_s(trio.current_time()))
+            except RocketError as error:
+                failure = error
+                repeat = (
+                    is_worth_another_async_attempt(error)
+                    if is_async
+                    else is_worth_another_attempt(error, self.options.retry_codes)
+                )
+                logger.warning("send %s to %s failed: %s", message.msg_id, queue, error)
+                if not repeat:
+                    break
+                continue
+            if result.status is SendStatus.SEND_OK or not self.options.retry_another_broker_when_not_stored_ok:
+                return result
+        if result is not None:
+            return result
+        if failure is not None and (isinstance(failure, BrokerError) or not budget.is_exhausted_by_time):
+            raise failure
+        raise RequestTimeout(
+            f"send {message.msg_id}: {budget.timeout_s} s used up after {budget.attempts} attempts"
+        ) from failure
+
+    async def _within(self, remaining_s: float, topic: str) -> PublishInfo:
+        with trio.move_on_after(remaining_s):
+            return await self.publish_info(topic)
+        raise RequestTimeout(f"no route of {topic} within {remaining_s:.3f} s")
+
+    async def _attempt(self, queue: MessageQueue, message: OutgoingMessage, remaining_s: float) -> SendResult:
+        begin_s = trio.current_time()
+        failed = True
+        try:
+            result = await self.sender.send_to(queue, message, max(remaining_s, 0.001))
+            failed = False
+            return result
+        finally:
+            if self.options.latency_fault_enable:
+                now_ms = trio.current_time() * 1000
+                self.faults.report(queue.broker_name, now_ms - begin_s * 1000, now_ms, isolate=failed)

@@ -1,0 +1,66 @@
+"""Calls the user's handler: plain functions in worker threads, coroutine functions in the loop; errors become values."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import attrs
+import trio
+
+from rocketpy.message import ReceivedMessage
+
+from .results import CONSUMED, ConsumeResult
+
+logger = logging.getLogger(__name__)
+
+MessageHandler = Callable[[ReceivedMessage], ConsumeResult | None | Awaitable[ConsumeResult | None]]
+BatchHandler = Callable[[Sequence[ReceivedMessage]], ConsumeResult | None | Awaitable[ConsumeResult | None]]
+
+
+@attrs.frozen
+class Handled:
+    """A handler's verdict. `error` is what it raised; the result is then a retry."""
+
+    result: ConsumeResult
+    spent_s: float
+    error: Exception | None = None
+
+
+@attrs.define(eq=False)
+class Handler:
+    """At most `limiter.total_tokens` calls at once, of whichever kind."""
+
+    function: Callable[[Any], Any]
+    takes_batch: bool
+    limiter: trio.CapacityLimiter
+    _is_async: bool = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._is_async = inspect.iscoroutinefunction(self.function) or inspect.iscoroutinefunction(
+            getattr(self.function, "__call__", None)  # noqa: B004 - an object with an async __call__ is meant
+        )
+
+    async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
+        """Give `messages` to the user. Raises nothing but cancellation."""
+        argument = tuple(messages) if self.takes_batch else messages[0]
+        begin_s = trio.current_time()
+        try:
+            if self._is_async:
+                async with self.limiter:
+                    begin_s = trio.current_time()
+                    result = await self.function(argument)
+            else:
+                result = await trio.to_thread.run_sync(self.function, argument, limiter=self.limiter)
+                if inspect.isawaitable(result):
+                    result = await result
+            if result is None:
+                result = CONSUMED
+            if not isinstance(result, ConsumeResult):
+                raise TypeError(f"a handler returns None or a ConsumeResult, not {type(result).__name__}")
+        except Exception as error:
+            logger.warning("handler failed on %s", messages[0].msg_id, exc_info=True)
+            return Handled(ConsumeResult.retry(), trio.current_time() - begin_s, error)
+        return Handled(result, trio.current_time() - begin_s)

@@ -1,0 +1,294 @@
+"""One client's view of the cluster: routes, broker addresses, heartbeats, and the jobs that keep them fresh.
+
+Every facade (producer, consumer, admin client) owns one instance and runs it in its own nursery; each job is a task, so
+that a slow one delays no other. Source: RocketMQ 4.9 `MQClientInstance`.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, TopicRouteData
+
+from .api import MQClientAPI
+from .codes import ClientCode
+from .options import ClientOptions
+from .route import (
+    MASTER_ID,
+    PublishInfo,
+    find_address,
+    limit_queue_nums,
+    publish_info,
+    same_route,
+    subscribe_queues,
+    vip_address,
+)
+
+logger = logging.getLogger(__name__)
+
+FIRST_HEARTBEAT_S = 1.0
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+ROUTE_EXPECTED_MISSING = frozenset({"TBW102"})
+
+
+class ConsumerMember(Protocol):
+    """A consumer as its instance sees it."""
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def topics(self) -> Collection[str]: ...
+
+    def consumer_data(self) -> ConsumerData: ...
+
+    def wake_rebalance(self) -> None: ...
+
+
+def wall_clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@attrs.define(eq=False)
+class ClientInstance:
+    """Routes and broker addresses of the topics in use.
+
+    Attributes:
+        routes: by topic, as the name server last told.
+        brokers: broker name -> broker id -> address, of all routes.
+        broker_versions: by address, from heartbeat answers.
+    """
+
+    options: ClientOptions
+    client_id: str
+    api: MQClientAPI
+    rng: random.Random = attrs.field(factory=random.Random)
+    now_ms: Callable[[], int] = wall_clock_ms
+    routes: dict[str, TopicRouteData] = attrs.field(factory=dict)
+    brokers: dict[str, dict[int, str]] = attrs.field(factory=dict)
+    broker_versions: dict[str, int] = attrs.field(factory=dict)
+    publish_topics: set[str] = attrs.field(factory=set)
+    producer_groups: set[str] = attrs.field(factory=set)
+    consumer: ConsumerMember | None = None
+    _publish_infos: dict[str, PublishInfo] = attrs.field(factory=dict)
+    _route_lock: trio.Lock = attrs.field(factory=trio.Lock)
+    _heartbeat_lock: trio.Lock = attrs.field(factory=trio.Lock)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """The periodic jobs; ends by cancellation only."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._every, self.options.poll_name_server_interval, self.refresh_routes)
+            nursery.start_soon(self._heartbeats)
+
+    async def _every(self, interval_s: float, job: Callable[[], Awaitable[object]]) -> None:
+        while True:
+            await trio.sleep(interval_s)
+            await job()
+
+    async def _heartbeats(self) -> None:
+        await trio.sleep(FIRST_HEARTBEAT_S)
+        while True:
+            self.forget_offline_brokers()
+            await self.heartbeat()
+            await trio.sleep(self.options.heartbeat_interval)
+
+    @property
+    def topics_in_use(self) -> set[str]:
+        return self.publish_topics | set(self.consumer.topics if self.consumer is not None else ())
+
+    async def refresh_routes(self) -> None:
+        for topic in sorted(self.topics_in_use):
+            try:
+                await self.update_route(topic)
+            except RocketError as error:
+                logger.warning("route of %s not refreshed: %s", topic, error)
+
+    # --- routes -------------------------------------------------------------------------------------------------------
+
+    async def update_route(self, topic: str) -> bool:
+        """Ask for the topic's route and remember it. Returns: whether there is one.
+
+        Raises:
+            TransportError, ClientError: no name server answered, which is not the same as "no route".
+        """
+        async with self._route_lock:
+            try:
+                route = await self.api.topic_route(topic, self.options.api_timeout)
+            except BrokerError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+                logger.debug("no route for %s", topic)
+                return False
+            self._learn(topic, route)
+            return True
+
+    async def _update_route_by_template(self, topic: str, template: str, queue_nums: int) -> bool:
+        async with self._route_lock:
+            try:
+                route = await self.api.topic_route(template, self.options.api_timeout)
+            except BrokerError as error:
+                if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                    raise
+                return False
+            self._learn(topic, limit_queue_nums(route, queue_nums))
+            return True
+
+    def _learn(self, topic: str, route: TopicRouteData) -> None:
+        if same_route(self.routes.get(topic), route):
+            return
+        logger.info("route of %s: %s", topic, ", ".join(data.broker_name for data in route.queue_datas) or "no queues")
+        for data in route.broker_datas:
+            self.brokers[data.broker_name] = dict(data.broker_addrs)
+        self.routes[topic] = route
+        self._publish_infos[topic] = publish_info(topic, route)
+
+    async def publish_info(self, topic: str, template: str, queue_nums: int) -> PublishInfo:
+        """Where messages of `topic` go. A topic that does not exist gets the template's route: brokers create it.
+
+        Raises:
+            ClientError: there is no route, or none that can be written.
+            TransportError: no name server answered and nothing is remembered.
+        """
+        info = self._publish_infos.get(topic)
+        if info is not None and info.is_usable:
+            return info
+        self.publish_topics.add(topic)
+        await self.update_route(topic)
+        if topic not in self.routes:
+            await self._update_route_by_template(topic, template, queue_nums)
+        info = self._publish_infos.get(topic)
+        if info is None or not info.is_usable:
+            known = "no queue of it can be written" if topic in self.routes else "the name server has no route for it"
+            raise ClientError(f"no route for topic {topic}: {known}", code=ClientCode.NOT_FOUND_TOPIC)
+        return info
+
+    async def readable_queues(self, topic: str) -> frozenset[MessageQueue]:
+        """Queues of `topic` that consumers read; empty when it has no route."""
+        if topic not in self.routes:
+            await self.update_route(topic)
+        route = self.routes.get(topic)
+        return frozenset() if route is None else subscribe_queues(topic, route)
+
+    def forget_offline_brokers(self) -> None:
+        """Drop every address that no route mentions any more."""
+        alive = {
+            (data.broker_name, address)
+            for route in self.routes.values()
+            for data in route.broker_datas
+            for address in data.broker_addrs.values()
+        }
+        for name, addresses in list(self.brokers.items()):
+            kept = {broker_id: address for broker_id, address in addresses.items() if (name, address) in alive}
+            if kept:
+                self.brokers[name] = kept
+            else:
+                del self.brokers[name]
+
+    # --- addresses ----------------------------------------------------------------------------------------------------
+
+    def master_address(self, broker_name: str) -> str | None:
+        return self.brokers.get(broker_name, {}).get(MASTER_ID)
+
+    async def find_master(self, queue: MessageQueue) -> str:
+        """The master of the queue's broker, asking for the route once when it is not known.
+
+        Raises:
+            ClientError: there is none (BROKER_NOT_EXIST).
+        """
+        address = self.master_address(queue.broker_name)
+        if address is None:
+            await self.update_route(queue.topic)
+            address = self.master_address(queue.broker_name)
+        if address is None:
+            raise ClientError(f"broker {queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST)
+        return address
+
+    async def find_reader(self, queue: MessageQueue, broker_id: int, *, only: bool = False) -> tuple[int, str]:
+        """(broker id, address) to read the queue from. Raises ClientError when the broker is not known."""
+        found = find_address(self.brokers.get(queue.broker_name, {}), broker_id, only_this_broker=only)
+        if found is None:
+            await self.update_route(queue.topic)
+            found = find_address(self.brokers.get(queue.broker_name, {}), broker_id, only_this_broker=only)
+        if found is None:
+            raise ClientError(f"broker {queue.broker_name} is not known", code=ClientCode.BROKER_NOT_EXIST)
+        return found
+
+    async def any_broker_of(self, topic: str) -> str:
+        """An address of one broker of the topic, chosen at random: its master, otherwise any."""
+        if topic not in self.routes:
+            await self.update_route(topic)
+        route = self.routes.get(topic)
+        candidates = [data.broker_addrs for data in route.broker_datas if data.broker_addrs] if route else []
+        if not candidates:
+            raise ClientError(f"no broker of topic {topic} is known", code=ClientCode.BROKER_NOT_EXIST)
+        addresses = self.rng.choice(candidates)
+        return addresses[MASTER_ID] if MASTER_ID in addresses else addresses[min(addresses)]
+
+    def vip(self, address: str) -> str:
+        return vip_address(address) if self.options.vip_channel else address
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def heartbeat_data(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            producer_data_set=[ProducerData(group_name=group) for group in sorted(self.producer_groups)],
+            consumer_data_set=[] if self.consumer is None else [self.consumer.consumer_data()],
+        )
+
+    def heartbeat_targets(self) -> Sequence[str]:
+        """Masters only for producers; all addresses once there is a consumer, for any broker may be asked for members."""
+        return [
+            address
+            for addresses in self.brokers.values()
+            for broker_id, address in addresses.items()
+            if broker_id == MASTER_ID or self.consumer is not None
+        ]
+
+    async def heartbeat(self) -> None:
+        """Tell the brokers that we are there and what we subscribe to. A failure is the next round's business."""
+        if self.consumer is None and not self.producer_groups:
+            return
+        async with self._heartbeat_lock:
+            data = self.heartbeat_data()
+            async with trio.open_nursery() as nursery:
+                for address in self.heartbeat_targets():
+                    nursery.start_soon(self._heartbeat_one, address, data)
+
+    async def _heartbeat_one(self, address: str, data: HeartbeatData) -> None:
+        try:
+            self.broker_versions[address] = await self.api.heartbeat(address, data, self.options.api_timeout)
+        except RocketError as error:
+            logger.info("heartbeat to %s failed: %s", address, error)
+
+    async def unregister(self) -> None:
+        """Tell every broker that our groups are gone, so that others take our queues at once."""
+        consumer_group = None if self.consumer is None else self.consumer.group
+        groups: list[tuple[str | None, str | None]] = [(group, None) for group in sorted(self.producer_groups)]
+        if consumer_group is not None:
+            groups.insert(0, (None, consumer_group))
+        addresses = [address for by_id in self.brokers.values() for address in by_id.values()]
+        async with trio.open_nursery() as nursery:
+            for address in addresses:
+                nursery.start_soon(self._unregister_one, address, groups)
+
+    async def _unregister_one(self, address: str, groups: Sequence[tuple[str | None, str | None]]) -> None:
+        try:
+            for producer_group, consumer_group in groups:
+                await self.api.unregister(
+                    address, self.client_id, producer_group, consumer_group, self.options.api_timeout
+                )
+        except RocketError as error:
+            logger.info("unregister at %s failed: %s", address, error)

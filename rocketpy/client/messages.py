@@ -1,0 +1,168 @@
+"""Messages as programs see them: what is sent and what is received. Text is `str`, bodies are `bytes`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+
+import attrs
+
+from rocketpy.errors import MessageInvalid
+from rocketpy.message import properties as names
+from rocketpy.message.host import Host
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, topic_fault
+
+BATCH_ENTRY_OVERHEAD = 22  # bytes of lengths, magic, CRC and flag around each member of a batch
+
+
+def _as_tuple(keys: str | Iterable[str]) -> tuple[str, ...]:
+    return (keys,) if isinstance(keys, str) else tuple(keys)
+
+
+def _is_bytes(_: object, attribute: attrs.Attribute[bytes], value: object) -> None:
+    if not isinstance(value, bytes):
+        raise MessageInvalid(f"{attribute.name} must be bytes, not {type(value).__name__}: encode text yourself")
+
+
+@attrs.frozen
+class Message:
+    """A message to send.
+
+    Args:
+        tags: exactly one tag; `||` belongs to subscriptions.
+        keys: business keys for queries; joined by spaces, so none may hold one.
+        delay_level: 1..18 by default (1s 5s 10s 30s 1m ... 2h); 0 for no delay.
+        order_key: messages with equal keys go to one queue.
+    """
+
+    topic: str
+    body: bytes = attrs.field(validator=_is_bytes, repr=lambda body: f"<{len(body)} bytes>")
+    tags: str | None = None
+    keys: tuple[str, ...] = attrs.field(default=(), converter=_as_tuple)
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    flag: int = 0
+    delay_level: int = 0
+    wait_store: bool = True
+    order_key: str | int | None = None
+
+    def to_properties(self) -> dict[str, str]:
+        """All properties under their wire names, well-known ones included."""
+        wire = dict(self.properties)
+        if self.tags:
+            wire[names.TAGS] = self.tags
+        if self.keys:
+            wire[names.KEYS] = names.KEY_SEPARATOR.join(self.keys)
+        if self.delay_level:
+            wire[names.DELAY] = str(self.delay_level)
+        wire[names.WAIT] = "true" if self.wait_store else "false"
+        return wire
+
+
+@attrs.frozen
+class ReceivedMessage:
+    """A message as a consumer gets it. A retried message shows the topic it was first sent to.
+
+    `properties` holds everything, TAGS and KEYS included. `msg_id` is the producer's id and survives retries;
+    `offset_msg_id` names this copy on this broker.
+    """
+
+    topic: str
+    body: bytes = attrs.field(repr=lambda body: f"<{len(body)} bytes>")
+    properties: Mapping[str, str]
+    queue: MessageQueue
+    queue_offset: int
+    phy_offset: int
+    msg_id: str
+    offset_msg_id: str
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    store_timestamp_ms: int
+    born_host: Host
+    store_host: Host
+    reconsume_times: int
+    body_crc: int
+    store_size: int
+    prepared_transaction_offset: int = 0
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(names.TAGS)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(key for key in self.properties.get(names.KEYS, "").split(names.KEY_SEPARATOR) if key)
+
+    @property
+    def delay_level(self) -> int:
+        text = self.properties.get(names.DELAY, "")
+        return int(text) if text.isdecimal() else 0
+
+    @property
+    def born_time(self) -> datetime:
+        return datetime.fromtimestamp(self.born_timestamp_ms / 1000, UTC)
+
+    @property
+    def store_time(self) -> datetime:
+        return datetime.fromtimestamp(self.store_timestamp_ms / 1000, UTC)
+
+
+def check_message(message: Message, size_max: int) -> None:
+    """Refuse what no broker would take, before it is sent.
+
+    Raises:
+        MessageInvalid: says what is wrong.
+    Source: RocketMQ 4.9 `Validators#checkMessage`, `Message#putUserProperty`.
+    """
+    if fault := topic_fault(message.topic):
+        raise MessageInvalid(fault)
+    if message.topic in NOT_ALLOWED_SEND_TOPICS:
+        raise MessageInvalid(f"sending to the system topic {message.topic} is forbidden")
+    if not message.body:
+        raise MessageInvalid("the message body is empty")
+    if len(message.body) > size_max:
+        raise MessageInvalid(f"the message body has {len(message.body)} bytes, allowed are {size_max}")
+    if message.tags is not None and "||" in message.tags:
+        raise MessageInvalid(f"a message has one tag; {message.tags!r} is a subscription expression")
+    for key in message.keys:
+        if not key or names.KEY_SEPARATOR in key:
+            raise MessageInvalid(f"the key {key!r} is empty or holds a space")
+    for name, value in message.properties.items():
+        if not name.strip() or not value.strip():
+            raise MessageInvalid(f"the property {name!r}={value!r} has a blank name or value")
+        if name in names.SYSTEM_PROPERTIES:
+            raise MessageInvalid(f"the property name {name} is reserved")
+
+
+def check_batch(messages: Sequence[Message]) -> None:
+    """What a batch may not be: empty, mixed, delayed, to a retry topic. Raises MessageInvalid."""
+    if not messages:
+        raise MessageInvalid("a batch needs at least one message")
+    first = messages[0]
+    for message in messages:
+        if message.topic != first.topic:
+            raise MessageInvalid(f"a batch has one topic, not {first.topic} and {message.topic}")
+        if message.wait_store != first.wait_store:
+            raise MessageInvalid("the messages of a batch agree on wait_store")
+        if message.delay_level:
+            raise MessageInvalid("messages of a batch cannot be delayed")
+    if is_retry_topic(first.topic):
+        raise MessageInvalid("a batch cannot go to a retry topic")
+
+
+def split_batches(messages: Iterable[Message], max_bytes: int = 1 << 20) -> Iterable[list[Message]]:
+    """Cut messages into batches of about `max_bytes` encoded bytes each; a larger message travels alone."""
+    batch: list[Message] = []
+    batch_bytes = 0
+    for message in messages:
+        size = BATCH_ENTRY_OVERHEAD + len(message.body)
+        size += 2 + sum(len(name.encode()) + len(value.encode()) + 2 for name, value in message.to_properties().items())
+        size += 2 + len(names.UNIQ_KEY) + 32  # the id that sending adds
+        if batch and batch_bytes + size > max_bytes:
+            yield batch
+            batch, batch_bytes = [], 0
+        batch.append(message)
+        batch_bytes += size
+    if batch:
+        yield batch

@@ -1,0 +1,166 @@
+"""How far a group has come: in memory, and with the broker (clustering) or in a file (broadcasting).
+
+Between two `persist` rounds (5 s) a crash loses progress, which means messages again, never messages lost.
+Source: RocketMQ 4.9 `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.errors import ClientError, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.fastjson import loads
+
+logger = logging.getLogger(__name__)
+
+
+class OffsetStore(Protocol):
+    """The offset of a queue is that of the next message to consume."""
+
+    async def load(self) -> None: ...
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None: ...
+
+    def in_memory(self, queue: MessageQueue) -> int | None: ...
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        """What is stored, None when the group has no offset there; it is put into memory.
+
+        Raises:
+            RocketError: the store could not be asked, which must never be mistaken for "none".
+        """
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        """Store the offsets of `queues`; those of all other queues are forgotten."""
+
+    async def persist_one(self, queue: MessageQueue) -> None: ...
+
+    def remove(self, queue: MessageQueue) -> None: ...
+
+    def snapshot(self, topic: str) -> dict[MessageQueue, int]: ...
+
+
+@attrs.define
+class OffsetTable:
+    """The memory part that both stores share."""
+
+    offsets: dict[MessageQueue, int] = attrs.field(factory=dict)
+
+    def update(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None:
+        if increase_only and offset <= self.offsets.get(queue, -1):
+            return
+        self.offsets[queue] = offset
+
+    def in_memory(self, queue: MessageQueue) -> int | None:
+        return self.offsets.get(queue)
+
+    def remove(self, queue: MessageQueue) -> None:
+        self.offsets.pop(queue, None)
+
+    def snapshot(self, topic: str) -> dict[MessageQueue, int]:
+        return {queue: offset for queue, offset in self.offsets.items() if queue.topic == topic}
+
+
+class OffsetRequests(Protocol):
+    """The two requests a remote store makes (`Brokers` serves them)."""
+
+    async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None: ...
+
+    async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int, *, oneway: bool) -> None: ...
+
+
+@attrs.define(eq=False)
+class RemoteOffsetStore(OffsetTable):
+    """Offsets with the broker of each queue."""
+
+    group: str = attrs.field(kw_only=True)
+    requests: OffsetRequests = attrs.field(kw_only=True)
+
+    async def load(self) -> None:
+        """Nothing to load: queues are asked for one by one."""
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        offset = await self.requests.query_consumer_offset(self.group, queue)
+        if offset is not None:
+            self.update(queue, offset, increase_only=False)
+        return offset
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        for queue in [queue for queue in self.offsets if queue not in queues]:
+            del self.offsets[queue]
+        for queue in list(self.offsets):
+            await self.persist_one(queue)
+
+    async def persist_one(self, queue: MessageQueue) -> None:
+        offset = self.offsets.get(queue)
+        if offset is None:
+            return
+        try:
+            await self.requests.update_consumer_offset(self.group, queue, offset, oneway=True)
+        except RocketError as error:
+            logger.warning("group %s: offset %d of %s not stored: %s", self.group, offset, queue, error)
+
+
+@attrs.define(eq=False)
+class LocalOffsetStore(OffsetTable):
+    """Offsets in `<directory>/<client id>/<group>/offsets.json`, in the Java client's form, so both may use one file."""
+
+    path: Path = attrs.field(kw_only=True)
+
+    async def load(self) -> None:
+        """Read the file, or its backup when it is damaged.
+
+        Raises:
+            ClientError: both are damaged.
+        """
+        self.offsets.update(await trio.to_thread.run_sync(read_offsets, self.path))
+
+    async def stored(self, queue: MessageQueue) -> int | None:
+        offsets = await trio.to_thread.run_sync(read_offsets, self.path)
+        if (offset := offsets.get(queue)) is not None:
+            self.update(queue, offset, increase_only=False)
+        return offset
+
+    async def persist(self, queues: Collection[MessageQueue]) -> None:
+        kept = {queue: offset for queue, offset in self.offsets.items() if queue in queues}
+        if not kept:
+            return
+        try:
+            await trio.to_thread.run_sync(write_offsets, self.path, kept)
+        except OSError as error:
+            logger.warning("offsets not written to %s: %s", self.path, error)
+
+    async def persist_one(self, queue: MessageQueue) -> None:
+        """The file is written as a whole, by `persist`."""
+
+
+def read_offsets(path: Path) -> dict[MessageQueue, int]:
+    """The table in `path`, else in its backup; empty when there is neither."""
+    damaged: Exception | None = None
+    for candidate in (path, path.with_name(path.name + ".bak")):
+        try:
+            return parse_offsets(candidate.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (RocketError, ValueError, OSError) as error:
+            damaged = error
+            logger.warning("offset file %s cannot be read: %s", candidate, error)
+    if damaged is not None:
+        raise ClientError(f"neither {path} nor its backup can be read: {damaged}") from damaged
+    return {}
+
+
+def parse_offsets(text: str) -> dict[MessageQueue, int]:
+    """`{"offsetTable":{{"brokerName":…,"queueId":0,"topic":…}:42}}`; values may be numbers or `{"value":…}`."""
+    if not text.strip():
+        raise ValueError("the file is empty")
+    return message_queue_table(loads(text.encode())["offsetTable"])

@@ -1,0 +1,156 @@
+"""Ordered consumption: one handler call at a time per queue, in queue order, under the broker's lock.
+
+A failed message stops its queue until it succeeds or has been tried too often. The lock lives 60 s on the broker and
+counts for 30 s here, so the promise of a single consumer holds while renewals (every 20 s) get through.
+Source: RocketMQ 4.9 `ConsumeMessageOrderlyService`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+import attrs
+import trio
+
+from rocketpy.errors import RocketError
+from rocketpy.message import MessageQueue, ReceivedMessage
+
+from .consuming import ConsumeContext, restore_topics
+from .handler import Handled
+from .process_queue import ProcessQueue
+from .results import ConsumeAction
+
+logger = logging.getLogger(__name__)
+
+NOT_LOCKED_DELAY_S = 3.0
+LOCKED_DELAY_S = 0.1  # after the lock was won late
+SUSPEND_MIN_S, SUSPEND_MAX_S = 0.01, 30.0
+NEXT_TURN_DELAY_S = 0.01
+UNLIMITED = (1 << 31) - 1
+
+
+@attrs.define(eq=False)
+class OrderlyService:
+    """One task per queue that has messages; the handler's limiter bounds how many of them run."""
+
+    context: ConsumeContext
+    lock_queue: Callable[[MessageQueue], Awaitable[bool]]  # asks the broker; marks the process queue
+    _nursery: trio.Nursery | None = None
+    _running: int = 0
+    _stopping: bool = False
+    _idle: trio.Event = attrs.field(factory=trio.Event)
+
+    def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        """Start a task for the queue. Called only when `ProcessQueue.put` says that none is running."""
+        if self._nursery is not None and not self._stopping:
+            self._nursery.start_soon(self._consume_queue, queue, process_queue)
+
+    async def run(self) -> None:
+        async with trio.open_nursery() as self._nursery:
+            await trio.sleep_forever()
+
+    async def stop(self, grace_s: float) -> None:
+        self._stopping = True
+        with trio.move_on_after(grace_s):
+            while self._running:
+                self._idle = trio.Event()
+                await self._idle.wait()
+
+    async def _consume_queue(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        """Turns until nothing is left; each turn says after how many seconds the next may begin."""
+        delay_s: float | None = 0.0
+        while delay_s is not None and not process_queue.dropped and not self._stopping:
+            await trio.sleep(delay_s)
+            delay_s = await self._turn(queue, process_queue)
+
+    async def _turn(self, queue: MessageQueue, process_queue: ProcessQueue) -> float | None:
+        context = self.context
+        begin_s = trio.current_time()
+        while not process_queue.dropped and not self._stopping:
+            if context.is_clustering and not self._is_locked(process_queue):
+                return LOCKED_DELAY_S if await self.lock_queue(queue) else NOT_LOCKED_DELAY_S
+            if trio.current_time() - begin_s > context.options.consume_continuously_max:
+                return NEXT_TURN_DELAY_S
+            messages = process_queue.take(context.options.batch_size_max)
+            if not messages:
+                return None
+            handled = await self._handle(process_queue, messages)
+            if handled is None:
+                return None
+            delay_s = await self._process(queue, process_queue, messages, handled)
+            if delay_s is not None:
+                return delay_s
+        return None
+
+    def _is_locked(self, process_queue: ProcessQueue) -> bool:
+        return process_queue.locked and not process_queue.is_lock_expired(self.context.now_ms())
+
+    async def _handle(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Handled | None:
+        """Call the handler under the queue's consume lock; None when the queue was given away meanwhile."""
+        self._running += 1
+        try:
+            async with process_queue.consume_lock:
+                if process_queue.dropped:
+                    return None
+                process_queue.last_consume_ms = self.context.now_ms()
+                return await self.context.handler.handle(restore_topics(messages, self.context.group))
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._idle.set()
+
+    async def _process(
+        self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage], handled: Handled
+    ) -> float | None:
+        """Act on the verdict. Returns: seconds to pause the queue, None to go on."""
+        result, context = handled.result, self.context
+        ok = result.action in (ConsumeAction.SUCCESS, ConsumeAction.COMMIT)
+        context.statistics.consumed(
+            queue.topic, len(messages) if ok else 0, 0 if ok else len(messages), handled.spent_s
+        )
+        match result.action:
+            case ConsumeAction.SUCCESS if not result.auto_commit:
+                return None
+            case ConsumeAction.SUCCESS | ConsumeAction.COMMIT:
+                self._commit(queue, process_queue)
+                return None
+            case ConsumeAction.ROLLBACK:
+                process_queue.rollback()
+                return self._suspend_s(result.suspend_s)
+        if await self._give_up_or_count(process_queue, messages):
+            self._commit(queue, process_queue)
+            return None
+        return self._suspend_s(result.suspend_s)
+
+    def _commit(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        offset = process_queue.commit()
+        if offset >= 0 and not process_queue.dropped:
+            self.context.offsets.update(queue, offset, increase_only=False)
+
+    def _suspend_s(self, asked_s: float | None) -> float:
+        wanted = self.context.options.suspend_queue if asked_s is None else asked_s
+        return min(max(wanted, SUSPEND_MIN_S), SUSPEND_MAX_S)
+
+    async def _give_up_or_count(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> bool:
+        """After a failure: send what was tried too often to the dead letters, count the attempt of the rest.
+
+        Unlike Java, a batch of which only some messages are over the limit does not send those twice: the ones that
+        were sent leave the batch at once.
+        Returns: True when nothing is left to retry.
+        """
+        times_max = self.context.options.reconsume_times_max
+        limit = UNLIMITED if times_max == -1 else times_max
+        retried = []
+        for message in messages:
+            if message.reconsume_times >= limit and self.context.is_clustering:
+                try:
+                    await self.context.retries.send_to_retry_topic(message, limit)
+                    continue
+                except RocketError as error:
+                    logger.warning("group %s: %s not given up: %s", self.context.group, message.msg_id, error)
+            older = attrs.evolve(message, reconsume_times=message.reconsume_times + 1)
+            process_queue.replace(older)
+            retried.append(older)
+        process_queue.put_back(retried)
+        return not retried

@@ -1,0 +1,274 @@
+"""Producer: sends messages, awaited, in the background, or without asking.
+
+    async with Producer(group="orders", name_servers="127.0.0.1:9876") as producer:
+        result = await producer.send(Message("OrderTopic", b"...", tags="paid", keys="order-1"))
+
+Source: RocketMQ 4.9 `DefaultMQProducer`. Entering the context needs neither a name server nor a broker to be there;
+the first send does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+import trio
+
+from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
+
+from .client_id import build_client_id
+from .dispatching import Dispatcher
+from .lifetime import Lifetime, Open
+from .messages import Message
+from .options import ProducerOptions
+from .queue_selection import JavaHashSelector, QueueSelector
+from .results import SendResult
+from .send_rules import SendBudget
+from .sender import OutgoingMessage, Sender
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class SendHandle:
+    """A send under way: `await handle` for its result or error; `on_done` is called with the handle at its end."""
+
+    msg_id: str
+    on_done: Callable[[SendHandle], None] | None = None
+    result: SendResult | None = None
+    error: RocketError | None = None
+    _done: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def is_done(self) -> bool:
+        return self._done.is_set()
+
+    def __await__(self) -> Generator[Any, Any, SendResult]:
+        return self.wait().__await__()
+
+    async def wait(self) -> SendResult:
+        """The result. Raises the send's error."""
+        await self._done.wait()
+        if self.result is None:
+            raise self.error or ClientError(f"send {self.msg_id} was given up at shutdown")
+        return self.result
+
+    def _finish(self) -> None:
+        self._done.set()
+        if self.on_done is not None:
+            try:
+                self.on_done(self)
+            except Exception:
+                logger.exception("on_done of send %s failed", self.msg_id)
+
+
+@attrs.define(eq=False)
+class InFlight:
+    """Bounds background sends by number and by bytes; one that alone is larger than the bound passes alone."""
+
+    count_max: int
+    bytes_max: int
+    count: int = 0
+    bytes: int = 0
+    _changed: trio.Event = attrs.field(factory=trio.Event)
+
+    async def acquire(self, size: int) -> None:
+        while self.count >= self.count_max or (self.count and self.bytes + size > self.bytes_max):
+            await self._changed.wait()
+        self.count += 1
+        self.bytes += size
+
+    def release(self, size: int) -> None:
+        self.count -= 1
+        self.bytes -= size
+        changed, self._changed = self._changed, trio.Event()
+        changed.set()
+
+    async def wait_empty(self) -> None:
+        while self.count:
+            await self._changed.wait()
+
+
+class Producer:
+    """Sends messages of one producer group; any number of tasks may share it.
+
+    Args:
+        group: name of the producer group; transaction checks and admin tools know producers by it.
+        options: all settings; or pass single ones by keyword (`send_timeout=5.0`).
+    """
+
+    def __init__(
+        self, group: str, *, options: ProducerOptions | None = None, lifetime: Lifetime | None = None, **settings: Any
+    ) -> None:
+        check_group(group)
+        if group == DEFAULT_PRODUCER_GROUP:
+            raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
+        self.group = group
+        self.options = attrs.evolve(options, **settings) if options else ProducerOptions(**settings)
+        self.client_id = build_client_id(self.options)
+        self._lifetime = lifetime or Lifetime(self.options, self.client_id)
+        self._open: Open | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._in_flight = InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
+
+    async def __aenter__(self) -> Self:
+        self._open = await self._lifetime.open()
+        instance = self._open.instance
+        instance.producer_groups.add(self.group)
+        sender = Sender(instance, self.group, self.options, self._open.next_id)
+        self._dispatcher = Dispatcher(sender, self.options, instance.rng)
+        self._open.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._open is not None
+        opened, self._open = self._open, None
+        if error is None:
+            with trio.move_on_after(self.options.shutdown_grace):
+                await self._in_flight.wait_empty()
+        return await opened.close(kind, error, trace)
+
+    @property
+    def _ready(self) -> tuple[Open, Dispatcher]:
+        if self._open is None or self._dispatcher is None:
+            raise ClientError("the producer is not running: use it within `async with`")
+        self._open.check_fork()
+        return self._open, self._dispatcher
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: object = None,
+    ) -> SendResult:
+        """Send and wait until the broker has stored the message.
+
+        With neither queue nor key the queues take turns and a failed attempt is repeated on another broker; with one
+        of them there is one attempt, because another queue would break the order that was asked for.
+
+        Args:
+            timeout: seconds for all attempts together.
+            queue: exactly this queue.
+            selector: picks the queue by `key` (or the message's order_key); Java's hash when only a key is given.
+        Raises:
+            MessageInvalid: the message breaks a rule. ClientError: no route. BrokerError: the broker refused.
+            RequestTimeout: time is up; the message may be stored all the same.
+        """
+        _, dispatcher = self._ready
+        return await self._send(dispatcher.sender.prepare(message), message, timeout, queue, selector, key)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
+    ) -> SendResult:
+        """Send several messages of one topic as one request, to one queue. `split_batches` cuts larger collections."""
+        _, dispatcher = self._ready
+        outgoing = dispatcher.sender.prepare_batch(messages)
+        return await self._send(outgoing, messages[0], timeout, queue, None, None)
+
+    async def _send(
+        self,
+        outgoing: OutgoingMessage,
+        message: Message,
+        timeout: float | None,
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        key: object,
+        *,
+        is_async: bool = False,
+    ) -> SendResult:
+        _, dispatcher = self._ready
+        timeout_s = self.options.send_timeout if timeout is None else timeout
+        begin_s = trio.current_time()
+        target = await self._target(message, queue, selector, key)
+        if target is None:
+            attempts = 1 + (self.options.async_retries if is_async else self.options.retries)
+            return await dispatcher.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
+        remaining_s = begin_s + timeout_s - trio.current_time()
+        if remaining_s <= 0:
+            raise RequestTimeout(f"send {outgoing.msg_id}: {timeout_s} s used up before the first attempt")
+        return await dispatcher.sender.send_to(target, outgoing, remaining_s)
+
+    async def _target(
+        self, message: Message, queue: MessageQueue | None, selector: QueueSelector | None, key: object
+    ) -> MessageQueue | None:
+        """The queue that was asked for, None when any will do."""
+        if queue is not None:
+            if queue.topic != message.topic:
+                raise MessageInvalid(f"queue {queue} is not of the message's topic {message.topic}")
+            return queue
+        key = message.order_key if key is None else key
+        if selector is None and key is None:
+            return None
+        _, dispatcher = self._ready
+        info = await dispatcher.publish_info(message.topic)
+        chosen = (selector or JavaHashSelector()).select(info.queues, message, key)
+        if chosen is None:
+            raise ClientError(f"the selector chose no queue for {message.topic}")
+        return chosen
+
+    async def send_oneway(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: object = None,
+    ) -> None:
+        """Send without an answer: fastest, and nobody will say if the broker refused it."""
+        _, dispatcher = self._ready
+        outgoing = dispatcher.sender.prepare(message)
+        target = await self._target(message, queue, selector, key)
+        if target is None:
+            target = dispatcher.choose(await dispatcher.publish_info(message.topic), None)
+        await dispatcher.sender.send_oneway_to(target, outgoing, self.options.send_timeout)
+
+    async def send_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: object = None,
+        on_done: Callable[[SendHandle], None] | None = None,
+    ) -> SendHandle:
+        """Start a send and go on; waits only while `in_flight_max` or `in_flight_bytes_max` is reached.
+
+        Transport failures are repeated (on another broker, with a queue of that broker, which Java does not do);
+        a broker's refusal is final.
+        """
+        opened, dispatcher = self._ready
+        outgoing = dispatcher.sender.prepare(message)
+        handle = SendHandle(outgoing.msg_id, on_done)
+        await self._in_flight.acquire(len(outgoing.body))
+
+        async def send() -> None:
+            try:
+                handle.result = await self._send(outgoing, message, timeout, queue, selector, key, is_async=True)
+            except RocketError as error:
+                handle.error = error
+            finally:
+                self._in_flight.release(len(outgoing.body))
+                handle._finish()
+
+        opened.nursery.start_soon(send)
+        return handle
+
+    async def flush(self) -> None:
+        """Wait until every background send has ended."""
+        await self._in_flight.wait_empty()
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        """The queues of `topic` that can be written to."""
+        _, dispatcher = self._ready
+        return (await dispatcher.publish_info(topic)).queues

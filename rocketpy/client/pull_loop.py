@@ -1,0 +1,215 @@
+"""One task per owned queue: pull, hand over, pull again, for as long as the queue is ours.
+
+The rules (flow control, flags, meaning of an answer) are in pull_rules.py; this module only waits and asks.
+Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.codes import MQVersion, ResponseCode
+from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.message import MessageQueue, ReceivedMessage
+from rocketpy.remoting.bodies import SubscriptionData
+from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
+
+from .instance import ClientInstance
+from .process_queue import ProcessQueue
+from .pull_rules import FlowLimits, PullResult, PullStatus
+from .route import MASTER_ID
+from .subscription import TAG, keep_subscribed
+
+logger = logging.getLogger(__name__)
+
+FLOW_CONTROL_RECHECK_S = 1.0  # while a queue is full its loop is woken by consumption; this only bounds the wait
+NOT_LOCKED_DELAY_S = 1.0
+
+
+@attrs.define(eq=False)
+class Puller:
+    """Sends pulls to the broker that the last answer suggested."""
+
+    group: str
+    instance: ClientInstance
+    _suggested: dict[MessageQueue, int] = attrs.field(factory=dict)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        subscription: SubscriptionData,
+        offset: int,
+        *,
+        count_max: int,
+        sys_flag: PullSysFlag,
+        suspend_s: float,
+        timeout_s: float,
+        commit_offset: int = 0,
+    ) -> PullResult:
+        """One pull; messages that the broker's hash filter let through by accident are dropped.
+
+        Raises:
+            ClientError: the broker is not known or too old for the expression.
+            TransportError, BrokerError: as MQClientAPI.pull.
+        """
+        broker_id, address = await self.instance.find_reader(queue, self._suggested.get(queue, MASTER_ID))
+        version = self.instance.broker_versions.get(address)
+        if subscription.expression_type != TAG and version is not None and version < MQVersion.V4_1_0_SNAPSHOT:
+            raise ClientError(f"broker {address} (version {version}) cannot filter by {subscription.expression_type}")
+        if broker_id != MASTER_ID:
+            sys_flag &= ~PullSysFlag.COMMIT_OFFSET
+        with_subscription = PullSysFlag.SUBSCRIPTION in sys_flag
+        header = PullMessageRequestHeader(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=count_max,
+            sys_flag=int(sys_flag),
+            commit_offset=commit_offset,
+            suspend_timeout_ms=int(suspend_s * 1000),
+            subscription=subscription.sub_string if with_subscription else None,
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+            broker_name=queue.broker_name,
+        )
+        result = await self.instance.api.pull(address, header, queue.broker_name, timeout_s)
+        self._suggested[queue] = result.suggest_which_broker_id
+        return attrs.evolve(result, messages=tuple(keep_subscribed(result.messages, subscription)))
+
+    def forget(self, queue: MessageQueue) -> None:
+        self._suggested.pop(queue, None)
+
+
+@attrs.frozen
+class PullSettings:
+    """How a kind of consumer pulls."""
+
+    count_max: int
+    sys_flag: PullSysFlag
+    suspend_s: float
+    timeout_s: float
+    interval_s: float
+    error_delay_s: float
+    flow_control_delay_s: float
+    needs_lock: bool = False
+
+
+class PullHost(Protocol):
+    """The consumer for which a loop pulls."""
+
+    def subscription(self, topic: str) -> SubscriptionData | None: ...
+
+    @property
+    def limits(self) -> FlowLimits: ...
+
+    async def wait_unpaused(self, queue: MessageQueue) -> None: ...
+
+    def offset_to_commit(self, queue: MessageQueue) -> int:
+        """Sent along with the pull, 0 for none."""
+
+    def deliver(
+        self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]
+    ) -> None: ...
+
+    def nothing_matched(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        """Nothing up to `next_offset` is for us: the committed offset may follow when nothing is cached."""
+
+    async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
+        """The broker has no such offset and proposes another. True: go on from there; False: the loop ends."""
+
+    def pulled(self, queue: MessageQueue, count: int, spent_s: float) -> None: ...
+
+    def now_ms(self) -> int: ...
+
+
+@attrs.define(eq=False)
+class PullLoop:
+    host: PullHost
+    puller: Puller
+    settings: PullSettings
+    queue: MessageQueue
+    process_queue: ProcessQueue
+    next_offset: int
+
+    async def run(self) -> None:
+        """Pull until the queue is dropped."""
+        while not self.process_queue.dropped:
+            await self.host.wait_unpaused(self.queue)
+            await self._wait_for_room()
+            if self.process_queue.dropped:
+                return
+            self.process_queue.last_pull_ms = self.host.now_ms()
+            if self.settings.needs_lock and not self.process_queue.locked:
+                await trio.sleep(NOT_LOCKED_DELAY_S)
+                continue
+            delay_s = await self._pull_once()
+            if delay_s is None:
+                return
+            await trio.sleep(delay_s)
+
+    async def _wait_for_room(self) -> None:
+        while not self.process_queue.dropped and self.host.limits.blocks(self.process_queue):
+            self.process_queue.last_pull_ms = self.host.now_ms()
+            changed = self.process_queue.changed
+            with trio.move_on_after(FLOW_CONTROL_RECHECK_S):
+                await changed.wait()
+
+    async def _pull_once(self) -> float | None:
+        """One pull and what follows from it. Returns: seconds until the next, None when the loop ends."""
+        subscription = self.host.subscription(self.queue.topic)
+        if subscription is None:
+            return self.settings.error_delay_s
+        begin_s = trio.current_time()
+        try:
+            result = await self._ask(subscription)
+        except BrokerError as error:
+            if error.code == ResponseCode.FLOW_CONTROL:
+                return self.settings.flow_control_delay_s
+            logger.warning("pull of %s at %d refused: %s", self.queue, self.next_offset, error)
+            return self.settings.error_delay_s
+        except RocketError as error:
+            logger.warning("pull of %s at %d failed: %s", self.queue, self.next_offset, error)
+            return self.settings.error_delay_s
+        self.host.pulled(self.queue, len(result.messages), trio.current_time() - begin_s)
+        if self.process_queue.dropped:
+            return None
+        return await self._act(result)
+
+    async def _ask(self, subscription: SubscriptionData) -> PullResult:
+        commit_offset = self.host.offset_to_commit(self.queue)
+        flag = self.settings.sys_flag | (PullSysFlag.COMMIT_OFFSET if commit_offset > 0 else PullSysFlag(0))
+        if PullSysFlag.SUBSCRIPTION not in flag and subscription.class_filter_mode:
+            flag |= PullSysFlag.CLASS_FILTER
+        return await self.puller.pull(
+            self.queue,
+            subscription,
+            self.next_offset,
+            count_max=self.settings.count_max,
+            sys_flag=flag,
+            suspend_s=self.settings.suspend_s,
+            timeout_s=self.settings.timeout_s,
+            commit_offset=commit_offset,
+        )
+
+    async def _act(self, result: PullResult) -> float | None:
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            logger.warning(
+                "offset %d of %s is outside of %d..%d, going to %d",
+                self.next_offset, self.queue, result.min_offset, result.max_offset, result.next_begin_offset,
+            )  # fmt: skip
+            self.next_offset = result.next_begin_offset
+            go_on = await self.host.offset_illegal(self.queue, self.process_queue, self.next_offset)
+            return self.settings.interval_s if go_on else None
+        self.next_offset = result.next_begin_offset
+        if result.messages:
+            self.host.deliver(self.queue, self.process_queue, result.messages)
+            return self.settings.interval_s
+        if result.status is not PullStatus.FOUND:
+            self.host.nothing_matched(self.queue, self.process_queue, self.next_offset)
+        return 0.0

@@ -1,0 +1,475 @@
+"""PushConsumer: calls a handler with the messages of a group's share of the queues.
+
+    async def handle(message: ReceivedMessage) -> None: ...
+
+    async with PushConsumer("billing", {"OrderTopic": "paid || refunded"}, handle, name_servers="127.0.0.1:9876"):
+        await trio.sleep_forever()
+
+Returning None (or ConsumeResult SUCCESS) acknowledges; raising retries. At least once: a handler meets a message again
+after a crash, a lost lock or a rebalance, so it must not mind. Source: RocketMQ 4.9 `DefaultMQPushConsumer`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+import trio
+
+from rocketpy.errors import ClientError, MessageInvalid, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP, check_group, retry_topic
+from rocketpy.remoting.bodies import ConsumeMessageDirectlyResult, ConsumerData, ConsumerRunningInfo, SubscriptionData
+from rocketpy.remoting.headers.pull import PullSysFlag
+
+from . import running_info
+from .brokers import Brokers
+from .client_id import build_client_id
+from .concurrent import ConcurrentService
+from .consuming import ConsumeContext, ConsumeService, restore_topic
+from .dispatching import Dispatcher
+from .handler import BatchHandler, Handler, MessageHandler
+from .lifetime import Lifetime, Open
+from .messages import Message, ReceivedMessage
+from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
+from .options import ConsumeMode, ProducerOptions, PushOptions
+from .orderly import OrderlyService
+from .process_queue import ProcessQueue
+from .pull_loop import Puller, PullLoop, PullSettings
+from .pull_rules import FlowLimits, limits_for_queue
+from .rebalance import Rebalancer
+from .results import SendResult
+from .retry_sender import RetrySender
+from .send_rules import SendBudget
+from .sender import Sender
+from .start_offset import start_offset
+from .statistics import SAMPLE_INTERVAL_S, ConsumerStatistics
+from .subscription import TAG, Sql92, build_subscription
+
+logger = logging.getLogger(__name__)
+
+FIRST_LOCK_S = 1.0
+CONSUME_LOCK_WAIT_S = 1.0  # how long giving an ordered queue away waits for its handler, per round
+
+
+class PushConsumer:
+    """A member of a consumer group.
+
+    Args:
+        group: the group; all its members need equal subscriptions and one allocation strategy.
+        subscriptions: topic -> `*`, `TagA || TagB`, or Sql92(...).
+        handler: gets one message. `batch_handler` gets up to `batch_size_max` instead. Plain functions run in worker
+            threads, coroutine functions in the loop; at most `concurrency` at once.
+        options: all settings; or pass single ones by keyword (`ordered=True`).
+    """
+
+    def __init__(
+        self,
+        group: str,
+        subscriptions: Mapping[str, str | Sql92 | None],
+        handler: MessageHandler | None = None,
+        *,
+        batch_handler: BatchHandler | None = None,
+        options: PushOptions | None = None,
+        lifetime: Lifetime | None = None,
+        **settings: Any,
+    ) -> None:
+        check_group(group)
+        if group == DEFAULT_CONSUMER_GROUP:
+            raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
+        if (handler is None) == (batch_handler is None):
+            raise ClientError("a consumer needs a handler or a batch_handler, and not both")
+        if not subscriptions:
+            raise ClientError(f"group {group} subscribes to no topic")
+        self.group = group
+        self.options = attrs.evolve(options, **settings) if options else PushOptions(**settings)
+        if handler is not None and self.options.batch_size_max > 1:
+            raise ClientError("batch_size_max > 1 needs a batch_handler")
+        self.client_id = build_client_id(self.options, unique=self.is_clustering)
+        self.statistics = ConsumerStatistics()
+        self._function = handler if handler is not None else batch_handler
+        self._lifetime = lifetime or Lifetime(self.options, self.client_id)
+        self._now_ms = self._lifetime.now_ms
+        self._expressions = dict(subscriptions)
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._unpaused = trio.Event()
+        self._unpaused.set()
+        self._started_ms = 0
+        self._open: Open | None = None
+
+    # --- lifetime -----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_clustering(self) -> bool:
+        return self.options.mode is ConsumeMode.CLUSTERING
+
+    async def __aenter__(self) -> Self:
+        now_ms = self._started_ms = self._now_ms()
+        for topic, expression in self._expressions.items():
+            self._subscriptions[topic] = build_subscription(topic, expression, now_ms)
+        if self.is_clustering:
+            retry = retry_topic(self.group)
+            self._subscriptions[retry] = build_subscription(retry, None, now_ms)
+        self._open = opened = await self._lifetime.open()
+        try:
+            await self._start(opened)
+        except BaseException:
+            self._open = None
+            await opened.abort()
+            raise
+        return self
+
+    async def _start(self, opened: Open) -> None:
+        instance = opened.instance
+        self._instance = instance
+        self._brokers = Brokers(instance)
+        self._puller = Puller(self.group, instance)
+        self._offsets: OffsetStore
+        if self.is_clustering:
+            self._offsets = RemoteOffsetStore(group=self.group, requests=self._brokers)
+        else:
+            path = self.options.local_offset_dir / self.client_id / self.group / "offsets.json"
+            self._offsets = LocalOffsetStore(path=path)
+        await self._offsets.load()
+        self._handler = Handler(
+            self._function, self.options.batch_size_max > 1, trio.CapacityLimiter(self.options.concurrency)
+        )
+        self._service = self._consume_service(opened)
+        self._rebalancer = Rebalancer(
+            self.group, self.client_id, self.options.mode, self.options.allocation, self, self._now_ms
+        )
+        instance.consumer = self
+        instance.producer_groups.add(CLIENT_INNER_PRODUCER_GROUP)
+        opened.requests.consumer = self
+        for topic in self._expressions:
+            try:
+                await instance.update_route(topic)
+            except RocketError as error:
+                logger.warning("group %s starts without a route of %s: %s", self.group, topic, error)
+        await self._check_expressions()
+        opened.start()
+        await instance.heartbeat()
+        nursery = opened.nursery
+        nursery.start_soon(self._service.run)
+        nursery.start_soon(self._rebalancer.run, self.options.rebalance_interval)
+        nursery.start_soon(self._persist_offsets)
+        nursery.start_soon(self._sample)
+        if self.options.ordered and self.is_clustering:
+            nursery.start_soon(self._renew_locks)
+        if not self.options.ordered:
+            nursery.start_soon(self._expire_stuck)
+        self._rebalancer.wake()
+
+    def _consume_service(self, opened: Open) -> ConsumeService:
+        sender_options = ProducerOptions(api_timeout=self.options.api_timeout, vip_channel=self.options.vip_channel)
+        sender = Sender(opened.instance, CLIENT_INNER_PRODUCER_GROUP, sender_options, opened.next_id)
+        dispatcher = Dispatcher(sender, sender_options, opened.instance.rng)
+
+        async def send(message: Message) -> SendResult:
+            budget = SendBudget(sender_options.send_timeout, 1 + sender_options.retries, trio.current_time())
+            return await dispatcher.send(sender.prepare_unchecked(message), budget)
+
+        self._context = ConsumeContext(
+            group=self.group,
+            options=self.options,
+            handler=self._handler,
+            offsets=self._offsets,
+            retries=RetrySender(self.group, self._brokers, send, self.options.reconsume_times_max),
+            statistics=self.statistics,
+            now_ms=self._now_ms,
+        )
+        if self.options.ordered:
+            return OrderlyService(self._context, self._lock_one)
+        return ConcurrentService(self._context)
+
+    async def _check_expressions(self) -> None:
+        """Ask one broker per topic whether it can filter by what is no tag expression; a no ends the start."""
+        for subscription in self._subscriptions.values():
+            if subscription.expression_type != TAG:
+                address = await self._instance.any_broker_of(subscription.topic)
+                await self._instance.api.check_client_config(
+                    address, self.client_id, self.group, subscription, self.options.api_timeout
+                )
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._open is not None
+        opened, self._open = self._open, None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.options.shutdown_grace + 10):
+            await self._service.stop(self.options.shutdown_grace if error is None else 0)
+            owned = list(self._rebalancer.queues)
+            await self._offsets.persist(owned)
+            await self._rebalancer.drop_all()
+            if self.options.ordered and self.is_clustering and owned:
+                await self._unlock(owned)
+        return await opened.close(kind, error, trace)
+
+    # --- jobs ---------------------------------------------------------------------------------------------------------
+
+    async def _persist_offsets(self) -> None:
+        while True:
+            await trio.sleep(self.options.persist_offset_interval)
+            await self._offsets.persist(self._rebalancer.queues.keys())
+
+    async def _sample(self) -> None:
+        while True:
+            self.statistics.sample(trio.current_time())
+            await trio.sleep(SAMPLE_INTERVAL_S)
+
+    async def _renew_locks(self) -> None:
+        await trio.sleep(FIRST_LOCK_S)
+        while True:
+            await self._lock_all()
+            await trio.sleep(self.options.lock_interval)
+
+    async def _expire_stuck(self) -> None:
+        assert isinstance(self._service, ConcurrentService)
+        while True:
+            await trio.sleep(self.options.consume_timeout)
+            for queue, process_queue in list(self._rebalancer.queues.items()):
+                if self.is_clustering:
+                    await self._service.expire(process_queue, queue)
+
+    # --- locks of ordered queues --------------------------------------------------------------------------------------
+
+    async def _lock_all(self) -> None:
+        queues = list(self._rebalancer.queues)
+        try:
+            locked = await self._brokers.lock(self.group, queues)
+        except RocketError as error:
+            logger.warning("group %s: locks not renewed: %s", self.group, error)
+            return
+        for queue in queues:
+            self._mark_locked(queue, queue in locked)
+
+    async def _lock_one(self, queue: MessageQueue) -> bool:
+        try:
+            locked = queue in await self._brokers.lock(self.group, [queue])
+        except RocketError as error:
+            logger.warning("group %s: %s not locked: %s", self.group, queue, error)
+            return False
+        self._mark_locked(queue, locked)
+        return locked
+
+    def _mark_locked(self, queue: MessageQueue, locked: bool) -> None:
+        process_queue = self._rebalancer.queues.get(queue)
+        if process_queue is not None:
+            process_queue.locked = locked
+            if locked:
+                process_queue.last_lock_ms = self._now_ms()
+
+    async def _unlock(self, queues: Collection[MessageQueue]) -> None:
+        try:
+            await self._brokers.unlock(self.group, queues)
+        except RocketError as error:
+            logger.warning("group %s: queues not unlocked, the broker does it after 60 s: %s", self.group, error)
+
+    # --- rebalance (QueueOwner) ---------------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> Collection[str]:
+        return self._subscriptions.keys()
+
+    async def readable_queues(self, topic: str) -> Collection[MessageQueue]:
+        return await self._instance.readable_queues(topic)
+
+    async def member_ids(self, topic: str) -> Collection[str]:
+        return await self._brokers.member_ids(self.group, topic)
+
+    async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
+        process_queue = ProcessQueue(self._now_ms())
+        if self.options.ordered and self.is_clustering:
+            if not await self._lock_one(queue):
+                return None
+            process_queue.locked = True
+            process_queue.last_lock_ms = self._now_ms()
+        self._offsets.remove(queue)
+        offset = await start_offset(queue, self.options.start, self._offsets, self._brokers)
+        return process_queue, offset
+
+    def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
+        assert self._open is not None
+        loop = PullLoop(self, self._puller, self._pull_settings, queue, process_queue, offset)
+        self._open.nursery.start_soon(loop.run)
+
+    @property
+    def _pull_settings(self) -> PullSettings:
+        flag = PullSysFlag.SUSPEND
+        if self.options.post_subscription_when_pull:
+            flag |= PullSysFlag.SUBSCRIPTION
+        return PullSettings(
+            count_max=self.options.pull_batch_size,
+            sys_flag=flag,
+            suspend_s=self.options.broker_suspend,
+            timeout_s=self.options.pull_timeout,
+            interval_s=self.options.pull_interval,
+            error_delay_s=self.options.pull_error_delay,
+            flow_control_delay_s=self.options.pull_flow_control_delay,
+            needs_lock=self.options.ordered and self.is_clustering,
+        )
+
+    async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        """Store the offset and forget the queue; an ordered one is unlocked once its handler has ended."""
+        if self.options.ordered and self.is_clustering:
+            with trio.move_on_after(CONSUME_LOCK_WAIT_S):
+                async with process_queue.consume_lock:
+                    await self._persist_and_forget(queue)
+                    self._unlock_soon(queue, process_queue)
+                    return True
+            process_queue.try_unlock_times += 1
+            return False
+        await self._persist_and_forget(queue)
+        return True
+
+    async def _persist_and_forget(self, queue: MessageQueue) -> None:
+        await self._offsets.persist_one(queue)
+        self._offsets.remove(queue)
+        self._puller.forget(queue)
+
+    def _unlock_soon(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        """At once, or 20 s later when messages are still cached, as a pull may just have brought them."""
+        delay_s = self.options.unlock_delay if process_queue.cached_count else 0.0
+
+        async def unlock() -> None:
+            await trio.sleep(delay_s)
+            if queue not in self._rebalancer.queues:
+                await self._unlock([queue])
+
+        if self._open is not None:
+            self._open.nursery.start_soon(unlock)
+
+    async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
+        logger.info("group %s: %d queues of %s are mine", self.group, len(mine), topic)
+        self._subscriptions[topic] = attrs.evolve(self._subscriptions[topic], sub_version=self._now_ms())
+        if self._open is not None:
+            self._open.nursery.start_soon(self._instance.heartbeat)
+
+    # --- pulls (PullHost) ---------------------------------------------------------------------------------------------
+
+    def subscription(self, topic: str) -> SubscriptionData | None:
+        return self._subscriptions.get(topic)
+
+    @property
+    def limits(self) -> FlowLimits:
+        limits = FlowLimits(
+            self.options.pull_threshold_for_queue,
+            self.options.pull_threshold_size_for_queue,
+            None if self.options.ordered else self.options.consume_span_max,
+        )
+        return limits_for_queue(
+            limits,
+            len(self._rebalancer.queues),
+            self.options.pull_threshold_for_topic,
+            self.options.pull_threshold_size_for_topic,
+        )
+
+    async def wait_unpaused(self, queue: MessageQueue) -> None:
+        await self._unpaused.wait()
+
+    def offset_to_commit(self, queue: MessageQueue) -> int:
+        return (self._offsets.in_memory(queue) or 0) if self.is_clustering else 0
+
+    def deliver(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        begin_task = process_queue.put(messages)
+        if begin_task or not self.options.ordered:
+            self._service.submit(queue, process_queue, messages)
+
+    def nothing_matched(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
+        if not process_queue.cached_count:
+            self._offsets.update(queue, next_offset, increase_only=True)
+
+    async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
+        """Drop the queue, let handlers end, then store the broker's offset, even backwards; rebalance takes it again."""
+        process_queue.drop()
+        await trio.sleep(self.options.offset_illegal_delay)
+        self._offsets.update(queue, offset, increase_only=False)
+        await self._offsets.persist_one(queue)
+        await self._rebalancer.remove(queue)
+        self._rebalancer.wake()
+        return False
+
+    def pulled(self, queue: MessageQueue, count: int, spent_s: float) -> None:
+        self.statistics.pulled(queue.topic, count, spent_s)
+
+    def now_ms(self) -> int:
+        return self._now_ms()
+
+    # --- for the user -------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Pull nothing more until `resume`; what is cached is still consumed."""
+        if self._unpaused.is_set():
+            self._unpaused = trio.Event()
+
+    def resume(self) -> None:
+        self._unpaused.set()
+        self._rebalancer.wake()
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now."""
+        return sorted(self._rebalancer.queues)
+
+    async def run(self) -> None:
+        """Consume until cancelled."""
+        async with self:
+            await trio.sleep_forever()
+
+    # --- for brokers (AskedConsumer, ConsumerMember) ------------------------------------------------------------------
+
+    def consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=running_info.CONSUME_PASSIVELY,
+            message_model=self.options.mode.value,
+            consume_from_where=self.options.start.wire_name,
+            unit_mode=self.options.unit_mode,
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+
+    def wake_rebalance(self) -> None:
+        self._rebalancer.wake()
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """Move offsets of our queues as the broker says. Pulls stop, handlers get time to end, then the move."""
+        self.pause()
+        try:
+            affected = [
+                (queue, process_queue)
+                for queue, process_queue in self._rebalancer.queues.items()
+                if queue.topic == topic and queue in offsets
+            ]
+            for _, process_queue in affected:
+                process_queue.drop()
+                process_queue.clear()
+            await trio.sleep(self.options.reset_offset_delay)
+            for queue, _ in affected:
+                logger.info("group %s: offset of %s reset to %d", self.group, queue, offsets[queue])
+                self._offsets.update(queue, offsets[queue], increase_only=False)
+                await self._rebalancer.remove(queue)
+        finally:
+            self.resume()
+
+    def consumed_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        return self._offsets.snapshot(topic)
+
+    def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
+        return running_info.build(
+            options=self.options,
+            consume_type=running_info.CONSUME_PASSIVELY,
+            ordered=self.options.ordered,
+            started_ms=self._started_ms,
+            subscriptions=self._subscriptions.values(),
+            queues=self._rebalancer.queues,
+            offsets=self._offsets,
+            statistics=self.statistics,
+            with_stack=with_stack,
+        )
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
+        handled = await self._handler.handle([restore_topic(message, self.group)])
+        return running_info.directly_result(handled, ordered=self.options.ordered)

@@ -1,0 +1,158 @@
+"""Which queues this member of a group owns, kept current: every 20 s, and at once when the broker says so.
+
+A round computes the share (allocation.py), gives up what is no longer ours and takes what is new. It changes nothing
+for a topic whose queues or members could not be learned.
+Source: RocketMQ 4.9 `RebalanceImpl`, `RebalanceService`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.errors import RocketError
+from rocketpy.message.message_queue import MessageQueue
+
+from .allocation import Allocation, queue_order, share_of
+from .options import ConsumeMode
+from .process_queue import ProcessQueue
+
+logger = logging.getLogger(__name__)
+
+
+class QueueOwner(Protocol):
+    """The consumer's side of a rebalance."""
+
+    @property
+    def topics(self) -> Collection[str]:
+        """Topics that are subscribed to now."""
+
+    async def readable_queues(self, topic: str) -> Collection[MessageQueue]:
+        """All queues of the topic; empty when its route is not known."""
+
+    async def member_ids(self, topic: str) -> Collection[str]:
+        """Client ids of the group. Raises RocketError when nobody could say."""
+
+    async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
+        """Take a queue: lock it where that is needed, find its start offset. None: not now, try next round."""
+
+    def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None: ...
+
+    async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
+        """Give a queue away that is dropped already: store its offset, unlock it. False: try again next round."""
+
+    async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None: ...
+
+
+@attrs.define(eq=False)
+class Rebalancer:
+    """The table of owned queues and the loop that maintains it. One per consumer."""
+
+    group: str
+    client_id: str
+    mode: ConsumeMode
+    allocation: Allocation
+    owner: QueueOwner
+    now_ms: Callable[[], int]
+    drops_idle_pulls: bool = True  # push only: a queue not pulled for 120 s is dropped and taken anew
+    queues: dict[MessageQueue, ProcessQueue] = attrs.field(factory=dict)
+    _wakeup: trio.Event = attrs.field(factory=trio.Event)
+    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+
+    def wake(self) -> None:
+        """Start a round as soon as the present one is over."""
+        self._wakeup.set()
+
+    async def run(self, interval_s: float) -> None:
+        while True:
+            with trio.move_on_after(interval_s):
+                await self._wakeup.wait()
+            self._wakeup = trio.Event()
+            await self.rebalance()
+
+    async def rebalance(self) -> None:
+        async with self._lock:
+            topics = list(self.owner.topics)
+            for topic in topics:
+                try:
+                    await self._rebalance_topic(topic)
+                except RocketError as error:
+                    logger.warning("group %s: no rebalance of %s: %s", self.group, topic, error)
+            for queue in [queue for queue in self.queues if queue.topic not in topics]:
+                await self._give_up(queue)
+
+    async def _rebalance_topic(self, topic: str) -> None:
+        all_queues = await self.owner.readable_queues(topic)
+        if not all_queues:
+            logger.debug("group %s: no readable queue of %s is known", self.group, topic)
+            return
+        if self.mode is ConsumeMode.BROADCASTING:
+            mine: Collection[MessageQueue] = all_queues
+        else:
+            member_ids = await self.owner.member_ids(topic)
+            if not member_ids:
+                return
+            try:
+                mine = share_of(self.allocation, self.client_id, all_queues, member_ids)
+            except Exception:
+                # The strategy may be the user's; a failing one must not end the loop.
+                logger.exception("group %s: allocation %s failed on %s", self.group, self.allocation.name, topic)
+                return
+        if await self._apply(topic, mine):
+            await self.owner.queues_changed(topic, [queue for queue in self.queues if queue.topic == topic])
+
+    async def _apply(self, topic: str, mine: Collection[MessageQueue]) -> bool:
+        """Make the table agree with `mine`. Returns: whether it changed."""
+        changed = False
+        wanted = set(mine)
+        for queue in self._owned(topic):
+            if queue not in wanted:
+                changed |= await self._give_up(queue)
+            elif self.drops_idle_pulls and self.queues[queue].is_pull_expired(self.now_ms()):
+                logger.error("group %s: %s was not pulled for 120 s, taking it anew", self.group, queue)
+                changed |= await self._give_up(queue)
+        for queue in sorted(wanted - self.queues.keys(), key=queue_order):
+            changed |= await self._take(queue)
+        return changed
+
+    def _owned(self, topic: str) -> Iterable[MessageQueue]:
+        return [queue for queue in self.queues if queue.topic == topic]
+
+    async def _take(self, queue: MessageQueue) -> bool:
+        try:
+            taken = await self.owner.acquire(queue)
+        except RocketError as error:
+            logger.warning("group %s: %s not taken: %s", self.group, queue, error)
+            return False
+        if taken is None:
+            return False
+        process_queue, offset = taken
+        self.queues[queue] = process_queue
+        self.owner.begin_pulling(queue, process_queue, offset)
+        return True
+
+    async def _give_up(self, queue: MessageQueue) -> bool:
+        process_queue = self.queues[queue]
+        process_queue.drop()
+        if not await self.owner.release(queue, process_queue):
+            return False
+        if self.queues.get(queue) is process_queue:
+            del self.queues[queue]
+        return True
+
+    async def remove(self, queue: MessageQueue) -> None:
+        """Drop a queue between rounds (illegal offset, reset); the next round takes it again."""
+        async with self._lock:
+            if queue in self.queues:
+                await self._give_up(queue)
+
+    async def drop_all(self) -> None:
+        """At the end of the consumer: nothing is pulled or acknowledged any more."""
+        async with self._lock:
+            for process_queue in self.queues.values():
+                process_queue.drop()
+            self.queues.clear()

@@ -1,0 +1,58 @@
+"""Stored records as received messages: inflated, with the ids and the queue that consumers see."""
+
+from __future__ import annotations
+
+import logging
+
+from rocketpy.errors import CompressionError
+from rocketpy.message import properties as names
+from rocketpy.message.compression import decompress_body
+from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.properties import decode_properties
+from rocketpy.message.record import StoredRecord, decode_records
+
+from .messages import ReceivedMessage
+
+logger = logging.getLogger(__name__)
+
+
+def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessage]:
+    """The messages in the body of a pull, query or view answer.
+
+    Raises:
+        RecordCorrupt: the body is damaged.
+    """
+    return [received_message(record, broker_name) for record in decode_records(body or b"")]
+
+
+def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
+    """One record. A body that cannot be inflated here is handed on as it is, its flag still saying "compressed":
+    refusing it would stop the queue for ever."""
+    properties = decode_properties(record.properties.decode("utf-8", "replace"))
+    body, sys_flag = record.body, record.sys_flag
+    offset_msg_id = encode_offset_message_id(record.store_host, record.phy_offset)
+    try:
+        body, sys_flag = decompress_body(body, sys_flag)
+    except CompressionError as error:
+        logger.error("message %s stays compressed: %s", offset_msg_id, error)
+    return ReceivedMessage(
+        topic=record.topic,
+        body=body,
+        properties=properties,
+        queue=MessageQueue(record.topic, broker_name, record.queue_id),
+        queue_offset=record.queue_offset,
+        phy_offset=record.phy_offset,
+        msg_id=properties.get(names.UNIQ_KEY) or offset_msg_id,
+        offset_msg_id=offset_msg_id,
+        flag=record.flag,
+        sys_flag=record.sys_flag if body is not record.body else sys_flag,
+        born_timestamp_ms=record.born_timestamp_ms,
+        store_timestamp_ms=record.store_timestamp_ms,
+        born_host=record.born_host,
+        store_host=record.store_host,
+        reconsume_times=record.reconsume_times,
+        body_crc=record.body_crc,
+        store_size=record.size,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+    )

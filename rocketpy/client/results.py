@@ -1,0 +1,110 @@
+"""What calls return: outcomes are values, errors are raised."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import attrs
+
+from rocketpy.codes import ResponseCode
+from rocketpy.message.message_queue import MessageQueue
+
+
+class SendStatus(Enum):
+    """All four mean that the message is stored; the last three that something promised beside it was late."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+SEND_STATUS = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+
+
+@attrs.frozen
+class SendResult:
+    """Where a message went. Of a batch, the ids are joined by commas and the offset is the first one's."""
+
+    status: SendStatus
+    msg_id: str  # made by us, travels with the message (UNIQ_KEY)
+    offset_msg_id: str  # made by the broker: address and commit log offset
+    queue: MessageQueue
+    queue_offset: int
+    transaction_id: str | None = None
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+
+
+class ConsumeAction(Enum):
+    SUCCESS = "SUCCESS"
+    RETRY = "RETRY"
+    SUSPEND = "SUSPEND"  # ordered: this queue pauses, then the same messages again
+    COMMIT = "COMMIT"  # ordered, with auto_commit=False: everything handed out so far is done
+    ROLLBACK = "ROLLBACK"
+
+
+@attrs.frozen
+class ConsumeResult:
+    """What a handler says about the messages it was given; returning None is SUCCESS, raising is RETRY.
+
+    Args:
+        delay_level: of a retry: 0 lets the broker lengthen the delay with each attempt, -1 is the dead letter topic.
+        ack_index: of a batch: the last message that is done (0-based); None for all of them.
+        suspend_s: of a suspension: seconds before the queue goes on; None for the consumer's setting.
+        auto_commit: False on ordered SUCCESS keeps the messages handed out until a later COMMIT.
+    """
+
+    action: ConsumeAction
+    delay_level: int = 0
+    ack_index: int | None = None
+    suspend_s: float | None = None
+    auto_commit: bool = True
+
+    @classmethod
+    def retry(cls, delay_level: int = 0) -> ConsumeResult:
+        return cls(ConsumeAction.RETRY, delay_level=delay_level)
+
+    @classmethod
+    def dead_letter(cls) -> ConsumeResult:
+        return cls(ConsumeAction.RETRY, delay_level=-1)
+
+    @classmethod
+    def partial(cls, ack_index: int, delay_level: int = 0) -> ConsumeResult:
+        """A batch that is done up to and including `ack_index`; the rest is retried."""
+        return cls(ConsumeAction.SUCCESS, delay_level=delay_level, ack_index=ack_index)
+
+    @classmethod
+    def suspend(cls, seconds: float | None = None) -> ConsumeResult:
+        return cls(ConsumeAction.SUSPEND, suspend_s=seconds)
+
+    @classmethod
+    def hold(cls) -> ConsumeResult:
+        """Ordered: fine so far, but do not commit before a later `commit()`."""
+        return cls(ConsumeAction.SUCCESS, auto_commit=False)
+
+    @classmethod
+    def commit(cls) -> ConsumeResult:
+        return cls(ConsumeAction.COMMIT, auto_commit=False)
+
+    @classmethod
+    def rollback(cls) -> ConsumeResult:
+        return cls(ConsumeAction.ROLLBACK, auto_commit=False)
+
+
+CONSUMED = ConsumeResult(ConsumeAction.SUCCESS)
+
+
+def acknowledged_count(result: ConsumeResult, size: int) -> int:
+    """How many messages of a concurrent batch are done, from the first on.
+
+    Source: RocketMQ 4.9 `ConsumeMessageConcurrentlyService#processConsumeResult`.
+    """
+    if result.action not in (ConsumeAction.SUCCESS, ConsumeAction.COMMIT):
+        return 0
+    return size if result.ack_index is None else max(0, min(result.ack_index + 1, size))

@@ -1,0 +1,132 @@
+"""From a message to a send request, and to one broker. No retries here: producer.py decides about those.
+
+Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendKernelImpl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import attrs
+
+from rocketpy.codes import RequestCode
+from rocketpy.errors import CompressionError
+from rocketpy.message import properties as names
+from rocketpy.message.batch import BatchEntry, encode_batch
+from rocketpy.message.compression import compress
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import is_retry_topic
+from rocketpy.message.sys_flag import CompressionType, with_compression
+from rocketpy.remoting.headers.send import SendMessageRequestHeader
+
+from .instance import ClientInstance
+from .messages import Message, check_batch, check_message
+from .options import ProducerOptions
+from .results import SendResult
+
+
+@attrs.frozen
+class OutgoingMessage:
+    """A message ready to travel: made once per send, whatever the number of attempts, so its id stays the same."""
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str]
+    msg_id: str
+    flag: int = 0
+    sys_flag: int = 0
+    is_batch: bool = False
+
+
+@attrs.frozen
+class Sender:
+    """The send requests of one producer group. `next_id` makes unique ids."""
+
+    instance: ClientInstance
+    group: str
+    options: ProducerOptions
+    next_id: Callable[[], str]
+
+    def prepare(self, message: Message) -> OutgoingMessage:
+        """Check, give an id, compress.
+
+        Raises:
+            MessageInvalid: no broker would take it.
+        """
+        check_message(message, self.options.message_size_max)
+        return self.prepare_unchecked(message)
+
+    def prepare_unchecked(self, message: Message) -> OutgoingMessage:
+        """As `prepare`, for messages of our own making, which carry reserved properties."""
+        properties = message.to_properties()
+        msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
+        body, sys_flag = message.body, 0
+        if len(body) >= self.options.compress_over:
+            try:
+                body = compress(body, CompressionType.ZLIB, self.options.compress_level)
+                sys_flag = with_compression(sys_flag, CompressionType.ZLIB)
+            except CompressionError:
+                body = message.body
+        return OutgoingMessage(message.topic, body, properties, msg_id, message.flag, sys_flag)
+
+    def prepare_batch(self, messages: Sequence[Message]) -> OutgoingMessage:
+        """Several messages as one request: never compressed, all to one queue.
+
+        Raises:
+            MessageInvalid: a member, the mixture, or the encoded size is not allowed.
+        """
+        check_batch(messages)
+        entries, ids = [], []
+        for message in messages:
+            check_message(message, self.options.message_size_max)
+            properties = message.to_properties()
+            ids.append(properties.setdefault(names.UNIQ_KEY, self.next_id()))
+            entries.append(
+                BatchEntry(flag=message.flag, body=message.body, properties=names.encode_properties(properties).encode())
+            )
+        body = encode_batch(entries)
+        check_message(Message(messages[0].topic, body), self.options.message_size_max)
+        wait = {names.WAIT: "true" if messages[0].wait_store else "false"}
+        return OutgoingMessage(messages[0].topic, body, wait, ",".join(ids), is_batch=True)
+
+    def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeader:
+        """The request header. Of a retry topic's message the attempts travel as fields and, as in Java, as properties."""
+        reconsume_times, reconsume_times_max = 0, None
+        if is_retry_topic(message.topic):
+            reconsume_times = int(message.properties.get(names.RECONSUME_TIME, "0"))
+            times_max = message.properties.get(names.MAX_RECONSUME_TIMES)
+            reconsume_times_max = None if times_max is None else int(times_max)
+        return SendMessageRequestHeader(
+            producer_group=self.group,
+            topic=message.topic,
+            default_topic=self.options.create_topic_key,
+            default_topic_queue_nums=self.options.default_topic_queue_nums,
+            queue_id=queue.queue_id,
+            sys_flag=message.sys_flag,
+            born_timestamp_ms=self.instance.now_ms(),
+            flag=message.flag,
+            properties=names.encode_properties(message.properties),
+            reconsume_times=reconsume_times,
+            unit_mode=self.options.unit_mode,
+            max_reconsume_times=reconsume_times_max,
+            batch=message.is_batch,
+            broker_name=queue.broker_name,
+        )
+
+    async def send_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> SendResult:
+        """One attempt at one queue.
+
+        Raises:
+            ClientError: the broker has no master. TransportError, BrokerError: see MQClientAPI.
+        """
+        address = self.instance.vip(await self.instance.find_master(queue))
+        code = RequestCode.SEND_BATCH_MESSAGE if message.is_batch else RequestCode.SEND_MESSAGE_V2
+        return await self.instance.api.send(
+            address, code, self.header(message, queue), message.body, queue, message.msg_id, timeout_s
+        )
+
+    async def send_oneway_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> None:
+        """Written and forgotten: what the broker thinks of it is never known."""
+        address = self.instance.vip(await self.instance.find_master(queue))
+        code = RequestCode.SEND_BATCH_MESSAGE if message.is_batch else RequestCode.SEND_MESSAGE_V2
+        await self.instance.api.send_oneway(address, code, self.header(message, queue), message.body, timeout_s)

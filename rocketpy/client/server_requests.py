@@ -1,0 +1,124 @@
+"""What brokers ask of a consumer: rebalance, reset offsets, tell your state, consume this message now.
+
+Source: RocketMQ 4.9 `ClientRemotingProcessor`. Answers to requests of other codes: REQUEST_CODE_NOT_SUPPORTED.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import attrs
+import trio
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.record import decode_record
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies import (
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    GetConsumerStatusBody,
+    ResetOffsetBody,
+)
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import (
+    ConsumeMessageDirectlyRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+
+from .messages import ReceivedMessage
+from .received import received_message
+
+logger = logging.getLogger(__name__)
+
+
+class AskedConsumer(Protocol):
+    """A consumer as brokers see it."""
+
+    @property
+    def group(self) -> str: ...
+
+    def wake_rebalance(self) -> None: ...
+
+    async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None: ...
+
+    def consumed_offsets(self, topic: str) -> dict[MessageQueue, int]: ...
+
+    def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo: ...
+
+    async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult: ...
+
+
+@attrs.define(eq=False)
+class ServerRequests:
+    """Serves the requests of all brokers for one client instance. `nursery` outlives every request."""
+
+    nursery: trio.Nursery
+    consumer: AskedConsumer | None = None
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        """The answer, or None for a one-way request."""
+        match request.code:
+            case RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+                if self.consumer is not None:
+                    self.consumer.wake_rebalance()
+                return None
+            case RequestCode.RESET_CONSUMER_CLIENT_OFFSET:
+                self._reset_offset(request)
+                return None
+            case RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+                return self._consumer_status(request)
+            case RequestCode.GET_CONSUMER_RUNNING_INFO:
+                return self._running_info(request)
+            case RequestCode.CONSUME_MESSAGE_DIRECTLY:
+                return await self._consume_directly(request)
+        return RemotingCommand.response(
+            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
+        )
+
+    def _find(self, group: str) -> AskedConsumer | None:
+        return self.consumer if self.consumer is not None and self.consumer.group == group else None
+
+    def _reset_offset(self, request: RemotingCommand) -> None:
+        """Runs beside the reader: the consumer waits 10 s for handlers before it moves offsets."""
+        header = ResetOffsetRequestHeader.of(request)
+        offsets = ResetOffsetBody.decode(request.body).offset_table
+        consumer = self._find(header.group)
+        if consumer is None:
+            logger.warning("offsets of group %s are to be reset, but it is not ours", header.group)
+            return
+        self.nursery.start_soon(consumer.reset_offsets, header.topic, offsets)
+
+    def _consumer_status(self, request: RemotingCommand) -> RemotingCommand:
+        header = GetConsumerStatusRequestHeader.of(request)
+        consumer = self._find(header.group)
+        offsets = {} if consumer is None else consumer.consumed_offsets(header.topic)
+        return RemotingCommand.response(body=GetConsumerStatusBody(message_queue_table=offsets).encode())
+
+    def _running_info(self, request: RemotingCommand) -> RemotingCommand:
+        header = GetConsumerRunningInfoRequestHeader.of(request)
+        consumer = self._find(header.consumer_group)
+        if consumer is None:
+            return unknown_group(header.consumer_group)
+        return RemotingCommand.response(body=consumer.running_info(with_stack=header.jstack_enable).encode())
+
+    async def _consume_directly(self, request: RemotingCommand) -> RemotingCommand:
+        header = ConsumeMessageDirectlyRequestHeader.of(request)
+        consumer = self._find(header.consumer_group)
+        if consumer is None:
+            return unknown_group(header.consumer_group)
+        record = decode_record(request.body or b"")
+        if record is None:
+            return RemotingCommand.response(ResponseCode.SYSTEM_ERROR, "the request holds no message")
+        result = await consumer.consume_directly(received_message(record, header.broker_name or ""))
+        return RemotingCommand.response(body=result.encode())
+
+
+def unknown_group(group: str) -> RemotingCommand:
+    return RemotingCommand.response(
+        ResponseCode.SYSTEM_ERROR, f"The Consumer Group <{group}> not exist in this consumer"
+    )

@@ -1,0 +1,99 @@
+"""What a consumer counts, in the form that the broker asks for: rates over a minute, failures over an hour.
+
+Source: RocketMQ 4.9 `ConsumerStatsManager` (samples every 10 s; one minute of them for rates, one hour for failures).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import attrs
+
+SAMPLE_INTERVAL_S = 10.0
+SAMPLES_PER_MINUTE = 7
+SAMPLES_PER_HOUR = 361
+
+
+@attrs.frozen
+class ConsumeStatus:
+    pull_rt: float = 0.0  # ms
+    pull_tps: float = 0.0
+    consume_rt: float = 0.0  # ms
+    consume_ok_tps: float = 0.0
+    consume_failed_tps: float = 0.0
+    consume_failed_msgs: int = 0  # in the last hour
+
+
+@attrs.frozen
+class Totals:
+    """Plain counters since start."""
+
+    pulls: int = 0
+    pull_ms: float = 0.0
+    pulled: int = 0
+    consumes: int = 0
+    consume_ms: float = 0.0
+    ok: int = 0
+    failed: int = 0
+
+
+@attrs.define
+class TopicCounters:
+    """Counts of one topic and the samples taken of them."""
+
+    totals: Totals = Totals()
+    samples: deque[tuple[float, Totals]] = attrs.field(factory=lambda: deque(maxlen=SAMPLES_PER_HOUR))
+
+    def sample(self, now_s: float) -> None:
+        self.samples.append((now_s, self.totals))
+
+    def status(self) -> ConsumeStatus:
+        """Rates between the newest sample and the one a minute before it."""
+        if len(self.samples) < 2:
+            return ConsumeStatus(consume_failed_msgs=self.totals.failed)
+        end_s, end = self.samples[-1]
+        begin_s, begin = self.samples[max(0, len(self.samples) - SAMPLES_PER_MINUTE)]
+        seconds = max(end_s - begin_s, 0.001)
+        return ConsumeStatus(
+            pull_rt=(end.pull_ms - begin.pull_ms) / max(end.pulls - begin.pulls, 1),
+            pull_tps=(end.pulled - begin.pulled) / seconds,
+            consume_rt=(end.consume_ms - begin.consume_ms) / max(end.consumes - begin.consumes, 1),
+            consume_ok_tps=(end.ok - begin.ok) / seconds,
+            consume_failed_tps=(end.failed - begin.failed) / seconds,
+            consume_failed_msgs=end.failed - self.samples[0][1].failed,
+        )
+
+
+@attrs.define
+class ConsumerStatistics:
+    """All topics of one consumer."""
+
+    topics: dict[str, TopicCounters] = attrs.field(factory=dict)
+
+    def _of(self, topic: str) -> TopicCounters:
+        return self.topics.setdefault(topic, TopicCounters())
+
+    def pulled(self, topic: str, count: int, spent_s: float) -> None:
+        counters = self._of(topic)
+        old = counters.totals
+        counters.totals = attrs.evolve(
+            old, pulls=old.pulls + 1, pull_ms=old.pull_ms + spent_s * 1000, pulled=old.pulled + count
+        )
+
+    def consumed(self, topic: str, ok: int, failed: int, spent_s: float) -> None:
+        counters = self._of(topic)
+        old = counters.totals
+        counters.totals = attrs.evolve(
+            old,
+            consumes=old.consumes + 1,
+            consume_ms=old.consume_ms + spent_s * 1000,
+            ok=old.ok + ok,
+            failed=old.failed + failed,
+        )
+
+    def sample(self, now_s: float) -> None:
+        for counters in self.topics.values():
+            counters.sample(now_s)
+
+    def status(self, topic: str) -> ConsumeStatus:
+        return self.topics[topic].status() if topic in self.topics else ConsumeStatus()
