@@ -99,7 +99,7 @@ class ConnectionLost(TransportError):
     """The connection closed before the answer came; the request may or may not have been served."""
 
 
-class RequestTimeout(TransportError):
+class RequestTimeout(TransportError, TimeoutError):
     """No answer in time; the request may or may not have been served."""
 
 
@@ -154,3 +154,14 @@ class BrokerError(RocketError):
         name = ResponseCode(code).name if code in ResponseCode._value2member_map_ else "unknown code"
         where = f" from {address}" if address else ""
         super().__init__(f"CODE: {code} ({name}){where}  DESC: {self.remark}")
+
+
+class ClientError(RocketError):
+    """A client cannot go on by itself: no name server, no route, not running, options that exclude each other.
+
+    `code` is one of Java's client codes (10001 to 10007), -1 for none.
+    """
+
+    def __init__(self, reason: str, *, code: int = -1) -> None:
+        super().__init__(reason)
+        self.code = code

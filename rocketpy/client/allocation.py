@@ -16,7 +16,6 @@ import attrs
 
 from rocketpy.message.message_queue import MessageQueue
 
-
 T = TypeVar("T")
 
 

@@ -7,21 +7,16 @@ when it was nonsense. Source: RocketMQ 4.9 `MQClientAPIImpl`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Protocol
 
 import attrs
 
 from rocketpy.codes import STORED_RESPONSE_CODES, RequestCode, ResponseCode
 from rocketpy.errors import BrokerError
-from rocketpy.message import MessageQueue, ReceivedMessage
-from rocketpy.remoting.bodies import (
-    GetConsumerListByGroupResponseBody,
-    HeartbeatData,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
-    SubscriptionData,
-    TopicRouteData,
-)
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
+from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, HeartbeatData, SubscriptionData
+from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
+from rocketpy.remoting.bodies.route import TopicRouteData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
@@ -42,20 +37,13 @@ from rocketpy.remoting.headers.send import (
 )
 from rocketpy.remoting.schema import Header
 
+from .messages import ReceivedMessage
+from .name_servers import NameServers, Remoting
+from .options import Credentials
 from .pull_rules import PULL_STATUS, PullResult, PullStatus
 from .received import decode_messages
 from .results import SEND_STATUS, SendResult
 from .signing import sign
-
-LONG_MAX = (1 << 63) - 1
-
-
-class Remoting(Protocol):
-    """What the API needs of a transport; `rocketpy.transport.RemotingClient` is one."""
-
-    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
-
-    async def send_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None: ...
 
 
 @attrs.define(eq=False)

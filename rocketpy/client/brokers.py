@@ -8,10 +8,11 @@ from collections.abc import Collection, Iterable
 import attrs
 
 from rocketpy.errors import ClientError
-from rocketpy.message import MessageQueue, ReceivedMessage
+from rocketpy.message.message_queue import MessageQueue
 
 from .codes import ClientCode
 from .instance import ClientInstance
+from .messages import ReceivedMessage
 from .route import MASTER_ID
 
 SEND_BACK_TIMEOUT_S = 5.0

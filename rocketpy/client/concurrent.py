@@ -13,9 +13,10 @@ import attrs
 import trio
 
 from rocketpy.errors import RocketError
-from rocketpy.message import MessageQueue, ReceivedMessage
+from rocketpy.message.message_queue import MessageQueue
 
 from .consuming import ConsumeContext, restore_topics
+from .messages import ReceivedMessage
 from .process_queue import ProcessQueue
 from .results import acknowledged_count
 

@@ -7,9 +7,12 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.message import MessageQueue, ReceivedMessage, properties, retry_topic
+from rocketpy.message import properties
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import retry_topic
 
 from .handler import Handler
+from .messages import ReceivedMessage
 from .offset_store import OffsetStore
 from .options import ConsumeMode, PushOptions
 from .process_queue import ProcessQueue

@@ -10,8 +10,7 @@ from typing import Any
 import attrs
 import trio
 
-from rocketpy.message import ReceivedMessage
-
+from .messages import ReceivedMessage
 from .results import CONSUMED, ConsumeResult
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies import ConsumerData, HeartbeatData, ProducerData, TopicRouteData
+from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
+from rocketpy.remoting.bodies.route import TopicRouteData
 
 from .api import MQClientAPI
 from .codes import ClientCode

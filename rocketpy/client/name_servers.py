@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Protocol
 
 import attrs
 import trio
@@ -15,8 +16,15 @@ import trio
 from rocketpy.errors import ClientError, ConnectFailed, TransportError
 from rocketpy.remoting.command import RemotingCommand
 
-from .api import Remoting
 from .codes import ClientCode
+
+
+class Remoting(Protocol):
+    """What the API needs of a transport; `rocketpy.transport.RemotingClient` is one."""
+
+    async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
+
+    async def send_oneway(self, address: str, command: RemotingCommand, timeout_s: float) -> None: ...
 
 
 @attrs.define(eq=False)

@@ -6,10 +6,9 @@ Source: RocketMQ 4.9 `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +17,7 @@ import trio
 
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.fastjson import loads
+from rocketpy.remoting.bodies.schema import Body, body, wire
 
 logger = logging.getLogger(__name__)
 
@@ -148,10 +147,10 @@ def read_offsets(path: Path) -> dict[MessageQueue, int]:
     damaged: Exception | None = None
     for candidate in (path, path.with_name(path.name + ".bak")):
         try:
-            return parse_offsets(candidate.read_text(encoding="utf-8"))
+            return parse_offsets(candidate.read_bytes())
         except FileNotFoundError:
             continue
-        except (RocketError, ValueError, OSError) as error:
+        except (RocketError, OSError) as error:
             damaged = error
             logger.warning("offset file %s cannot be read: %s", candidate, error)
     if damaged is not None:
@@ -159,8 +158,26 @@ def read_offsets(path: Path) -> dict[MessageQueue, int]:
     return {}
 
 
-def parse_offsets(text: str) -> dict[MessageQueue, int]:
-    """`{"offsetTable":{{"brokerName":…,"queueId":0,"topic":…}:42}}`; values may be numbers or `{"value":…}`."""
-    if not text.strip():
-        raise ValueError("the file is empty")
-    return message_queue_table(loads(text.encode())["offsetTable"])
+@body
+class OffsetFile(Body):
+    """The file's content: fastjson with objects as keys, which plain JSON parsers refuse."""
+
+    offset_table: dict[MessageQueue, int] = wire("offsetTable", factory=dict)
+
+
+def parse_offsets(data: bytes) -> dict[MessageQueue, int]:
+    """The table in a file's bytes. Raises BodyInvalid when they hold none."""
+    return OffsetFile.decode(data).offset_table
+
+
+def write_offsets(path: Path, offsets: dict[MessageQueue, int]) -> None:
+    """Keep the present file as `.bak`, then replace it in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    with temporary.open("wb") as file:
+        file.write(OffsetFile(offset_table=offsets).encode())
+        file.flush()
+        os.fsync(file.fileno())
+    if path.exists():
+        os.replace(path, path.with_name(path.name + ".bak"))
+    os.replace(temporary, path)

@@ -14,10 +14,11 @@ import attrs
 import trio
 
 from rocketpy.errors import RocketError
-from rocketpy.message import MessageQueue, ReceivedMessage
+from rocketpy.message.message_queue import MessageQueue
 
 from .consuming import ConsumeContext, restore_topics
 from .handler import Handled
+from .messages import ReceivedMessage
 from .process_queue import ProcessQueue
 from .results import ConsumeAction
 

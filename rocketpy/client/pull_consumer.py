@@ -24,7 +24,14 @@ import trio
 from rocketpy.errors import ClientError, MessageInvalid, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group
-from rocketpy.remoting.bodies import ConsumeMessageDirectlyResult, ConsumerData, ConsumerRunningInfo, SubscriptionData
+from rocketpy.remoting.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.headers.pull import PullSysFlag
 
 from . import running_info
@@ -33,7 +40,7 @@ from .client_id import build_client_id
 from .lifetime import Lifetime, Open
 from .messages import ReceivedMessage
 from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from .options import START_LAST, ConsumeMode, PullOptions
+from .options import ConsumeMode, PullOptions
 from .process_queue import ProcessQueue
 from .pull_loop import Puller, PullLoop, PullSettings
 from .pull_rules import FlowLimits, PullResult
@@ -486,9 +493,9 @@ class PullConsumer:
     def consumer_data(self) -> ConsumerData:
         return ConsumerData(
             group_name=self.group,
-            consume_type=running_info.CONSUME_ACTIVELY,
-            message_model=self.options.mode.value,
-            consume_from_where=START_LAST.wire_name,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
+            message_model=MessageModel(self.options.mode.value),
+            consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
             unit_mode=self.options.unit_mode,
             subscription_data_set=list(self._subscriptions.values()),
         )
@@ -510,7 +517,7 @@ class PullConsumer:
     def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
         return running_info.build(
             options=self.options,
-            consume_type=running_info.CONSUME_ACTIVELY,
+            consume_type=ConsumeType.CONSUME_ACTIVELY,
             ordered=False,
             started_ms=self._started_ms,
             subscriptions=self._subscriptions.values(),
@@ -522,7 +529,7 @@ class PullConsumer:
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
         return ConsumeMessageDirectlyResult(
-            consume_result="CR_RETURN_NULL", remark="a pull consumer has no handler", spent_time_ms=0
+            consume_result=CMResult.CR_RETURN_NULL, remark="a pull consumer has no handler", spent_time_ms=0
         )
 
 

@@ -15,11 +15,12 @@ import trio
 
 from rocketpy.codes import MQVersion, ResponseCode
 from rocketpy.errors import BrokerError, ClientError, RocketError
-from rocketpy.message import MessageQueue, ReceivedMessage
-from rocketpy.remoting.bodies import SubscriptionData
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .instance import ClientInstance
+from .messages import ReceivedMessage
 from .process_queue import ProcessQueue
 from .pull_rules import FlowLimits, PullResult, PullStatus
 from .route import MASTER_ID

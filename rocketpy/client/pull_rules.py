@@ -10,9 +10,9 @@ from enum import Enum
 import attrs
 
 from rocketpy.codes import ResponseCode
-from rocketpy.message import ReceivedMessage
 from rocketpy.remoting.headers.pull import PullSysFlag
 
+from .messages import ReceivedMessage
 from .process_queue import ProcessQueue
 
 

@@ -22,7 +22,14 @@ import trio
 from rocketpy.errors import ClientError, MessageInvalid, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP, check_group, retry_topic
-from rocketpy.remoting.bodies import ConsumeMessageDirectlyResult, ConsumerData, ConsumerRunningInfo, SubscriptionData
+from rocketpy.remoting.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.headers.pull import PullSysFlag
 
 from . import running_info
@@ -424,9 +431,9 @@ class PushConsumer:
     def consumer_data(self) -> ConsumerData:
         return ConsumerData(
             group_name=self.group,
-            consume_type=running_info.CONSUME_PASSIVELY,
-            message_model=self.options.mode.value,
-            consume_from_where=self.options.start.wire_name,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            message_model=MessageModel(self.options.mode.value),
+            consume_from_where=ConsumeFromWhere(self.options.start.wire_name),
             unit_mode=self.options.unit_mode,
             subscription_data_set=list(self._subscriptions.values()),
         )
@@ -460,7 +467,7 @@ class PushConsumer:
     def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
         return running_info.build(
             options=self.options,
-            consume_type=running_info.CONSUME_PASSIVELY,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
             ordered=self.options.ordered,
             started_ms=self._started_ms,
             subscriptions=self._subscriptions.values(),

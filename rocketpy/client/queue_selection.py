@@ -8,7 +8,10 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.message import Message, MessageQueue, java_string_hash
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.tags import string_hash
+
+from .messages import Message
 
 INDEX_MASK = 0x7FFF_FFFF
 
@@ -49,7 +52,7 @@ class RoundRobin:
 def java_hash(key: object) -> int:
     """`Object.hashCode()` of what a Java program would pass for the key: text, bool, int (32 bit, else as a Long)."""
     if isinstance(key, str):
-        return java_string_hash(key)
+        return string_hash(key)
     if isinstance(key, bool):
         return 1231 if key else 1237
     if isinstance(key, int):

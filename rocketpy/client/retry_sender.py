@@ -12,8 +12,10 @@ from typing import Protocol
 import attrs
 
 from rocketpy.errors import RocketError
-from rocketpy.message import Message, ReceivedMessage, properties, retry_topic
+from rocketpy.message import properties
+from rocketpy.message.names import retry_topic
 
+from .messages import Message, ReceivedMessage
 from .results import SendResult
 
 logger = logging.getLogger(__name__)
@@ -58,10 +60,10 @@ def retry_message(group: str, message: ReceivedMessage, reconsume_times_max: int
     Unlike Java 4.9, ORIGIN_MESSAGE_ID survives, because it is set on the copy's own properties.
     """
     copied = dict(message.properties)
-    copied.pop(properties.TRANSACTION_PREPARED, None)
+    copied.pop(properties.TRAN_MSG, None)
     copied.setdefault(properties.RETRY_TOPIC, message.topic)
     copied.setdefault(properties.ORIGIN_MESSAGE_ID, message.offset_msg_id)
     copied[properties.RECONSUME_TIME] = str(message.reconsume_times + 1)
     copied[properties.MAX_RECONSUME_TIMES] = str(reconsume_times_max)
-    copied[properties.DELAY_TIME_LEVEL] = str(FIRST_RETRY_DELAY_LEVEL + message.reconsume_times)
+    copied[properties.DELAY] = str(FIRST_RETRY_DELAY_LEVEL + message.reconsume_times)
     return Message(topic=retry_topic(group), body=message.body, properties=copied, flag=message.flag)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies import TopicRouteData
+from rocketpy.remoting.bodies.route import TopicRouteData
 
 PERM_WRITE = 2
 PERM_READ = 4

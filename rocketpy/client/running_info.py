@@ -14,13 +14,14 @@ import attrs
 
 from rocketpy.codes import OUR_VERSION, version_name
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies import (
+from rocketpy.remoting.bodies.heartbeat import ConsumeType, SubscriptionData
+from rocketpy.remoting.bodies.running_info import (
+    CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,
     ProcessQueueInfo,
-    SubscriptionData,
 )
-from rocketpy.remoting.bodies import ConsumeStatus as ConsumeStatusBody
+from rocketpy.remoting.bodies.running_info import ConsumeStatus as ConsumeStatusBody
 
 from .handler import Handled
 from .offset_store import OffsetStore
@@ -29,15 +30,13 @@ from .process_queue import ProcessQueue
 from .results import ConsumeAction
 from .statistics import ConsumerStatistics
 
-CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
-CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
 SECRET_OPTIONS = frozenset({"credentials"})
 
 
 def build(
     *,
     options: ConsumerOptions,
-    consume_type: str,
+    consume_type: ConsumeType,
     ordered: bool,
     started_ms: int,
     subscriptions: Iterable[SubscriptionData],
@@ -60,7 +59,7 @@ def build(
     )
 
 
-def properties_of(options: ConsumerOptions, consume_type: str, ordered: bool, started_ms: int) -> dict[str, str]:
+def properties_of(options: ConsumerOptions, consume_type: ConsumeType, ordered: bool, started_ms: int) -> dict[str, str]:
     """Settings as text, and the six entries by Java's names that admin tools read."""
     settings = {
         field.name: str(getattr(options, field.name))
@@ -102,9 +101,9 @@ def process_queue_info(process_queue: ProcessQueue, commit_offset: int | None) -
 def status_body(statistics: ConsumerStatistics, topic: str) -> ConsumeStatusBody:
     status = statistics.status(topic)
     return ConsumeStatusBody(
-        pull_rt=status.pull_rt,
+        pull_rt_ms=status.pull_rt,
         pull_tps=status.pull_tps,
-        consume_rt=status.consume_rt,
+        consume_rt_ms=status.consume_rt,
         consume_ok_tps=status.consume_ok_tps,
         consume_failed_tps=status.consume_failed_tps,
         consume_failed_msgs=status.consume_failed_msgs,
@@ -121,11 +120,11 @@ def stack_dump() -> str:
 
 
 DIRECTLY = {
-    ConsumeAction.SUCCESS: "CR_SUCCESS",
-    ConsumeAction.RETRY: "CR_LATER",
-    ConsumeAction.SUSPEND: "CR_LATER",
-    ConsumeAction.COMMIT: "CR_COMMIT",
-    ConsumeAction.ROLLBACK: "CR_ROLLBACK",
+    ConsumeAction.SUCCESS: CMResult.CR_SUCCESS,
+    ConsumeAction.RETRY: CMResult.CR_LATER,
+    ConsumeAction.SUSPEND: CMResult.CR_LATER,
+    ConsumeAction.COMMIT: CMResult.CR_COMMIT,
+    ConsumeAction.ROLLBACK: CMResult.CR_ROLLBACK,
 }
 
 
@@ -134,7 +133,7 @@ def directly_result(handled: Handled, *, ordered: bool) -> ConsumeMessageDirectl
     return ConsumeMessageDirectlyResult(
         order=ordered,
         auto_commit=handled.result.auto_commit,
-        consume_result="CR_THROW_EXCEPTION" if handled.error else DIRECTLY[handled.result.action],
+        consume_result=CMResult.CR_THROW_EXCEPTION if handled.error else DIRECTLY[handled.result.action],
         remark=None if handled.error is None else f"{type(handled.error).__name__}: {handled.error}",
         spent_time_ms=round(handled.spent_s * 1000),
     )

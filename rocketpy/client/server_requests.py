@@ -6,7 +6,7 @@ Source: RocketMQ 4.9 `ClientRemotingProcessor`. Answers to requests of other cod
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 import attrs
@@ -16,12 +16,8 @@ from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import decode_record
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies import (
-    ConsumeMessageDirectlyResult,
-    ConsumerRunningInfo,
-    GetConsumerStatusBody,
-    ResetOffsetBody,
-)
+from rocketpy.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rocketpy.message import RETRY_TOPIC_PREFIX, MessageQueue
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import is_retry_topic
 
 from .brokers import Brokers
 from .offset_store import OffsetStore
@@ -18,7 +19,7 @@ async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore
     stored = await store.stored(queue)
     if stored is not None:
         return stored
-    is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
+    is_retry = is_retry_topic(queue.topic)
     if start.timestamp_ms is not None:
         return await (brokers.max_offset(queue) if is_retry else brokers.search_offset(queue, start.timestamp_ms))
     if is_retry or start == START_FIRST:

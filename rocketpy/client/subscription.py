@@ -10,8 +10,10 @@ from collections.abc import Iterable
 import attrs
 
 from rocketpy.errors import ClientError
-from rocketpy.message import ReceivedMessage, java_string_hash
-from rocketpy.remoting.bodies import SubscriptionData
+from rocketpy.message.tags import string_hash
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+
+from .messages import ReceivedMessage
 
 ALL = "*"
 TAG = "TAG"
@@ -49,8 +51,8 @@ def build_subscription(topic: str, expression: str | Sql92 | None, sub_version: 
     return SubscriptionData(
         topic=topic,
         sub_string=expression,
-        tags_set=tuple(dict.fromkeys(tags)),
-        code_set=tuple(dict.fromkeys(java_string_hash(tag) for tag in tags)),
+        tags_set=list(dict.fromkeys(tags)),
+        code_set=list(dict.fromkeys(string_hash(tag) for tag in tags)),
         sub_version=sub_version,
         expression_type=TAG,
     )

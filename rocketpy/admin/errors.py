@@ -1,0 +1,21 @@
+"""What can go wrong in administration beyond what a single request can."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from rocketpy.errors import RocketError
+
+
+class PartialFailure(RocketError):
+    """Some servers did what was asked and some did not."""
+
+    def __init__(self, failures: Mapping[str, RocketError], succeeded: Sequence[str]) -> None:
+        self.failures = failures
+        self.succeeded = succeeded
+        text = "; ".join(f"{address}: {error}" for address, error in failures.items())
+        super().__init__(f"{len(failures)} of {len(failures) + len(succeeded)} servers failed: {text}")
+
+
+class NotFound(RocketError):
+    """What was asked for does not exist."""
