@@ -15,7 +15,6 @@ from typing import Any, Self
 
 import attrs
 
-from rocketpy.client.api import succeeded
 from rocketpy.client.brokers import Brokers
 from rocketpy.client.client_id import build_client_id
 from rocketpy.client.instance import ClientInstance
@@ -27,14 +26,20 @@ from rocketpy.errors import BrokerError, ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
 from rocketpy.remoting.bodies.connection import ConsumerConnection, ProducerConnection, ProducerTableInfo
-from rocketpy.remoting.bodies.consume_stats import ConsumeStats, ConsumeStatsList, OffsetWrapper
+from rocketpy.remoting.bodies.consume_stats import ConsumeStats, ConsumeStatsList
 from rocketpy.remoting.bodies.group import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.bodies.offset import ResetOffsetBody
 from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
 from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
 from rocketpy.remoting.bodies.stats import BrokerStatsData
-from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicOffset, TopicStatsTable
+from rocketpy.remoting.bodies.topic import (
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.broker import GetConsumeStatsInBrokerHeader, ViewBrokerStatsDataRequestHeader
 from rocketpy.remoting.headers.client import (

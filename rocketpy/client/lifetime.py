@@ -3,13 +3,97 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+import os
+import random
+import time
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
 
-from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.command import RemotingCommand
+import attrs
+import trio
+
+from rocketpy.errors import ClientError
+from rocketpy.message.message_id import UniqueIdGenerator
+from rocketpy.transport.client import RemotingClient
+
+from .api import MQClientAPI
+from .client_id import local_address
+from .instance import ClientInstance, wall_clock_ms
+from .name_servers import NameServers
+from .options import ClientOptions
+from .server_requests import ServerRequests
 
 logger = logging.getLogger(__name__)
 
 UNREGISTER_TIMEOUT_S = 3.0
 
-ServerRequestHandler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | None]]
+
+@attrs.define(eq=False)
+class Lifetime:
+    """How to open a client; tests pass clocks, randomness and streams of their own."""
+
+    options: ClientOptions
+    client_id: str
+    now_ms: Callable[[], int] = wall_clock_ms
+    rng: random.Random = attrs.field(factory=random.Random)
+
+    async def open(self) -> Open:
+        """Open the nursery and what runs in it. Nothing is connected yet."""
+        manager = trio.open_nursery()
+        nursery = await manager.__aenter__()
+        requests = ServerRequests(nursery)
+        remoting = RemotingClient(nursery, processor=requests, connect_timeout_s=self.options.connect_timeout)
+        name_servers = NameServers.shuffled(remoting, self.options.name_server_list, self.rng)
+        api = MQClientAPI(remoting, name_servers, self.options.credentials)
+        instance = ClientInstance(self.options, self.client_id, api, self.rng, self.now_ms)
+        address = (self.options.client_ip or local_address()).strip("[]")
+        ids = UniqueIdGenerator(address, os.getpid(), self.rng.getrandbits(32))
+        return Open(manager, nursery, remoting, instance, requests, ids)
+
+
+@attrs.define(eq=False)
+class Open:
+    """An open client. Its tasks live in `nursery` and end with it."""
+
+    _manager: AbstractAsyncContextManager[trio.Nursery]
+    nursery: trio.Nursery
+    remoting: RemotingClient
+    instance: ClientInstance
+    requests: ServerRequests
+    _ids: UniqueIdGenerator
+    _pid: int = attrs.field(factory=os.getpid)
+
+    def next_id(self) -> str:
+        """A unique message id."""
+        return self._ids.next_id(time.time())
+
+    def start(self) -> None:
+        """Begin the periodic jobs."""
+        self.nursery.start_soon(self.instance.run)
+
+    def check_fork(self) -> None:
+        """Raises ClientError in a forked child: connections and ids belong to the parent."""
+        if os.getpid() != self._pid:
+            raise ClientError(f"this client was opened in process {self._pid}; open another one after fork")
+
+    async def close(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Tell the brokers, close the connections, end the tasks.
+
+        An error of the `async with` body leaves as it is, not wrapped into a group: only cancellation, and errors of
+        our own tasks, pass through the nursery.
+        """
+        with trio.move_on_after(UNREGISTER_TIMEOUT_S, shield=True):
+            await self.instance.unregister()
+        self.remoting.close()
+        self.nursery.cancel_scope.cancel()
+        if error is None or not isinstance(error, Exception):
+            return await self._manager.__aexit__(kind, error, trace)
+        await self._manager.__aexit__(None, None, None)
+        return None
+
+    async def abort(self) -> None:
+        """End what a failed start has begun."""
+        await self.close(None, None, None)

@@ -97,7 +97,7 @@ class PushConsumer:
             raise ClientError("batch_size_max > 1 needs a batch_handler")
         self.client_id = build_client_id(self.options, unique=self.is_clustering)
         self.statistics = ConsumerStatistics()
-        self._function = handler if handler is not None else batch_handler
+        self._function: Any = handler if handler is not None else batch_handler
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._now_ms = self._lifetime.now_ms
         self._expressions = dict(subscriptions)
@@ -351,7 +351,7 @@ class PushConsumer:
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
         logger.info("group %s: %d queues of %s are mine", self.group, len(mine), topic)
-        self._subscriptions[topic] = attrs.evolve(self._subscriptions[topic], sub_version=self._now_ms())
+        self._subscriptions[topic].sub_version = self._now_ms()
         if self._open is not None:
             self._open.nursery.start_soon(self._instance.heartbeat)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.route import TopicRouteData
+from rocketpy.remoting.bodies.route import QueueData, TopicRouteData
 
 PERM_WRITE = 2
 PERM_READ = 4
@@ -73,16 +73,18 @@ def parse_order_conf(text: str) -> list[tuple[str, int]]:
 
 def limit_queue_nums(route: TopicRouteData, queue_nums: int) -> TopicRouteData:
     """The template topic's route as a new topic will have it: at most `queue_nums` queues per broker."""
-    return attrs.evolve(
-        route,
-        queue_datas=[
-            attrs.evolve(
-                data,
-                read_queue_nums=min(queue_nums, data.read_queue_nums),
-                write_queue_nums=min(queue_nums, data.read_queue_nums),
-            )
-            for data in route.queue_datas
-        ],
+    limited = [
+        QueueData(
+            broker_name=data.broker_name,
+            perm=data.perm,
+            read_queue_nums=min(queue_nums, data.read_queue_nums),
+            write_queue_nums=min(queue_nums, data.read_queue_nums),
+            topic_sys_flag=data.topic_sys_flag,
+        )
+        for data in route.queue_datas
+    ]
+    return TopicRouteData(
+        broker_datas=route.broker_datas, order_topic_conf=route.order_topic_conf, queue_datas=limited
     )
 
 

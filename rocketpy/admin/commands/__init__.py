@@ -1,0 +1,108 @@
+"""The commands, one module per family. `REGISTRY` names them all without importing any: `mqadmin --help` stays quick."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import attrs
+
+
+@attrs.frozen
+class Entry:
+    """Where a command is defined, and its line in the list of commands."""
+
+    module: str
+    summary: str
+
+    def attribute(self, name: str) -> str:
+        """The function in the module: `updateTopic` is `update_topic`, `printMsgByQueue` is `print_msg_by_queue`."""
+        words = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+        return words.lstrip("_")
+
+
+def _entries(module: str, **summaries: str) -> dict[str, Entry]:
+    return {name: Entry(module, summary) for name, summary in summaries.items()}
+
+
+REGISTRY: Mapping[str, Entry] = MappingProxyType(
+    _entries(
+        "topics",
+        updateTopic="Create a topic or change its settings",
+        deleteTopic="Delete a topic from brokers and name servers",
+        updateTopicPerm="Change a topic's permission",
+        topicRoute="Show where a topic lives",
+        topicStatus="Show the offsets of a topic's queues",
+        topicClusterList="List the clusters that have a topic",
+        topicList="List all topics",
+        updateOrderConf="Put, get or delete a topic's order configuration",
+        allocateMQ="Show how queues would be shared among consumers",
+        statsAll="Production and consumption of every topic and group",
+    )
+    | _entries(
+        "queries",
+        queryMsgById="Find a message by the broker's id",
+        queryMsgByKey="Find messages by business key",
+        queryMsgByUniqueKey="Find a message by the producer's id",
+        queryMsgByOffset="Find a message by queue offset",
+        printMsg="Print the messages of a topic",
+        printMsgByQueue="Print the messages of a queue",
+        consumeMessage="Read messages without a group's offsets",
+        queryCq="Dump entries of a consume queue",
+    )
+    | _entries(
+        "sending",
+        sendMessage="Send one message",
+        sendMsgStatus="Send test messages to a broker",
+        checkMsgSendRT="Measure the response time of sends to a topic",
+        clusterRT="Measure the send latency of clusters, again and again",
+    )
+    | _entries(
+        "groups",
+        updateSubGroup="Create a subscription group or change its settings",
+        deleteSubGroup="Delete a subscription group",
+        getConsumerConfig="Show a group's settings on every broker",
+        consumerConnection="Show a group's members and subscriptions",
+        producerConnection="Show the members of a producer group",
+        producer="List all producers of a broker",
+    )
+    | _entries(
+        "progress",
+        consumerProgress="Show the backlog of a group, or of all groups",
+        consumerStatus="Show the inner state of a group's members",
+        brokerConsumeStats="Show the backlog of all groups on a broker",
+    )
+    | _entries(
+        "offsets",
+        resetOffsetByTime="Move a group to a point in time",
+        skipAccumulatedMessage="Move a group to the end of a topic",
+        cloneGroupOffset="Copy the offsets of a group to another",
+    )
+    | _entries(
+        "brokers",
+        clusterList="List brokers and their load",
+        brokerStatus="Show a broker's run-time figures",
+        getBrokerConfig="Show a broker's configuration",
+        updateBrokerConfig="Change one key of a broker's configuration at run time",
+        wipeWritePerm="Take a broker's write permission out of the routes",
+        addWritePerm="Give a broker its write permission back",
+        cleanExpiredCQ="Delete expired consume queues",
+        cleanUnusedTopic="Delete topics that nothing uses",
+        deleteExpiredCommitLog="Delete expired commit log files",
+    )
+    | _entries(
+        "name_servers",
+        updateKvConfig="Put a key of the name servers' KV configuration",
+        deleteKvConfig="Delete a key of the name servers' KV configuration",
+        getNamesrvConfig="Show the configuration of the name servers",
+        updateNamesrvConfig="Change one key of the name servers' configuration",
+    )
+)
+
+
+def find(name: str) -> tuple[str, Entry] | None:
+    """A command by its name in any case."""
+    for known, entry in REGISTRY.items():
+        if known.lower() == name.lower():
+            return known, entry
+    return None

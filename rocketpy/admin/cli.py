@@ -1,0 +1,86 @@
+"""`mqadmin`: finds the command, and imports only what that one needs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from .commands import REGISTRY, find
+
+EPILOG = "Example:  mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic"
+
+
+class Commands(click.Group):
+    """The commands by name, in any case; `help NAME` is `NAME --help`."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(REGISTRY, key=str.lower)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = find(cmd_name)
+        if found is None:
+            return None
+        name, entry = found
+        module = importlib.import_module(f"rocketpy.admin.commands.{entry.module}")
+        command = getattr(module, ATTRIBUTES.get(name) or entry.attribute(name))
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0].lower() == "help" and len(args) > 1:
+            args = [args[1], "--help"]
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """From the registry alone, so that help imports no command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, REGISTRY[name].summary) for name in self.list_commands(ctx)])
+
+
+ATTRIBUTES = {
+    "allocateMQ": "allocate_mq",
+    "cleanExpiredCQ": "clean_expired_cq",
+    "checkMsgSendRT": "check_msg_send_rt",
+    "clusterRT": "cluster_rt",
+}
+
+
+@click.group(
+    cls=Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    invoke_without_command=True,
+)
+@click.pass_context
+def mqadmin(ctx: click.Context) -> None:
+    """Administer name servers and brokers. Every command takes -n (name servers) or the environment's NAMESRV_ADDR."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(argv: Sequence[str] | None = None, *, prog_name: str = "mqadmin") -> int:
+    """Run one command. Returns: the exit status (see the package)."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        result = mqadmin.main(arguments, prog_name=prog_name, standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.exceptions.Abort:
+        click.echo("aborted", err=True)
+        return 1
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    return result if isinstance(result, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,142 @@
+"""What commands print: lines and tables as Java's mqadmin does, or one JSON object per row for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from enum import Enum
+
+import attrs
+
+
+class Format(Enum):
+    TEXT = "text"
+    JSON = "json"
+
+
+@attrs.frozen
+class Column:
+    """One column of a table: its heading without the `#`, its width (0: as wide as the text), its side."""
+
+    title: str
+    width: int = 0
+    right: bool = False
+    gap: int = 2  # spaces after the column
+
+    @property
+    def key(self) -> str:
+        """The heading as a JSON key: `Broker Name` is broker_name, `InTPS(LOAD)` is in_tps_load."""
+        words = re.sub(r"([a-z])([A-Z])", r"\1_\2", self.title)
+        return re.sub(r"[^0-9a-zA-Z]+", "_", words).strip("_").lower()
+
+    def cell(self, value: object) -> str:
+        """The value padded to the width; a longer one is cut, not wrapped, as in Java."""
+        text = str(value)
+        if not self.width:
+            return text
+        return text[: self.width].rjust(self.width) if self.right else text[: self.width].ljust(self.width)
+
+
+@attrs.frozen
+class Table:
+    """Columns, and whether the heading is printed (producerConnection has none)."""
+
+    columns: tuple[Column, ...]
+    with_heading: bool = True
+
+    def heading(self) -> str:
+        return self._line([f"#{column.title}" for column in self.columns])
+
+    def line(self, row: Sequence[object]) -> str:
+        return self._line(row)
+
+    def _line(self, cells: Sequence[object]) -> str:
+        parts = [column.cell(cell) + " " * column.gap for column, cell in zip(self.columns, cells, strict=True)]
+        return "".join(parts).rstrip()
+
+
+@attrs.define
+class Output:
+    """Where a command's results go. `progress` lines go to standard error and only to a terminal."""
+
+    format: Format
+    write: Callable[[str], None]
+    progress_to: Callable[[str], None] | None = None
+
+    @property
+    def is_json(self) -> bool:
+        return self.format is Format.JSON
+
+    def line(self, text: str = "") -> None:
+        """A line for people; programs get rows and values instead."""
+        if not self.is_json:
+            self.write(text)
+
+    def record(self, **values: object) -> None:
+        """An object for programs; people get lines instead."""
+        if self.is_json:
+            self.write(json.dumps(values, ensure_ascii=False, default=str))
+
+    def done(self, text: str, **values: object) -> None:
+        """One result: a line for people, an object for programs."""
+        self.line(text)
+        self.record(**values)
+
+    def table(self, table: Table, rows: Sequence[Sequence[object]]) -> None:
+        """Rows under a heading, or one object per row."""
+        if not self.is_json and table.with_heading:
+            self.write(table.heading())
+        for row in rows:
+            self.row(table, row)
+
+    def row(self, table: Table, row: Sequence[object]) -> None:
+        if self.is_json:
+            keys = [column.key for column in table.columns]
+            self.record(**dict(zip(keys, (value if _is_plain(value) else str(value) for value in row), strict=True)))
+        else:
+            self.write(table.line(row))
+
+    def heading(self, table: Table) -> None:
+        self.line(table.heading())
+
+    def mapping(self, pairs: Sequence[tuple[str, str]], line_format: str) -> None:
+        """Sorted keys and values with a printf layout, or one object."""
+        if self.is_json:
+            self.record(**dict(pairs))
+        else:
+            for key, value in pairs:
+                self.write(line_format % (key, value))
+
+    def progress(self, text: str) -> None:
+        if self.progress_to is not None:
+            self.progress_to(text)
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def time_text(timestamp_ms: int) -> str:
+    """`yyyy-MM-dd HH:mm:ss,SSS` in local time."""
+    return second_text(timestamp_ms) + f",{timestamp_ms % 1000:03d}"
+
+
+def second_text(timestamp_ms: int) -> str:
+    """`yyyy-MM-dd HH:mm:ss` in local time."""
+    return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def parse_time_ms(text: str) -> int:
+    """`now` is -1; milliseconds; or `yyyy-MM-dd#HH:mm:ss:SSS` in local time. Raises ValueError."""
+    if text == "now":
+        return -1
+    if text.lstrip("-").isdecimal():
+        return int(text)
+    return int(datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f").timestamp() * 1000)
+
+
+def java_map(pairs: dict[int, str] | dict[str, str]) -> str:
+    """A map as Java prints it: `{0=10.0.0.11:10911, 1=10.0.0.12:10911}`."""
+    return "{" + ", ".join(f"{key}={value}" for key, value in pairs.items()) + "}"
