@@ -86,7 +86,7 @@ class MQClientAPI:
         command = RemotingCommand.oneway(code, header, body)
         if self.credentials is not None:
             sign(command, self.credentials)
-        await self.remoting.send_oneway(address, command, timeout_s)
+        await self.remoting.invoke_oneway(address, command, timeout_s)
 
     # --- routes and membership ----------------------------------------------------------------------------------------
 

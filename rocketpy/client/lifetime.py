@@ -16,13 +16,14 @@ import trio
 from rocketpy.errors import ClientError
 from rocketpy.message.message_id import UniqueIdGenerator
 from rocketpy.transport.client import RemotingClient
+from rocketpy.transport.streams import Connector, connect
 
 from .api import MQClientAPI
 from .client_id import local_address
 from .instance import ClientInstance, wall_clock_ms
 from .name_servers import NameServers
 from .options import ClientOptions
-from .server_requests import ServerRequests
+from .server_requests import SERVED_CODES, ServerRequests
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +38,19 @@ class Lifetime:
     client_id: str
     now_ms: Callable[[], int] = wall_clock_ms
     rng: random.Random = attrs.field(factory=random.Random)
+    connector: Connector = connect
 
     async def open(self) -> Open:
         """Open the nursery and what runs in it. Nothing is connected yet."""
         manager = trio.open_nursery()
         nursery = await manager.__aenter__()
         requests = ServerRequests(nursery)
-        remoting = RemotingClient(nursery, processor=requests, connect_timeout_s=self.options.connect_timeout)
+        remoting = RemotingClient(
+            nursery,
+            processors=dict.fromkeys(SERVED_CODES, requests),
+            connector=self.connector,
+            connect_timeout_s=self.options.connect_timeout,
+        )
         name_servers = NameServers.shuffled(remoting, self.options.name_server_list, self.rng)
         api = MQClientAPI(remoting, name_servers, self.options.credentials)
         instance = ClientInstance(self.options, self.client_id, api, self.rng, self.now_ms)
@@ -85,9 +92,8 @@ class Open:
         An error of the `async with` body leaves as it is, not wrapped into a group: only cancellation, and errors of
         our own tasks, pass through the nursery.
         """
-        with trio.move_on_after(UNREGISTER_TIMEOUT_S, shield=True):
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + UNREGISTER_TIMEOUT_S):
             await self.instance.unregister()
-        self.remoting.close()
         self.nursery.cancel_scope.cancel()
         if error is None or not isinstance(error, Exception):
             return await self._manager.__aexit__(kind, error, trace)

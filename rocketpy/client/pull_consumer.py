@@ -455,6 +455,9 @@ class PullConsumer:
             return build_subscription(topic, self._expression, 0)
         return self._subscriptions.get(topic)
 
+    def subscription_refused(self) -> None:
+        """Cannot be: every pull brings its subscription along."""
+
     @property
     def limits(self) -> FlowLimits:
         """Per queue; nothing at all may be fetched while all queues together hold `pull_threshold_for_all`."""

@@ -30,6 +30,14 @@ logger = logging.getLogger(__name__)
 
 FLOW_CONTROL_RECHECK_S = 1.0  # while a queue is full its loop is woken by consumption; this only bounds the wait
 NOT_LOCKED_DELAY_S = 1.0
+SUBSCRIPTION_UNKNOWN = frozenset(
+    {
+        ResponseCode.SUBSCRIPTION_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_NOT_LATEST,
+        ResponseCode.FILTER_DATA_NOT_EXIST,
+        ResponseCode.FILTER_DATA_NOT_LATEST,
+    }
+)
 
 
 @attrs.define(eq=False)
@@ -106,6 +114,9 @@ class PullHost(Protocol):
 
     def subscription(self, topic: str) -> SubscriptionData | None: ...
 
+    def subscription_refused(self) -> None:
+        """A broker said that it does not know the subscription, or not its newest version."""
+
     @property
     def limits(self) -> FlowLimits: ...
 
@@ -173,6 +184,8 @@ class PullLoop:
             if error.code == ResponseCode.FLOW_CONTROL:
                 return self.settings.flow_control_delay_s
             logger.warning("pull of %s at %d refused: %s", self.queue, self.next_offset, error)
+            if error.code in SUBSCRIPTION_UNKNOWN:
+                self.host.subscription_refused()
             return self.settings.error_delay_s
         except RocketError as error:
             logger.warning("pull of %s at %d failed: %s", self.queue, self.next_offset, error)

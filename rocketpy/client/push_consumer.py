@@ -101,7 +101,8 @@ class PushConsumer:
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._now_ms = self._lifetime.now_ms
         self._expressions = dict(subscriptions)
-        self._subscriptions: dict[str, SubscriptionData] = {}
+        self._subscriptions: dict[str, SubscriptionData] = {}  # as heartbeats tell them
+        self._announced: dict[str, SubscriptionData] = {}  # as pulls name them
         self._unpaused = trio.Event()
         self._unpaused.set()
         self._started_ms = 0
@@ -120,6 +121,7 @@ class PushConsumer:
         if self.is_clustering:
             retry = retry_topic(self.group)
             self._subscriptions[retry] = build_subscription(retry, None, now_ms)
+        self._announced = dict(self._subscriptions)
         self._open = opened = await self._lifetime.open()
         try:
             await self._start(opened)
@@ -351,14 +353,27 @@ class PushConsumer:
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
         logger.info("group %s: %d queues of %s are mine", self.group, len(mine), topic)
-        self._subscriptions[topic].sub_version = self._now_ms()
+        announced = self._subscriptions[topic]
+        newer = self._subscriptions[topic] = build_subscription(topic, self._expressions.get(topic), self._now_ms())
+
+        async def announce() -> None:
+            """Pulls name the new version only after brokers have heard of it; they refuse what is newer than theirs."""
+            await self._instance.heartbeat()
+            if self._announced.get(topic) is announced:
+                self._announced[topic] = newer
+
+        if self._open is not None:
+            self._open.nursery.start_soon(announce)
+
+    def subscription_refused(self) -> None:
+        """A broker does not know our subscription, as after its restart: tell it."""
         if self._open is not None:
             self._open.nursery.start_soon(self._instance.heartbeat)
 
     # --- pulls (PullHost) ---------------------------------------------------------------------------------------------
 
     def subscription(self, topic: str) -> SubscriptionData | None:
-        return self._subscriptions.get(topic)
+        return self._announced.get(topic)
 
     @property
     def limits(self) -> FlowLimits:

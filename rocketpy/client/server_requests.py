@@ -32,6 +32,15 @@ from .received import received_message
 logger = logging.getLogger(__name__)
 
 
+SERVED_CODES = (
+    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED,
+    RequestCode.RESET_CONSUMER_CLIENT_OFFSET,
+    RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
+    RequestCode.GET_CONSUMER_RUNNING_INFO,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY,
+)
+
+
 class AskedConsumer(Protocol):
     """A consumer as brokers see it."""
 
