@@ -16,6 +16,9 @@ class Format(Enum):
     JSON = "json"
 
 
+NAME_TITLES = ("Name", "Topic", "Group")
+
+
 @attrs.frozen
 class Column:
     """One column of a table: its heading without the `#`, its width (0: as wide as the text), its side."""
@@ -32,11 +35,11 @@ class Column:
         return re.sub(r"[^0-9a-zA-Z]+", "_", words).strip("_").lower()
 
     def cell(self, value: object) -> str:
-        """The value padded to the width; a longer one is cut, not wrapped, as in Java."""
+        """The value padded to the width. As in Java, a longer name is cut, anything else stays whole."""
         text = str(value)
-        if not self.width:
-            return text
-        return text[: self.width].rjust(self.width) if self.right else text[: self.width].ljust(self.width)
+        if self.width and self.title.endswith(NAME_TITLES):
+            text = text[: self.width]
+        return text.rjust(self.width) if self.right else text.ljust(self.width)
 
 
 @attrs.frozen

@@ -1,0 +1,226 @@
+"""Brokers and clusters: load, run-time figures, configuration, cleaning, write permission."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import click
+import trio
+
+from rocketpy.codes import RequestCode
+from rocketpy.errors import RocketError
+
+from ..admin import MASTER_ID, Admin
+from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
+from ..errors import NotFound
+from ..output import Column, Output, Table
+
+CLUSTER_LIST = Table(
+    (Column("Cluster Name", 16), Column("Broker Name", 22), Column("BID", 4), Column("Addr", 22),
+     Column("Version", 16, gap=1), Column("InTPS(LOAD)", 19, right=True, gap=1),
+     Column("OutTPS(LOAD)", 19, right=True, gap=1), Column("PCWait(ms)", 10, right=True, gap=1),
+     Column("Hour", 5, right=True, gap=1), Column("SPACE", 6, right=True))
+)  # fmt: skip
+CLUSTER_MORE = Table(
+    (Column("Cluster Name", 16), Column("Broker Name", 32, gap=1), Column("InTotalYest", 14, right=True, gap=1),
+     Column("OutTotalYest", 14, right=True, gap=1), Column("InTotalToday", 14, right=True, gap=1),
+     Column("OutTotalToday", 14, right=True))
+)  # fmt: skip
+
+
+@command(example="mqadmin clusterList -n 127.0.0.1:9876")
+@option("-m", "--moreStats", is_flag=True, help="Message counts of yesterday and today instead of load.")
+@option("-i", "--interval", type=click.FloatRange(min=0.1), help="Repeat every so many seconds.")
+async def cluster_list(admin: Admin, out: Output, more_stats: bool, interval: float | None) -> int | None:
+    """List clusters, brokers and their load."""
+    status = await _cluster_list(admin, out, more_stats)
+    while interval is not None:
+        await trio.sleep(interval)
+        out.line("-" * 80)
+        status = await _cluster_list(admin, out, more_stats)
+    return status
+
+
+async def _cluster_list(admin: Admin, out: Output, more_stats: bool) -> int | None:
+    info = await admin.cluster_info()
+    table = CLUSTER_MORE if more_stats else CLUSTER_LIST
+    out.heading(table)
+    failed = False
+    for cluster, names in sorted(info.cluster_addr_table.items()):
+        for name in sorted(names):
+            data = info.broker_addr_table.get(name)
+            for broker_id, address in sorted(data.broker_addrs.items() if data else ()):
+                figures: Mapping[str, str] = {}
+                try:
+                    figures = await admin.runtime_info(address)
+                except RocketError as error:
+                    click.echo(f"{name} {address}: {error}", err=True)
+                    failed = True
+                row = more_row(cluster, name, figures) if more_stats else load_row(
+                    cluster, name, broker_id, address, figures, time.time()
+                )  # fmt: skip
+                out.row(table, row)
+    return EXIT_PARTIAL if failed else None
+
+
+def load_row(
+    cluster: str, name: str, broker_id: int, address: str, figures: Mapping[str, str], now_s: float
+) -> tuple[object, ...]:
+    """A broker's row; zeros when it gave no figures."""
+    in_load = f"({figures.get('sendThreadPoolQueueSize', '0')},{figures.get('sendThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
+    out_load = f"({figures.get('pullThreadPoolQueueSize', '0')},{figures.get('pullThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
+    earliest_ms = int(figures.get("earliestMessageTimeStamp", "-1"))
+    hours = (now_s * 1000 - earliest_ms) / 3_600_000 if earliest_ms > 0 else 0.0
+    return (
+        cluster, name, broker_id, address, figures.get("brokerVersionDesc", ""),
+        f"{first_number(figures.get('putTps')):.2f}{in_load}",
+        f"{first_number(figures.get('getTransferedTps')):.2f}{out_load}",
+        figures.get("pageCacheLockTimeMills", "0"), f"{hours:.2f}",
+        f"{first_number(figures.get('commitLogDiskRatio')):.4f}",
+    )  # fmt: skip
+
+
+def more_row(cluster: str, name: str, figures: Mapping[str, str]) -> tuple[object, ...]:
+    def difference(direction: str, end: str, begin: str) -> int:
+        prefix = f"msg{direction}Total"
+        return int(figures.get(prefix + end, "0")) - int(figures.get(prefix + begin, "0"))
+
+    return (
+        cluster, name,
+        difference("Put", "TodayMorning", "YesterdayMorning"), difference("Get", "TodayMorning", "YesterdayMorning"),
+        difference("Put", "TodayNow", "TodayMorning"), difference("Get", "TodayNow", "TodayMorning"),
+    )  # fmt: skip
+
+
+def first_number(text: str | None) -> float:
+    """The first of several averages separated by spaces; 0 when there is none."""
+    words = (text or "").split()
+    try:
+        return float(words[0]) if words else 0.0
+    except ValueError:
+        return 0.0
+
+
+@command(example="mqadmin brokerStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911")
+@broker_or_cluster()
+async def broker_status(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
+    """Show a broker's run-time figures, sorted by name."""
+    for address in await brokers_named(admin, broker_addr, cluster_name, masters_only=False):
+        figures = sorted((await admin.runtime_info(address)).items())
+        prefix = "" if broker_addr else f"{address:<24} "
+        if out.is_json:
+            out.record(address=address, **dict(figures))
+        else:
+            out.mapping([(f"{prefix}{key:<32}", value) for key, value in figures], "%s: %s")
+
+
+@command(example="mqadmin getBrokerConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911")
+@broker_or_cluster()
+async def get_broker_config(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
+    """Show the configuration of a broker, or of all brokers of a cluster."""
+    for address in await brokers_named(admin, broker_addr, cluster_name, masters_only=False):
+        config = await admin.broker_config(address)
+        out.line(f"============{address}============")
+        if out.is_json:
+            out.record(address=address, **config)
+        else:
+            out.mapping(sorted(config.items()), "%-50s=  %s")
+            out.line()
+
+
+@command(example="mqadmin updateBrokerConfig -n 127.0.0.1:9876 -b 127.0.0.1:10911 -k fileReservedTime -v 48")
+@broker_or_cluster()
+@option("-k", "--key", required=True, help="Key.")
+@option("-v", "--value", required=True, help="Value.")
+async def update_broker_config(
+    admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None, key: str, value: str
+) -> None:
+    """Change one key of a broker's configuration at run time; an unknown key is refused here, not ignored."""
+    for address in await brokers_named(admin, broker_addr, cluster_name):
+        if key not in await admin.broker_config(address):
+            raise NotFound(f"broker {address} has no configuration key {key}")
+        await admin.update_broker_config(address, {key: value})
+        out.done(f"update broker config success, {address}", address=address, key=key, value=value)
+
+
+@command(example="mqadmin wipeWritePerm -n 127.0.0.1:9876 -b broker-a")
+@option("-b", "--brokerName", required=True, help="Broker name.")
+async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
+    """Take a broker's write permission out of the routes, to drain it before a restart."""
+    await _known_broker(admin, broker_name)
+    for address, count in (await admin.wipe_write_perm(broker_name)).items():
+        text = f"wipe write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
+        out.done(text, name_server=address, broker_name=broker_name, topics=count)
+
+
+@command(example="mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a")
+@option("-b", "--brokerName", required=True, help="Broker name.")
+async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
+    """Give a broker its write permission back; permissions become 6, whatever they were."""
+    await _known_broker(admin, broker_name)
+    for address, count in (await admin.add_write_perm(broker_name)).items():
+        text = f"add write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
+        out.done(text, name_server=address, broker_name=broker_name, topics=count)
+
+
+async def _known_broker(admin: Admin, broker_name: str) -> None:
+    known = (await admin.cluster_info()).broker_addr_table
+    if broker_name not in known:
+        raise NotFound(f"no broker {broker_name} is registered; there are: {', '.join(sorted(known)) or 'none'}")
+
+
+async def _clean(
+    admin: Admin, out: Output, code: RequestCode, broker_addr: str | None, cluster_name: str | None
+) -> int | None:
+    """Ask each broker, or those of every cluster, to clean up. Prints `success` or `false` as Java does."""
+    if broker_addr or cluster_name:
+        addresses = await brokers_named(admin, broker_addr, cluster_name)
+    else:
+        info = await admin.cluster_info()
+        addresses = [
+            address
+            for _, data in sorted(info.broker_addr_table.items())
+            if (address := data.broker_addrs.get(MASTER_ID)) is not None
+        ]
+    failed = 0
+    for address in addresses:
+        out.progress(address)
+        try:
+            await admin.ask(address, code, timeout_s=admin.timeout_s * 3)
+        except RocketError as error:
+            click.echo(f"{address}: {error}", err=True)
+            failed += 1
+        out.record(address=address, success=not failed)
+    out.line("false" if failed or not addresses else "success")
+    if not addresses:
+        raise NotFound("no broker is registered")
+    return (EXIT_PARTIAL if failed < len(addresses) else 1) if failed else None
+
+
+@command(
+    example="mqadmin cleanExpiredCQ -n 127.0.0.1:9876 -b 127.0.0.1:10911", destructive="Delete expired consume queues?"
+)
+@broker_or_cluster(cluster_long="--cluster")
+async def clean_expired_cq(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> int | None:
+    """Delete consume queues whose messages are gone; of all brokers when none is named."""
+    return await _clean(admin, out, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, broker_addr, cluster_name)
+
+
+@command(example="mqadmin cleanUnusedTopic -n 127.0.0.1:9876 -b 127.0.0.1:10911", destructive="Delete unused topics?")
+@broker_or_cluster(cluster_long="--cluster")
+async def clean_unused_topic(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> int | None:
+    """Delete the queues of topics that no longer exist; of all brokers when none is named."""
+    return await _clean(admin, out, RequestCode.CLEAN_UNUSED_TOPIC, broker_addr, cluster_name)
+
+
+@command(
+    example="mqadmin deleteExpiredCommitLog -n 127.0.0.1:9876 -b 127.0.0.1:10911",
+    destructive="Delete expired commit log files?",
+)
+@broker_or_cluster(cluster_long="--cluster")
+async def delete_expired_commit_log(
+    admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None
+) -> int | None:
+    """Delete commit log files that have expired; of all brokers when none is named."""
+    return await _clean(admin, out, RequestCode.DELETE_EXPIRED_COMMITLOG, broker_addr, cluster_name)

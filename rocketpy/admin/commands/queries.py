@@ -1,0 +1,360 @@
+"""Messages: find them, print them, read queues."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rocketpy.client.messages import ReceivedMessage
+from rocketpy.client.route import subscribe_queues
+from rocketpy.codes import RequestCode
+from rocketpy.message.host import format_host
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.stats import QueryConsumeQueueResponseBody
+from rocketpy.remoting.fastjson import dump_text
+from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
+
+from ..admin import Admin
+from ..base import command, option
+from ..errors import NotFound
+from ..messages import (
+    message_tracks,
+    offset_range,
+    query_by_key,
+    query_by_unique_key,
+    read_queue,
+    view_by_offset_id,
+)
+from ..output import Column, Output, Table, java_map, parse_time_ms, time_text
+from ..sending import send_again
+
+JAVA_BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")
+BY_KEY = Table((Column("Message ID", 50, gap=1), Column("QID", 4, right=True, gap=1), Column("Offset", 40, right=True)))
+
+
+def body_options(function: Any) -> Any:
+    """Where a message's body goes."""
+    function = click.option("--print-body", is_flag=True, help="Print the body as UTF-8 text.")(function)
+    function = click.option("--body-file", type=click.Path(dir_okay=False), help="Write the body to this file.")(function)
+    return click.option(
+        "--java-compat", is_flag=True, help=f"Write the body below {JAVA_BODY_DIRECTORY}, as Java's mqadmin does."
+    )(function)
+
+
+def print_detail(
+    out: Output, message: ReceivedMessage, *, java_compat: bool, body_file: str | None, print_body: bool
+) -> None:
+    """The detail block; the body goes where the options say."""
+    path = JAVA_BODY_DIRECTORY / message.msg_id if java_compat else Path(body_file) if body_file else None
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(message.body)
+    fields: list[tuple[str, object]] = [
+        ("OffsetID:", message.offset_msg_id),
+        ("Topic:", message.topic),
+        ("Tags:", f"[{message.tags or 'null'}]"),
+        ("Keys:", f"[{' '.join(message.keys) or 'null'}]"),
+        ("Queue ID:", message.queue.queue_id),
+        ("Queue Offset:", message.queue_offset),
+        ("CommitLog Offset:", message.phy_offset),
+        ("Reconsume Times:", message.reconsume_times),
+        ("Born Timestamp:", time_text(message.born_timestamp_ms)),
+        ("Store Timestamp:", time_text(message.store_timestamp_ms)),
+        ("Born Host:", format_host(message.born_host)),
+        ("Store Host:", format_host(message.store_host)),
+        ("System Flag:", message.sys_flag),
+        ("Properties:", java_map(dict(message.properties))),
+        ("Message Body Path:", path if path is not None else f"not written ({len(message.body)} bytes)"),
+    ]
+    for label, value in fields:
+        out.line(f"{label:<20} {value}")
+    if print_body:
+        out.line(f"{'Message Body:':<20} {message.body.decode('utf-8', 'replace')}")
+    if out.is_json:
+        out.record(**message_record(message, with_body=print_body), body_path=None if path is None else str(path))
+
+
+def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, object]:
+    record: dict[str, object] = {
+        "msg_id": message.msg_id,
+        "offset_msg_id": message.offset_msg_id,
+        "topic": message.topic,
+        "broker_name": message.queue.broker_name,
+        "queue_id": message.queue.queue_id,
+        "queue_offset": message.queue_offset,
+        "commit_log_offset": message.phy_offset,
+        "tags": message.tags,
+        "keys": list(message.keys),
+        "properties": dict(message.properties),
+        "reconsume_times": message.reconsume_times,
+        "born_timestamp_ms": message.born_timestamp_ms,
+        "store_timestamp_ms": message.store_timestamp_ms,
+        "born_host": format_host(message.born_host),
+        "store_host": format_host(message.store_host),
+        "sys_flag": message.sys_flag,
+        "body_size": len(message.body),
+    }
+    if with_body:
+        record["body"] = message.body.decode("utf-8", "replace")
+    return record
+
+
+async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> None:
+    out.line()
+    tracks = await message_tracks(admin, message)
+    if not tracks:
+        out.line("WARN: No Consumer")
+    for track in tracks:
+        out.done(str(track), consumer_group=track.consumer_group, track_type=track.track_type.value,
+                 exception_desc=track.exception_desc)  # fmt: skip
+
+
+async def consume_directly(admin: Admin, out: Output, message: ReceivedMessage, group: str, client_id: str) -> None:
+    result = await admin.consume_directly(format_host(message.store_host), group, client_id, message.offset_msg_id)
+    out.line(dump_text(result))
+    out.record(consume_result=str(result.consume_result), remark=result.remark, spent_time_ms=result.spent_time_ms)
+
+
+@command(example="mqadmin queryMsgById -n 127.0.0.1:9876 -i 7F00000100002A9F0000000000000000")
+@option("-i", "--msgId", required=True, help="Broker's message ids, separated by commas.")
+@option("-g", "--consumerGroup", help="With -d: have this group's member consume the message now.")
+@option("-d", "--clientId", help="The member's client id.")
+@option("-s", "--sendMessage", type=bool, default=False, help="Send the message again (true, false).")
+@option("-u", "--unitName", help="Unit name; accepted for compatibility.")
+@body_options
+async def query_msg_by_id(
+    admin: Admin, out: Output, msg_id: str, consumer_group: str | None, client_id: str | None, send_message: bool,
+    unit_name: str | None, **body: Any,
+) -> None:  # fmt: skip
+    """Show messages by the id that the broker gave them, and what became of them in each group."""
+    for one in (part.strip() for part in msg_id.split(",") if part.strip()):
+        message = await view_by_offset_id(admin, one)
+        if send_message:
+            result = await send_again(admin, message)
+            out.done(f"prepare resend msg. originalMsgId={one} SendResult={result.status.value} msgId={result.msg_id}",
+                     original_msg_id=one, msg_id=result.msg_id, status=result.status.value)  # fmt: skip
+        elif consumer_group and client_id:
+            await consume_directly(admin, out, message, consumer_group, client_id)
+        else:
+            print_detail(out, message, **body)
+            await print_tracks(admin, out, message)
+
+
+@command(example="mqadmin queryMsgByUniqueKey -n 127.0.0.1:9876 -t OrderTopic -i C0A8010A12670BADCAFE16D1862B002A")
+@option("-i", "--msgId", required=True, help="Producer's message id.")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-g", "--consumerGroup", help="With -d: have this group's member consume the message now.")
+@option("-d", "--clientId", help="The member's client id.")
+@option("-a", "--showAll", is_flag=True, help="All messages with this id (at most 32), not the first only.")
+@body_options
+async def query_msg_by_unique_key(
+    admin: Admin, out: Output, msg_id: str, topic: str, consumer_group: str | None, client_id: str | None,
+    show_all: bool, **body: Any,
+) -> None:  # fmt: skip
+    """Show a message by the id that the producer gave it."""
+    found = await query_by_unique_key(admin, topic, msg_id)
+    if not found:
+        raise NotFound(f"no message {msg_id} in topic {topic}")
+    for message in found if show_all else found[:1]:
+        if consumer_group and client_id:
+            await consume_directly(admin, out, message, consumer_group, client_id)
+        else:
+            print_detail(out, message, **body)
+            await print_tracks(admin, out, message)
+
+
+@command(example="mqadmin queryMsgByKey -n 127.0.0.1:9876 -t OrderTopic -k order-1001")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-k", "--msgKey", required=True, help="Business key.")
+async def query_msg_by_key(admin: Admin, out: Output, topic: str, msg_key: str) -> None:
+    """Find messages by business key; at most 64 per broker."""
+    found = await query_by_key(admin, topic, msg_key)
+    if not found:
+        raise NotFound(f"no message with key {msg_key} in topic {topic}")
+    out.table(BY_KEY, [(message.msg_id, message.queue.queue_id, message.queue_offset) for message in found])
+
+
+@command(example="mqadmin queryMsgByOffset -n 127.0.0.1:9876 -t OrderTopic -b broker-a -i 0 -o 100")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-b", "--brokerName", required=True, help="Broker name.")
+@option("-i", "--queueId", required=True, type=int, help="Queue.")
+@option("-o", "--offset", required=True, type=int, help="Offset in the queue.")
+@body_options
+async def query_msg_by_offset(
+    admin: Admin, out: Output, topic: str, broker_name: str, queue_id: int, offset: int, **body: Any
+) -> None:
+    """Show the message at an offset of a queue."""
+    await admin.route(topic)
+    queue = MessageQueue(topic, broker_name, queue_id)
+    async for message in read_queue(admin, queue, offset, offset + 1):
+        print_detail(out, message, **body)
+        await print_tracks(admin, out, message)
+        return
+    raise NotFound(f"no message at offset {offset} of {queue}")
+
+
+def printer(out: Output, charset: str, *, with_body: bool) -> Callable[[ReceivedMessage], None]:
+    """Prints one line per message."""
+
+    def show(message: ReceivedMessage) -> None:
+        if out.is_json:
+            out.record(**message_record(message, with_body=with_body))
+            return
+        body = message.body.decode(charset, "replace") if with_body else "NOT PRINT BODY"
+        out.line(
+            f"MSGID: {message.msg_id} {message.queue} offset={message.queue_offset} tags={message.tags} "
+            f"keys={' '.join(message.keys)} stored={time_text(message.store_timestamp_ms)} "
+            f"properties={java_map(dict(message.properties))} BODY: {body}"
+        )
+
+    return show
+
+
+def time_of(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
+    """A time option: ms, `now`, or yyyy-MM-dd#HH:mm:ss:SSS."""
+    if text is None:
+        return None
+    try:
+        return parse_time_ms(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is neither ms nor yyyy-MM-dd#HH:mm:ss:SSS", ctx, param) from None
+
+
+TIME_HELP = "ms, or yyyy-MM-dd#HH:mm:ss:SSS."
+
+
+@command(example="mqadmin printMsg -n 127.0.0.1:9876 -t OrderTopic -s 'paid || refunded'")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-c", "--charsetName", default="UTF-8", show_default=True, help="Charset of the bodies.")
+@option("-s", "--subExpression", help="Tags, `TagA || TagB`.  [all]")
+@option("-b", "--beginTimestamp", callback=time_of, help=f"Stored at or after: {TIME_HELP}")
+@option("-e", "--endTimestamp", callback=time_of, help=f"Stored before: {TIME_HELP}")
+@option("-d", "--printBody", type=bool, default=True, show_default=True, help="Print the bodies (true, false).")
+async def print_msg(
+    admin: Admin, out: Output, topic: str, charset_name: str, sub_expression: str | None,
+    begin_timestamp: int | None, end_timestamp: int | None, print_body: bool,
+) -> None:  # fmt: skip
+    """Print the messages of a topic, queue by queue."""
+    show = printer(out, charset_name, with_body=print_body)
+    for queue in sorted(subscribe_queues(topic, await admin.route(topic))):
+        low, high = await offset_range(admin, queue, begin_timestamp, end_timestamp)
+        out.line(f"minOffset={low}, maxOffset={high}, {queue}")
+        async for message in read_queue(admin, queue, low, high, sub_expression):
+            show(message)
+        out.line("-" * 50)
+
+
+@command(example="mqadmin printMsgByQueue -n 127.0.0.1:9876 -t OrderTopic -a broker-a -i 0 -p true -d true")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-a", "--brokerName", required=True, help="Broker name.")
+@option("-i", "--queueId", required=True, type=int, help="Queue.")
+@option("-c", "--charsetName", default="UTF-8", show_default=True, help="Charset of the bodies.")
+@option("-s", "--subExpression", help="Tags, `TagA || TagB`.  [all]")
+@option("-b", "--beginTimestamp", callback=time_of, help=f"Stored at or after: {TIME_HELP}")
+@option("-e", "--endTimestamp", callback=time_of, help=f"Stored before: {TIME_HELP}")
+@option("-p", "--print-msg", type=bool, default=False, show_default=True, help="Print the messages (true, false).")
+@option("-d", "--printBody", type=bool, default=False, show_default=True, help="Print the bodies (true, false).")
+@option("-f", "--calculate", type=bool, default=False, show_default=True, help="Count by tag (true, false).")
+async def print_msg_by_queue(
+    admin: Admin, out: Output, topic: str, broker_name: str, queue_id: int, charset_name: str,
+    sub_expression: str | None, begin_timestamp: int | None, end_timestamp: int | None, print_msg: bool,
+    print_body: bool, calculate: bool,
+) -> None:  # fmt: skip
+    """Print or count the messages of one queue."""
+    await admin.route(topic)
+    queue = MessageQueue(topic, broker_name, queue_id)
+    show = printer(out, charset_name, with_body=print_body)
+    low, high = await offset_range(admin, queue, begin_timestamp, end_timestamp)
+    counts: Counter[str] = Counter()
+    async for message in read_queue(admin, queue, low, high, sub_expression):
+        counts[message.tags or ""] += 1
+        if print_msg:
+            show(message)
+        elif counts.total() % 1000 == 0:
+            out.progress(f"{counts.total()} messages")
+    if calculate:
+        for tag, count in counts.most_common():
+            out.done(f"Tag: {tag:<30} Count: {count}", tag=tag, count=count)
+
+
+@command(example="mqadmin consumeMessage -n 127.0.0.1:9876 -t OrderTopic -c 10")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-b", "--brokerName", help="Broker name.  [all]")
+@option("-i", "--queueId", type=int, help="Queue; needs -b.  [all]")
+@option("-o", "--offset", type=int, help="First offset; needs -i.")
+@option("-g", "--consumerGroup", help="Accepted for compatibility: no offsets are used or stored.")
+@option("-s", "--beginTimestamp", callback=time_of, help=f"Stored at or after: {TIME_HELP}")
+@option("-e", "--endTimestamp", callback=time_of, help=f"Stored before: {TIME_HELP}")
+@option("-c", "--MessageNumber", type=click.IntRange(1), default=128, show_default=True, help="At most so many.")
+async def consume_message(
+    admin: Admin, out: Output, topic: str, broker_name: str | None, queue_id: int | None, offset: int | None,
+    consumer_group: str | None, begin_timestamp: int | None, end_timestamp: int | None, message_number: int,
+) -> None:  # fmt: skip
+    """Read messages of a topic, a broker or a queue; nothing is acknowledged."""
+    if queue_id is not None and broker_name is None:
+        raise click.UsageError("-i needs -b")
+    if offset is not None and queue_id is None:
+        raise click.UsageError("-o needs -b and -i")
+    queues = [
+        queue
+        for queue in sorted(subscribe_queues(topic, await admin.route(topic)))
+        if broker_name in (None, queue.broker_name) and queue_id in (None, queue.queue_id)
+    ]
+    if not queues:
+        raise NotFound(f"topic {topic} has no such queue")
+    show = printer(out, "utf-8", with_body=True)
+    left = message_number
+    for queue in queues:
+        left -= await _consume(admin, queue, offset, begin_timestamp, end_timestamp, left, show)
+        if left <= 0:
+            return
+
+
+async def _consume(
+    admin: Admin, queue: MessageQueue, offset: int | None, begin_ms: int | None, end_ms: int | None, count_max: int,
+    show: Callable[[ReceivedMessage], None],
+) -> int:  # fmt: skip
+    low, high = await offset_range(admin, queue, begin_ms, end_ms)
+    count = 0
+    async for message in read_queue(admin, queue, low if offset is None else offset, high):
+        show(message)
+        count += 1
+        if count == count_max:
+            break
+    return count
+
+
+@command(example="mqadmin queryCq -n 127.0.0.1:9876 -t OrderTopic -b 127.0.0.1:10911 -q 0 -i 0 -c 10")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-q", "--queue", required=True, type=int, help="Queue.")
+@option("-i", "--index", required=True, type=int, help="First index.")
+@option("-c", "--count", type=click.IntRange(1), default=10, show_default=True, help="Entries.")
+@option("-b", "--broker", help="Broker address.  [a broker of the topic]")
+@option("-g", "--consumer", help="Show this group's subscription and evaluate its filter.")
+async def query_cq(
+    admin: Admin, out: Output, topic: str, queue: int, index: int, count: int, broker: str | None, consumer: str | None
+) -> None:
+    """Dump entries of a consume queue."""
+    address = broker or next(iter((await admin.masters_of_topic(topic)).values()))
+    header = QueryConsumeQueueRequestHeader(
+        topic=topic, queue_id=queue, index=index, count=count, consumer_group=consumer
+    )
+    response = await admin.ask(address, RequestCode.QUERY_CONSUME_QUEUE, header)
+    if response.body is None:
+        raise NotFound(response.remark or f"no entries at index {index}")
+    found = QueryConsumeQueueResponseBody.decode(response.body)
+    if found.subscription_data is not None:
+        out.line(f"Subscription data: {dump_text(found.subscription_data)}")
+    if found.filter_data:
+        out.line(f"Filter data: {found.filter_data}")
+    out.line(f"Queue data: minQueueIndex={found.min_queue_index}, maxQueueIndex={found.max_queue_index}")
+    for position, entry in enumerate(found.queue_data or (), index):
+        out.done(
+            f"idx: {position} phyOffset={entry.physic_offset} size={entry.physic_size} tagsCode={entry.tags_code} "
+            f"eval={str(entry.eval).lower()}",
+            index=position, phy_offset=entry.physic_offset, size=entry.physic_size, tags_code=entry.tags_code,
+        )  # fmt: skip

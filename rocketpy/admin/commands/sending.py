@@ -1,0 +1,134 @@
+"""Sends: one message, test messages, response times."""
+
+from __future__ import annotations
+
+import click
+import trio
+
+from rocketpy.client.messages import Message
+from rocketpy.errors import RocketError
+from rocketpy.message.message_queue import MessageQueue
+
+from ..admin import Admin
+from ..base import EXIT_FAILED, EXIT_PARTIAL, command, option
+from ..errors import NotFound
+from ..output import Column, Output, Table, second_text
+from ..sending import send, timed_send
+
+SEND = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("MsgId")))
+SEND_RT = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("RT")))
+CLUSTER_RT = Table(
+    (Column("Cluster Name", 24), Column("Broker Name", 24), Column("RT", 8), Column("successCount", 16),
+     Column("failCount", 16))
+)  # fmt: skip
+
+
+def test_body(size: int) -> bytes:
+    return b"a" * size
+
+
+@command(example="mqadmin sendMessage -n 127.0.0.1:9876 -t OrderTopic -p 'hello' -k order-1 -c paid")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-p", "--body", required=True, help="Body, sent as UTF-8.")
+@option("-k", "--key", help="Keys, separated by spaces.")
+@option("-c", "--tags", help="Tag.")
+@option("-b", "--broker", help="Send to this broker (name).")
+@option("-i", "--qid", type=int, help="Send to this queue; needs -b.")
+@option("-m", "--msgTraceEnable", type=bool, default=False, help="Accepted for compatibility; no trace is written.")
+async def send_message(
+    admin: Admin, out: Output, topic: str, body: str, key: str | None, tags: str | None, broker: str | None,
+    qid: int | None, msg_trace_enable: bool,
+) -> int | None:  # fmt: skip
+    """Send one message."""
+    if qid is not None and broker is None:
+        raise click.UsageError("-i needs -b")
+    queue = None if broker is None else MessageQueue(topic, broker, qid or 0)
+    message = Message(topic, body.encode(), tags=tags, keys=tuple((key or "").split()))
+    try:
+        result = await send(admin, message, queue)
+    except RocketError as error:
+        out.table(SEND, [("Unknown", "Unknown", "Failed", "None")])
+        click.echo(f"error: {error}", err=True)
+        return EXIT_FAILED
+    out.table(SEND, [(result.queue.broker_name, result.queue.queue_id, result.status.value, result.msg_id)])
+    return None
+
+
+@command(example="mqadmin sendMsgStatus -n 127.0.0.1:9876 -b broker-a -c 10")
+@option("-b", "--brokerName", required=True, help="Broker name; messages go to the topic of the same name.")
+@option("-s", "--messageSize", type=click.IntRange(1), default=128, show_default=True, help="Bytes.")
+@option("-c", "--count", type=click.IntRange(1), default=50, show_default=True, help="Messages.")
+async def send_msg_status(admin: Admin, out: Output, broker_name: str, message_size: int, count: int) -> int | None:
+    """Send test messages to a broker's own topic and show time and outcome of each."""
+    failed = 0
+    for _ in range(count):
+        timed = await timed_send(admin, Message(broker_name, test_body(message_size)))
+        failed += timed.error is not None
+        out.done(f"rt={timed.rt_ms:.0f}ms, SendResult={timed.outcome}", rt_ms=timed.rt_ms, result=timed.outcome)
+    return None if not failed else EXIT_FAILED if failed == count else EXIT_PARTIAL
+
+
+@command(example="mqadmin checkMsgSendRT -n 127.0.0.1:9876 -t OrderTopic -a 20 -s 1024")
+@option("-t", "--topic", required=True, help="Topic.")
+@option("-a", "--amount", type=click.IntRange(2), default=100, show_default=True, help="Messages.")
+@option("-s", "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes.")
+async def check_msg_send_rt(admin: Admin, out: Output, topic: str, amount: int, size: int) -> int | None:
+    """Measure the response time of sends; the first, which also connects, is not in the average."""
+    out.heading(SEND_RT)
+    total_ms, failed = 0.0, 0
+    for index in range(amount):
+        timed = await timed_send(admin, Message(topic, test_body(size)))
+        failed += timed.error is not None
+        total_ms += timed.rt_ms if index else 0.0
+        queue_id = timed.result.queue.queue_id if timed.result else "-"
+        out.row(SEND_RT, (timed.broker_name or "-", queue_id, str(timed.error is None).lower(), round(timed.rt_ms)))
+    average_ms = total_ms / (amount - 1)
+    out.done(f"Avg RT: {average_ms:.2f}", average_rt_ms=round(average_ms, 2))
+    return None if not failed else EXIT_FAILED if failed == amount else EXIT_PARTIAL
+
+
+@command(example="mqadmin clusterRT -n 127.0.0.1:9876 -c DefaultCluster --rounds 1")
+@option("-a", "--amount", type=click.IntRange(1), default=100, show_default=True, help="Messages per broker and round.")
+@option("-s", "--size", type=click.IntRange(1), default=128, show_default=True, help="Bytes.")
+@option("-c", "--cluster", help="One cluster.  [all]")
+@option("-p", "--print-log", type=bool, default=False, help="Log style: fields joined by bars.")
+@option("-m", "--machine-room", default="noname", show_default=True, help="Room name in log style.")
+@option("-i", "--interval", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds between rounds.")
+@click.option("--rounds", type=click.IntRange(1), help="End after so many rounds.  [endless]")
+async def cluster_rt(
+    admin: Admin, out: Output, amount: int, size: int, cluster: str | None, print_log: bool, machine_room: str,
+    interval: float, rounds: int | None,
+) -> int | None:  # fmt: skip
+    """Measure the send latency of every broker, again and again, by messages to the topic named like it."""
+    if not print_log:
+        out.heading(CLUSTER_RT)
+    done = 0
+    while True:
+        any_failed = await _round(admin, out, amount, size, cluster, machine_room if print_log else None)
+        done += 1
+        if done == rounds:
+            return EXIT_PARTIAL if any_failed else None
+        await trio.sleep(interval)
+
+
+async def _round(
+    admin: Admin, out: Output, amount: int, size: int, cluster: str | None, log_room: str | None
+) -> bool:
+    info = await admin.cluster_info()
+    clusters = {cluster: info.cluster_addr_table[cluster]} if cluster in info.cluster_addr_table else {}
+    if cluster is not None and not clusters:
+        raise NotFound(f"no cluster {cluster}; there are: {', '.join(sorted(info.cluster_addr_table)) or 'none'}")
+    any_failed = False
+    for name, brokers in sorted((clusters or info.cluster_addr_table).items()):
+        for broker_name in sorted(brokers):
+            timings = [await timed_send(admin, Message(broker_name, test_body(size))) for _ in range(amount)]
+            good = [timed.rt_ms for timed in timings if timed.error is None]
+            any_failed |= len(good) < amount
+            rt_ms = sum(good) / len(good) if good else 0.0
+            if log_room is None:
+                out.row(CLUSTER_RT, (name, broker_name, f"{rt_ms:.2f}", len(good), amount - len(good)))
+            else:
+                now = second_text(admin.instance.now_ms())
+                out.done(f"{now}|{log_room}|{name}|{broker_name}|{round(rt_ms)}", time=now, room=log_room,
+                         cluster=name, broker_name=broker_name, rt_ms=rt_ms)  # fmt: skip
+    return any_failed

@@ -1,0 +1,69 @@
+"""Sends by operators: one message, again, or as a measurement."""
+
+from __future__ import annotations
+
+import attrs
+import trio
+
+from rocketpy.client.dispatching import Dispatcher
+from rocketpy.client.messages import Message, ReceivedMessage
+from rocketpy.client.options import ProducerOptions
+from rocketpy.client.results import SendResult
+from rocketpy.client.send_rules import SendBudget
+from rocketpy.client.sender import Sender
+from rocketpy.errors import RocketError
+from rocketpy.message import properties as names
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP
+
+from .admin import Admin
+
+
+def dispatcher(admin: Admin) -> Dispatcher:
+    """A producer's send loop over the admin client's connections, without retries or heartbeats."""
+    options = ProducerOptions(name_servers=admin.options.name_servers, retries=0, send_timeout=admin.timeout_s)
+    sender = Sender(admin.instance, CLIENT_INNER_PRODUCER_GROUP, options, admin.opened.next_id)
+    return Dispatcher(sender, options, admin.instance.rng)
+
+
+async def send(admin: Admin, message: Message, queue: MessageQueue | None = None) -> SendResult:
+    """Send once, to `queue` or to any. Raises as Producer.send does."""
+    via = dispatcher(admin)
+    outgoing = via.sender.prepare(message)
+    if queue is not None:
+        await via.publish_info(message.topic)
+        return await via.sender.send_to(queue, outgoing, admin.timeout_s)
+    return await via.send(outgoing, SendBudget(admin.timeout_s, 1, trio.current_time()))
+
+
+async def send_again(admin: Admin, message: ReceivedMessage) -> SendResult:
+    """A copy of a stored message, with an id of its own and the user's properties."""
+    kept = {name: value for name, value in message.properties.items() if name not in names.SYSTEM_PROPERTIES}
+    copy = Message(
+        message.topic, message.body, tags=message.tags, keys=message.keys, properties=kept, flag=message.flag
+    )
+    return await send(admin, copy)
+
+
+@attrs.frozen
+class Timed:
+    """One measured send: milliseconds, the broker it went to, and its outcome."""
+
+    rt_ms: float
+    broker_name: str | None
+    result: SendResult | None
+    error: RocketError | None
+
+    @property
+    def outcome(self) -> str:
+        return self.result.status.value if self.result is not None else f"{type(self.error).__name__}: {self.error}"
+
+
+async def timed_send(admin: Admin, message: Message) -> Timed:
+    """Send and measure; a failure is an outcome."""
+    begin_s = trio.current_time()
+    try:
+        result = await send(admin, message)
+    except RocketError as error:
+        return Timed((trio.current_time() - begin_s) * 1000, None, None, error)
+    return Timed((trio.current_time() - begin_s) * 1000, result.queue.broker_name, result, None)
