@@ -24,7 +24,8 @@ from rocketpy.client.options import Credentials
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
 
-from .admin import TIMEOUT_S, Admin
+from .admin import Admin
+from .core import TIMEOUT_S
 from .errors import NotFound, PartialFailure
 from .output import Format, Output
 
@@ -120,6 +121,9 @@ def _report(error: BaseException, debug: bool) -> int:
     """One line on standard error; the status says of which kind the failure was."""
     if isinstance(error, click.ClickException | click.exceptions.Abort | click.exceptions.Exit):
         raise error
+    if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as with `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if not isinstance(error, RocketError | OSError | ValueError):

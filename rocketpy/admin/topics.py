@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.client.wire import (
+    TopicConfig,
+)
 
-from .admin import ORDER_TOPIC_CONFIG, Admin
+from .admin import Admin
+from .server_requests import ORDER_TOPIC_CONFIG
 
 UNIT, UNIT_SUB = 1, 2  # topic system flags
 

@@ -16,3 +16,59 @@ modules that do I/O only carry them out:
 
 Works without the compiled core.
 """
+
+from .allocation import Averagely, AveragelyByCircle, ByConfig, ByMachineRoom, ConsistentHash, NearbyRoom
+from .messages import Message, ReceivedMessage, split_batches
+from .options import (
+    START_FIRST,
+    START_LAST,
+    ClientOptions,
+    ConsumeMode,
+    Credentials,
+    ProducerOptions,
+    PullOptions,
+    PushOptions,
+    StartFrom,
+)
+from .producer import Producer, SendHandle
+from .pull_consumer import LitePullConsumer, PullConsumer
+from .pull_rules import PullResult, PullStatus
+from .push_consumer import PushConsumer
+from .queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
+from .results import ConsumeResult, SendResult, SendStatus
+from .subscription import Sql92
+
+__all__ = [
+    "START_FIRST",
+    "START_LAST",
+    "Averagely",
+    "AveragelyByCircle",
+    "ByConfig",
+    "ByMachineRoom",
+    "ClientOptions",
+    "ConsistentHash",
+    "ConsumeMode",
+    "ConsumeResult",
+    "Credentials",
+    "Fnv1aSelector",
+    "JavaHashSelector",
+    "LitePullConsumer",
+    "Message",
+    "NearbyRoom",
+    "Producer",
+    "ProducerOptions",
+    "PullConsumer",
+    "PullOptions",
+    "PullResult",
+    "PullStatus",
+    "PushConsumer",
+    "PushOptions",
+    "RandomSelector",
+    "ReceivedMessage",
+    "SendHandle",
+    "SendResult",
+    "SendStatus",
+    "Sql92",
+    "StartFrom",
+    "split_batches",
+]

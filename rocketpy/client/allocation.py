@@ -65,10 +65,7 @@ class Averagely:
     def allocate(self, client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
         index = client_ids.index(client_id)
         remainder = len(queues) % len(client_ids)
-        if len(queues) <= len(client_ids):
-            size = 1
-        else:
-            size = len(queues) // len(client_ids) + (1 if index < remainder else 0)
+        size = max(1, len(queues) // len(client_ids) + (1 if index < remainder else 0))
         start = index * size if index < remainder else index * size + remainder
         return list(queues[start : start + size])
 

@@ -82,7 +82,9 @@ class MQClientAPI:
             sign(command, self.credentials)
         return succeeded(await self.name_servers.invoke(command, timeout_s), self.name_servers.chosen)
 
-    async def oneway(self, address: str, code: RequestCode, header: Header, body: bytes | None, timeout_s: float) -> None:
+    async def oneway(
+        self, address: str, code: RequestCode, header: Header, body: bytes | None, timeout_s: float
+    ) -> None:
         command = RemotingCommand.oneway(code, header, body)
         if self.credentials is not None:
             sign(command, self.credentials)

@@ -34,7 +34,7 @@ def unique_instance_name(name: str) -> str:
 
 
 def build_client_id(options: ClientOptions, *, unique: bool = True, stream: bool = False) -> str:
-    """`<ip>@<instance>[@<unit>][@STREAM]`. Broadcasting consumers keep DEFAULT: their offset file is named by the id."""
+    """`<ip>@<instance>[@<unit>][@STREAM]`; not unique for broadcasting, whose offset file is named by the id."""
     instance_name = unique_instance_name(options.instance_name) if unique else options.instance_name
     parts = [options.client_ip or local_address(), instance_name]
     if options.unit_name:

@@ -1,4 +1,4 @@
-"""Calls the user's handler: plain functions in worker threads, coroutine functions in the loop; errors become values."""
+"""Calls the user's handler: plain functions in threads, coroutine functions in the loop; errors become values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .results import CONSUMED, ConsumeResult
 
 logger = logging.getLogger(__name__)
 
-MessageHandler = Callable[[ReceivedMessage], ConsumeResult | None | Awaitable[ConsumeResult | None]]
-BatchHandler = Callable[[Sequence[ReceivedMessage]], ConsumeResult | None | Awaitable[ConsumeResult | None]]
+MessageHandler = Callable[[ReceivedMessage], ConsumeResult | Awaitable[ConsumeResult | None] | None]
+BatchHandler = Callable[[Sequence[ReceivedMessage]], ConsumeResult | Awaitable[ConsumeResult | None] | None]
 
 
 @attrs.frozen

@@ -250,7 +250,7 @@ class ClientInstance:
         )
 
     def heartbeat_targets(self) -> Sequence[str]:
-        """Masters only for producers; all addresses once there is a consumer, for any broker may be asked for members."""
+        """Masters for producers; every address once there is a consumer: any broker may be asked for members."""
         return [
             address
             for addresses in self.brokers.values()

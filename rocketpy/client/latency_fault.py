@@ -29,6 +29,8 @@ def not_available_ms(latency_ms: float) -> int:
 
 @attrs.frozen
 class FaultItem:
+    """One broker's last latency, and from when on it may be used again."""
+
     broker_name: str
     latency_ms: float
     available_from_ms: float

@@ -111,7 +111,7 @@ class RemoteOffsetStore(OffsetTable):
 
 @attrs.define(eq=False)
 class LocalOffsetStore(OffsetTable):
-    """Offsets in `<directory>/<client id>/<group>/offsets.json`, in the Java client's form, so both may use one file."""
+    """Offsets in `<directory>/<client id>/<group>/offsets.json`, in the Java client's form: both may use one file."""
 
     path: Path = attrs.field(kw_only=True)
 

@@ -146,7 +146,7 @@ class Producer:
         self,
         message: Message,
         *,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
         queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         key: object = None,
@@ -168,7 +168,11 @@ class Producer:
         return await self._send(dispatcher.sender.prepare(message), message, timeout, queue, selector, key)
 
     async def send_batch(
-        self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None = None,
     ) -> SendResult:
         """Send several messages of one topic as one request, to one queue. `split_batches` cuts larger collections."""
         _, dispatcher = self._ready
@@ -179,7 +183,7 @@ class Producer:
         self,
         outgoing: OutgoingMessage,
         message: Message,
-        timeout: float | None,
+        timeout: float | None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
         queue: MessageQueue | None,
         selector: QueueSelector | None,
         key: object,
@@ -236,7 +240,7 @@ class Producer:
         self,
         message: Message,
         *,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
         queue: MessageQueue | None = None,
         selector: QueueSelector | None = None,
         key: object = None,

@@ -12,42 +12,34 @@ Source: RocketMQ 4.9 `DefaultLitePullConsumerImpl`, `DefaultMQPullConsumer`.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
 from types import TracebackType
 from typing import Any, Self
 
 import attrs
 import trio
 
-from rocketpy.errors import ClientError, MessageInvalid, RocketError
+from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group
 from rocketpy.remoting.bodies.heartbeat import (
     ConsumeFromWhere,
-    ConsumerData,
     ConsumeType,
-    MessageModel,
     SubscriptionData,
 )
-from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.remoting.headers.pull import PullSysFlag
 
-from . import running_info
-from .brokers import Brokers
 from .client_id import build_client_id
-from .lifetime import Lifetime, Open
+from .fetched import Fetched
+from .group_member import GroupMember
+from .lifetime import Lifetime
 from .messages import ReceivedMessage
-from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from .options import ConsumeMode, PullOptions
 from .process_queue import ProcessQueue
-from .pull_loop import Puller, PullLoop, PullSettings
+from .pull_loop import PullLoop, PullSettings
 from .pull_rules import FlowLimits, PullResult
-from .rebalance import Rebalancer
 from .start_offset import start_offset
-from .statistics import SAMPLE_INTERVAL_S, ConsumerStatistics
-from .subscription import ALL, TAG, Sql92, build_subscription
+from .subscription import ALL, Sql92, build_subscription
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +55,7 @@ class _Assigned:
     unpaused: trio.Event
 
 
-class PullConsumer:
+class PullConsumer(GroupMember):
     """A consumer that is asked for messages.
 
     Args:
@@ -71,65 +63,37 @@ class PullConsumer:
         options: all settings; or pass single ones by keyword (`auto_commit=False`).
     """
 
+    consume_type = ConsumeType.CONSUME_ACTIVELY
+    consume_from_where = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET  # whatever the option says, as in Java
+
     def __init__(
         self, group: str, *, options: PullOptions | None = None, lifetime: Lifetime | None = None, **settings: Any
     ) -> None:
-        check_group(group)
-        if group == DEFAULT_CONSUMER_GROUP:
-            raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
-        self.group = group
         self.options = attrs.evolve(options, **settings) if options else PullOptions(**settings)
-        self.client_id = build_client_id(self.options, unique=self.is_clustering, stream=True)
-        self.statistics = ConsumerStatistics()
-        self._lifetime = lifetime or Lifetime(self.options, self.client_id)
-        self._now_ms = self._lifetime.now_ms
-        self._subscriptions: dict[str, SubscriptionData] = {}
+        unique = self.options.mode is ConsumeMode.CLUSTERING
+        super().__init__(group, self.options, build_client_id(self.options, unique=unique, stream=True), lifetime)
         self._assigned: dict[MessageQueue, _Assigned] = {}
         self._assign_mode = False
         self._expression: str | Sql92 = ALL
         self._paused: set[MessageQueue] = set()
-        self._ready: deque[tuple[MessageQueue, ProcessQueue, Sequence[ReceivedMessage]]] = deque()
-        self._ready_count = 0
-        self._arrived = trio.Event()
+        self._fetched = Fetched()
         self._consumed: dict[MessageQueue, int] = {}  # one past what was polled
         self._next_commit_s = 0.0
-        self._started_ms = 0
-        self._open: Open | None = None
 
     # --- lifetime -----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_clustering(self) -> bool:
-        return self.options.mode is ConsumeMode.CLUSTERING
 
     async def __aenter__(self) -> Self:
         self._started_ms = self._now_ms()
         self._open = opened = await self._lifetime.open()
-        self._instance = opened.instance
-        self._brokers = Brokers(self._instance)
-        self._puller = Puller(self.group, self._instance)
-        self._offsets: OffsetStore
-        if self.is_clustering:
-            self._offsets = RemoteOffsetStore(group=self.group, requests=self._brokers)
-        else:
-            path = self.options.local_offset_dir / self.client_id / self.group / "offsets.json"
-            self._offsets = LocalOffsetStore(path=path)
         try:
-            await self._offsets.load()
+            await self._join(opened, self, drops_idle_pulls=False)
         except BaseException:
             self._open = None
             await opened.abort()
             raise
-        self._rebalancer = Rebalancer(
-            self.group, self.client_id, self.options.mode, self.options.allocation, self, self._now_ms,
-            drops_idle_pulls=False,
-        )  # fmt: skip
         self._instance.consumer = self
         opened.requests.consumer = self
-        opened.start()
-        opened.nursery.start_soon(self._rebalancer.run, self.options.rebalance_interval)
-        opened.nursery.start_soon(self._persist_offsets)
-        opened.nursery.start_soon(self._sample)
+        self._start_jobs(opened)
         self._next_commit_s = trio.current_time() + self.options.auto_commit_interval
         return self
 
@@ -148,21 +112,6 @@ class PullConsumer:
             await self._rebalancer.drop_all()
         return await opened.close(kind, error, trace)
 
-    async def _persist_offsets(self) -> None:
-        while True:
-            await trio.sleep(self.options.persist_offset_interval)
-            await self._offsets.persist(set(self._assigned))
-
-    async def _sample(self) -> None:
-        while True:
-            self.statistics.sample(trio.current_time())
-            await trio.sleep(SAMPLE_INTERVAL_S)
-
-    def _running(self) -> Open:
-        if self._open is None:
-            raise ClientError("the consumer is not running: use it within `async with`")
-        return self._open
-
     # --- what to read -------------------------------------------------------------------------------------------------
 
     async def subscribe(self, topic: str, expression: str | Sql92 | None = ALL) -> None:
@@ -175,11 +124,7 @@ class PullConsumer:
             await self._instance.update_route(topic)
         except RocketError as error:
             logger.warning("group %s subscribes without a route of %s: %s", self.group, topic, error)
-        if subscription.expression_type != TAG:
-            address = await self._instance.any_broker_of(topic)
-            await self._instance.api.check_client_config(
-                address, self.client_id, self.group, subscription, self.options.api_timeout
-            )
+        await self._check_expression(subscription)
         self._subscriptions[topic] = subscription
         await self._instance.heartbeat()
         self._rebalancer.wake()
@@ -228,13 +173,14 @@ class PullConsumer:
         await self._instance.update_route(topic)
         return sorted(await self._instance.readable_queues(topic))
 
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        return sorted(self._assigned)
-
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    async def poll(self, *, max_messages: int | None = None, timeout: float | None = None) -> list[ReceivedMessage]:
+    async def poll(
+        self,
+        *,
+        max_messages: int | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - running out of it is no error here
+    ) -> list[ReceivedMessage]:
         """The next messages, of one queue, in order; an empty list when none came within `timeout` seconds.
 
         With `auto_commit`, what earlier polls returned counts as done now and is committed every few seconds.
@@ -247,25 +193,16 @@ class PullConsumer:
             while True:
                 if messages := self._take(max_messages):
                     return messages
-                self._arrived = trio.Event()
-                await self._arrived.wait()
+                await self._fetched.wait()
         return self._take(max_messages)
 
     def _take(self, max_messages: int | None) -> list[ReceivedMessage]:
-        while self._ready:
-            queue, process_queue, messages = self._ready.popleft()
-            self._ready_count -= len(messages)
-            if process_queue.dropped:
-                continue
-            taken = list(messages if max_messages is None else messages[:max_messages])
-            if rest := messages[len(taken) :]:
-                self._ready.appendleft((queue, process_queue, rest))
-                self._ready_count += len(rest)
-            offset = process_queue.remove(taken)
-            if offset >= 0:
-                self._consumed[queue] = offset
-            return taken
-        return []
+        taken = self._fetched.take(max_messages)
+        if taken is None:
+            return []
+        if taken.next_offset >= 0:
+            self._consumed[taken.queue] = taken.next_offset
+        return taken.messages
 
     async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Single messages, for ever. A message counts as done when the next one is asked for (stronger than Java)."""
@@ -281,7 +218,7 @@ class PullConsumer:
         expression: str | Sql92 = ALL,
         max_messages: int = 32,
         suspend: float = 0.0,
-        timeout: float | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
     ) -> PullResult:
         """One pull by hand, beside subscriptions and offsets; OFFSET_ILLEGAL is the caller's to handle.
 
@@ -355,7 +292,7 @@ class PullConsumer:
             raise ClientError(f"offset {offset} of {queue} is outside of {low}..{high}")
         assigned.process_queue.drop()
         assigned.scope.cancel()
-        self._forget_ready(queue)
+        self._fetched.forget(queue)
         self._consumed[queue] = offset
         self._offsets.update(queue, offset, increase_only=False)
         process_queue = ProcessQueue(self._now_ms())
@@ -370,32 +307,11 @@ class PullConsumer:
     async def seek_to_end(self, queue: MessageQueue) -> None:
         await self.seek(queue, await self._brokers.max_offset(queue))
 
-    async def offset_for_time(self, queue: MessageQueue, when: datetime) -> int:
-        """The first offset whose message was stored at or after `when` (an aware datetime)."""
-        self._running()
-        if when.tzinfo is None:
-            raise ValueError("offset_for_time needs an aware datetime")
-        return await self._brokers.search_offset(queue, int(when.timestamp() * 1000))
-
-    async def min_offset(self, queue: MessageQueue) -> int:
-        self._running()
-        return await self._brokers.min_offset(queue)
-
-    async def max_offset(self, queue: MessageQueue) -> int:
-        self._running()
-        return await self._brokers.max_offset(queue)
-
     # --- rebalance (QueueOwner) ---------------------------------------------------------------------------------------
 
     @property
-    def topics(self) -> Collection[str]:
-        return self._subscriptions.keys()
-
-    async def readable_queues(self, topic: str) -> Collection[MessageQueue]:
-        return await self._instance.readable_queues(topic)
-
-    async def member_ids(self, topic: str) -> Collection[str]:
-        return await self._brokers.member_ids(self.group, topic)
+    def _queues(self) -> dict[MessageQueue, ProcessQueue]:
+        return {queue: assigned.process_queue for queue, assigned in self._assigned.items()}
 
     async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
         return ProcessQueue(self._now_ms()), await self._start_offset(queue)
@@ -432,7 +348,7 @@ class PullConsumer:
         assigned = self._assigned.pop(queue, None)
         if assigned is not None:
             assigned.scope.cancel()
-        self._forget_ready(queue)
+        self._fetched.forget(queue)
         if self.options.auto_commit and queue in self._consumed:
             self._offsets.update(queue, self._consumed[queue], increase_only=False)
         self._consumed.pop(queue, None)
@@ -440,10 +356,6 @@ class PullConsumer:
         self._offsets.remove(queue)
         self._puller.forget(queue)
         return True
-
-    def _forget_ready(self, queue: MessageQueue) -> None:
-        self._ready = deque(entry for entry in self._ready if entry[0] != queue)
-        self._ready_count = sum(len(entry[2]) for entry in self._ready)
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
         logger.info("group %s: %d queues of %s are mine", self.group, len(mine), topic)
@@ -461,7 +373,8 @@ class PullConsumer:
     @property
     def limits(self) -> FlowLimits:
         """Per queue; nothing at all may be fetched while all queues together hold `pull_threshold_for_all`."""
-        count = -1 if self._ready_count > self.options.pull_threshold_for_all else self.options.pull_threshold_for_queue
+        is_full = self._fetched.count > self.options.pull_threshold_for_all
+        count = -1 if is_full else self.options.pull_threshold_for_queue
         return FlowLimits(count, self.options.pull_threshold_size_for_queue, self.options.consume_span_max)
 
     async def wait_unpaused(self, queue: MessageQueue) -> None:
@@ -472,10 +385,7 @@ class PullConsumer:
         return 0
 
     def deliver(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        process_queue.put(messages)
-        self._ready.append((queue, process_queue, messages))
-        self._ready_count += len(messages)
-        self._arrived.set()
+        self._fetched.put(queue, process_queue, messages)
 
     def nothing_matched(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
         if not process_queue.cached_count:
@@ -485,26 +395,7 @@ class PullConsumer:
         """Reading goes on where the broker says; what was committed stays."""
         return True
 
-    def pulled(self, queue: MessageQueue, count: int, spent_s: float) -> None:
-        self.statistics.pulled(queue.topic, count, spent_s)
-
-    def now_ms(self) -> int:
-        return self._now_ms()
-
     # --- for brokers (AskedConsumer, ConsumerMember) ------------------------------------------------------------------
-
-    def consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            group_name=self.group,
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            message_model=MessageModel(self.options.mode.value),
-            consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
-            unit_mode=self.options.unit_mode,
-            subscription_data_set=list(self._subscriptions.values()),
-        )
-
-    def wake_rebalance(self) -> None:
-        self._rebalancer.wake()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         for queue, offset in offsets.items():
@@ -513,22 +404,6 @@ class PullConsumer:
                     await self.seek(queue, offset)
                 except RocketError as error:
                     logger.warning("group %s: %s not reset to %d: %s", self.group, queue, offset, error)
-
-    def consumed_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        return self._offsets.snapshot(topic)
-
-    def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
-        return running_info.build(
-            options=self.options,
-            consume_type=ConsumeType.CONSUME_ACTIVELY,
-            ordered=False,
-            started_ms=self._started_ms,
-            subscriptions=self._subscriptions.values(),
-            queues={queue: assigned.process_queue for queue, assigned in self._assigned.items()},
-            offsets=self._offsets,
-            statistics=self.statistics,
-            with_stack=with_stack,
-        )
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
         return ConsumeMessageDirectlyResult(

@@ -142,6 +142,8 @@ class PullHost(Protocol):
 
 @attrs.define(eq=False)
 class PullLoop:
+    """Pulls one queue for one consumer, from `next_offset` on."""
+
     host: PullHost
     puller: Puller
     settings: PullSettings

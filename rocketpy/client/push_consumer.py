@@ -19,50 +19,44 @@ from typing import Any, Self
 import attrs
 import trio
 
-from rocketpy.errors import ClientError, MessageInvalid, RocketError
+from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP, check_group, retry_topic
+from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP, retry_topic
 from rocketpy.remoting.bodies.heartbeat import (
     ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
     SubscriptionData,
 )
-from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult, ConsumerRunningInfo
+from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult
 from rocketpy.remoting.headers.pull import PullSysFlag
 
 from . import running_info
-from .brokers import Brokers
 from .client_id import build_client_id
 from .concurrent import ConcurrentService
 from .consuming import ConsumeContext, ConsumeService, restore_topic
 from .dispatching import Dispatcher
+from .group_member import GroupMember
 from .handler import BatchHandler, Handler, MessageHandler
 from .lifetime import Lifetime, Open
 from .messages import Message, ReceivedMessage
-from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
 from .options import ConsumeMode, ProducerOptions, PushOptions
 from .orderly import OrderlyService
 from .process_queue import ProcessQueue
-from .pull_loop import Puller, PullLoop, PullSettings
+from .pull_loop import PullLoop, PullSettings
 from .pull_rules import FlowLimits, limits_for_queue
-from .rebalance import Rebalancer
+from .queue_locks import QueueLocks
 from .results import SendResult
 from .retry_sender import RetrySender
 from .send_rules import SendBudget
 from .sender import Sender
 from .start_offset import start_offset
-from .statistics import SAMPLE_INTERVAL_S, ConsumerStatistics
-from .subscription import TAG, Sql92, build_subscription
+from .subscription import Sql92, build_subscription
 
 logger = logging.getLogger(__name__)
 
-FIRST_LOCK_S = 1.0
 CONSUME_LOCK_WAIT_S = 1.0  # how long giving an ordered queue away waits for its handler, per round
 
 
-class PushConsumer:
+class PushConsumer(GroupMember):
     """A member of a consumer group.
 
     Args:
@@ -84,35 +78,24 @@ class PushConsumer:
         lifetime: Lifetime | None = None,
         **settings: Any,
     ) -> None:
-        check_group(group)
-        if group == DEFAULT_CONSUMER_GROUP:
-            raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
+        self.options = attrs.evolve(options, **settings) if options else PushOptions(**settings)
+        client_id = build_client_id(self.options, unique=self.options.mode is ConsumeMode.CLUSTERING)
+        super().__init__(group, self.options, client_id, lifetime)
         if (handler is None) == (batch_handler is None):
             raise ClientError("a consumer needs a handler or a batch_handler, and not both")
         if not subscriptions:
             raise ClientError(f"group {group} subscribes to no topic")
-        self.group = group
-        self.options = attrs.evolve(options, **settings) if options else PushOptions(**settings)
         if handler is not None and self.options.batch_size_max > 1:
             raise ClientError("batch_size_max > 1 needs a batch_handler")
-        self.client_id = build_client_id(self.options, unique=self.is_clustering)
-        self.statistics = ConsumerStatistics()
         self._function: Any = handler if handler is not None else batch_handler
-        self._lifetime = lifetime or Lifetime(self.options, self.client_id)
-        self._now_ms = self._lifetime.now_ms
         self._expressions = dict(subscriptions)
-        self._subscriptions: dict[str, SubscriptionData] = {}  # as heartbeats tell them
         self._announced: dict[str, SubscriptionData] = {}  # as pulls name them
         self._unpaused = trio.Event()
         self._unpaused.set()
-        self._started_ms = 0
-        self._open: Open | None = None
+        self.ordered = self.options.ordered
+        self.consume_from_where = ConsumeFromWhere(self.options.start.wire_name)
 
     # --- lifetime -----------------------------------------------------------------------------------------------------
-
-    @property
-    def is_clustering(self) -> bool:
-        return self.options.mode is ConsumeMode.CLUSTERING
 
     async def __aenter__(self) -> Self:
         now_ms = self._started_ms = self._now_ms()
@@ -133,23 +116,12 @@ class PushConsumer:
 
     async def _start(self, opened: Open) -> None:
         instance = opened.instance
-        self._instance = instance
-        self._brokers = Brokers(instance)
-        self._puller = Puller(self.group, instance)
-        self._offsets: OffsetStore
-        if self.is_clustering:
-            self._offsets = RemoteOffsetStore(group=self.group, requests=self._brokers)
-        else:
-            path = self.options.local_offset_dir / self.client_id / self.group / "offsets.json"
-            self._offsets = LocalOffsetStore(path=path)
-        await self._offsets.load()
+        await self._join(opened, self, drops_idle_pulls=True)
+        self._locks = QueueLocks(self.group, self._brokers, self._queues, self._now_ms)
         self._handler = Handler(
             self._function, self.options.batch_size_max > 1, trio.CapacityLimiter(self.options.concurrency)
         )
         self._service = self._consume_service(opened)
-        self._rebalancer = Rebalancer(
-            self.group, self.client_id, self.options.mode, self.options.allocation, self, self._now_ms
-        )
         instance.consumer = self
         instance.producer_groups.add(CLIENT_INNER_PRODUCER_GROUP)
         opened.requests.consumer = self
@@ -158,16 +130,14 @@ class PushConsumer:
                 await instance.update_route(topic)
             except RocketError as error:
                 logger.warning("group %s starts without a route of %s: %s", self.group, topic, error)
-        await self._check_expressions()
-        opened.start()
+        for subscription in self._subscriptions.values():
+            await self._check_expression(subscription)
         await instance.heartbeat()
+        self._start_jobs(opened)
         nursery = opened.nursery
         nursery.start_soon(self._service.run)
-        nursery.start_soon(self._rebalancer.run, self.options.rebalance_interval)
-        nursery.start_soon(self._persist_offsets)
-        nursery.start_soon(self._sample)
         if self.options.ordered and self.is_clustering:
-            nursery.start_soon(self._renew_locks)
+            nursery.start_soon(self._locks.renew, self.options.lock_interval)
         if not self.options.ordered:
             nursery.start_soon(self._expire_stuck)
         self._rebalancer.wake()
@@ -191,17 +161,8 @@ class PushConsumer:
             now_ms=self._now_ms,
         )
         if self.options.ordered:
-            return OrderlyService(self._context, self._lock_one)
+            return OrderlyService(self._context, self._locks.lock)
         return ConcurrentService(self._context)
-
-    async def _check_expressions(self) -> None:
-        """Ask one broker per topic whether it can filter by what is no tag expression; a no ends the start."""
-        for subscription in self._subscriptions.values():
-            if subscription.expression_type != TAG:
-                address = await self._instance.any_broker_of(subscription.topic)
-                await self._instance.api.check_client_config(
-                    address, self.client_id, self.group, subscription, self.options.api_timeout
-                )
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -214,26 +175,10 @@ class PushConsumer:
             await self._offsets.persist(owned)
             await self._rebalancer.drop_all()
             if self.options.ordered and self.is_clustering and owned:
-                await self._unlock(owned)
+                await self._locks.unlock(owned)
         return await opened.close(kind, error, trace)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
-
-    async def _persist_offsets(self) -> None:
-        while True:
-            await trio.sleep(self.options.persist_offset_interval)
-            await self._offsets.persist(self._rebalancer.queues.keys())
-
-    async def _sample(self) -> None:
-        while True:
-            self.statistics.sample(trio.current_time())
-            await trio.sleep(SAMPLE_INTERVAL_S)
-
-    async def _renew_locks(self) -> None:
-        await trio.sleep(FIRST_LOCK_S)
-        while True:
-            await self._lock_all()
-            await trio.sleep(self.options.lock_interval)
 
     async def _expire_stuck(self) -> None:
         assert isinstance(self._service, ConcurrentService)
@@ -243,56 +188,12 @@ class PushConsumer:
                 if self.is_clustering:
                     await self._service.expire(process_queue, queue)
 
-    # --- locks of ordered queues --------------------------------------------------------------------------------------
-
-    async def _lock_all(self) -> None:
-        queues = list(self._rebalancer.queues)
-        try:
-            locked = await self._brokers.lock(self.group, queues)
-        except RocketError as error:
-            logger.warning("group %s: locks not renewed: %s", self.group, error)
-            return
-        for queue in queues:
-            self._mark_locked(queue, queue in locked)
-
-    async def _lock_one(self, queue: MessageQueue) -> bool:
-        try:
-            locked = queue in await self._brokers.lock(self.group, [queue])
-        except RocketError as error:
-            logger.warning("group %s: %s not locked: %s", self.group, queue, error)
-            return False
-        self._mark_locked(queue, locked)
-        return locked
-
-    def _mark_locked(self, queue: MessageQueue, locked: bool) -> None:
-        process_queue = self._rebalancer.queues.get(queue)
-        if process_queue is not None:
-            process_queue.locked = locked
-            if locked:
-                process_queue.last_lock_ms = self._now_ms()
-
-    async def _unlock(self, queues: Collection[MessageQueue]) -> None:
-        try:
-            await self._brokers.unlock(self.group, queues)
-        except RocketError as error:
-            logger.warning("group %s: queues not unlocked, the broker does it after 60 s: %s", self.group, error)
-
     # --- rebalance (QueueOwner) ---------------------------------------------------------------------------------------
-
-    @property
-    def topics(self) -> Collection[str]:
-        return self._subscriptions.keys()
-
-    async def readable_queues(self, topic: str) -> Collection[MessageQueue]:
-        return await self._instance.readable_queues(topic)
-
-    async def member_ids(self, topic: str) -> Collection[str]:
-        return await self._brokers.member_ids(self.group, topic)
 
     async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
         process_queue = ProcessQueue(self._now_ms())
         if self.options.ordered and self.is_clustering:
-            if not await self._lock_one(queue):
+            if not await self._locks.lock(queue):
                 return None
             process_queue.locked = True
             process_queue.last_lock_ms = self._now_ms()
@@ -346,7 +247,7 @@ class PushConsumer:
         async def unlock() -> None:
             await trio.sleep(delay_s)
             if queue not in self._rebalancer.queues:
-                await self._unlock([queue])
+                await self._locks.unlock([queue])
 
         if self._open is not None:
             self._open.nursery.start_soon(unlock)
@@ -405,7 +306,7 @@ class PushConsumer:
             self._offsets.update(queue, next_offset, increase_only=True)
 
     async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
-        """Drop the queue, let handlers end, then store the broker's offset, even backwards; rebalance takes it again."""
+        """Drop the queue, let handlers end, store the broker's offset even backwards; rebalance takes it again."""
         process_queue.drop()
         await trio.sleep(self.options.offset_illegal_delay)
         self._offsets.update(queue, offset, increase_only=False)
@@ -413,12 +314,6 @@ class PushConsumer:
         await self._rebalancer.remove(queue)
         self._rebalancer.wake()
         return False
-
-    def pulled(self, queue: MessageQueue, count: int, spent_s: float) -> None:
-        self.statistics.pulled(queue.topic, count, spent_s)
-
-    def now_ms(self) -> int:
-        return self._now_ms()
 
     # --- for the user -------------------------------------------------------------------------------------------------
 
@@ -431,30 +326,12 @@ class PushConsumer:
         self._unpaused.set()
         self._rebalancer.wake()
 
-    @property
-    def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now."""
-        return sorted(self._rebalancer.queues)
-
     async def run(self) -> None:
         """Consume until cancelled."""
         async with self:
             await trio.sleep_forever()
 
     # --- for brokers (AskedConsumer, ConsumerMember) ------------------------------------------------------------------
-
-    def consumer_data(self) -> ConsumerData:
-        return ConsumerData(
-            group_name=self.group,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            message_model=MessageModel(self.options.mode.value),
-            consume_from_where=ConsumeFromWhere(self.options.start.wire_name),
-            unit_mode=self.options.unit_mode,
-            subscription_data_set=list(self._subscriptions.values()),
-        )
-
-    def wake_rebalance(self) -> None:
-        self._rebalancer.wake()
 
     async def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """Move offsets of our queues as the broker says. Pulls stop, handlers get time to end, then the move."""
@@ -475,22 +352,6 @@ class PushConsumer:
                 await self._rebalancer.remove(queue)
         finally:
             self.resume()
-
-    def consumed_offsets(self, topic: str) -> dict[MessageQueue, int]:
-        return self._offsets.snapshot(topic)
-
-    def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
-        return running_info.build(
-            options=self.options,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            ordered=self.options.ordered,
-            started_ms=self._started_ms,
-            subscriptions=self._subscriptions.values(),
-            queues=self._rebalancer.queues,
-            offsets=self._offsets,
-            statistics=self.statistics,
-            with_stack=with_stack,
-        )
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
         handled = await self._handler.handle([restore_topic(message, self.group)])

@@ -88,6 +88,8 @@ class Fnv1aSelector:
 
 @attrs.frozen
 class RandomSelector:
+    """Any queue; the key does not matter."""
+
     rng: random.Random = attrs.field(factory=random.Random)
 
     def select(self, queues: Sequence[MessageQueue], message: Message, key: object) -> MessageQueue | None:

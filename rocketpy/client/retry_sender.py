@@ -34,6 +34,8 @@ class SendBackRequest(Protocol):
 
 @attrs.frozen
 class RetrySender:
+    """Sends back for one group; `send` is the inner producer."""
+
     group: str
     requests: SendBackRequest
     send: Callable[[Message], Awaitable[SendResult]]  # the inner producer
@@ -47,7 +49,7 @@ class RetrySender:
         try:
             await self.requests.send_message_back(self.group, message, delay_level, self._times_max)
         except RocketError as error:
-            logger.warning("group %s: send-back of %s failed, using the retry topic: %s", self.group, message.msg_id, error)
+            logger.warning("group %s: %s not sent back, using the retry topic: %s", self.group, message.msg_id, error)
             await self.send_to_retry_topic(message, self._times_max)
 
     async def send_to_retry_topic(self, message: ReceivedMessage, reconsume_times_max: int) -> None:

@@ -45,12 +45,14 @@ def build(
     statistics: ConsumerStatistics,
     with_stack: bool,
 ) -> ConsumerRunningInfo:
+    """The whole account."""
     subscription_set = list(subscriptions)
     return ConsumerRunningInfo(
         properties=properties_of(options, consume_type, ordered, started_ms),
         subscription_set=subscription_set,
         mq_table={
-            queue: process_queue_info(process_queue, offsets.in_memory(queue)) for queue, process_queue in queues.items()
+            queue: process_queue_info(process_queue, offsets.in_memory(queue))
+            for queue, process_queue in queues.items()
         },
         status_table={
             subscription.topic: status_body(statistics, subscription.topic) for subscription in subscription_set
@@ -59,7 +61,9 @@ def build(
     )
 
 
-def properties_of(options: ConsumerOptions, consume_type: ConsumeType, ordered: bool, started_ms: int) -> dict[str, str]:
+def properties_of(
+    options: ConsumerOptions, consume_type: ConsumeType, ordered: bool, started_ms: int
+) -> dict[str, str]:
     """Settings as text, and the six entries by Java's names that admin tools read."""
     settings = {
         field.name: str(getattr(options, field.name))
@@ -77,6 +81,7 @@ def properties_of(options: ConsumerOptions, consume_type: ConsumeType, ordered: 
 
 
 def process_queue_info(process_queue: ProcessQueue, commit_offset: int | None) -> ProcessQueueInfo:
+    """One queue: the reference's "transaction" messages are those handed out to an ordered handler."""
     cached = process_queue.cached
     handed_out = process_queue.handed_out
     handed_out_offsets = [message.queue_offset for message in handed_out]

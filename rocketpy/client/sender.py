@@ -82,7 +82,7 @@ class Sender:
             properties = message.to_properties()
             ids.append(properties.setdefault(names.UNIQ_KEY, self.next_id()))
             entries.append(
-                BatchEntry(flag=message.flag, body=message.body, properties=names.encode_properties(properties).encode())
+                BatchEntry(message.body, names.encode_properties(properties).encode(), message.flag)
             )
         body = encode_batch(entries)
         check_message(Message(messages[0].topic, body), self.options.message_size_max)
@@ -90,7 +90,7 @@ class Sender:
         return OutgoingMessage(messages[0].topic, body, wait, ",".join(ids), is_batch=True)
 
     def header(self, message: OutgoingMessage, queue: MessageQueue) -> SendMessageRequestHeader:
-        """The request header. Of a retry topic's message the attempts travel as fields and, as in Java, as properties."""
+        """The request header. The attempts of a retried message travel as fields and, as in Java, as properties."""
         reconsume_times, reconsume_times_max = 0, None
         if is_retry_topic(message.topic):
             reconsume_times = int(message.properties.get(names.RECONSUME_TIME, "0"))

@@ -1,4 +1,4 @@
-"""The commands, one module per family. `REGISTRY` names them all without importing any: `mqadmin --help` stays quick."""
+"""The commands, one module per family. `REGISTRY` names them without importing any: `mqadmin --help` stays quick."""
 
 from __future__ import annotations
 

@@ -11,8 +11,9 @@ import trio
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
 
-from ..admin import MASTER_ID, Admin
+from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
+from ..core import MASTER_ID
 from ..errors import NotFound
 from ..output import Column, Output, Table
 
@@ -68,8 +69,7 @@ def load_row(
     cluster: str, name: str, broker_id: int, address: str, figures: Mapping[str, str], now_s: float
 ) -> tuple[object, ...]:
     """A broker's row; zeros when it gave no figures."""
-    in_load = f"({figures.get('sendThreadPoolQueueSize', '0')},{figures.get('sendThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
-    out_load = f"({figures.get('pullThreadPoolQueueSize', '0')},{figures.get('pullThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
+    in_load, out_load = (pool_load(figures, "send"), pool_load(figures, "pull"))
     earliest_ms = int(figures.get("earliestMessageTimeStamp", "-1"))
     hours = (now_s * 1000 - earliest_ms) / 3_600_000 if earliest_ms > 0 else 0.0
     return (
@@ -79,6 +79,12 @@ def load_row(
         figures.get("pageCacheLockTimeMills", "0"), f"{hours:.2f}",
         f"{first_number(figures.get('commitLogDiskRatio')):.4f}",
     )  # fmt: skip
+
+
+def pool_load(figures: Mapping[str, str], pool: str) -> str:
+    """`(queued requests, wait of the first)` of a thread pool."""
+    queued = figures.get(f"{pool}ThreadPoolQueueSize", "0")
+    return f"({queued},{figures.get(f'{pool}ThreadPoolQueueHeadWaitTimeMills', '0')}ms)"
 
 
 def more_row(cluster: str, name: str, figures: Mapping[str, str]) -> tuple[object, ...]:
@@ -209,7 +215,9 @@ async def clean_expired_cq(admin: Admin, out: Output, broker_addr: str | None, c
 
 @command(example="mqadmin cleanUnusedTopic -n 127.0.0.1:9876 -b 127.0.0.1:10911", destructive="Delete unused topics?")
 @broker_or_cluster(cluster_long="--cluster")
-async def clean_unused_topic(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> int | None:
+async def clean_unused_topic(
+    admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None
+) -> int | None:
     """Delete the queues of topics that no longer exist; of all brokers when none is named."""
     return await _clean(admin, out, RequestCode.CLEAN_UNUSED_TOPIC, broker_addr, cluster_name)
 

@@ -11,12 +11,14 @@ import click
 
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.route import subscribe_queues
+from rocketpy.client.wire import (
+    QueryConsumeQueueRequestHeader,
+    QueryConsumeQueueResponseBody,
+    dump_text,
+)
 from rocketpy.codes import RequestCode
 from rocketpy.message.host import format_host
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.stats import QueryConsumeQueueResponseBody
-from rocketpy.remoting.fastjson import dump_text
-from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
 
 from ..admin import Admin
 from ..base import command, option
@@ -39,7 +41,8 @@ BY_KEY = Table((Column("Message ID", 50, gap=1), Column("QID", 4, right=True, ga
 def body_options(function: Any) -> Any:
     """Where a message's body goes."""
     function = click.option("--print-body", is_flag=True, help="Print the body as UTF-8 text.")(function)
-    function = click.option("--body-file", type=click.Path(dir_okay=False), help="Write the body to this file.")(function)
+    body_file = click.option("--body-file", type=click.Path(dir_okay=False), help="Write the body to this file.")
+    function = body_file(function)
     return click.option(
         "--java-compat", is_flag=True, help=f"Write the body below {JAVA_BODY_DIRECTORY}, as Java's mqadmin does."
     )(function)
@@ -79,6 +82,7 @@ def print_detail(
 
 
 def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, object]:
+    """A message as a row for programs."""
     record: dict[str, object] = {
         "msg_id": message.msg_id,
         "offset_msg_id": message.offset_msg_id,

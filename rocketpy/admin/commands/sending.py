@@ -93,7 +93,7 @@ async def check_msg_send_rt(admin: Admin, out: Output, topic: str, amount: int, 
 @option("-c", "--cluster", help="One cluster.  [all]")
 @option("-p", "--print-log", type=bool, default=False, help="Log style: fields joined by bars.")
 @option("-m", "--machine-room", default="noname", show_default=True, help="Room name in log style.")
-@option("-i", "--interval", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds between rounds.")
+@option("-i", "--interval", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds of pause.")
 @click.option("--rounds", type=click.IntRange(1), help="End after so many rounds.  [endless]")
 async def cluster_rt(
     admin: Admin, out: Output, amount: int, size: int, cluster: str | None, print_log: bool, machine_room: str,

@@ -9,14 +9,17 @@ import click
 
 from rocketpy.client.allocation import Averagely, queue_order, share_of
 from rocketpy.client.route import subscribe_queues
+from rocketpy.client.wire import (
+    TopicRouteData,
+)
 from rocketpy.errors import RocketError
 from rocketpy.message.names import is_dlq_topic, is_retry_topic
-from rocketpy.remoting.bodies.route import TopicRouteData
 
-from ..admin import ORDER_TOPIC_CONFIG, Admin
+from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
 from ..errors import NotFound
 from ..output import Column, Output, Table, java_map, time_text
+from ..server_requests import ORDER_TOPIC_CONFIG
 from ..topics import TopicChange, change_topic, config_text, put_order_conf
 
 PERM = click.IntRange(2, 7)
@@ -43,7 +46,13 @@ ROUTE_RULE_WIDTH = 158
 @option("-s", "--hasUnitSub", type=bool, help="Has unit subscriptions.")
 @click.option("--replace", is_flag=True, help="Reset settings that are not given, as Java's mqadmin does.")
 async def update_topic(
-    admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None, topic: str, replace: bool, **change: Any
+    admin: Admin,
+    out: Output,
+    broker_addr: str | None,
+    cluster_name: str | None,
+    topic: str,
+    replace: bool,
+    **change: Any,
 ) -> None:
     """Create a topic or change its settings; settings that are not given stay as they are."""
     if broker_addr and cluster_name:

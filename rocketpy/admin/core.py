@@ -1,0 +1,129 @@
+"""The ground of the admin client: its lifetime, requests to one server and to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, Self
+
+import attrs
+
+from rocketpy.client.brokers import Brokers
+from rocketpy.client.client_id import build_client_id
+from rocketpy.client.instance import ClientInstance
+from rocketpy.client.lifetime import Lifetime, Open
+from rocketpy.client.options import ClientOptions, ProducerOptions
+from rocketpy.client.wire import (
+    Header,
+    RemotingCommand,
+)
+from rocketpy.codes import RequestCode
+from rocketpy.errors import ClientError, RocketError
+
+from .errors import PartialFailure
+
+MASTER_ID = 0
+TIMEOUT_S = 5.0
+LONG_TIMEOUT_S = 15.0  # consume statistics, running info, direct consumption
+TO_THE_END = -1  # a timestamp that means the end of the queue
+
+
+
+
+class AdminCore:
+    """An operator's client. Brokers never see it in a group: it sends no heartbeats.
+
+    Args:
+        name_servers: `host:port;host:port`; the environment's NAMESRV_ADDR when left out.
+        timeout: seconds for ordinary requests.
+    """
+
+    def __init__(
+        self,
+        *,
+        timeout: float = TIMEOUT_S,
+        options: ClientOptions | None = None,
+        lifetime: Lifetime | None = None,
+        **settings: Any,
+    ) -> None:
+        self.options = attrs.evolve(options, **settings) if options else ProducerOptions(**settings)
+        self.timeout_s = timeout
+        self.client_id = build_client_id(self.options)
+        self._lifetime = lifetime or Lifetime(self.options, self.client_id)
+        self._open: Open | None = None
+
+    async def __aenter__(self) -> Self:
+        self._open = await self._lifetime.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        assert self._open is not None
+        opened, self._open = self._open, None
+        return await opened.close(kind, error, trace)
+
+    @property
+    def opened(self) -> Open:
+        if self._open is None:
+            raise ClientError("the admin client is not running: use it within `async with`")
+        return self._open
+
+    @property
+    def instance(self) -> ClientInstance:
+        return self.opened.instance
+
+    @property
+    def brokers(self) -> Brokers:
+        """Requests about single queues."""
+        return Brokers(self.instance)
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> RemotingCommand:
+        """A successful answer of one server. Raises BrokerError, TransportError."""
+        return await self.instance.api.ask(address, code, header, body, timeout_s=timeout_s or self.timeout_s)
+
+    async def ask_name_server(self, code: RequestCode, header: Header | None = None) -> RemotingCommand:
+        return await self.instance.api.ask_name_server(code, header, timeout_s=self.timeout_s)
+
+    async def each_name_server(
+        self, code: RequestCode, header: Header | None = None, body: bytes | None = None
+    ) -> dict[str, RemotingCommand]:
+        """Answers by address. One that fails does not stop the others.
+
+        Raises:
+            PartialFailure: some failed. RocketError: all did.
+        """
+        addresses = self.options.name_server_list
+        if not addresses:
+            raise ClientError("no name server address: pass -n or set NAMESRV_ADDR")
+        return await each(addresses, lambda address: self.ask(address, code, header, body))
+
+
+async def each(
+    addresses: Iterable[str], ask: Callable[[str], Awaitable[RemotingCommand]]
+) -> dict[str, RemotingCommand]:
+    """Ask every address, one after the other; failures do not stop the round.
+
+    Raises:
+        PartialFailure: some failed. The first RocketError: all did.
+    """
+    answers: dict[str, RemotingCommand] = {}
+    failures: dict[str, RocketError] = {}
+    for address in addresses:
+        try:
+            answers[address] = await ask(address)
+        except RocketError as error:
+            failures[address] = error
+    if failures and answers:
+        raise PartialFailure(failures, sorted(answers))
+    if failures:
+        raise next(iter(failures.values()))
+    return answers

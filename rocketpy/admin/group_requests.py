@@ -1,0 +1,150 @@
+"""Consumer and producer groups: settings, members, progress."""
+
+from __future__ import annotations
+
+from rocketpy.client.wire import (
+    ConsumeMessageDirectlyRequestHeader,
+    ConsumeMessageDirectlyResult,
+    ConsumerConnection,
+    ConsumerRunningInfo,
+    ConsumeStats,
+    ConsumeStatsList,
+    DeleteSubscriptionGroupRequestHeader,
+    GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    ProducerConnection,
+    ProducerTableInfo,
+    ResetOffsetBody,
+    ResetOffsetRequestHeader,
+    SubscriptionGroupConfig,
+    SubscriptionGroupWrapper,
+)
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import retry_topic
+
+from .topic_requests import TopicRequests
+
+
+class GroupRequests(TopicRequests):
+    """Operations on groups."""
+
+    async def group_configs(self, address: str) -> dict[str, SubscriptionGroupConfig]:
+        response = await self.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return SubscriptionGroupWrapper.decode(response.body).subscription_group_table
+
+    async def create_group(self, address: str, config: SubscriptionGroupConfig) -> None:
+        await self.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config.encode())
+
+    async def delete_group(self, address: str, group: str, *, remove_offset: bool) -> None:
+        header = DeleteSubscriptionGroupRequestHeader(group_name=group, remove_offset=remove_offset)
+        await self.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+
+    async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
+        """Offsets of a group on every broker that has its retry topic, merged.
+
+        Raises:
+            BrokerError: TOPIC_NOT_EXIST: the group has no retry topic: it never was online, or broadcasts.
+        """
+        merged = ConsumeStats()
+        header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
+        for address in (await self.masters_of_topic(retry_topic(group))).values():
+            response = await self.ask(address, RequestCode.GET_CONSUME_STATS, header, timeout_s=self.timeout_s * 3)
+            stats = ConsumeStats.decode(response.body)
+            merged.offset_table.update(stats.offset_table)
+            merged.consume_tps += stats.consume_tps
+        return merged
+
+    async def consumer_connection(self, group: str, address: str | None = None) -> ConsumerConnection:
+        """Members and subscriptions of a group, of all brokers of its retry topic, or of one.
+
+        Raises:
+            BrokerError: CONSUMER_NOT_ONLINE.
+        """
+        addresses = [address] if address else list((await self.masters_of_topic(retry_topic(group))).values())
+        merged: ConsumerConnection | None = None
+        failure: RocketError | None = None
+        header = GetConsumerConnectionListRequestHeader(consumer_group=group)
+        for each_address in addresses:
+            try:
+                response = await self.ask(each_address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            except RocketError as error:
+                failure = error
+                continue
+            found = ConsumerConnection.decode(response.body)
+            if merged is None:
+                merged = found
+            else:
+                known = {connection.client_id for connection in merged.connection_set}
+                merged.connection_set += [c for c in found.connection_set if c.client_id not in known]
+                merged.subscription_table = found.subscription_table | merged.subscription_table
+        if merged is None or not merged.connection_set:
+            raise failure or BrokerError(ResponseCode.CONSUMER_NOT_ONLINE, f"group {group} has no member online")
+        return merged
+
+    async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
+        """Members of a producer group at the brokers of a topic, merged."""
+        merged = ProducerConnection()
+        failure: RocketError | None = None
+        header = GetProducerConnectionListRequestHeader(producer_group=group)
+        for address in (await self.masters_of_topic(topic)).values():
+            try:
+                response = await self.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
+            except RocketError as error:
+                failure = error
+                continue
+            known = {connection.client_id for connection in merged.connection_set}
+            found = ProducerConnection.decode(response.body).connection_set
+            merged.connection_set += [c for c in found if c.client_id not in known]
+        if failure is not None and not merged.connection_set:
+            raise failure
+        return merged
+
+    async def all_producers(self, address: str) -> ProducerTableInfo:
+        return ProducerTableInfo.decode((await self.ask(address, RequestCode.GET_ALL_PRODUCER_INFO)).body)
+
+    async def running_info(
+        self, group: str, client_id: str, *, with_stack: bool = False, address: str | None = None
+    ) -> ConsumerRunningInfo:
+        """A member's own account of itself, relayed by a broker that knows it."""
+        addresses = [address] if address else list((await self.masters_of_topic(retry_topic(group))).values())
+        header = GetConsumerRunningInfoRequestHeader(
+            consumer_group=group, client_id=client_id, jstack_enable=with_stack
+        )
+        failure: RocketError | None = None
+        for each_address in addresses:
+            try:
+                response = await self.ask(
+                    each_address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout_s=self.timeout_s * 3
+                )
+                return ConsumerRunningInfo.decode(response.body)
+            except RocketError as error:
+                failure = error
+        raise failure or ClientError(f"no broker knows group {group}")
+
+    async def consume_directly(
+        self, address: str, group: str, client_id: str, offset_msg_id: str
+    ) -> ConsumeMessageDirectlyResult:
+        """Have one member consume one message now, outside of any offset."""
+        header = ConsumeMessageDirectlyRequestHeader(consumer_group=group, client_id=client_id, msg_id=offset_msg_id)
+        response = await self.ask(
+            address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout_s=self.timeout_s * 3
+        )
+        return ConsumeMessageDirectlyResult.decode(response.body)
+
+    async def broker_consume_stats(self, address: str, *, is_order: bool, timeout_s: float) -> ConsumeStatsList:
+        header = GetConsumeStatsInBrokerHeader(is_order=is_order)
+        response = await self.ask(address, RequestCode.GET_BROKER_CONSUME_STATS, header, timeout_s=timeout_s)
+        return ConsumeStatsList.decode(response.body)
+
+    async def reset_offset(
+        self, address: str, group: str, topic: str, timestamp_ms: int, *, force: bool
+    ) -> dict[MessageQueue, int]:
+        """Have a broker move an online group. Raises BrokerError CONSUMER_NOT_ONLINE when it is not."""
+        header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp_ms=timestamp_ms, is_force=force)
+        response = await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
+        return ResetOffsetBody.decode(response.body).offset_table

@@ -1,0 +1,111 @@
+"""Clusters, routes and topics."""
+
+from __future__ import annotations
+
+from rocketpy.client.wire import (
+    ClusterInfo,
+    CreateTopicRequestHeader,
+    DeleteTopicInNamesrvRequestHeader,
+    GroupList,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicRequestHeader,
+    TopicRouteData,
+    TopicStatsTable,
+)
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import BrokerError, ClientError
+from rocketpy.message.message_queue import MessageQueue
+
+from .core import MASTER_ID, AdminCore, each
+
+
+class TopicRequests(AdminCore):
+    """Operations on topics."""
+
+    async def cluster_info(self) -> ClusterInfo:
+        return ClusterInfo.decode((await self.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+
+    async def addresses_of(self, cluster: str, *, masters_only: bool = True) -> list[str]:
+        """Addresses of the brokers of a cluster. Raises ClientError when there is none."""
+        info = await self.cluster_info()
+        found = [
+            address
+            for name in sorted(info.cluster_addr_table.get(cluster, []))
+            if (broker := info.broker_addr_table.get(name)) is not None
+            for broker_id, address in sorted(broker.broker_addrs.items())
+            if broker_id == MASTER_ID or not masters_only
+        ]
+        if not found:
+            known = ", ".join(sorted(info.cluster_addr_table)) or "none"
+            raise ClientError(f"cluster {cluster} has no broker; clusters are: {known}")
+        return found
+
+    async def route(self, topic: str) -> TopicRouteData:
+        """The topic's route; its brokers are known from then on. Raises BrokerError TOPIC_NOT_EXIST."""
+        if not await self.instance.update_route(topic):
+            raise BrokerError(ResponseCode.TOPIC_NOT_EXIST, f"no route for topic {topic}")
+        return self.instance.routes[topic]
+
+    async def masters_of_topic(self, topic: str) -> dict[str, str]:
+        """Broker name -> address of the brokers that have the topic: masters, or what there is."""
+        route = await self.route(topic)
+        return {
+            data.broker_name: data.broker_addrs.get(MASTER_ID) or data.broker_addrs[min(data.broker_addrs)]
+            for data in sorted(route.broker_datas, key=lambda data: data.broker_name)
+            if data.broker_addrs
+        }
+
+    async def clusters_of_topic(self, topic: str) -> set[str]:
+        route, info = await self.route(topic), await self.cluster_info()
+        names = {data.broker_name for data in route.broker_datas}
+        return {cluster for cluster, members in info.cluster_addr_table.items() if names & set(members)}
+
+    async def topics(self) -> list[str]:
+        response = await self.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(TopicList.decode(response.body).topic_list)
+
+    async def topic_configs(self, address: str) -> dict[str, TopicConfig]:
+        response = await self.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return TopicConfigSerializeWrapper.decode(response.body).topic_config_table
+
+    async def create_topic(self, address: str, config: TopicConfig) -> None:
+        """Create a topic or replace its settings on one master."""
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic="TBW102",
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type.value,
+            topic_sys_flag=config.topic_sys_flag,
+            order=config.order,
+        )
+        await self.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def delete_topic(self, topic: str, cluster: str) -> None:
+        """From the cluster's masters, then from every name server."""
+        masters = await self.addresses_of(cluster)
+        header = TopicRequestHeader(topic=topic)
+        await each(masters, lambda address: self.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header))
+        await self.each_name_server(
+            RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvRequestHeader(topic=topic)
+        )
+
+    async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
+        """Offsets of every queue, of all brokers that have the topic."""
+        merged: dict[MessageQueue, TopicOffset] = {}
+        for address in (await self.masters_of_topic(topic)).values():
+            response = await self.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicRequestHeader(topic=topic))
+            merged |= TopicStatsTable.decode(response.body).offset_table
+        return merged
+
+    async def who_consumes(self, topic: str) -> list[str]:
+        """Groups of the topic, of all its brokers (Java asks the first only)."""
+        groups: set[str] = set()
+        for address in (await self.masters_of_topic(topic)).values():
+            response = await self.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, TopicRequestHeader(topic=topic))
+            groups.update(GroupList.decode(response.body).group_list)
+        return sorted(groups)

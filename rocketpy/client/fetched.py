@@ -1,0 +1,62 @@
+"""Messages that were fetched ahead and wait to be polled: batches of one queue each, in order of arrival."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import attrs
+import trio
+
+from rocketpy.message.message_queue import MessageQueue
+
+from .messages import ReceivedMessage
+from .process_queue import ProcessQueue
+
+
+@attrs.frozen
+class Taken:
+    """What a poll gets. `next_offset` is one past what is done of the queue now; -1 must not be committed."""
+
+    queue: MessageQueue
+    messages: list[ReceivedMessage]
+    next_offset: int
+
+
+@attrs.define(eq=False)
+class Fetched:
+    """Bounded by the flow control of the pulls that fill it; `count` is what that control looks at."""
+
+    count: int = 0
+    _batches: deque[tuple[MessageQueue, ProcessQueue, Sequence[ReceivedMessage]]] = attrs.field(factory=deque)
+    _arrived: trio.Event = attrs.field(factory=trio.Event)
+
+    def put(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        process_queue.put(messages)
+        self._batches.append((queue, process_queue, messages))
+        self.count += len(messages)
+        self._arrived.set()
+
+    async def wait(self) -> None:
+        """Until something arrives."""
+        self._arrived = trio.Event()
+        await self._arrived.wait()
+
+    def take(self, count_max: int | None) -> Taken | None:
+        """The next batch of a queue that is still ours, at most `count_max` of it; None when there is none."""
+        while self._batches:
+            queue, process_queue, messages = self._batches.popleft()
+            self.count -= len(messages)
+            if process_queue.dropped:
+                continue
+            taken = list(messages if count_max is None else messages[:count_max])
+            if rest := messages[len(taken) :]:
+                self._batches.appendleft((queue, process_queue, rest))
+                self.count += len(rest)
+            return Taken(queue, taken, process_queue.remove(taken))
+        return None
+
+    def forget(self, queue: MessageQueue) -> None:
+        """Drop what is there of a queue."""
+        self._batches = deque(batch for batch in self._batches if batch[0] != queue)
+        self.count = sum(len(batch[2]) for batch in self._batches)

@@ -1,0 +1,202 @@
+"""What push and pull consumers share: a member of a group, its offsets, its place in the rebalance, its jobs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+import trio
+
+from rocketpy.errors import ClientError, MessageInvalid
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import DEFAULT_CONSUMER_GROUP, check_group
+from rocketpy.remoting.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
+from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
+
+from . import running_info
+from .brokers import Brokers
+from .instance import ClientInstance
+from .lifetime import Lifetime, Open
+from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
+from .options import ConsumeMode, ConsumerOptions
+from .process_queue import ProcessQueue
+from .pull_loop import Puller
+from .rebalance import QueueOwner, Rebalancer
+from .statistics import SAMPLE_INTERVAL_S, ConsumerStatistics
+from .subscription import TAG
+
+logger = logging.getLogger(__name__)
+
+
+class GroupMember:
+    """The common part of consumers; not used by itself. `_join` is called once the connections are open."""
+
+    consume_type = ConsumeType.CONSUME_PASSIVELY
+    consume_from_where: ConsumeFromWhere
+    ordered = False
+
+    _instance: ClientInstance
+    _brokers: Brokers
+    _puller: Puller
+    _offsets: OffsetStore
+    _rebalancer: Rebalancer
+
+    def __init__(self, group: str, options: ConsumerOptions, client_id: str, lifetime: Lifetime | None) -> None:
+        check_group(group)
+        if group == DEFAULT_CONSUMER_GROUP:
+            raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
+        self.group = group
+        self.client_id = client_id
+        self.statistics = ConsumerStatistics()
+        self._settings = options
+        self._lifetime = lifetime or Lifetime(options, client_id)
+        self._now_ms: Callable[[], int] = self._lifetime.now_ms
+        self._subscriptions: dict[str, SubscriptionData] = {}  # as heartbeats tell them
+        self._started_ms = 0
+        self._open: Open | None = None
+
+    @property
+    def is_clustering(self) -> bool:
+        return self._settings.mode is ConsumeMode.CLUSTERING
+
+    async def _join(self, opened: Open, owner: QueueOwner, *, drops_idle_pulls: bool) -> None:
+        """Take the member's place: offsets loaded, rebalance ready, known to the instance.
+
+        Raises:
+            ClientError: the file of a broadcasting consumer's offsets is damaged.
+        """
+        self._instance = opened.instance
+        self._brokers = Brokers(opened.instance)
+        self._puller = Puller(self.group, opened.instance)
+        if self.is_clustering:
+            self._offsets = RemoteOffsetStore(group=self.group, requests=self._brokers)
+        else:
+            path = self._settings.local_offset_dir / self.client_id / self.group / "offsets.json"
+            self._offsets = LocalOffsetStore(path=path)
+        await self._offsets.load()
+        self._rebalancer = Rebalancer(
+            self.group,
+            self.client_id,
+            self._settings.mode,
+            self._settings.allocation,
+            owner,
+            self._now_ms,
+            drops_idle_pulls=drops_idle_pulls,
+        )
+
+    def _start_jobs(self, opened: Open) -> None:
+        opened.start()
+        opened.nursery.start_soon(self._rebalancer.run, self._settings.rebalance_interval)
+        opened.nursery.start_soon(self._persist_offsets)
+        opened.nursery.start_soon(self._sample)
+
+    def _running(self) -> Open:
+        if self._open is None:
+            raise ClientError("the consumer is not running: use it within `async with`")
+        self._open.check_fork()
+        return self._open
+
+    async def _persist_offsets(self) -> None:
+        while True:
+            await trio.sleep(self._settings.persist_offset_interval)
+            await self._offsets.persist(set(self._queues))
+
+    async def _sample(self) -> None:
+        while True:
+            self.statistics.sample(trio.current_time())
+            await trio.sleep(SAMPLE_INTERVAL_S)
+
+    async def _check_expression(self, subscription: SubscriptionData) -> None:
+        """Ask a broker whether it can filter by what is no tag expression. Raises BrokerError when it cannot."""
+        if subscription.expression_type != TAG:
+            address = await self._instance.any_broker_of(subscription.topic)
+            await self._instance.api.check_client_config(
+                address, self.client_id, self.group, subscription, self._settings.api_timeout
+            )
+
+    @property
+    def _queues(self) -> dict[MessageQueue, ProcessQueue]:
+        """The queues that are ours now."""
+        return self._rebalancer.queues
+
+    @property
+    def assignment(self) -> list[MessageQueue]:
+        """The queues that are ours now, in order."""
+        return sorted(self._queues)
+
+    # --- for the user -------------------------------------------------------------------------------------------------
+
+    async def offset_for_time(self, queue: MessageQueue, when: datetime) -> int:
+        """The first offset whose message was stored at or after `when` (an aware datetime)."""
+        self._running()
+        if when.tzinfo is None:
+            raise ValueError("offset_for_time needs an aware datetime")
+        return await self._brokers.search_offset(queue, int(when.timestamp() * 1000))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        self._running()
+        return await self._brokers.min_offset(queue)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        self._running()
+        return await self._brokers.max_offset(queue)
+
+    # --- rebalance (part of QueueOwner) -------------------------------------------------------------------------------
+
+    @property
+    def topics(self) -> Collection[str]:
+        return self._subscriptions.keys()
+
+    async def readable_queues(self, topic: str) -> Collection[MessageQueue]:
+        return await self._instance.readable_queues(topic)
+
+    async def member_ids(self, topic: str) -> Collection[str]:
+        return await self._brokers.member_ids(self.group, topic)
+
+    # --- pulls (part of PullHost) -------------------------------------------------------------------------------------
+
+    def pulled(self, queue: MessageQueue, count: int, spent_s: float) -> None:
+        self.statistics.pulled(queue.topic, count, spent_s)
+
+    def now_ms(self) -> int:
+        return self._now_ms()
+
+    # --- for brokers (part of AskedConsumer, ConsumerMember) ----------------------------------------------------------
+
+    def consumer_data(self) -> ConsumerData:
+        """What heartbeats say of this member."""
+        return ConsumerData(
+            group_name=self.group,
+            consume_type=self.consume_type,
+            message_model=MessageModel(self._settings.mode.value),
+            consume_from_where=self.consume_from_where,
+            unit_mode=self._settings.unit_mode,
+            subscription_data_set=list(self._subscriptions.values()),
+        )
+
+    def wake_rebalance(self) -> None:
+        self._rebalancer.wake()
+
+    def consumed_offsets(self, topic: str) -> dict[MessageQueue, int]:
+        return self._offsets.snapshot(topic)
+
+    def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
+        """What this member says of itself when an operator asks."""
+        return running_info.build(
+            options=self._settings,
+            consume_type=self.consume_type,
+            ordered=self.ordered,
+            started_ms=self._started_ms,
+            subscriptions=self._subscriptions.values(),
+            queues=self._queues,
+            offsets=self._offsets,
+            statistics=self.statistics,
+            with_stack=with_stack,
+        )
