@@ -202,13 +202,13 @@ static void tell_watchers(rp_dispatch *dispatch) {
     send_arrivals(dispatch); /* what does not fit goes first in the next run */
 }
 
-static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, const uint8_t *key, uint32_t size) {
+static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, const uint8_t *key, uint32_t size, int is_redo) {
     uint8_t *out = dispatch->key;
     memcpy(out, record->topic, record->topic_size);
     out[record->topic_size] = '#';
     memcpy(out + record->topic_size + 1, key, size);
     int32_t hash = rp_index_hash(out, record->topic_size + 1 + size);
-    rp_status status = rp_index_put(dispatch->index, hash, record->phy_offset, record->store_timestamp_ms);
+    rp_status status = rp_index_put(dispatch->index, hash, record->phy_offset, record->store_timestamp_ms, is_redo);
     if (status == RP_OK) dispatch->counts.keys++;
     return status;
 }
@@ -218,15 +218,16 @@ static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record)
     const uint8_t *value;
     uint32_t size;
     rp_status status = RP_OK;
+    int is_redo = record->phy_offset == rp_index_end(dispatch->index); /* how a predecessor died, it cannot say */
     if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)"UNIQ_KEY", 8, &value, &size) == RP_OK)
-        status = put_key(dispatch, record, value, size);
+        status = put_key(dispatch, record, value, size, is_redo);
     if (status != RP_OK ||
         rp_property_find(record->properties, record->properties_size, (const uint8_t *)"KEYS", 4, &value, &size) != RP_OK)
         return status;
     while (size && status == RP_OK) {
         const uint8_t *space = memchr(value, ' ', size);
         uint32_t piece = space ? (uint32_t)(space - value) : size;
-        if (piece) status = put_key(dispatch, record, value, piece);
+        if (piece) status = put_key(dispatch, record, value, piece, is_redo);
         piece += piece < size;
         value += piece;
         size -= piece;

@@ -236,7 +236,12 @@ static int32_t previous_of(const rp_index *index, const uint8_t *slot, int32_t c
     return value > 0 && value < count ? value : 0;
 }
 
-rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms) {
+static int unit_is(const rp_index *index, int32_t number, int32_t hash, uint64_t phy_offset) {
+    const uint8_t *unit = index->base + index->units_at + (uint64_t)number * RP_INDEX_UNIT_SIZE;
+    return (int32_t)rp_load32(unit) == hash && rp_load64(unit + 4) == phy_offset;
+}
+
+rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms, int is_redo) {
     if (!index->base || count_of(index->base) >= (int32_t)index->index_num) {
         rp_status status = create_file(index);
         if (status != RP_OK) return status;
@@ -244,6 +249,7 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
     uint8_t *base = index->base, *slot = base + RP_INDEX_HEADER_SIZE + (uint64_t)((uint32_t)hash % index->slot_num) * RP_INDEX_SLOT_SIZE;
     int32_t count = count_of(base), previous = previous_of(index, slot, count);
     uint64_t unit_at = index->units_at + (uint64_t)count * RP_INDEX_UNIT_SIZE;
+    if (is_redo && previous && unit_is(index, previous, hash, phy_offset)) return RP_OK;
     rp_status status = reserve_blocks(index, unit_at + RP_INDEX_UNIT_SIZE);
     if (status != RP_OK) return status;
     uint8_t *unit = base + unit_at;

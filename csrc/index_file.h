@@ -16,8 +16,9 @@ typedef struct rp_index rp_index;
 rp_index *rp_index_open(const char *directory, uint32_t slot_num, uint32_t index_num);
 void rp_index_close(rp_index *index);
 /* Enter one key (`hash`: rp_index_hash of topic#key) of the record at `phy_offset`; rolls to a new file when full.
+ * `is_redo`: the record may have been entered before; a key that heads its chain already is not entered twice.
  * RP_OK; RP_NO_SPACE, RP_IO_ERROR: nothing was entered. */
-rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms);
+rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms, int is_redo);
 /* End offset of the newest file: records below it have been entered. */
 uint64_t rp_index_end(const rp_index *index);
 /* Bring files that are full to the disk; *timestamp_ms becomes the end timestamp of the newest of them, if any.

@@ -15,17 +15,17 @@ from typing import Any
 
 from rocketpy.config import MessageStoreConfig
 
-from .consume_queue import ConsumeQueues, rounded_file_size
+from .consume_queue import ConsumeQueues
 from .control_block import QUEUE_LIVE, ControlBlock
 from .disk import disk_ratio
 from .files import Files, StorePaths, file_name, numbered_files
 from .index_file import index_files, read_header
 from .running_flags import RunningFlag, RunningFlags
+from .unit import BLANK_SIZE, rounded_file_size
 
 FILES_PER_RUN = 10
 MANUAL_RUNS = 20  # that one request by hand is good for
 HOUR_MS = 3_600_000
-BLANK_SIZE = 0x7FFFFFFF
 
 
 class Cleaner:

@@ -1,45 +1,18 @@
-"""Consume queue units as values, and their reader.
-
-    0   i64  phy_offset   bytes from the start of the CommitLog
-    8   i32  size         bytes of the record
-    12  i64  tags_code    hash of the tags; delivery time (ms) in a delay queue
-
-Unit n of a queue is at byte 20 n of it; a file is named by its first byte. A unit (0, 0x7FFFFFFF, 0) stands where there
-is no message: before the first one of a queue that did not start at 0.
-"""
+"""Reading consume queues: units of one queue at a time, as values."""
 
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rocketpy.native.core import ffi, lib
 
 from .control_block import ControlBlock, fail
 from .files import Files, file_name
+from .unit import CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
 
-CQ_STORE_UNIT_SIZE = 20
-CQ_UNIT = struct.Struct(
-    ">q"  # phy_offset  bytes from the start of the CommitLog
-    "i"  # size        bytes of the record
-    "q"  # tags_code   hash of the tag; delivery time (ms) in a delay queue
-)
-assert CQ_UNIT.size == CQ_STORE_UNIT_SIZE
-BLANK_UNIT = CQ_UNIT.pack(0, 0x7FFFFFFF, 0)
 FILES_MAX = 256  # descriptors that one reader keeps open
-
-
-def rounded_file_size(size: int) -> int:
-    """mappedFileSizeConsumeQueue, rounded up to whole units."""
-    return -(-size // CQ_STORE_UNIT_SIZE) * CQ_STORE_UNIT_SIZE
-
-
-class ConsumeQueueUnit(NamedTuple):
-    phy_offset: int
-    size: int
-    tags_code: int
 
 
 class ConsumeQueues:

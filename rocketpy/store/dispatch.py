@@ -13,10 +13,10 @@ from rocketpy.errors import DiskFull, StoreError
 from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
 
-from .consume_queue import rounded_file_size
 from .control_block import ControlBlock, fail
 from .delay_level import parse_delay_levels
 from .files import StorePaths
+from .unit import rounded_file_size
 
 FILES_MAX = 4096  # descriptors for consume queue files; the kernel's limit may make it fewer
 BUDGET = 64 << 20  # bytes of log per call

@@ -13,7 +13,8 @@ from typing import Any
 import attrs
 
 from .commitlog import CommitLog
-from .consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueues, ConsumeQueueUnit
+from .consume_queue import ConsumeQueues
+from .unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 
 SCAN_BYTES_MIN = 16_000  # of units, per call, however few messages are asked for
 

@@ -15,13 +15,14 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.units import PhyOffset, QueueOffset
 
 from .commitlog import CommitLog
-from .consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueues, ConsumeQueueUnit, rounded_file_size
+from .consume_queue import ConsumeQueues
 from .control_block import ControlBlock, QueueState
 from .disk import disk_ratio
 from .files import DiskFiles, Files, StorePaths
 from .get_message import GetMessageResult, GetMessageStatus, TransferLimits, get_message
 from .index_file import Index
 from .time_search import offset_by_time
+from .unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit, rounded_file_size
 
 __all__ = ["GetMessageResult", "GetMessageStatus", "MessageStore", "QueryResult", "StoreStatistics"]
 

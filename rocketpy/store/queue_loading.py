@@ -14,11 +14,10 @@ import attrs
 
 from rocketpy.native.core import ffi, lib
 
-from .consume_queue import CQ_STORE_UNIT_SIZE, CQ_UNIT
 from .control_block import ControlBlock
 from .files import Files, file_name, numbered_files
+from .unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
 
-BLANK_SIZE = 0x7FFFFFFF
 READ_UNITS = 3_200  # per read; a quiet queue's file is mostly hole
 FILES_LOOKED_AT = 3  # from the end, as in the reference, or further back while their first unit is behind the limit
 

@@ -24,12 +24,12 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 
 from .checkpoint import StoreCheckpoint
-from .consume_queue import rounded_file_size
 from .control_block import QUEUE_LIVE, ControlBlock, fail
 from .dispatch import Dispatch
 from .files import Files, StorePaths, file_name, numbered_files
 from .index_file import limit_index
 from .queue_loading import load_queues
+from .unit import rounded_file_size
 
 MESSAGE_MAGIC = 0xDAA320A7
 CHECKPOINT_MARGIN_MS = 3_000

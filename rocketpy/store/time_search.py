@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .consume_queue import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
+from .unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 
 UnitAt = Callable[[int], ConsumeQueueUnit | None]  # by byte position in the queue
 TimeOf = Callable[[ConsumeQueueUnit], int]  # store time, -1 if the record cannot be read
