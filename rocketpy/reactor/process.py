@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Iterable
 
 PR_SET_PDEATHSIG = 1
@@ -28,6 +29,12 @@ def close_all_but(keep: Iterable[int]) -> None:
             os.closerange(low, fd)
         low = fd + 1
     os.closerange(low, DESCRIPTORS_MAX)
+
+
+def own_standard_streams() -> None:
+    """Whatever our parent has put in their place (a test runner does), write to descriptors 1 and 2."""
+    sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
 
 
 def set_title(title: str) -> None:

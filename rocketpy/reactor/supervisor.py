@@ -25,7 +25,7 @@ import attrs
 
 from rocketpy.errors import ConfigError, RocketError
 
-from .process import close_all_but, die_with_parent, reset_signals, set_title
+from .process import close_all_but, die_with_parent, own_standard_streams, reset_signals, set_title
 from .ring import STOP_INTAKE, STOP_LEAVE
 from .worker_spec import WorkerContext, WorkerSpec
 
@@ -188,6 +188,7 @@ class Supervisor:
             reset_signals()
             doorbells = [other.block.doorbell for other in self.specs]
             close_all_but([self._news, *doorbells, *spec.keep_fds])
+            own_standard_streams()
             set_title(spec.title)
             spec.main(WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
             status = 0
