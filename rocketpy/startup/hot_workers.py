@@ -16,7 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.store.consume_queue import rounded_file_size
+from rocketpy.store.unit import rounded_file_size
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 
