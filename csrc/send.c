@@ -454,7 +454,10 @@ static uint32_t pass(rp_send *send) {
     }
     rp_ring_pump(send->manager);
     rp_ring_wake(send->manager);
-    if (send->appended) rp_worker_wake(send->config.store, 0);
+    if (send->appended) {
+        rp_full_fence(); /* what was published is out before we look whether the store worker sleeps */
+        rp_worker_wake(send->config.store, 0);
+    }
     return taken;
 }
 

@@ -107,8 +107,9 @@ def worker_specs(
             quiet_phase=quiet_phase, hang_timeout_s=hang_s,
         )  # fmt: skip
 
-    yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE)
-    yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS)
+    writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
+    yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
+    yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS, keep_fds=writes)
     yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
     yield spec(MANAGER, MANAGER, ManagerMain(topology, control, settings, table), StopPhase.MANAGERS)
     for codec in sizes.codecs:
