@@ -20,6 +20,7 @@ from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, opti
 from ..errors import NotFound
 from ..output import Column, Output, Table, java_map, time_text
 from ..server_requests import ORDER_TOPIC_CONFIG
+from ..statistics import topic_figures
 from ..topics import TopicChange, change_topic, config_text, put_order_conf
 
 PERM = click.IntRange(2, 7)
@@ -236,3 +237,32 @@ def _shares(topic: str, route: TopicRouteData, consumers: list[str]) -> dict[str
         ]
         for consumer in consumers
     }
+
+
+STATS_ALL = Table(
+    (Column("Topic", 64), Column("Consumer Group", 64, gap=1), Column("Accumulation", 12, right=True, gap=1),
+     Column("InTPS", 11, right=True, gap=1), Column("OutTPS", 11, right=True, gap=1),
+     Column("InMsg24Hour", 14, right=True, gap=1), Column("OutMsg24Hour", 14, right=True))
+)  # fmt: skip
+
+
+@command(example="mqadmin statsAll -n 127.0.0.1:9876 -a")
+@option("-a", "--activeTopic", is_flag=True, help="Only topics with traffic.")
+@option("-t", "--topic", help="One topic.  [all]")
+async def stats_all(admin: Admin, out: Output, active_topic: bool, topic: str | None) -> int | None:
+    """Production, consumption and backlog of every topic and group, over the last minute and day."""
+    out.heading(STATS_ALL)
+    failed = 0
+    topics = [topic] if topic else [name for name in await admin.topics() if not is_retry_topic(name)]
+    shown = [name for name in topics if not is_dlq_topic(name)]
+    for index, name in enumerate(shown, 1):
+        out.progress(f"{index}/{len(shown)} {name}")
+        try:
+            figures = await topic_figures(admin, name)
+        except RocketError as error:
+            click.echo(f"{name}: {error}", err=True)
+            failed += 1
+            continue
+        for row in figures.rows(active_only=active_topic):
+            out.row(STATS_ALL, row)
+    return EXIT_PARTIAL if failed else None

@@ -1,0 +1,59 @@
+"""Settings of subscription groups: reads before it writes.
+
+Java's updateSubGroup resets what is not given; here it stays as it is, unless `replace` asks for Java's way.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.client.wire import SubscriptionGroupConfig
+
+from .admin import Admin
+
+
+@attrs.frozen
+class GroupChange:
+    """What an operator wants of a group; None leaves a setting alone."""
+
+    consume_enable: bool | None = None
+    consume_from_min_enable: bool | None = None
+    consume_broadcast_enable: bool | None = None
+    retry_queue_nums: int | None = None
+    retry_max_times: int | None = None
+    broker_id: int | None = None
+    which_broker_when_consume_slowly: int | None = None
+    notify_consumer_ids_changed: bool | None = None
+
+    def applied_to(self, group: str, present: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
+        """The settings after the change; of a new group the broker's defaults."""
+        config = present or SubscriptionGroupConfig(group_name=group)
+        for field in attrs.fields(GroupChange):
+            wanted = getattr(self, field.name)
+            if wanted is not None:
+                name = field.name
+                setattr(config, f"{name}_enable" if name == "notify_consumer_ids_changed" else name, wanted)
+        return config
+
+
+async def change_group(
+    admin: Admin, address: str, group: str, change: GroupChange, *, replace: bool = False
+) -> SubscriptionGroupConfig:
+    """Apply a change on one master. Returns: the settings it has now."""
+    if replace:
+        present = SubscriptionGroupConfig(
+            group_name=group, consume_from_min_enable=False, consume_broadcast_enable=False
+        )
+    else:
+        present = (await admin.group_configs(address)).get(group) or SubscriptionGroupConfig(group_name=group)
+    config = change.applied_to(group, present)
+    await admin.create_group(address, config)
+    return config
+
+
+def config_text(config: SubscriptionGroupConfig) -> str:
+    """The settings in Java's form."""
+    fields = ", ".join(
+        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.wire_members()
+    )
+    return f"SubscriptionGroupConfig [{fields}]"

@@ -1,0 +1,140 @@
+"""How far groups are and how their members feel: values for consumerProgress, consumerStatus and statsAll.
+
+Source: RocketMQ 4.9 `ConsumerProgressSubCommand`, `ConsumerRunningInfo#analyzeProcessQueue`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from rocketpy.client.wire import ConsumerConnection, ConsumerRunningInfo, ConsumeStats, ProcessQueueInfo
+from rocketpy.codes import version_name
+from rocketpy.errors import RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import RETRY_PREFIX, is_retry_topic
+
+from .admin import Admin
+
+YOUNG_MS = 2 * 60 * 1000  # members this young may not have the same subscriptions yet
+BLOCKED_MS = 60 * 1000  # nothing consumed for so long, though messages are there
+
+
+@attrs.frozen
+class GroupProgress:
+    """One line of the list of all groups. A group without members is OFFLINE."""
+
+    group: str
+    count: int
+    version: str
+    consume_type: str
+    model: str
+    consume_tps: float
+    diff_total: int
+
+
+async def group_progress(admin: Admin, group: str) -> GroupProgress:
+    """A group's backlog and members; what cannot be learned counts as nothing."""
+    stats = ConsumeStats()
+    connection: ConsumerConnection | None = None
+    try:
+        stats = await admin.consume_stats(group)
+        connection = await admin.consumer_connection(group)
+    except RocketError:
+        pass  # offline, or without a retry topic: the line says so
+    members = connection.connection_set if connection is not None else []
+    consume_type = "" if connection is None else "PULL" if connection.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+    return GroupProgress(
+        group=group,
+        count=len(members),
+        version=version_name(min(member.version for member in members)) if members else "OFFLINE",
+        consume_type=consume_type,
+        model="" if connection is None or connection.message_model is None else connection.message_model.value,
+        consume_tps=stats.consume_tps,
+        diff_total=stats.total_diff,
+    )
+
+
+async def all_groups(admin: Admin) -> list[str]:
+    """Every group that has a retry topic: groups that only broadcast are not among them."""
+    return [topic.removeprefix(RETRY_PREFIX) for topic in await admin.topics() if is_retry_topic(topic)]
+
+
+async def queue_owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
+    """Queue -> address part of the client id that consumes it, as the members themselves say."""
+    owners: dict[MessageQueue, str] = {}
+    for member in (await admin.consumer_connection(group)).connection_set:
+        try:
+            info = await admin.running_info(group, member.client_id)
+        except RocketError:
+            continue  # gone since, or too slow: its queues show no address
+        owners |= dict.fromkeys(info.mq_table, member.client_id.partition("@")[0])
+    return owners
+
+
+def same_subscriptions(infos: Mapping[str, ConsumerRunningInfo], now_ms: int) -> bool:
+    """Whether all members subscribe to the same; young groups and pull groups are given the benefit of the doubt."""
+    if not infos:
+        return True
+    first = infos[min(infos)]
+    if first.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY":
+        return True
+    started = first.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
+    if started.isdecimal() and now_ms - int(started) < YOUNG_MS:
+        return True
+    sets = {
+        frozenset((data.topic, data.sub_string, data.expression_type) for data in info.subscription_set)
+        for info in infos.values()
+    }
+    return len(sets) == 1 and bool(first.subscription_set)
+
+
+def queue_complaints(client_id: str, info: ConsumerRunningInfo, now_ms: int) -> list[str]:
+    """What looks wrong with a member's queues; empty when nothing does."""
+    ordered = info.properties.get("PROP_CONSUMEORDERLY") == "true"
+    if info.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY":
+        return []
+    complaints = []
+    for queue, state in sorted(info.mq_table.items()):
+        if ordered and not state.locked:
+            complaints.append(f"{client_id} {queue} can't lock for a while, last lock {state.last_lock_timestamp_ms}")
+        elif ordered and state.dropped and state.try_unlock_times > 0:
+            complaints.append(f"{client_id} {queue} unlock {state.try_unlock_times} times, still failed")
+        elif not ordered and state.cached_msg_count > 0 and now_ms - state.last_consume_timestamp_ms > BLOCKED_MS:
+            blocked_ms = now_ms - state.last_consume_timestamp_ms
+            complaints.append(f"{client_id} {queue} can't consume for a while, maybe blocked, {blocked_ms}ms")
+    return complaints
+
+
+def running_info_text(info: ConsumerRunningInfo) -> str:
+    """The sections of a member's account, as Java prints them: properties, subscriptions, offsets, queues, rates."""
+    lines = ["#Consumer Properties#"]
+    lines += [f"{key:<40}: {value}" for key, value in sorted(info.properties.items())]
+    lines += ["", "#Consumer Subscription#"]
+    lines += [
+        f"{number:03d} Topic: {data.topic:<40} ClassFilter: {str(data.class_filter_mode).lower():<8} "
+        f"SubExpression: {data.sub_string}"
+        for number, data in enumerate(info.subscription_set, 1)
+    ]
+    lines += ["", "#Consumer Offset#", f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}  {'#Consumer Offset':<20}"]
+    queues = sorted(info.mq_table.items())
+    lines += [f"{q.topic:<64}  {q.broker_name:<32}  {q.queue_id:<4}  {s.commit_offset:<20}" for q, s in queues]
+    queue_heading = f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}"
+    lines += ["", "#Consumer MQ Detail#", f"{queue_heading}  #ProcessQueueInfo"]
+    lines += [f"{q.topic:<64}  {q.broker_name:<32}  {q.queue_id:<4}  {_state_text(s)}" for q, s in queues]
+    rates = ("#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS", "#ConsumeFailed TPS", "#ConsumeFailedMsgsInHour")
+    lines += ["", "#Consumer RT&TPS#", f"{'#Topic':<64}  " + " ".join(f"{rate:>14}" for rate in rates)]
+    for topic, status in sorted(info.status_table.items()):
+        figures: Sequence[float] = (
+            status.pull_rt_ms, status.pull_tps, status.consume_rt_ms, status.consume_ok_tps, status.consume_failed_tps,
+        )  # fmt: skip
+        cells = [f"{figure:>14.2f}" for figure in figures] + [f"{status.consume_failed_msgs:>25}"]
+        lines.append(f"{topic:<64}  " + " ".join(cells))
+    if info.jstack:
+        lines += ["", "#Consumer jstack#", info.jstack]
+    return "\n".join(lines)
+
+
+def _state_text(state: ProcessQueueInfo) -> str:
+    return "{" + ", ".join(f"{name}={value}" for name, value in state.wire_members()) + "}"

@@ -1,0 +1,92 @@
+"""Traffic of topics and groups, from the brokers' per-minute and per-day statistics.
+
+Source: RocketMQ 4.9 `StatsAllSubCommand`.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import BrokerError
+
+from .admin import Admin
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+NO_CONSUMER = "NO_CONSUMER"
+
+
+@attrs.frozen
+class Traffic:
+    """Messages per second over the last minute, and messages in 24 hours."""
+
+    tps: float = 0.0
+    day: int = 0
+
+    def __add__(self, other: Traffic) -> Traffic:
+        return Traffic(self.tps + other.tps, self.day + other.day)
+
+
+@attrs.frozen
+class TopicFigures:
+    """A topic's traffic in, and out and backlog per group."""
+
+    topic: str
+    incoming: Traffic
+    groups: tuple[tuple[str, Traffic, int], ...]
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything came in or went out within the day."""
+        return bool(self.incoming.day or any(outgoing.day for _, outgoing, _ in self.groups))
+
+    def rows(self, *, active_only: bool) -> list[tuple[object, ...]]:
+        """Rows of statsAll; a topic without groups has one that says so."""
+        if active_only and not self.is_active:
+            return []
+        tps, day = f"{self.incoming.tps:.2f}", self.incoming.day
+        if not self.groups:
+            return [(self.topic, "", 0, tps, "", day, NO_CONSUMER)]
+        return [
+            (self.topic, group, backlog, tps, f"{outgoing.tps:.2f}", day, outgoing.day)
+            for group, outgoing, backlog in self.groups
+        ]
+
+
+async def topic_figures(admin: Admin, topic: str) -> TopicFigures:
+    """Ask every broker of the topic. Raises RocketError when the topic has no route."""
+    masters = list((await admin.masters_of_topic(topic)).values())
+    incoming = await _traffic(admin, masters, TOPIC_PUT_NUMS, topic)
+    groups = []
+    for group in await admin.who_consumes(topic):
+        outgoing = await _traffic(admin, masters, GROUP_GET_NUMS, f"{topic}@{group}")
+        groups.append((group, outgoing, await _backlog(admin, topic, group)))
+    return TopicFigures(topic, incoming, tuple(groups))
+
+
+async def _traffic(admin: Admin, addresses: list[str], name: str, key: str) -> Traffic:
+    """The sum over brokers; one that has no such statistics has had no such traffic."""
+    total = Traffic()
+    for address in addresses:
+        try:
+            stats = await admin.broker_stats(address, name, key)
+        except BrokerError:
+            continue
+        total += Traffic(stats.stats_minute.tps, stats.stats_day.sum)
+    return total
+
+
+async def _backlog(admin: Admin, topic: str, group: str) -> int:
+    """0 for a group without a retry topic, which has no offsets with brokers."""
+    try:
+        stats = await admin.consume_stats(group, topic)
+    except BrokerError as error:
+        if error.code == ResponseCode.TOPIC_NOT_EXIST:
+            return 0
+        raise
+    return sum(
+        max(offset.broker_offset - offset.consumer_offset, 0)
+        for queue, offset in stats.offset_table.items()
+        if queue.topic == topic
+    )
