@@ -13,13 +13,13 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
 
 import trio
 
 from rocketpy.config import BrokerSettings
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
+from rocketpy.transport.server import TaskStatus
 
 from .clock import Clock
 from .delay import DelayLevels
@@ -60,12 +60,6 @@ CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
 LOCK_SWEEP_S = 60.0
 STORE_TRIM_S = 60.0
-
-
-class TaskStatus(Protocol):
-    """What `nursery.start` hands to the task that it starts."""
-
-    def started(self) -> None: ...
 
 
 class BrokerController:
@@ -150,7 +144,7 @@ class BrokerController:
         services.groups.load()
         services.schedule.load()
 
-    async def run(self, task_status: TaskStatus = trio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""
         services = self.services
         services.topics.announce()

@@ -120,7 +120,9 @@ class HotLane(Protocol):
 
     def group_removed(self, group: str) -> None: ...
 
-    def subscription_changed(self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int) -> None: ...
+    def subscription_changed(
+        self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int
+    ) -> None: ...
 
     def subscription_removed(self, group: str, topic: str) -> None: ...
 
@@ -137,8 +139,8 @@ class HotLane(Protocol):
         """
 
     def settle(self, request: SendRequest) -> None:
-        """The send that was left to us is dealt with: resent, put or answered. Called once per SendRequest, last of all,
-        so that the hot lane takes the connection's later sends again (RP_STAGE_SETTLED)."""
+        """The send that was left to us is dealt with: resent, put or answered. Called once per SendRequest, last of
+        all, so that the hot lane takes the connection's later sends again (RP_STAGE_SETTLED)."""
 
     def repull(self, request: PullRequest) -> None:
         """Hand a pull back after what it lacked was created (auto-created group); judged anew by the hot lane."""

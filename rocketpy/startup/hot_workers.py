@@ -16,9 +16,9 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.store.unit import rounded_file_size
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
+from rocketpy.store.unit import rounded_file_size
 
 TURN_NS = 1_000_000_000
 QUEUE_FILES_MAX = 4096  # consume queue files that the pull worker keeps open
