@@ -159,7 +159,7 @@ class BrokerController:
                     if not services.live.is_slave:
                         nursery.start_soon(services.schedule.run)
                     self._start_duties(nursery)
-                    task_status.started()
+                    task_status.started(None)
         finally:
             with trio.CancelScope(shield=True):
                 for file in self._files:
