@@ -27,7 +27,7 @@ from rocketpy.remoting.hot_lane import SlowLane
 from .channel import Gateway, RingChannel
 from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
 from .hot_lane import RingHotLane
-from .ring import RingReader, WorkerBlock
+from .ring import Ring, RingReader, WorkerBlock
 from .stage import ORIGIN, Origin, Stage, decode_commit_offset, decode_origin, decode_pull, decode_send
 
 BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
@@ -68,6 +68,7 @@ class ProcessorServer:
         processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED.
         slow_lane: takes what the hot lane leaves to Python; None in managers other than the first.
         manager: this process's number; it runs the pools that live there.
+        drain_after: rings of the hot processes; while they hold anything, more may be left to us, so we do not leave.
     """
 
     block: WorkerBlock
@@ -79,6 +80,7 @@ class ProcessorServer:
     slow_lane: SlowLane | None = None
     hot_lane: RingHotLane | None = None
     listeners: Sequence[ConnectionListener] = ()
+    drain_after: Sequence[Ring] = ()
     now_ns: Callable[[], int] = time.monotonic_ns
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, _Queue] = attrs.field(init=False, factory=dict)
@@ -136,6 +138,7 @@ class ProcessorServer:
     def _is_drained(self) -> bool:
         return (
             self._in_service == 0
+            and all(ring.depth_bytes == 0 for ring in self.drain_after)
             and all(reader.is_empty() for reader in self.inputs)
             and self.gateway.is_empty()
             and (self.hot_lane is None or self.hot_lane.is_idle())

@@ -1,0 +1,240 @@
+"""RingHotLane: tables and requests in order, tables again for a successor, puts with their outcome."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor import stage
+from rocketpy.reactor.hot_lane import PUT_TIMEOUT_S, RingHotLane
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.stage import Stage
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import HotLane, MessageToPut, SendRequest
+
+
+@attrs.define
+class ChannelLog:
+    """A Channel that keeps what is pushed."""
+
+    pushed: list[RemotingCommand] = attrs.field(factory=list)
+    connection: int = 77
+
+    def push(self, command: RemotingCommand) -> None:
+        self.pushed.append(command)
+
+
+@attrs.define(eq=False)
+class Desk:
+    """A hot lane with its three processes played by the test."""
+
+    blocks: dict[str, WorkerBlock]
+    readers: dict[str, RingReader]
+    lane: RingHotLane
+    queues: list[tuple[str, int]]
+
+    @classmethod
+    def open(cls) -> Desk:
+        blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "send", "pull", "store"))}
+        rings = {name: Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull", "store")}
+        boxes = {name: Outbox(RingWriter(ring), bytes_max=40_000) for name, ring in rings.items()}
+        queues: list[tuple[str, int]] = []
+        lane = RingHotLane(
+            send=(blocks["send"], boxes["send"]),
+            pull=(blocks["pull"], boxes["pull"]),
+            store=boxes["store"],
+            add_queue=lambda topic, queue_id: queues.append((topic, queue_id)),
+            store_host=("10.0.0.1", 10911),
+            now_ns=lambda: 1000,
+        )
+        return cls(blocks, {name: RingReader(ring) for name, ring in rings.items()}, lane, queues)
+
+    def told(self, name: str) -> list[tuple[int, bytes]]:
+        """Records for one process since the last call; makes room and lets the lane move on."""
+        found = []
+        while True:
+            record = self.readers[name].read()
+            if record is None:
+                self.lane.turn()
+                record = self.readers[name].read()
+                if record is None:
+                    return found
+            found.append(record)
+
+    def kinds(self, name: str) -> list[int]:
+        return [kind for kind, _ in self.told(name)]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk.open()
+    yield desk
+    for block in desk.blocks.values():
+        os.close(block.doorbell)
+
+
+def announce(lane: HotLane) -> None:
+    """All kinds of table entries."""
+    lane.topic_changed("T", perm=6, read_queue_nums=2, write_queue_nums=3, order=True, multi_tag=False, slow=True)
+    lane.group_changed(
+        "G", consume_enable=True, consume_broadcast_enable=False, broker_id=0, which_broker_when_consume_slowly=1,
+        is_online=True, is_broadcasting=False,
+    )
+    lane.subscription_changed("G", "T", expression_type="TAG", sub_string="TagA || TagB", sub_version=5)
+    lane.broker_permission_changed(6)
+    lane.tables_end()
+
+
+def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
+    announce(desk.lane)
+    assert desk.queues == [("T", 0), ("T", 1), ("T", 2)]
+    assert desk.kinds("send") == [Stage.TOPIC, Stage.BROKER, Stage.TABLES_END]
+    topic, group, subscription, broker, _ = desk.told("pull")
+    flags = lib.RP_TOPIC_ORDER | lib.RP_TOPIC_SLOW
+    assert topic == (
+        Stage.TOPIC, stage.encode_topic("T", flags=flags, perm=6, read_queue_nums=2, write_queue_nums=3)
+    )  # fmt: skip
+    flags = lib.RP_GROUP_CONSUME_ENABLE | lib.RP_GROUP_ONLINE
+    assert group == (Stage.GROUP, stage.encode_group("G", flags=flags, which_broker_when_slow=1))
+    assert subscription == (
+        Stage.SUBSCRIPTION,
+        stage.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
+    )
+    assert broker == (Stage.BROKER, stage.BROKER.pack(6, 0))
+
+
+@pytest.mark.parametrize(
+    ("expression_type", "sub_string", "flags"),
+    [("TAG", "*", "ALL"), ("TAG", "", "ALL"), ("", " * ", "ALL"), ("SQL92", "a > 1", "SLOW")],
+)
+def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string: str, flags: str) -> None:
+    desk.lane.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
+    wanted = stage.encode_subscription("G", "T", flags=getattr(lib, f"RP_SUBSCRIPTION_{flags}"), sub_version=1)
+    assert desk.told("pull") == [(Stage.SUBSCRIPTION, wanted)]
+
+
+def test_a_successor_is_told_everything_that_holds_and_nothing_that_went(desk: Desk) -> None:
+    announce(desk.lane)
+    desk.lane.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.lane.topic_removed("T")
+    desk.lane.subscription_removed("G", "T")
+    desk.lane.group_removed("G")
+    desk.told("send")
+    desk.told("pull")
+    desk.blocks["pull"].begin(1)
+    assert desk.kinds("send") == []
+    again = desk.told("pull")
+    assert [kind for kind, _ in again] == [Stage.BROKER, Stage.TOPIC, Stage.TABLES_END]
+    assert again[1][1].endswith(b"U")
+    assert desk.kinds("pull") == []
+
+
+def test_removals_are_marked(desk: Desk) -> None:
+    desk.lane.topic_removed("T")
+    ((_, record),) = desk.told("send")
+    assert record == stage.encode_topic("T", flags=lib.RP_TABLE_REMOVE)
+
+
+def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b") -> SendRequest:
+    flags = lib.RP_REQUEST_ONEWAY if oneway else 0
+    fixed = stage.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, len(body), 0)
+    origin = stage.ORIGIN.pack(77, 5, *stage.encode_host("1.2.3.4", 9), 0)
+    return stage.decode_send(origin + fixed + b"TG" + body, channel)
+
+
+def test_a_send_comes_back_behind_the_entry_it_needs_and_is_settled_last(desk: Desk) -> None:
+    request = send_request(ChannelLog())
+    desk.lane.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.lane.resend(request, queue_id=0)
+    desk.lane.settle(request)
+    told = desk.told("send")
+    assert [kind for kind, _ in told] == [Stage.TOPIC, Stage.SEND, Stage.SETTLED]
+    assert stage.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_origin")
+
+
+@pytest.mark.parametrize("oneway", [False, True])
+def test_a_send_that_finds_no_room_is_answered_busy_and_tables_still_pass(desk: Desk, oneway: bool) -> None:
+    channel = ChannelLog()
+    for _ in range(12):  # ring and backlog together hold fewer
+        desk.lane.resend(send_request(channel, oneway=oneway, body=bytes(10_000)))
+    desk.lane.settle(send_request(channel))
+    desk.lane.tables_end()
+    kinds = desk.kinds("send")
+    assert kinds[-2:] == [Stage.SETTLED, Stage.TABLES_END]
+    lost = 12 - kinds.count(Stage.SEND)
+    assert lost > 0
+    assert [(one.code, one.opaque) for one in channel.pushed] == ([] if oneway else [(2, 9)] * lost)
+
+
+def result_record(token: int, code: int) -> bytes:
+    return stage.PUT_RESULT.pack(token, 500, 6, 7, code, 0, 100, 0)
+
+
+def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
+    async def main() -> None:
+        outcomes: dict[str, object] = {}
+
+        async def put(topic: str) -> None:
+            outcomes[topic] = await desk.lane.put(MessageToPut(topic, 0, b"body", b""))
+
+        async with trio.open_nursery() as nursery:
+            for topic in ("a", "b"):
+                nursery.start_soon(put, topic)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not desk.lane.is_idle()
+            asked = {}
+            for _, record in desk.told("send"):
+                request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
+                asked[stage.decode_send(record, ChannelLog()).topic] = request.token
+            desk.lane.put_finished(result_record(1, 0))  # of a predecessor: nobody waits for it
+            desk.lane.put_finished(result_record(asked["b"], 14))
+            desk.lane.put_finished(result_record(asked["a"], 0))
+        assert outcomes["a"].is_stored and outcomes["a"].message_id == "0A00000100002A9F00000000000001F4"
+        assert not outcomes["b"].is_stored and outcomes["b"].code == 14
+        assert desk.lane.is_idle()
+
+    trio.run(main)
+
+
+def test_a_put_without_an_outcome_ends(desk: Desk) -> None:
+    async def main() -> None:
+        before = trio.current_time()
+        result = await desk.lane.put(MessageToPut("a", 3, b"", b""))
+        assert (result.code, result.is_stored, result.queue_id) == (1, False, 3)
+        assert trio.current_time() - before == pytest.approx(PUT_TIMEOUT_S)
+        assert desk.lane.is_idle() or desk.kinds("send")
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_put_that_finds_no_room_says_so(desk: Desk) -> None:
+    async def main() -> None:
+        while desk.lane._send.outbox.put(Stage.SETTLED, bytes(10_000)):
+            pass
+        assert (await desk.lane.put(MessageToPut("a", 0, bytes(10_000), b""))).code == 2
+
+    trio.run(main)
+
+
+def test_clean_topic_returns_when_the_store_has_done_it(desk: Desk) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.lane.clean_topic, "T")
+            nursery.start_soon(desk.lane.clean_topic, "U")
+            await trio.testing.wait_all_tasks_blocked()
+            told = desk.told("store")
+            assert told == [(Stage.CLEAN_TOPIC, b"T"), (Stage.CLEAN_TOPIC, b"U")]
+            for _, record in told:
+                desk.lane.topic_cleaned(record)
+        desk.lane.topic_cleaned(b"T")  # once more: nobody waits
+
+    trio.run(main)

@@ -1,0 +1,474 @@
+"""ProcessorServer: requests to pools and back, its bounds, its order, and the end of connections."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Iterator
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.errors import ConnectionLost, RequestRefused, RequestTimeout
+from rocketpy.native.core import lib
+from rocketpy.reactor import stage
+from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.dispatch import DispatchTable, Pool
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.stage import Stage
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.hot_lane import PullRequest, SendRequest
+
+CONNECTION = 0 << 56 | 4 << 32 | 1
+NOW_NS = 10**12
+Handler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | None]]
+
+
+@attrs.define
+class Call:
+    """A Processor made of a function."""
+
+    handler: Handler
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        return await self.handler(request, channel)
+
+
+@attrs.define
+class SlowLaneLog:
+    """A SlowLane and ConnectionListener that writes down what it is told."""
+
+    told: list[object] = attrs.field(factory=list)
+    fail_with: Exception | None = None
+
+    def slow_send(self, request: SendRequest) -> None:
+        self.told.append(request)
+        if self.fail_with:
+            raise self.fail_with
+
+    def slow_pull(self, request: PullRequest) -> None:
+        self.told.append(request)
+        if self.fail_with:
+            raise self.fail_with
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        self.told.append((group, topic, queue_id, offset))
+
+    def connection_closed(self, connection: int) -> None:
+        self.told.append(connection)
+
+
+@attrs.define(eq=False)
+class Bench:
+    """The server with a decoder before it and a selector behind it, both played by the test."""
+
+    blocks: list[WorkerBlock]
+    decoder: RingWriter
+    selector: RingReader
+    server: ProcessorServer
+    lane: SlowLaneLog
+
+    @classmethod
+    def open(cls, pools: tuple[Pool, ...], processors: dict[int, Handler], reply_bytes: int = 65536) -> Bench:
+        blocks = [WorkerBlock(name, index) for index, name in enumerate(("decoder", "manager", "selector"))]
+        requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
+        lane = SlowLaneLog()
+        server = ProcessorServer(
+            block=blocks[1],
+            inputs=[RingReader(requests)],
+            gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
+            processors={code: Call(handler) for code, handler in processors.items()},
+            table=DispatchTable(pools=pools, pool_of_code={}, default_pool=pools[0].name),
+            slow_lane=lane,
+            now_ns=lambda: NOW_NS,
+        )
+        return cls(blocks, RingWriter(requests), RingReader(replies), server, lane)
+
+    def close(self) -> None:
+        for block in self.blocks:
+            os.close(block.doorbell)
+
+    def origin(self, *, waited_ms: int = 0, listener: int = 0, connection: int = CONNECTION) -> bytes:
+        host = stage.encode_host("127.0.0.1", 4000)
+        return stage.ORIGIN.pack(connection, NOW_NS - waited_ms * 1_000_000, *host, listener)
+
+    def write(self, kind: Stage, record: bytes) -> None:
+        assert self.decoder.write(kind, record)
+        self.decoder.finish_batch()
+
+    def request(self, code: int, opaque: int, *, oneway: bool = False, **origin: int) -> None:
+        command = attrs.evolve(RemotingCommand.request(code, oneway=oneway), opaque=opaque)
+        self.command(command, **origin)
+
+    def command(self, command: RemotingCommand, **origin: int) -> None:
+        self.write(Stage.COMMAND, self.origin(**origin) + command.encode()[4:])
+
+    def closed(self) -> None:
+        self.write(Stage.CLOSED, self.origin())
+
+    def replies(self) -> list[RemotingCommand | str]:
+        """What came out for clients; "close" where the selector is told to."""
+        found: list[RemotingCommand | str] = []
+        while (record := self.selector.read()) is not None:
+            kind, data = record
+            assert kind == Stage.REPLY
+            connection, flags, size = stage.REPLY.unpack_from(data)
+            assert connection == CONNECTION
+            found.append(RemotingCommand.decode(data[stage.REPLY.size :]) if size else "close")
+            assert bool(flags & stage.REPLY_CLOSE_AFTER) == (size == 0)
+        return found
+
+    def run(self, scene: Callable[[], Awaitable[None]]) -> None:
+        """Play `scene` beside the running server, then have it leave."""
+
+        async def main() -> None:
+            with trio.fail_after(20):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.server.run)
+                    await settle()
+                    await scene()
+                    self.blocks[1].order(STOP_LEAVE)
+
+        trio.run(main)
+
+
+async def settle() -> None:
+    """Let everything happen that can: the server then waits for its doorbell."""
+    for _ in range(3):
+        await trio.testing.wait_all_tasks_blocked(0.005)
+
+
+@pytest.fixture
+def open_bench() -> Iterator[Callable[..., Bench]]:
+    benches: list[Bench] = []
+
+    def make(processors: dict[int, Handler], pools: tuple[Pool, ...] = (), **more: int) -> Bench:
+        benches.append(Bench.open(pools or (Pool(name="all", tasks=1, queue_max=100),), processors, **more))
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.close()
+
+
+async def ok(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    return RemotingCommand.response(0, f"{channel.peer}")
+
+
+async def fail(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    raise KeyError("no such thing")
+
+
+async def refuse(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    raise RequestRefused(17, "topic not exist")
+
+
+async def nothing(request: RemotingCommand, channel: Channel) -> None:
+    return None
+
+
+PROCESSORS: dict[int, Handler] = {1: ok, 2: fail, 3: refuse, 4: nothing, 11: ok}
+
+
+@pytest.mark.parametrize(
+    ("code", "answer"),
+    [
+        (1, (0, "127.0.0.1:4000")),
+        (2, (1, "KeyError: 'no such thing'")),
+        (3, (17, "topic not exist")),
+        (4, None),
+        (99, (3, " request type 99 not supported")),
+    ],
+)
+@pytest.mark.parametrize("oneway", [False, True])
+def test_answers(open_bench: Callable[..., Bench], code: int, answer: tuple[int, str] | None, oneway: bool) -> None:
+    bench = open_bench(PROCESSORS)
+
+    async def scene() -> None:
+        bench.request(code, 42, oneway=oneway)
+        await settle()
+        replies = [(one.opaque, one.is_response, one.code, one.remark) for one in bench.replies()]
+        assert replies == ([] if answer is None or oneway else [(42, True, *answer)])
+
+    bench.run(scene)
+
+
+def test_a_rocketmq_request_is_answered_in_kind(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench(PROCESSORS)
+
+    async def scene() -> None:
+        bench.command(RemotingCommand(1, opaque=5, serialize_type=SerializeType.ROCKETMQ))
+        await settle()
+        assert [one.serialize_type for one in bench.replies()] == [SerializeType.ROCKETMQ]
+
+    bench.run(scene)
+
+
+@pytest.mark.parametrize(("listener", "code"), [(0, 0), (1, 3)])
+def test_pulls_are_for_the_main_port(open_bench: Callable[..., Bench], listener: int, code: int) -> None:
+    bench = open_bench(PROCESSORS)
+
+    async def scene() -> None:
+        bench.request(11, 1, listener=listener)
+        await settle()
+        assert [one.code for one in bench.replies()] == [code]
+
+    bench.run(scene)
+
+
+def test_what_is_no_command_closes_its_connection(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench(PROCESSORS)
+
+    async def scene() -> None:
+        bench.write(Stage.COMMAND, bench.origin() + b"\0\0\0\2[}")
+        await settle()
+        assert bench.replies() == ["close"]
+
+    bench.run(scene)
+
+
+def test_a_full_pool_answers_busy_at_once_and_a_oneway_is_dropped(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+
+    async def wait(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: wait}, pools=(Pool(name="small", tasks=1, queue_max=2),))
+
+    async def scene() -> None:
+        bench.request(1, 0)  # in service
+        await settle()
+        for opaque in (1, 2, 3):  # two wait, one is too many
+            bench.request(1, opaque)
+        bench.request(1, 4, oneway=True)
+        await settle()
+        busy = bench.replies()
+        assert [(one.opaque, one.code) for one in busy] == [(3, 2)]
+        assert busy[0].remark.startswith("[OVERLOAD]")
+        assert bench.server.queue_depths() == {"small": (2, 2)}
+        gate.set()
+        await settle()
+        assert [one.opaque for one in bench.replies()] == [0, 1, 2]
+        assert bench.blocks[1].counters()[lib.RP_COUNT_BUSY] == 2
+
+    bench.run(scene)
+
+
+def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench(PROCESSORS, pools=(Pool(name="hasty", tasks=1, queue_max=9, wait_max_ms=100),))
+
+    async def scene() -> None:
+        bench.request(1, 1, waited_ms=100)
+        bench.request(1, 2, waited_ms=101)
+        await settle()
+        first, second = bench.replies()
+        assert (first.code, second.code) == (0, 2)
+        assert second.remark == (
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+            "period in queue: 101ms, size of queue: 0"
+        )
+
+    bench.run(scene)
+
+
+def test_a_pool_of_one_serves_in_order_though_its_handlers_wait(open_bench: Callable[..., Bench]) -> None:
+    async def slower_first(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        for _ in range(10 - request.opaque):
+            await trio.lowlevel.checkpoint()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: slower_first})
+
+    async def scene() -> None:
+        for opaque in range(10):
+            bench.request(1, opaque)
+        await settle()
+        assert [one.opaque for one in bench.replies()] == list(range(10))
+
+    bench.run(scene)
+
+
+def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+
+    async def register(request: RemotingCommand, channel: Channel) -> None:
+        await gate.wait()
+        bench.lane.told.append("registered")
+
+    bench = open_bench({34: register})
+
+    async def scene() -> None:
+        bench.request(34, 1, oneway=True)
+        bench.request(34, 2, oneway=True)
+        bench.closed()
+        await settle()
+        assert bench.lane.told == []
+        gate.set()
+        await settle()
+        assert bench.lane.told == ["registered", "registered", CONNECTION]
+
+    bench.run(scene)
+
+
+def test_closed_of_a_connection_that_never_spoke_to_us_is_told_too(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({})
+
+    async def scene() -> None:
+        bench.closed()
+        await settle()
+        assert bench.lane.told == [CONNECTION]
+
+    bench.run(scene)
+
+
+# -- requests of ours
+
+
+def test_invoke_finds_its_answer_by_our_opaque(open_bench: Callable[..., Bench]) -> None:
+    answers: list[RemotingCommand] = []
+
+    async def ask_back(request: RemotingCommand, channel: Channel) -> None:
+        answers.append(await channel.invoke(RemotingCommand.request(307), 5.0))
+
+    bench = open_bench({1: ask_back})
+
+    async def scene() -> None:
+        bench.request(1, 1)
+        await settle()
+        (asked,) = bench.replies()
+        assert asked.code == 307 and not asked.is_response
+        stranger = RemotingCommand.response(0, "for somebody else")
+        stranger.opaque = asked.opaque - 1
+        bench.command(stranger)
+        bench.command(RemotingCommand.response(0, "here").answering(asked))
+        await settle()
+        assert [one.remark for one in answers] == ["here"]
+
+    bench.run(scene)
+
+
+@pytest.mark.parametrize(("closes", "error"), [(True, ConnectionLost), (False, RequestTimeout)])
+def test_invoke_fails_when_the_connection_goes_or_time_passes(
+    open_bench: Callable[..., Bench], closes: bool, error: type[Exception]
+) -> None:
+    seen: list[Exception] = []
+
+    async def ask_back(request: RemotingCommand, channel: Channel) -> None:
+        try:
+            await channel.invoke(RemotingCommand.request(307), 60.0 if closes else 0.01)
+        except (ConnectionLost, RequestTimeout) as exc:
+            seen.append(exc)
+
+    bench = open_bench({1: ask_back})
+
+    async def scene() -> None:
+        bench.request(1, 1)
+        await settle()
+        if closes:
+            bench.closed()
+        while not seen:
+            await trio.testing.wait_all_tasks_blocked()
+        assert isinstance(seen[0], error)
+        late = RemotingCommand.response(0)
+        late.opaque = bench.server.gateway._last_opaque
+        bench.command(late)  # nobody waits for it: dropped
+        await settle()
+
+    bench.run(scene)
+
+
+# -- a selector that does not keep up
+
+
+def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_bench: Callable[..., Bench]) -> None:
+    async def large(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return RemotingCommand.response(0, body=bytes(10_000))
+
+    bench = open_bench({1: large})
+
+    async def scene() -> None:
+        channel = bench.server._new_channel(stage.decode_origin(bench.origin()))
+        for _ in range(20):  # more than ring and backlog hold
+            channel.push(RemotingCommand.oneway(40, body=bytes(10_000)))
+        pushed = bench.server.gateway.outboxes[0].backlog_bytes
+        assert 0 < pushed <= 20_000
+        bench.request(1, 7)
+        await settle()
+        got: list[RemotingCommand | str] = []
+        while more := bench.replies():
+            got += more
+            await settle()
+        assert got[-1] == "close"
+        assert 0 < len(got) - 1 < 20
+        assert all(isinstance(one, RemotingCommand) and one.code == 40 for one in got[:-1])
+
+    bench.run(scene)
+
+
+# -- what the hot lane leaves to us
+
+
+def send_record(bench: Bench, *, oneway: bool = False) -> bytes:
+    flags = lib.RP_REQUEST_ONEWAY if oneway else 0
+    fixed = stage.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, 0, 0)
+    return bench.origin() + fixed + b"TG"
+
+
+def test_records_of_the_hot_lane_reach_the_slow_lane(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({})
+
+    async def scene() -> None:
+        bench.write(Stage.SEND, send_record(bench))
+        bench.write(Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0) + b"GTT")
+        pull = stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0)
+        bench.write(Stage.PULL, bench.origin() + pull + b"GT*")
+        await settle()
+        send, commit, pulled = bench.lane.told
+        assert isinstance(send, SendRequest) and (send.topic, send.producer_group, send.opaque) == ("T", "G", 9)
+        assert commit == ("G", "TT", 3, 77)
+        assert isinstance(pulled, PullRequest) and (pulled.subscription, pulled.queue_offset) == ("*", 5)
+        assert send.channel == pulled.channel and hash(send.channel) == hash(pulled.channel)
+
+    bench.run(scene)
+
+
+@pytest.mark.parametrize("oneway", [False, True])
+def test_a_slow_lane_that_fails_answers_and_goes_on(open_bench: Callable[..., Bench], oneway: bool) -> None:
+    bench = open_bench({})
+    bench.lane.fail_with = RequestRefused(14, "no write")
+
+    async def scene() -> None:
+        bench.write(Stage.SEND, send_record(bench, oneway=oneway))
+        await settle()
+        replies = [(one.opaque, one.code, one.remark) for one in bench.replies()]
+        assert replies == ([] if oneway else [(9, 14, "no write")])
+
+    bench.run(scene)
+
+
+def test_it_leaves_only_when_everything_is_answered(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+
+    async def wait(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: wait})
+
+    async def scene() -> None:
+        for opaque in range(5):
+            bench.request(1, opaque)
+        bench.blocks[1].order(STOP_LEAVE)
+        await settle()
+        gate.set()
+
+    bench.run(scene)
+    assert [one.opaque for one in bench.replies()] == list(range(5))

@@ -1,0 +1,89 @@
+"""Topology: every pair that talks has one ring, the sum is bounded, and memory that nobody used costs nothing."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.errors import ConfigError
+from rocketpy.reactor.ring import RingReader, RingWriter
+from rocketpy.reactor.topology import MIB, PULL, SEND, ReactorSizes, Topology, capacities, wires
+
+SHAPES = [ReactorSizes(selector_workers=s, codec_workers=c) for s in (1, 2, 4) for c in (0, 1, 3)]
+
+
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_one_ring_per_pair_and_every_worker_that_asks_is_answered(sizes: ReactorSizes) -> None:
+    pairs = [(wire.producer, wire.consumer) for wire in wires(sizes)]
+    assert len(pairs) == len(set(pairs))
+    assert {name for pair in pairs for name in pair} <= set(sizes.workers)
+    for selector in sizes.selectors:
+        writers = {producer for producer, consumer in pairs if consumer == selector}
+        assert {SEND, PULL, *sizes.managers} <= writers
+        assert writers & set(sizes.decoders)  # refusals while decoding
+    for decoder in sizes.decoders:
+        assert {consumer for producer, consumer in pairs if producer == decoder} >= {SEND, PULL, *sizes.managers}
+    assert {(SEND, "manager"), ("manager", SEND), (PULL, "manager"), ("manager", PULL), ("store", PULL)} <= set(pairs)
+
+
+@pytest.mark.parametrize("sizes", SHAPES, ids=str)
+def test_all_rings_stay_under_the_bound(sizes: ReactorSizes) -> None:
+    plan = capacities(sizes)
+    assert sum(plan.values()) <= 64 * MIB
+    assert all(capacity >= 65536 and capacity & (capacity - 1) == 0 for capacity in plan.values())
+
+
+def test_rings_shrink_until_they_fit() -> None:
+    large = capacities(ReactorSizes(selector_workers=8, codec_workers=8, ring_bytes=8 * MIB))
+    assert sum(large.values()) <= 64 * MIB
+    assert max(large.values()) < 8 * MIB
+
+
+def test_too_many_rings_are_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match=r"sharedMemoryMax: \d+ rings take \d+ bytes"):
+        capacities(ReactorSizes(selector_workers=16, codec_workers=16, shared_bytes_max=4 * MIB))
+
+
+@pytest.mark.parametrize("ring_bytes", [0, 1000, 3 * MIB])
+def test_a_ring_size_that_is_no_power_of_two_is_refused(ring_bytes: int) -> None:
+    with pytest.raises(ConfigError, match="ringSize"):
+        capacities(ReactorSizes(ring_bytes=ring_bytes))
+
+
+def shared_kib() -> int:
+    with open("/proc/self/smaps_rollup") as file:
+        for line in file:
+            if line.startswith("Pss_Shmem:"):
+                return int(line.split()[1])
+    raise AssertionError("no Pss_Shmem in smaps_rollup")
+
+
+def test_rings_that_nobody_used_take_no_memory() -> None:
+    before = shared_kib()
+    topology = Topology.create(ReactorSizes(selector_workers=2, codec_workers=2))
+    assert sum(ring.capacity_bytes for ring in topology.rings.values()) > 10 * MIB
+    assert shared_kib() - before < 8 * (len(topology.rings) + len(topology.blocks))
+    for ring in topology.rings.values():  # and each is joined to the right worker
+        writer, reader = RingWriter(ring), RingReader(ring)
+        assert writer.write(3, ring.producer.encode())
+        assert reader.read() == (3, ring.producer.encode())
+    for block in topology.blocks.values():
+        os.close(block.doorbell)
+    for pair in topology.handoffs.values():
+        pair[0].close()
+        pair[1].close()
+
+
+def test_lists_of_rings_are_in_the_order_of_the_workers() -> None:
+    topology = Topology.create(ReactorSizes(selector_workers=2, codec_workers=2, ring_bytes=65536))
+    assert [ring.producer for ring in topology.requests_to(SEND)] == ["codec-0", "codec-1"]
+    assert [ring.consumer for ring in topology.replies_from(PULL)] == ["selector-0", "selector-1"]
+    assert {ring.producer for ring in topology.inputs("manager")} == {"codec-0", "codec-1", SEND, PULL, "store"}
+    for block in topology.blocks.values():
+        os.close(block.doorbell)
+    for pair in topology.handoffs.values():
+        pair[0].close()
+        pair[1].close()
