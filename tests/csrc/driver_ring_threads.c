@@ -5,14 +5,9 @@
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+#include "check.h"
 #include "ring.h"
-
-#define CHECK(condition) \
-    do { if (!(condition)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); abort(); } } while (0)
 
 enum { CAPACITY = 65536, SMALL_MAX = CAPACITY / 4, REOPEN_EVERY = 5000 };
 
