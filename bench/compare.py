@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,7 @@ import click
 from rich.console import Console
 
 from . import report
+from .ballast import full_page_cache
 from .brokers import TARGETS, BrokerFailed, running
 from .load import Progress
 from .scenarios import select
@@ -32,25 +35,39 @@ class Screen:
     def __call__(self, step: str) -> Progress:
         started = time.monotonic()
         if not self._console.is_terminal:
-            self._console.print(f"{self._label} {step}", highlight=False)
+            self._console.print(f"{self._label} {step}", highlight=False, markup=False)
         return lambda elapsed_s, messages, errors: self._draw(step, started, messages, errors)
 
     def _draw(self, step: str, started: float, messages: int, errors: int) -> None:
         if self._console.is_terminal:
             elapsed_s = time.monotonic() - started
             text = f"{self._label} {step}  {elapsed_s:5.1f} s  {messages:>12,} messages  {errors} errors"
-            self._console.print(text, end="\r", highlight=False, overflow="crop")
+            self._console.print(text, end="\r", highlight=False, markup=False, overflow="crop")
 
 
-def take_turns(console: Console, targets: Sequence[str], repeat: int, plan: Plan, quick: bool) -> list[Measurement]:
+@attrs.frozen
+class Options:
+    """How turns are taken, apart from what is measured."""
+
+    targets: Sequence[str]
+    repeat: int
+    quick: bool
+    fill_page_cache: bool
+
+
+def take_turns(console: Console, options: Options, plan: Plan) -> list[Measurement]:
     """Alternate who begins. A broker that fails leaves out the rest of its turn; the comparison goes on."""
     found: list[Measurement] = []
-    for turn in range(repeat):
-        for target in targets if turn % 2 == 0 else reversed(targets):
-            label = f"[{turn + 1}/{repeat} {target}]"
-            warm_up_s = max(2.0, WARM_UP_S[target] / 2) if quick else WARM_UP_S[target]
+    for turn in range(options.repeat):
+        for target in options.targets if turn % 2 == 0 else reversed(options.targets):
+            label = f"[{turn + 1}/{options.repeat} {target}]"
+            warm_up_s = max(2.0, WARM_UP_S[target] / 2) if options.quick else WARM_UP_S[target]
             try:
-                with running(target) as broker:
+                with contextlib.ExitStack() as stack:
+                    if options.fill_page_cache:
+                        console.print(f"{label} fill the page cache", highlight=False, markup=False)
+                        stack.enter_context(full_page_cache(Path(tempfile.gettempdir())))
+                    broker = stack.enter_context(running(target))
                     found += run_turn(broker, attrs.evolve(plan, warm_up_s=warm_up_s), Screen(console, label))
             except (BrokerFailed, OSError) as error:
                 console.print(f"{label} {error}", style="bold red", markup=False)
@@ -70,12 +87,13 @@ def is_failure(one: Measurement) -> bool:
 @click.option("--seconds", type=click.FloatRange(0.5), help="Time of one run.  [default: 5, quick 1.5]")
 @click.option("--messages", type=click.IntRange(1), help="For memory-loaded.  [default: 1 million, quick 200 k]")
 @click.option("--quick", is_flag=True, help="A smoke test: fewer scenarios, once, briefly; under three minutes.")
+@click.option("--fill-page-cache", is_flag=True, help="Measure with no memory free (README: virtual machines).")
 @click.option("--strict", is_flag=True, help="A bar that does not hold is a failure.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="bench-compare.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
 def main(
     target: str, only: tuple[str, ...], repeat: int | None, seconds: float | None, messages: int | None, quick: bool,
-    strict: bool, json_path: Path, docs_path: Path | None,
+    fill_page_cache: bool, strict: bool, json_path: Path, docs_path: Path | None,
 ) -> None:  # fmt: skip
     """Compare rocketpy with the official Java broker and hold the result against the bars."""
     scenarios = select(only, quick=quick)
@@ -84,13 +102,15 @@ def main(
     repeat = repeat or (1 if quick else 3)
     loaded_messages = messages or (200_000 if quick else 1_000_000)
     plan = Plan(scenarios, seconds or (1.5 if quick else 5.0), 0.0, loaded_messages)
-    targets = TARGETS if target == "both" else (target,)
+    options = Options(TARGETS if target == "both" else (target,), repeat, quick, fill_page_cache)
     console = Console() if sys.stdout.isatty() else Console(width=REPORT_WIDTH)
-    found = take_turns(console, targets, repeat, plan, quick)
+    found = take_turns(console, options, plan)
     for table in report.tables(found, scenarios):
         console.print(table)
     command = shlex.join(["python", "-m", "bench.compare", *sys.argv[1:]])
-    settings = {"seconds": plan.seconds, "repeat": repeat, "messages": loaded_messages}
+    settings = {
+        "seconds": plan.seconds, "repeat": repeat, "messages": loaded_messages, "fill_page_cache": fill_page_cache
+    }  # fmt: skip
     report.write_json(json_path, found, scenarios, command, settings)
     if docs_path is not None:
         report.write_markdown(docs_path, found, scenarios, command, repeat)
