@@ -82,15 +82,19 @@ class Recovery:
         self._control = control
         self._file_size = config.mapped_file_size_commit_log
         self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
-        self._starts = _newest_run(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
+        self._runs = _runs(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
+        self._starts = self._runs[-1] if self._runs else []  # the files that are the log
 
     def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
         """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
         header = self._control.header
-        if is_ours and self._is_plausible() and (self._control.is_same_boot or header.clean):
-            return self._believe()
-        if is_ours and self._is_plausible() and self._holds(header.durable_phy_offset):
-            return self._from_flushed(checkpoint)
+        if is_ours and self._is_plausible():
+            is_believed = self._control.is_same_boot or header.clean
+            if is_believed and self._take_run(header.published_phy_offset):
+                return self._believe()
+            if not is_believed and self._take_run(header.durable_phy_offset):
+                return self._from_flushed(checkpoint)
+        self._take_flushed_run(checkpoint)
         return self._from_files(checkpoint, was_clean)
 
     # --- the three ways ---
@@ -140,17 +144,29 @@ class Recovery:
     # --- parts ---
 
     def _is_plausible(self) -> bool:
-        """The block's positions fit each other and the files."""
+        """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
+        one sector: written whole.)"""
         header = self._control.header
-        if not header.min_phy_offset <= header.dispatched_phy_offset <= header.published_phy_offset < LOG_END_MAX:
-            return False
-        return self._holds(header.published_phy_offset)
+        return bool(
+            header.min_phy_offset <= header.dispatched_phy_offset <= header.published_phy_offset < LOG_END_MAX
+            and header.durable_phy_offset <= header.published_phy_offset
+        )
 
-    def _holds(self, phy_offset: int) -> bool:
-        """There is a file for it, or it is where the next one would begin (with no files: at 0 only)."""
-        if not self._starts:
-            return phy_offset == 0
-        return self._starts[0] <= phy_offset <= self._starts[-1] + self._file_size
+    def _take_run(self, phy_offset: int) -> bool:
+        """Make the files around an offset the log: there is a file for it, or it is where the next one would begin
+        (with no files: at 0 only). Behind a gap are files whose predecessor's name never reached the disk."""
+        for run in reversed(self._runs):
+            if run[0] <= phy_offset <= run[-1] + self._file_size:
+                self._starts = run
+                return True
+        return not self._runs and phy_offset == 0
+
+    def _take_flushed_run(self, checkpoint: StoreCheckpoint) -> None:
+        """Make the newest files the log whose first record was certainly flushed; without any, the oldest."""
+        for run in reversed(self._runs):
+            self._starts = run
+            if 0 < self._first_record(run[0]) <= checkpoint.physic_msg_timestamp_ms:
+                return
 
     def _log_begin(self, default: int) -> int:
         return self._starts[0] if self._starts else default
@@ -194,9 +210,9 @@ class Recovery:
 
     def _cut_log(self, end: int) -> None:
         """Nothing is left behind `end`: files that begin there or later are removed, the last one is wiped."""
-        for start in [start for start in self._starts if start >= end and start > 0]:
+        for start in [start for run in self._runs for start in run if start >= end and start > 0]:
             self._files.remove(self._paths.commitlog / file_name(start))
-            self._starts.remove(start)
+        self._starts = [start for start in self._starts if start < end or start == 0]
         if self._starts and end < self._starts[-1] + self._file_size:
             path = self._paths.commitlog / file_name(self._starts[-1])
             if not self._files.is_zero(path, end - self._starts[-1]):
@@ -248,20 +264,20 @@ class Recovery:
         )
 
 
-def _newest_run(starts: list[int], file_size: int) -> list[int]:
-    """The files from the last gap on: what is older cannot be reached from the end of the log.
+def _runs(starts: list[int], file_size: int) -> list[list[int]]:
+    """The files, split where one is missing.
 
     Raises:
         StoreError: a name that is no multiple of the file size.
     """
-    run: list[int] = []
+    runs: list[list[int]] = []
     for start in starts:
         if start % file_size:
             raise StoreError(f"CommitLog file {file_name(start)} does not begin at a multiple of {file_size} bytes")
-        if run and start != run[-1] + file_size:
-            run = []
-        run.append(start)
-    return run
+        if not runs or start != runs[-1][-1] + file_size:
+            runs.append([])
+        runs[-1].append(start)
+    return runs
 
 
 def remove_unused_files(files: Files, directory: Path, file_size: int, end: int) -> None:

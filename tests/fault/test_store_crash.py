@@ -109,10 +109,11 @@ def disk_of(root: Path, *names: str) -> Disk:
 class ForgetfulDisk:
     """Remembers what was synced, and forgets any part of the rest, sector by sector."""
 
-    def __init__(self, opened: OpenedStore, seed: int) -> None:
+    def __init__(self, opened: OpenedStore, seed: int, before: Disk) -> None:
+        """`before`: what the disk held when the machine came up."""
         self._opened = opened
         self._rng = random.Random(seed)
-        self._synced: Disk = {}
+        self._synced = before
         self._control = [opened.paths.control.read_bytes()]
         self._flush = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
 
@@ -166,13 +167,14 @@ def test_power_loss_keeps_what_was_flushed(tmp_path: Path, seed: int) -> None:
     expected: dict[tuple[str, int], list[bytes]] = {queue: [] for queue in QUEUES}
     flushed: dict[tuple[str, int], int] = dict.fromkeys(QUEUES, 0)
     for life in range(3):
+        before = disk_of(Path(config.store_path_root_dir), "commitlog", "consumequeue", "index")
         opened = open_store(config)
         for queue in QUEUES:  # what was flushed is there; of the rest any beginning may be
             bodies = read_all(opened, *queue)
             assert len(bodies) >= flushed[queue], (seed, life, queue, opened.report)
             assert bodies == expected[queue][: len(bodies)], (seed, life, queue)
             expected[queue] = bodies
-        disk = ForgetfulDisk(opened, seed * 3 + life)
+        disk = ForgetfulDisk(opened, seed * 3 + life, before)
         with StoreWriter(config, opened.control) as writer:
             for number in range(rng.randrange(20, 250)):
                 queue = rng.choice(QUEUES)
