@@ -1,0 +1,116 @@
+"""Queue entries: found, added, shared, and believed only from the same boot."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+from rocketpy.store.control_block import QUEUE_DELETED, ControlBlock
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "control"
+
+
+def test_entries_are_found_again(path: Path) -> None:
+    control = ControlBlock(path, 1 << 30)
+    for topic in (b"T", b"a-much-longer-topic-name-%DLQ%", b"x" * 127):
+        for queue_id in (0, 7, 1_000_000):
+            entry = control.add_queue(topic, queue_id)
+            entry.next_offset = len(topic) * queue_id
+            assert control.add_queue(topic, queue_id) == entry
+    assert control.header.queue_count == 9 and control.header.topic_count == 3
+    control.close()
+    control = ControlBlock(path, 1 << 30)
+    entry = control.queue("a-much-longer-topic-name-%DLQ%", 7)
+    assert entry is not None and entry.next_offset == 30 * 7
+    assert control.queue("T", 1) is None and control.queue("", 0) is None and control.queue("x" * 128, 0) is None
+    assert control.queue("T", -1) is None and control.queue("T", 1 << 31) is None
+    assert [state.queue_id for state in control.queues() if state.topic == "T"] == [0, 7, 1_000_000]
+    assert [entry.queue_id for entry in control.entries_of("T")] == [0, 7, 1_000_000]
+    control.close()
+
+
+@pytest.mark.parametrize("topic", [b"", b".", b"..", b"a/b", b"a\0b", b"x" * 128])
+def test_names_that_are_no_directory_are_refused(path: Path, topic: bytes) -> None:
+    control = ControlBlock(path, 1 << 30)
+    with pytest.raises(StoreError):
+        control.add_queue(topic, 0)
+    assert control.header.queue_count == 0
+    control.close()
+
+
+def test_many_queues(path: Path) -> None:
+    control = ControlBlock(path, 1 << 30)
+    for number in range(20_000):
+        control.add_queue(b"topic-%d" % (number // 8), number % 8)
+    assert control.header.queue_count == 20_000 and control.header.topic_count == 2_500
+    assert control.queue("topic-2499", 7) == lib.rp_control_queue(control.block, 19_999)
+    assert control.queue("topic-2500", 0) is None
+    control.close()
+
+
+def test_a_deleted_entry_is_not_found_until_added_again(path: Path) -> None:
+    control = ControlBlock(path, 1 << 30)
+    entry = control.add_queue(b"T", 0)
+    entry.state = QUEUE_DELETED
+    assert control.queue("T", 0) is None and control.queues() == []
+    assert control.add_queue(b"T", 0) == entry and control.queue("T", 0) == entry
+    control.close()
+
+
+def test_boot_and_reset(path: Path) -> None:
+    control = ControlBlock(path, 1 << 30)
+    assert not control.is_same_boot
+    control.mark_boot()
+    assert control.is_same_boot
+    control.add_queue(b"T", 0)
+    control.header.published_phy_offset = 5
+    control.reset()
+    assert not control.is_same_boot and control.queues() == [] and control.published_phy_offset == 0
+    assert control.header.commitlog_file_size == 1 << 30
+    control.add_queue(b"U", 1)
+    control.close()
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1 << 30])
+def test_another_file_size_begins_anew(path: Path, size: int) -> None:
+    control = ControlBlock(path, 1 << 30)
+    control.mark_boot()
+    control.add_queue(b"T", 0)
+    control.close()
+    control = ControlBlock(path, size)
+    assert (control.queue("T", 0) is not None) == (size == 1 << 30)
+    control.close()
+
+
+def test_adders_in_several_processes(path: Path) -> None:
+    """An adder that is killed in the middle keeps nobody out, and every entry is there once."""
+    control = ControlBlock(path, 1 << 30)
+    children = []
+    for number in range(4):
+        child = os.fork()
+        if child == 0:
+            for queue_id in range(300):
+                name = b"shared" if queue_id % 2 else b"own-%d" % number
+                lib.rp_control_add(control.block, name, len(name), queue_id)
+            os._exit(0)
+        children.append(child)
+    for child in children:
+        assert os.waitpid(child, 0)[1] == 0
+    found = [(state.topic, state.queue_id) for state in control.queues()]
+    assert len(found) == len(set(found)) == 150 + 4 * 150
+    control.close()
+
+
+def test_the_file_is_sparse(path: Path) -> None:
+    control = ControlBlock(path, 1 << 30)
+    control.add_queue(b"T", 0)
+    assert path.stat().st_blocks * 512 < 16 << 20 < path.stat().st_size
+    assert ffi.sizeof("rp_queue") == 64
+    control.close()
