@@ -129,10 +129,10 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         assert self._open is not None
-        opened, self._open = self._open, None
         if error is None:
             with trio.move_on_after(self.options.shutdown_grace):
                 await self._in_flight.wait_empty()
+        opened, self._open = self._open, None
         return await opened.close(kind, error, trace)
 
     @property

@@ -102,6 +102,7 @@ class PullConsumer(GroupMember):
     ) -> bool | None:
         """Unlike Java, leaving without an error commits what was polled when `auto_commit` is on."""
         assert self._open is not None
+        self._rebalancer.close()
         opened, self._open = self._open, None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
             if error is None and self.options.auto_commit:
@@ -204,11 +205,14 @@ class PullConsumer(GroupMember):
             self._consumed[taken.queue] = taken.next_offset
         return taken.messages
 
-    async def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
+    def __aiter__(self) -> AsyncIterator[ReceivedMessage]:
         """Single messages, for ever. A message counts as done when the next one is asked for (stronger than Java)."""
-        while True:
-            for message in await self.poll(max_messages=1):
-                yield message
+        return self
+
+    async def __anext__(self) -> ReceivedMessage:
+        while not (messages := await self.poll(max_messages=1)):
+            pass
+        return messages[0]
 
     async def pull(
         self,

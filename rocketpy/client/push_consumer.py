@@ -168,6 +168,7 @@ class PushConsumer(GroupMember):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         assert self._open is not None
+        self._rebalancer.close()
         opened, self._open = self._open, None
         with trio.CancelScope(shield=True, deadline=trio.current_time() + self.options.shutdown_grace + 10):
             await self._service.stop(self.options.shutdown_grace if error is None else 0)

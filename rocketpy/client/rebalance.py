@@ -60,6 +60,7 @@ class Rebalancer:
     now_ms: Callable[[], int]
     drops_idle_pulls: bool = True  # push only: a queue not pulled for 120 s is dropped and taken anew
     queues: dict[MessageQueue, ProcessQueue] = attrs.field(factory=dict)
+    _closed: bool = False
     _wakeup: trio.Event = attrs.field(factory=trio.Event)
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
 
@@ -67,8 +68,12 @@ class Rebalancer:
         """Start a round as soon as the present one is over."""
         self._wakeup.set()
 
+    def close(self) -> None:
+        """The consumer is going: take nothing more, even when a round is under way."""
+        self._closed = True
+
     async def run(self, interval_s: float) -> None:
-        while True:
+        while not self._closed:
             with trio.move_on_after(interval_s):
                 await self._wakeup.wait()
             self._wakeup = trio.Event()
@@ -78,6 +83,8 @@ class Rebalancer:
         async with self._lock:
             topics = list(self.owner.topics)
             for topic in topics:
+                if self._closed:
+                    return
                 try:
                     await self._rebalance_topic(topic)
                 except RocketError as error:
@@ -128,7 +135,7 @@ class Rebalancer:
         except RocketError as error:
             logger.warning("group %s: %s not taken: %s", self.group, queue, error)
             return False
-        if taken is None:
+        if taken is None or self._closed:
             return False
         process_queue, offset = taken
         self.queues[queue] = process_queue
@@ -152,6 +159,7 @@ class Rebalancer:
 
     async def drop_all(self) -> None:
         """At the end of the consumer: nothing is pulled or acknowledged any more."""
+        self.close()
         async with self._lock:
             for process_queue in self.queues.values():
                 process_queue.drop()

@@ -69,9 +69,16 @@ class ConsumerStatistics:
     """All topics of one consumer."""
 
     topics: dict[str, TopicCounters] = attrs.field(factory=dict)
+    _sampled_s: float | None = None
 
     def _of(self, topic: str) -> TopicCounters:
-        return self.topics.setdefault(topic, TopicCounters())
+        """The topic's counters; of a new topic all were zero when the others were last sampled."""
+        counters = self.topics.get(topic)
+        if counters is None:
+            counters = self.topics[topic] = TopicCounters()
+            if self._sampled_s is not None:
+                counters.sample(self._sampled_s)
+        return counters
 
     def pulled(self, topic: str, count: int, spent_s: float) -> None:
         counters = self._of(topic)
@@ -92,6 +99,8 @@ class ConsumerStatistics:
         )
 
     def sample(self, now_s: float) -> None:
+        """Remember how far all counters are; to be called every 10 s."""
+        self._sampled_s = now_s
         for counters in self.topics.values():
             counters.sample(now_s)
 

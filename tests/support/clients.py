@@ -1,0 +1,69 @@
+"""Clients that live in a FakeCluster: seeded, on the mock clock, over memory streams."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import trio
+
+from rocketpy.admin.admin import Admin
+from rocketpy.client import Producer, PullConsumer, PushConsumer
+from rocketpy.client.lifetime import Lifetime
+from rocketpy.client.messages import ReceivedMessage
+from rocketpy.client.options import ClientOptions, ProducerOptions, PullOptions, PushOptions
+from rocketpy.client.process_queue import ProcessQueue
+from rocketpy.message.message_queue import MessageQueue
+
+from .cluster import NAME_SERVER, FakeCluster
+
+
+def now_ms() -> int:
+    return round(trio.current_time() * 1000)
+
+
+def lifetime(cluster: FakeCluster, options: ClientOptions, client_id: str) -> Lifetime:
+    return Lifetime(options, client_id, now_ms=now_ms, rng=random.Random(1), connector=cluster.connect)
+
+
+def producer(cluster: FakeCluster, group: str = "pg", **settings: Any) -> Producer:
+    options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", **settings)
+    return Producer(group, options=options, lifetime=lifetime(cluster, options, "10.1.1.1@p"))
+
+
+def push_consumer(
+    cluster: FakeCluster, handler: Any, group: str = "cg", client: str = "c1", topic: str = "T", tags: Any = "*",
+    batch: bool = False, **settings: Any,
+) -> PushConsumer:  # fmt: skip
+    options = PushOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", instance_name=client, **settings)
+    kind = {"batch_handler" if batch else "handler": handler}
+    return PushConsumer(
+        group, {topic: tags}, options=options, lifetime=lifetime(cluster, options, f"10.1.1.1@{client}"), **kind
+    )
+
+
+def pull_consumer(cluster: FakeCluster, group: str = "cg", client: str = "l1", **settings: Any) -> PullConsumer:
+    options = PullOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", instance_name=client, **settings)
+    return PullConsumer(group, options=options, lifetime=lifetime(cluster, options, f"10.1.1.1@{client}@STREAM"))
+
+
+def admin_client(cluster: FakeCluster) -> Admin:
+    options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1")
+    return Admin(options=options, lifetime=lifetime(cluster, options, "10.1.1.1@a"))
+
+
+def message(offset: int, body: bytes = b"x", **changes: Any) -> ReceivedMessage:
+    """A received message of queue T/0 at `offset`."""
+    fields: dict[str, Any] = {
+        "topic": "T", "body": body, "properties": {}, "queue": MessageQueue("T", "broker-a", 0),
+        "queue_offset": offset, "phy_offset": offset * 100, "msg_id": f"id-{offset}", "offset_msg_id": f"off-{offset}",
+        "flag": 0, "sys_flag": 0, "born_timestamp_ms": 0, "store_timestamp_ms": 0, "born_host": ("127.0.0.1", 1),
+        "store_host": ("127.0.0.1", 2), "reconsume_times": 0, "body_crc": 0, "store_size": 100,
+    }  # fmt: skip
+    return ReceivedMessage(**(fields | changes))
+
+
+def process_queue(*offsets: int) -> ProcessQueue:
+    queue = ProcessQueue(0)
+    queue.put([message(offset) for offset in offsets])
+    return queue

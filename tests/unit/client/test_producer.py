@@ -1,0 +1,338 @@
+"""Producer against a scripted cluster: where messages go, what is repeated, how long it takes."""
+
+import pytest
+import trio
+
+from rocketpy.client.messages import Message
+from rocketpy.client.producer import SendHandle
+from rocketpy.client.results import SendStatus
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import BrokerError, ClientError, ConnectFailed, MessageInvalid, RequestTimeout
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.properties import decode_properties
+from rocketpy.message.record import decode_records
+from rocketpy.remoting.headers.send import read_send_header
+from tests.support.clients import producer
+from tests.support.cluster import FakeBroker, FakeCluster, run
+
+SEND = RequestCode.SEND_MESSAGE_V2
+
+
+def stored(broker: FakeBroker, topic: str = "T") -> list[bytes]:
+    return [
+        record.body for (name, _), images in broker.records.items() if name == topic
+        for image in images for record in decode_records(image)
+    ]  # fmt: skip
+
+
+def test_send_takes_the_queues_in_turn_and_keeps_the_properties() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=3)
+        async with producer(cluster) as sender:
+            results = [
+                await sender.send(Message("T", b"m", tags="A", keys=("k1", "k2"), properties={"x": "1"}))
+                for _ in range(3)
+            ]
+        assert {result.queue.queue_id for result in results} == {0, 1, 2}
+        assert {result.status for result in results} == {SendStatus.SEND_OK}
+        header = read_send_header(broker.got(SEND)[0])
+        assert (header.producer_group, header.default_topic, header.default_topic_queue_nums) == ("pg", "TBW102", 4)
+        properties = decode_properties(header.properties or "")
+        assert properties == {"x": "1", "TAGS": "A", "KEYS": "k1 k2", "WAIT": "true", "UNIQ_KEY": results[0].msg_id}
+        assert results[0].offset_msg_id.startswith("0A000001")
+
+    run(scenario)
+
+
+def test_a_topic_that_does_not_exist_goes_by_the_template() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker()
+        async with producer(cluster) as sender:
+            assert len(await sender.queues("New")) == 4
+            await sender.send(Message("New", b"m"))
+            await trio.sleep(31)
+        assert broker.topics["New"] == 4
+
+    run(scenario)
+
+
+def test_no_route_and_no_name_server_are_different_errors() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        async with producer(cluster) as sender:
+            with pytest.raises(ClientError, match="no route for topic T"):
+                await sender.send(Message("T", b"m"))
+        cluster.name_server.unreachable = True
+        async with producer(cluster) as sender:
+            with pytest.raises(ConnectFailed, match="no name server"):
+                await sender.send(Message("T", b"m"))
+
+    run(scenario)
+
+
+def test_a_topic_without_a_writable_queue_does_not_fall_back_to_the_template() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        cluster.add_broker(T=4)
+        cluster.perms["T", "broker-a"] = 4
+        async with producer(cluster) as sender:
+            with pytest.raises(ClientError, match="no queue of it can be written"):
+                await sender.send(Message("T", b"m"))
+
+    run(scenario)
+
+
+def test_a_refused_send_is_repeated_on_another_broker_with_the_same_id() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        first, second = cluster.add_broker("broker-a", T=2), cluster.add_broker("broker-b", T=2)
+        for broker in (first, second):
+            broker.refuse(SEND, ResponseCode.SYSTEM_ERROR)
+        async with producer(cluster) as sender:
+            result = await sender.send(Message("T", b"m"))
+        headers = [read_send_header(request) for request in first.got(SEND) + second.got(SEND)]
+        assert len(headers) == 3
+        assert {decode_properties(header.properties or "")["UNIQ_KEY"] for header in headers} == {result.msg_id}
+        assert stored(first) + stored(second) == [b"m"]
+        assert all(header.broker_name for header in headers)
+
+    run(scenario)
+
+
+def test_the_last_refusal_is_raised_when_attempts_are_used_up() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.refuse(SEND, 17, 14, 16)
+        async with producer(cluster) as sender:
+            with pytest.raises(BrokerError) as caught:
+                await sender.send(Message("T", b"m"))
+        assert caught.value.code == ResponseCode.NO_PERMISSION
+        assert len(broker.got(SEND)) == 3
+
+    run(scenario)
+
+
+def test_system_busy_is_not_repeated() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.refuse(SEND, ResponseCode.SYSTEM_BUSY)
+        async with producer(cluster) as sender:
+            with pytest.raises(BrokerError):
+                await sender.send(Message("T", b"m"))
+        assert len(broker.got(SEND)) == 1
+
+    run(scenario)
+
+
+def test_a_broker_that_hangs_uses_the_whole_budget() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.mute.add(SEND)
+        async with producer(cluster) as sender:
+            begin = trio.current_time()
+            with pytest.raises(RequestTimeout) as caught:
+                await sender.send(Message("T", b"m"))
+            assert trio.current_time() - begin == pytest.approx(3.0, abs=0.01)
+        assert isinstance(caught.value, TimeoutError)
+        assert len(broker.got(SEND)) == 1
+
+    run(scenario)
+
+
+def test_an_unreachable_broker_is_followed_by_another() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        first, second = cluster.add_broker("broker-a", T=1), cluster.add_broker("broker-b", T=1)
+        first.unreachable = True
+        async with producer(cluster) as sender:
+            for _ in range(4):
+                assert (await sender.send(Message("T", b"m"))).queue.broker_name == "broker-b"
+        assert len(stored(second)) == 4
+
+    run(scenario)
+
+
+def test_stored_but_late_is_a_success() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.answers[SEND] = lambda request, channel: late(broker.send(request, channel))
+        async with producer(cluster) as sender:
+            assert (await sender.send(Message("T", b"m"))).status is SendStatus.FLUSH_SLAVE_TIMEOUT
+        assert len(broker.got(SEND)) == 1
+        async with producer(cluster, retry_another_broker_when_not_stored_ok=True) as sender:
+            assert (await sender.send(Message("T", b"m"))).status is SendStatus.FLUSH_SLAVE_TIMEOUT
+        assert len(broker.got(SEND)) == 4
+
+    def late(response: object) -> object:
+        response.code = ResponseCode.FLUSH_SLAVE_TIMEOUT  # type: ignore[attr-defined] # a RemotingCommand
+        return response
+
+    run(scenario)
+
+
+def test_a_chosen_queue_has_one_attempt() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=8)
+        async with producer(cluster) as sender:
+            keyed = await sender.send(Message("T", b"m", order_key="order-1001"))
+            chosen = await sender.send(Message("T", b"m"), queue=MessageQueue("T", "broker-a", 2))
+            assert (keyed.queue.queue_id, chosen.queue.queue_id) == (7, 2)
+            broker.refuse(SEND, ResponseCode.SYSTEM_ERROR)
+            with pytest.raises(BrokerError):
+                await sender.send(Message("T", b"m"), key="order-1001")
+        assert len(broker.got(SEND)) == 3
+
+    run(scenario)
+
+
+def test_large_bodies_travel_compressed() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        body = b"x" * 4096
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", body))
+            await sender.send(Message("T", body[:-1]))
+        large, small = (read_send_header(request) for request in broker.got(SEND))
+        assert (large.sys_flag, small.sys_flag) == (0x301, 0)
+        assert len(broker.got(SEND)[0].body or b"") < 100
+
+    run(scenario)
+
+
+def test_a_batch_is_one_request_and_every_member_has_an_id() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster) as sender:
+            result = await sender.send_batch([Message("T", b"1"), Message("T", b"2", tags="A")])
+        assert len(set(result.msg_id.split(","))) == len(result.offset_msg_id.split(",")) == 2
+        assert stored(broker) == [b"1", b"2"]
+        (request,) = broker.got(RequestCode.SEND_BATCH_MESSAGE)
+        assert read_send_header(request).batch and read_send_header(request).sys_flag == 0
+
+    run(scenario)
+
+
+def test_oneway_is_flagged_and_not_answered() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster) as sender:
+            await sender.send_oneway(Message("T", b"m"))
+            await trio.sleep(0.01)
+        assert stored(broker) == [b"m"] and broker.got(SEND)[0].is_oneway
+
+    run(scenario)
+
+
+def test_background_sends_are_bounded_and_awaited_at_the_end() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        open_now, most = 0, 0
+
+        async def slow(request: object, channel: object) -> object:
+            nonlocal open_now, most
+            open_now += 1
+            most = max(most, open_now)
+            await trio.sleep(1)
+            open_now -= 1
+            return broker.send(request, channel)  # type: ignore[arg-type] # what the broker itself got
+
+        broker.answers[SEND] = slow  # type: ignore[assignment] # as above
+        done: list[SendHandle] = []
+        async with producer(cluster, in_flight_max=4) as sender:
+            handles = [await sender.send_soon(Message("T", b"m"), on_done=done.append) for _ in range(10)]
+        assert most == 4
+        assert [handle.error for handle in handles] == [None] * 10 and len(done) == 10
+        assert len(stored(broker)) == 10
+
+    run(scenario)
+
+
+def test_background_sends_repeat_transport_failures_only() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        first, second = cluster.add_broker("broker-a", T=1), cluster.add_broker("broker-b", T=1)
+        first.unreachable = True
+        async with producer(cluster) as sender:
+            for _ in range(3):
+                assert (await (await sender.send_soon(Message("T", b"m")))).queue.broker_name == "broker-b"
+            second.refuse(SEND, ResponseCode.SYSTEM_ERROR)
+            first.unreachable = False
+            handles = [await sender.send_soon(Message("T", b"m")) for _ in range(2)]
+            outcomes = []
+            for handle in handles:
+                try:
+                    outcomes.append((await handle).queue.broker_name)
+                except BrokerError as error:
+                    outcomes.append(error.code)
+        assert outcomes.count(ResponseCode.SYSTEM_ERROR) == 1
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("", b"m"), Message("T", b""), Message("bad topic", b"m"), Message("SCHEDULE_TOPIC_XXXX", b"m"),
+        Message("T", b"m" * (4 * 1024 * 1024 + 1)), Message("T", b"m", properties={"KEYS": "k"}),
+        Message("T", b"m", properties={"a": ""}), Message("T", b"m", properties={"a": "1\x02"}),
+        Message("T", b"m", keys="two words"), Message("T", b"m", tags="A || B"),
+    ],
+    ids=lambda message: str(message)[:60],
+)  # fmt: skip
+def test_what_no_broker_would_take_is_refused_before_it_is_sent(message: Message) -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster) as sender:
+            with pytest.raises(MessageInvalid):
+                await sender.send(message)
+        assert not broker.got(SEND)
+
+    run(scenario)
+
+
+def test_text_is_not_a_body() -> None:
+    with pytest.raises(MessageInvalid, match="bytes"):
+        Message("T", "text")  # type: ignore[arg-type] # the mistake under test
+
+
+def test_producers_heartbeat_and_say_good_bye() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        async with producer(cluster) as sender:
+            await sender.send(Message("T", b"m"))
+            await trio.sleep(2)
+            assert broker.producers["pg"] == {"10.1.1.1@p"}
+            await trio.sleep(60)
+            assert len(broker.got(RequestCode.HEART_BEAT)) == 3
+        assert broker.producers["pg"] == set()
+
+    run(scenario)
+
+
+def test_an_error_of_the_body_leaves_as_it_is() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        cluster.add_broker(T=1)
+        with pytest.raises(KeyError, match="mine"):
+            async with producer(cluster):
+                raise KeyError("mine")
+
+    run(scenario)
+
+
+def test_a_producer_that_is_not_open_says_so() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        with pytest.raises(ClientError, match="async with"):
+            await producer(cluster).send(Message("T", b"m"))
+
+    run(scenario)
+
+
+def test_latency_faults_keep_away_from_a_failed_broker() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        first, second = cluster.add_broker("broker-a", T=2), cluster.add_broker("broker-b", T=2)
+        async with producer(cluster, latency_fault_enable=True) as sender:
+            for _ in range(4):
+                await sender.send(Message("T", b"m"))
+            first.refuse(SEND, *[ResponseCode.SYSTEM_ERROR] * 100)
+            for _ in range(10):
+                await sender.send(Message("T", b"m"))
+            refused = 100 - len(first.refusals[SEND])
+        assert refused == 1, "after one failure the broker is left alone"
+        assert stored(second)
+
+    run(scenario)

@@ -1,0 +1,239 @@
+"""Smaller values of the client: routes, subscriptions, offset files, signatures, batches, ids."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from rocketpy.client.client_id import build_client_id
+from rocketpy.client.messages import Message, check_batch, split_batches
+from rocketpy.client.offset_store import read_offsets, write_offsets
+from rocketpy.client.options import ClientOptions, Credentials, StartFrom
+from rocketpy.client.process_queue import ProcessQueue
+from rocketpy.client.pull_rules import FlowLimits, limits_for_queue
+from rocketpy.client.received import decode_messages
+from rocketpy.client.results import ConsumeResult, acknowledged_count
+from rocketpy.client.retry_sender import retry_message
+from rocketpy.client.route import (
+    find_address,
+    limit_queue_nums,
+    parse_order_conf,
+    publish_info,
+    same_route,
+    subscribe_queues,
+    vip_address,
+)
+from rocketpy.client.signing import sign
+from rocketpy.client.statistics import ConsumerStatistics
+from rocketpy.client.subscription import build_subscription, keep_subscribed
+from rocketpy.errors import ClientError, MessageInvalid
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.record import encode_record
+from rocketpy.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.clients import message, process_queue
+
+
+def route(*brokers: tuple[str, int, int, int], order: str | None = None, master: bool = True) -> TopicRouteData:
+    """(name, read, write, perm) of each broker."""
+    return TopicRouteData(
+        broker_datas=[
+            BrokerData(broker_name=name, broker_addrs={0 if master else 1: f"{name}:1"}) for name, *_ in brokers
+        ],
+        queue_datas=[
+            QueueData(broker_name=name, read_queue_nums=read, write_queue_nums=write, perm=perm)
+            for name, read, write, perm in brokers
+        ],
+        order_topic_conf=order,
+    )
+
+
+def test_publish_info_follows_permission_master_and_name() -> None:
+    info = publish_info("T", route(("b", 4, 1, 6), ("a", 4, 2, 6), ("c", 4, 2, 4)))
+    assert info.queues == (MessageQueue("T", "a", 0), MessageQueue("T", "a", 1), MessageQueue("T", "b", 0))
+    assert not publish_info("T", route(("a", 4, 4, 6), master=False)).is_usable
+
+
+def test_publish_info_of_an_ordered_topic_is_its_configuration() -> None:
+    info = publish_info("T", route(("a", 4, 4, 6), order="z:2;a:1"))
+    assert info.is_ordered and [queue.broker_name for queue in info.queues] == ["z", "z", "a"]
+    assert parse_order_conf("a:1;;broken;b:x") == [("a", 1)]
+
+
+def test_subscribe_queues_need_no_master() -> None:
+    assert len(subscribe_queues("T", route(("a", 3, 1, 4), ("b", 3, 1, 2), master=False))) == 3
+
+
+def test_template_routes_are_cut_to_size() -> None:
+    (data,) = limit_queue_nums(route(("a", 8, 8, 7)), 4).queue_datas
+    assert (data.read_queue_nums, data.write_queue_nums, data.perm) == (4, 4, 7)
+    (data,) = limit_queue_nums(route(("a", 2, 8, 7)), 4).queue_datas
+    assert (data.read_queue_nums, data.write_queue_nums) == (2, 2)
+
+
+def test_routes_are_equal_whatever_the_order() -> None:
+    assert same_route(route(("a", 1, 1, 6), ("b", 1, 1, 6)), route(("b", 1, 1, 6), ("a", 1, 1, 6)))
+    assert not same_route(route(("a", 1, 1, 6)), route(("a", 2, 1, 6)))
+    assert not same_route(None, route())
+
+
+def test_find_address_falls_back() -> None:
+    addresses = {0: "m", 2: "s2"}
+    assert find_address(addresses) == (0, "m")
+    assert find_address(addresses, 1) == (2, "s2")
+    assert find_address(addresses, 5) == (0, "m")
+    assert find_address(addresses, 5, only_this_broker=True) is None
+    assert find_address({}) is None
+    assert vip_address("10.0.0.1:10911") == "10.0.0.1:10909"
+
+
+@pytest.mark.parametrize("expression", [None, "", "*", "  "])
+def test_everything(expression: str | None) -> None:
+    data = build_subscription("T", expression, 7)
+    assert (data.sub_string, data.tags_set, data.code_set, data.sub_version) == ("*", [], [], 7)
+
+
+def test_tags() -> None:
+    data = build_subscription("T", "TagA || TagB||TagA ||", 7)
+    assert (data.sub_string, data.tags_set) == ("TagA || TagB||TagA ||", ["TagA", "TagB"])
+    assert data.code_set == [2598919, 2598920]
+    kept = keep_subscribed(
+        [message(0, properties={"TAGS": "TagA"}), message(1, properties={"TAGS": "TagC"}), message(2)], data
+    )
+    assert [one.queue_offset for one in kept] == [0]
+
+
+def test_an_expression_without_tags_is_refused() -> None:
+    with pytest.raises(ClientError, match="no tag"):
+        build_subscription("T", "||", 0)
+
+
+def test_offset_file_keeps_its_predecessor_and_survives_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a" / "offsets.json"
+    queue = MessageQueue("T", "broker-a", 0)
+    assert read_offsets(path) == {}
+    write_offsets(path, {queue: 41})
+    write_offsets(path, {queue: 42})
+    assert path.read_text() == '{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"T"}:42}}'
+    assert read_offsets(path) == {queue: 42}
+    path.write_text("{")
+    assert read_offsets(path) == {queue: 41}
+    path.with_name("offsets.json.bak").write_text("")
+    with pytest.raises(ClientError, match="nor its backup"):
+        read_offsets(path)
+
+
+def test_signature_vector() -> None:
+    command = RemotingCommand.request(
+        10, body=b"hello", ext_fields={"topic": "TopicTest", "queueId": "3", "b": "x", "Zed": "1"}
+    )
+    for _ in range(2):
+        sign(command, Credentials("rocketmq2", "12345678"))
+        assert command.ext_field("Signature") == "mGreBenImQ1hG5IskS5IPNL8rzM="
+
+
+def test_secrets_are_not_shown() -> None:
+    assert "12345678" not in repr(Credentials("rocketmq2", "12345678", "token-x"))
+    assert "token-x" not in repr(Credentials("rocketmq2", "12345678", "token-x"))
+
+
+def test_split_batches() -> None:
+    messages = [Message("T", b"x" * 1000) for _ in range(10)]
+    batches = list(split_batches(messages, 3500))
+    assert [len(batch) for batch in batches] == [3, 3, 3, 1]
+    assert [len(batch) for batch in split_batches([Message("T", b"x" * 10_000)] * 2, 100)] == [1, 1]
+    assert list(split_batches([])) == []
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [], [Message("T", b"1"), Message("U", b"2")], [Message("T", b"1", delay_level=1)],
+        [Message("T", b"1"), Message("T", b"2", wait_store=False)], [Message("%RETRY%g", b"1")],
+    ],
+    ids=["empty", "topics", "delay", "wait", "retry"],
+)  # fmt: skip
+def test_no_batch_of_these(messages: list[Message]) -> None:
+    with pytest.raises(MessageInvalid):
+        check_batch(messages)
+
+
+def test_retry_message_keeps_what_it_was() -> None:
+    first = retry_message("g", message(3, b"body", properties={"TRAN_MSG": "true", "k": "v"}, flag=9), 16)
+    assert (first.topic, first.body, first.flag) == ("%RETRY%g", b"body", 9)
+    assert first.properties == {
+        "k": "v", "RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "off-3", "RECONSUME_TIME": "1", "MAX_RECONSUME_TIMES": "16",
+        "DELAY": "3",
+    }  # fmt: skip
+    again = retry_message("g", message(9, topic="%RETRY%g", properties=first.properties, reconsume_times=1), 16)
+    assert (again.properties["RETRY_TOPIC"], again.properties["ORIGIN_MESSAGE_ID"]) == ("T", "off-3")
+    assert (again.properties["RECONSUME_TIME"], again.properties["DELAY"]) == ("2", "4")
+
+
+def test_flow_limits_are_strictly_greater() -> None:
+    limits = FlowLimits(message_count=3, size=1 << 20, span_max=5)
+    assert not limits.blocks(process_queue(0, 1, 2))
+    assert limits.blocks(process_queue(0, 1, 2, 3))
+    assert not limits.blocks(process_queue(0, 5)) and limits.blocks(process_queue(0, 6))
+    heavy = ProcessQueue(0)
+    heavy.put([message(0, b"x" * (2 << 20))])
+    assert limits.blocks(heavy)
+    heavy.remove([message(0, b"x" * (2 << 20))])
+    assert not limits.blocks(heavy)
+
+
+def test_topic_limits_are_shared_among_all_owned_queues() -> None:
+    limits = FlowLimits(1000, 100 << 20, None)
+    assert limits_for_queue(limits, 4, -1, -1) == limits
+    assert limits_for_queue(limits, 4, 10, 1 << 20) == FlowLimits(2, 1 << 20, None)
+    assert limits_for_queue(limits, 0, 10, 10) == limits
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [(ConsumeResult.retry(), 0), (ConsumeResult.dead_letter(), 0), (ConsumeResult.partial(1), 2),
+     (ConsumeResult.partial(-1), 0), (ConsumeResult.partial(99), 5), (ConsumeResult.hold(), 5)],
+)  # fmt: skip
+def test_acknowledged_count(result: ConsumeResult, expected: int) -> None:
+    assert acknowledged_count(result, 5) == expected
+
+
+def test_client_ids() -> None:
+    options = ClientOptions(client_ip="10.0.0.1", unit_name="u")
+    assert build_client_id(options, unique=False, stream=True) == "10.0.0.1@DEFAULT@u@STREAM"
+    assert build_client_id(options) != build_client_id(options)
+    assert build_client_id(ClientOptions(client_ip="10.0.0.1", instance_name="me")) == "10.0.0.1@me"
+
+
+def test_name_server_list() -> None:
+    assert ClientOptions(name_servers=" a:1 ;;http://b:2").name_server_list == ("a:1", "b:2")
+
+
+def test_start_from_needs_a_time_zone() -> None:
+    assert StartFrom.at(datetime(2024, 1, 1, tzinfo=UTC)).timestamp_ms == 1_704_067_200_000
+    with pytest.raises(ValueError, match="aware"):
+        StartFrom.at(datetime(2024, 1, 1))
+
+
+def test_statistics_cover_the_last_minute() -> None:
+    statistics = ConsumerStatistics()
+    statistics.sample(0.0)
+    for second in range(10, 130, 10):
+        statistics.pulled("T", 20, 0.005)
+        statistics.consumed("T", ok=10, failed=5, spent_s=0.002)
+        statistics.sample(float(second))
+    status = statistics.status("T")
+    assert (status.pull_tps, status.consume_ok_tps, status.consume_failed_tps) == (2.0, 1.0, 0.5)
+    assert (status.pull_rt, status.consume_rt, status.consume_failed_msgs) == (pytest.approx(5), pytest.approx(2), 60)
+    assert statistics.status("other").pull_tps == 0
+
+
+def test_a_body_that_cannot_be_inflated_is_handed_on_as_it_is() -> None:
+    image = encode_record(
+        topic="T", queue_id=0, body=b"not zlib", properties=b"", born_timestamp_ms=0, born_host=("127.0.0.1", 1),
+        store_timestamp_ms=0, store_host=("127.0.0.1", 2), queue_offset=0, phy_offset=0, sys_flag=0x301,
+    )  # fmt: skip
+    (received,) = decode_messages(image, "b")
+    assert (received.body, received.sys_flag) == (b"not zlib", 0x301)
+
+
