@@ -27,6 +27,7 @@ from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from .hot_workers import MANAGER, PullMain, SendMain
 from .logs import set_up_logging
 from .manager import ManagerMain
+from .memory import trim_before_fork
 from .store_worker import StoreMain
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ def run_broker(
                 stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000,
                 on_ready=lambda: print("\n".join(say()), flush=True),
             )
+            trim_before_fork()
             status = supervisor.run()
             clean = status == 0
         finally:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import attrs
 import trio
@@ -14,7 +14,6 @@ import trio
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
 from rocketpy.config import BrokerSettings
-from rocketpy.metrics import BrokerCollector, Snapshot, serve
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.hot_lane import RingHotLane
@@ -27,7 +26,7 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
-from .snapshot import SnapshotTaker, hot_counters
+from .counters import hot_counters
 
 log = logging.getLogger(__name__)
 
@@ -75,19 +74,25 @@ class ManagerMain:
             )
             async with trio.open_nursery() as nursery:
                 await nursery.start(controller.run)
-                async with _metrics(self.settings, SnapshotTaker(topology, self.settings, controller, store)):
+                async with _metrics(topology, self.settings, controller, store):
                     context.report_ready()
                     await server.run()
                 await controller.stop()
 
 
 @contextlib.asynccontextmanager
-async def _metrics(settings: BrokerSettings, take: Callable[[], Snapshot]) -> AsyncIterator[None]:
+async def _metrics(
+    topology: Topology, settings: BrokerSettings, controller: BrokerController, store: MessageStore
+) -> AsyncIterator[None]:
     """The metrics endpoint for as long as the block lasts; none where metricsPort is 0."""
     if settings.rocketpy.metrics_port == 0:
         yield
         return
-    token = trio.lowlevel.current_trio_token()
+    from rocketpy.metrics import BrokerCollector, serve  # 3 MB that only this process needs, and only now
+
+    from .snapshot import SnapshotTaker
+
+    take, token = SnapshotTaker(topology, settings, controller, store), trio.lowlevel.current_trio_token()
     collector = BrokerCollector(lambda: trio.from_thread.run_sync(take, trio_token=token))
     endpoint = serve(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, collector)
     try:

@@ -11,7 +11,6 @@ import attrs
 import trio
 
 from rocketpy.config import NamesrvSettings
-from rocketpy.metrics import NamesrvCollector, NamesrvSnapshot, process_memory, serve
 from rocketpy.namesrv import NameServer, run_namesrv
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
@@ -35,6 +34,7 @@ def run_name_server(settings: NamesrvSettings) -> int:
 def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
     if settings.rocketpy.metrics_port == 0:
         return
+    from rocketpy.metrics import NamesrvCollector, NamesrvSnapshot, process_memory, serve  # only now, only here
 
     def take() -> NamesrvSnapshot:
         memory = process_memory(os.getpid())

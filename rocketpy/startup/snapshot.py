@@ -15,13 +15,10 @@ import attrs
 
 from rocketpy import __version__
 from rocketpy.broker.broker import BrokerController
-from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.metrics import (
-    PUT_LATENCY_BUCKETS,
     ConsumptionSnapshot,
-    Count,
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
@@ -30,28 +27,11 @@ from rocketpy.metrics import (
     process_memory,
 )
 from rocketpy.reactor.process import NAME_MAX
-from rocketpy.reactor.topology import PULL, SEND, Topology
+from rocketpy.reactor.topology import Topology
 from rocketpy.store.message_store import MessageStore
 
 TOPICS_MAX = 2_000  # beyond it, sums by topic and group would make a scrape take longer than it is worth
 SUPERVISOR = "supervisor"
-
-
-def hot_counters(topology: Topology) -> WorkerCounters:
-    """Totals of the hot workers, for the broker's statistics (code 28)."""
-    put, got = topology.blocks[SEND].counters(), topology.blocks[PULL].counters()
-    return WorkerCounters(
-        messages_put=put[Count.MESSAGES_PUT],
-        bytes_put=put[Count.BYTES_PUT],
-        put_failed=put[Count.PUT_FAILED],
-        messages_get=got[Count.MESSAGES_GET],
-        bytes_get=got[Count.BYTES_GET],
-        pulls=got[Count.PULLS],
-        pull_misses=got[Count.PULL_MISS],
-        held_pulls=got[Count.HELD],
-        put_latency_buckets=put[Count.PUT_LATENCY : Count.PUT_LATENCY + PUT_LATENCY_BUCKETS],
-        put_latency_sum_us=put[Count.PUT_LATENCY_SUM_US],
-    )
 
 
 @attrs.frozen(eq=False)
