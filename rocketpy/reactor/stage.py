@@ -54,6 +54,7 @@ COMMIT_OFFSET = struct.Struct("=qiIII")  # offset, queue_id, group_size, topic_s
 TOPIC = struct.Struct("=IiiiII")  # flags, perm, read_queue_nums, write_queue_nums, topic_size
 GROUP = struct.Struct("=IiiI")  # flags, broker_id, which_broker_when_slow, group_size
 SUBSCRIPTION = struct.Struct("=qIIII")  # sub_version, flags, group_size, topic_size, tag_count
+CLEAN_TOPIC = struct.Struct("=QII")  # token (not used), topic_size
 BROKER = struct.Struct("=iI")  # permission, flags
 SEND = struct.Struct(
     "=iii"  # opaque, code, version
@@ -286,9 +287,12 @@ def tag_hash(tag: str) -> int:
 
 
 def encode_topic_name(topic: str) -> bytes:
-    """CLEAN_TOPIC and its answer CLEANED: the name alone."""
-    return topic.encode()
+    """CLEAN_TOPIC; comes back as CLEANED."""
+    name = topic.encode()
+    return CLEAN_TOPIC.pack(0, len(name), 0) + name
 
 
 def decode_topic_name(record: bytes) -> str:
-    return _text(record)
+    """The topic of a CLEANED record."""
+    _, size, _ = CLEAN_TOPIC.unpack_from(record)
+    return _text(record[CLEAN_TOPIC.size : CLEAN_TOPIC.size + size])

@@ -119,6 +119,7 @@ def worker_specs(
     selector_settings = SelectorSettings(
         commitlog_directory=str(paths.commitlog),
         commitlog_file_bytes=settings.store.mapped_file_size_commit_log,
+        min_phy_offset=lambda: control.min_phy_offset,
         connections_max=settings.rocketpy.connections_max,
         frame_bytes_max=settings.rocketpy.frame_max_length,
         idle_s=settings.server.server_channel_max_idle_time_seconds,

@@ -71,6 +71,7 @@ class ManagerMain:
                 table=self.table,
                 slow_lane=controller,
                 hot_lane=hot_lane,
+                drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
             )
             async with trio.open_nursery() as nursery:
                 await nursery.start(controller.run)

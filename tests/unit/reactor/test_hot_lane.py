@@ -17,7 +17,7 @@ from rocketpy.reactor import stage
 from rocketpy.reactor.hot_lane import PUT_TIMEOUT_S, RingHotLane
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.stage import Stage
+from rocketpy.reactor.stage import Stage, encode_topic_name
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.hot_lane import HotLane, MessageToPut, SendRequest
 
@@ -232,9 +232,9 @@ def test_clean_topic_returns_when_the_store_has_done_it(desk: Desk) -> None:
             nursery.start_soon(desk.lane.clean_topic, "U")
             await trio.testing.wait_all_tasks_blocked()
             told = desk.told("store")
-            assert told == [(Stage.CLEAN_TOPIC, b"T"), (Stage.CLEAN_TOPIC, b"U")]
+            assert told == [(Stage.CLEAN_TOPIC, encode_topic_name(topic)) for topic in ("T", "U")]
             for _, record in told:
                 desk.lane.topic_cleaned(record)
-        desk.lane.topic_cleaned(b"T")  # once more: nobody waits
+        desk.lane.topic_cleaned(encode_topic_name("T"))  # once more: nobody waits
 
     trio.run(main)
