@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# compat: a plain path entry; the default hook would cost every start some milliseconds.
+INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --config-settings editable_mode=compat
 export ROCKETPY_WERROR ?=
 
 .PHONY: help run build test test-python test-fault test-interop interop sanitize fuzz lint style types check coverage \
@@ -25,13 +27,11 @@ $(VENV)/.python: setup.py pyproject.toml
 
 $(VENV)/.built: $(VENV)/.python $(wildcard csrc/*.[ch]) csrc/build_native.py
 	@echo "building the compiled core ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
-	    --config-settings editable_mode=compat --editable .
+	@$(INSTALL) --editable . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.built
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
-	    --config-settings editable_mode=compat --editable ".[dev]"
+	@$(INSTALL) --editable ".[dev]" > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
 	@touch $@
 
 test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run; under ten minutes
@@ -55,18 +55,18 @@ sanitize:  ## the C core under address, undefined and thread sanitizers
 fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS each
 	$(MAKE) -C tests/csrc fuzz
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev  ## ruff
 	$(BIN)/ruff check rocketpy tests bench csrc setup.py
 
 style: $(VENV)/.dev  ## mend what lint reports
 	$(BIN)/ruff check --fix rocketpy tests bench csrc setup.py
 
-types: $(VENV)/.dev
+types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
 
 check: lint types test test-python sanitize  ## what CI runs beside interop
 
-coverage: $(VENV)/.dev
+coverage: $(VENV)/.dev  ## line coverage of the unit and property tests
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check coverage
 	$(BIN)/python -m coverage run --source rocketpy -m pytest tests/unit tests/property && $(BIN)/python -m coverage report
 
