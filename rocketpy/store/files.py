@@ -20,6 +20,7 @@ from rocketpy.errors import DiskFull, StoreError
 
 FILE_NAME_DIGITS = 20
 READ_STEP = 65_536  # bytes
+PAGE_SIZE = 4_096
 
 
 @attrs.frozen
@@ -142,6 +143,7 @@ class DiskFiles:
         with translated(path, "read"):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # reading ahead would fill memory with holes
                 return os.pread(descriptor, size, offset)
             finally:
                 os.close(descriptor)
@@ -162,6 +164,8 @@ class DiskFiles:
         with translated(path, "read"):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+                step = PAGE_SIZE - offset % PAGE_SIZE  # most often all the data there is
                 while True:
                     try:
                         offset = os.lseek(descriptor, offset, os.SEEK_DATA)  # passes over holes
@@ -169,7 +173,8 @@ class DiskFiles:
                         if exc.errno == errno.ENXIO:
                             return True
                         raise
-                    data = os.pread(descriptor, READ_STEP, offset)
+                    data = os.pread(descriptor, step, offset)
+                    step = READ_STEP
                     if data.count(0) < len(data):
                         return False
                     offset += len(data)

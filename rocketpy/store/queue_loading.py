@@ -18,7 +18,7 @@ from .control_block import ControlBlock
 from .files import Files, file_name, numbered_files
 from .unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
 
-READ_UNITS = 3_200  # per read; a quiet queue's file is mostly hole
+READ_UNITS_MIN, READ_UNITS_MAX = 200, 12_800  # per read; a quiet queue's file is mostly hole
 FILES_LOOKED_AT = 3  # from the end, as in the reference, or further back while their first unit is behind the limit
 
 
@@ -62,13 +62,15 @@ class QueueFiles:
         path = self._directory / file_name(start)
         last = ffi.new("uint64_t *")
         total = max_phy_offset = 0
+        step = READ_UNITS_MIN
         while total < self.units_per_file:
-            data = self._files.read(path, total * CQ_STORE_UNIT_SIZE, READ_UNITS * CQ_STORE_UNIT_SIZE)
+            data = self._files.read(path, total * CQ_STORE_UNIT_SIZE, step * CQ_STORE_UNIT_SIZE)
             count = lib.rp_recovery_count_units(ffi.from_buffer(data), len(data), phy_limit, last)
             total += count
             max_phy_offset = max(max_phy_offset, last[0])
-            if count < READ_UNITS:
+            if count < step:
                 break
+            step = min(step * 4, READ_UNITS_MAX)
         return _Sound(total, max_phy_offset)
 
     def _find_end(self, phy_limit: int) -> tuple[int, int]:
