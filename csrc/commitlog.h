@@ -27,6 +27,8 @@ void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);
 /* Unmap files below `min_phy_offset` that nobody holds: a deleted file keeps its disk space while it is mapped.
  * Call it now and then (a minute apart is fine) with control->min_phy_offset. */
 void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset);
+/* The same by looking whether the files are still there, for who does not see the control block. NULL: nothing. */
+void rp_log_view_trim_deleted(rp_log_view *view);
 /* [from, to) of one file will not be read again soon: give its page table entries back. */
 void rp_log_view_drop_pages(rp_log_view *view, uint64_t from, uint64_t to);
 #endif

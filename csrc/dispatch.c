@@ -27,6 +27,7 @@ enum {
     CHUNK_UNITS = 128,
     CHUNKS = 1024,
     BATCH_RECORDS = 8192,
+    ARRIVALS_MAX = 2 * CHUNKS, /* one batch's, and as many queues met again after a restart */
     DROP_PAGES_EVERY = 16 << 20, /* bytes of log read before their page table entries are given back */
     TRANSACTION_MASK = 0xC,
     TRANSACTION_COMMIT = 0x8,
@@ -92,7 +93,7 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     dispatch->chunk_of = calloc(RP_CONTROL_QUEUES_MAX, sizeof *dispatch->chunk_of);
     dispatch->chunks = calloc(CHUNKS, sizeof *dispatch->chunks);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
-    dispatch->arrivals = calloc(CHUNKS, sizeof *dispatch->arrivals);
+    dispatch->arrivals = calloc(ARRIVALS_MAX, sizeof *dispatch->arrivals);
     if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) || !dispatch->delay_level_ms ||
         !dispatch->chunk_of || !dispatch->chunks || !dispatch->keyed || !dispatch->arrivals) {
         int error = errno;
@@ -192,14 +193,14 @@ static rp_status send_arrivals(rp_dispatch *dispatch) {
 }
 
 static void tell_watchers(rp_dispatch *dispatch) {
-    if (!dispatch->pull || !dispatch->chunk_count) return;
+    if (!dispatch->pull) return;
     rp_full_fence(); /* max_offset above before `watched` below */
     for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
         rp_queue *queue = dispatch->chunks[i].queue;
         if (rp_load_acquire32(&queue->watched) && rp_exchange32(&queue->watched, 0))
             dispatch->arrivals[dispatch->arrival_count++] = rp_control_queue_index(dispatch->block, queue);
     }
-    send_arrivals(dispatch); /* what does not fit goes first in the next run */
+    if (dispatch->arrival_count) send_arrivals(dispatch); /* what does not fit goes first in the next run */
 }
 
 static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, const uint8_t *key, uint32_t size, int is_redo) {
@@ -308,6 +309,13 @@ static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, ui
     return status;
 }
 
+/* A predecessor wrote the unit and died; whether it told who waits, nobody knows. */
+static void tell_again(rp_dispatch *dispatch, uint32_t index) {
+    uint32_t count = dispatch->arrival_count;
+    if (dispatch->pull && count < ARRIVALS_MAX - CHUNKS && (!count || dispatch->arrivals[count - 1] != index))
+        dispatch->arrivals[dispatch->arrival_count++] = index;
+}
+
 /* Put the record's unit into its queue's chunk. RP_OK; RP_FULL: finish the batch, then come again. */
 static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
     uint32_t queue_id = (uint32_t)record->queue_id;
@@ -320,7 +328,10 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     uint32_t index = rp_control_queue_index(dispatch->block, queue);
     uint64_t end, phy_end;
     queue_end(dispatch, queue, index, &end, &phy_end);
-    if (phy_offset + record->size <= phy_end) return RP_OK; /* done before a restart */
+    if (phy_offset + record->size <= phy_end) { /* done before a restart */
+        tell_again(dispatch, index);
+        return RP_OK;
+    }
     if (record->queue_offset != end && !(end == 0 && !dispatch->chunk_of[index])) {
         if (dispatch->chunk_count || dispatch->keyed_count) return RP_FULL;
         rp_status status = bridge(dispatch, queue, end, record->queue_offset);

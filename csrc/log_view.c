@@ -3,9 +3,11 @@
  * Single-threaded: one view per thread that reads. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "commitlog.h"
 #include "mapped_file.h"
 
@@ -113,6 +115,16 @@ void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset) {
     for (uint32_t i = view->count; i-- > 0;) {
         const struct mapping *mapping = &view->mappings[i];
         if (!mapping->holders && mapping->start + view->file_size <= min_phy_offset) unmap_at(view, i);
+    }
+}
+
+void rp_log_view_trim_deleted(rp_log_view *view) {
+    if (!view) return;
+    for (uint32_t i = view->count; i-- > 0;) {
+        char path[PATH_MAX];
+        if (view->mappings[i].holders || rp_mapped_file_path(path, sizeof path, view->directory, view->mappings[i].start) < 0)
+            continue;
+        if (access(path, F_OK) < 0 && errno == ENOENT) unmap_at(view, i);
     }
 }
 

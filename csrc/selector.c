@@ -272,6 +272,7 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
 rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns)
 {
     tick(selector);
+    rp_log_view_trim_deleted(selector->connections.log);
     uint64_t deadline_ns = timeout_ns < 0 ? UINT64_MAX : selector->now_ns + (uint64_t)timeout_ns;
     int may_sleep = 0;
 

@@ -19,6 +19,8 @@
 #include "dispatch.h"
 #include "endian.h"
 #include "record.h"
+#include "ring.h"
+#include "stage.h"
 
 #define CHECK(condition) \
     do { if (!(condition)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); abort(); } } while (0)
@@ -222,6 +224,52 @@ static void check_bridges(void) {
     remove_store(&store);
 }
 
+/* Everyone who waits is told once, also through a ring that is too small for all of them, and again after a restart. */
+static void check_arrivals(void) {
+    enum { QUEUES = 6000 };
+    struct store store;
+    const uint8_t *data;
+    uint32_t size, told = 0, fulls = 0;
+    uint16_t type;
+    make_store(&store, "arrivals", 1 << 20);
+    open_store(&store);
+    rp_worker *us = rp_worker_create(0), *pull = rp_worker_create(1);
+    rp_ring *ring = rp_ring_create(65536, us, pull);
+    rp_ring_writer *writer = rp_ring_writer_open(ring);
+    rp_ring_reader *reader = rp_ring_reader_open(ring);
+    rp_dispatch_notify(store.dispatch, writer);
+    for (uint32_t i = 0; i < QUEUES; i++) {
+        put(&store, "Waited", i, "", 10);
+        rp_control_find(store.block, (const uint8_t *)"Waited", 6, i)->watched = 1;
+    }
+    rp_status status;
+    do {
+        status = rp_dispatch_run(store.dispatch, 1 << 30);
+        CHECK(status == RP_OK || status == RP_EMPTY || status == RP_FULL);
+        fulls += status == RP_FULL;
+        if (status == RP_OK) continue;
+        while (rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+            rp_arrival arrival;
+            CHECK(type == RP_STAGE_ARRIVAL && size == sizeof arrival);
+            memcpy(&arrival, data, sizeof arrival);
+            const rp_queue *queue = rp_control_queue(store.block, arrival.queue);
+            CHECK(queue->queue_id == told && queue->max_offset == 1 && queue->watched == 0);
+            told++;
+            rp_ring_release(reader);
+        }
+    } while (status != RP_EMPTY);
+    CHECK(told == QUEUES && fulls > 0);
+    rp_control_header(store.block)->dispatched_phy_offset -= 91 + 6 + 10; /* killed after the unit, before the position */
+    CHECK(rp_dispatch_run(store.dispatch, 1 << 30) == RP_EMPTY);
+    CHECK(rp_ring_read(reader, &data, &size, &type) == RP_OK && ((const rp_arrival *)data)->queue == QUEUES - 1);
+    rp_ring_release(reader);
+    rp_ring_reader_close(reader);
+    rp_ring_writer_close(writer);
+    rp_ring_destroy(ring);
+    close_store(&store);
+    remove_store(&store);
+}
+
 static void measure(uint32_t records, uint32_t body_size) {
     struct store store;
     struct timespec t[3];
@@ -256,6 +304,7 @@ int main(int argc, char **argv) {
     check_append_and_dispatch();
     check_torn_tail();
     check_bridges();
+    check_arrivals();
     puts("driver_store: ok");
     return 0;
 }
