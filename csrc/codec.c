@@ -29,12 +29,14 @@ struct rp_codec {
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
 };
 
+/* A note is used once: later output would prove a record done that only its successor in the ring has been. */
 static void resume(rp_codec *codec) {
     for (uint32_t i = 0; i < codec->input_count && i < RP_NOTES_MAX; i++) {
         uint32_t output = codec->worker->notes[i].output;
         if (output < codec->output_count &&
             rp_ring_tail(codec->output_rings[output]) >= codec->worker->notes[i].output_position)
             rp_ring_skip_to(codec->inputs[i], codec->worker->notes[i].source_head);
+        rp_store_release(&codec->worker->notes[i].source_head, 0);
     }
 }
 
@@ -100,14 +102,6 @@ static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_heade
     return rp_error_reply_send(selector, &reply);
 }
 
-static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_origin *origin, const uint8_t *frame,
-                            uint32_t size, const rp_header *header) {
-    rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
-    rp_status status = rp_ring_write(codec->outputs[destination], RP_STAGE_COMMAND, spans, 2);
-    if (status == RP_FULL) return refuse(codec, origin, header, frame[0]);
-    return status; /* not noted: a command that is decoded twice is merely answered twice */
-}
-
 /* Before the output is published: it proves the current input done. */
 static void note(rp_codec *codec, uint32_t output, uint64_t tail_after) {
     uint32_t input = codec->current_input;
@@ -115,6 +109,22 @@ static void note(rp_codec *codec, uint32_t output, uint64_t tail_after) {
     codec->worker->notes[input].output = output;
     codec->worker->notes[input].output_position = tail_after;
     rp_store_release(&codec->worker->notes[input].source_head, rp_ring_head_after(codec->inputs[input]));
+}
+
+static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_origin *origin, const uint8_t *frame,
+                            uint32_t size, const rp_header *header) {
+    rp_ring_writer *output = codec->outputs[destination];
+    uint8_t *room = rp_ring_reserve(output, (uint32_t)sizeof *origin + size);
+    rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
+    if (room) {
+        memcpy(room, origin, sizeof *origin);
+        memcpy(room + sizeof *origin, frame, size);
+        note(codec, destination, rp_ring_tail_after(output, (uint32_t)sizeof *origin + size));
+        rp_ring_commit(output, (uint32_t)sizeof *origin + size, RP_STAGE_COMMAND);
+        return RP_OK;
+    }
+    rp_status status = rp_ring_write(output, RP_STAGE_COMMAND, spans, 2); /* full, or large: not noted */
+    return status == RP_FULL ? refuse(codec, origin, header, frame[0]) : status;
 }
 
 typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);

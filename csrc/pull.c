@@ -81,7 +81,7 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);
     if (!pull->inputs || !pull->selectors || rp_map_init(&pull->topics, 256) != 0 ||
         rp_map_init(&pull->groups, 64) != 0 || rp_map_init(&pull->subscriptions, 64) != 0 ||
-        rp_helds_init(&pull->helds, config->held_max) != 0 || rp_commits_init(&pull->commits) != 0)
+        rp_helds_init(&pull->helds, config->held) != 0 || rp_commits_init(&pull->commits) != 0)
         goto fail;
     pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
                                      config->files_max);
@@ -353,6 +353,30 @@ static void sweep(rp_pull *pull, int stopping) {
     }
 }
 
+/* The pulls that our predecessor held: their clients are to ask again, from where they asked. */
+static void answer_orphans(rp_pull *pull) {
+    static const char REMARK[] = "the pull service was restarted; pull again";
+    for (const rp_held_slot *held; (held = rp_helds_orphan(&pull->helds)); rp_helds_drop_orphan(&pull->helds)) {
+        rp_ring_writer *selector = selector_of(pull, held->connection);
+        if (!selector || held->flags & RP_REQUEST_ONEWAY) continue;
+        rp_stage_pull_reply *record = (rp_stage_pull_reply *)rp_ring_reserve(selector, sizeof *record + HEAD_MAX);
+        if (!record) return;
+        const rp_queue *queue = rp_control_queue(pull->config.block, held->queue);
+        rp_pull_reply reply = {.serialize_type = held->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                               .opaque = held->opaque,
+                               .code = CODE_PULL_RETRY_IMMEDIATELY,
+                               .version = pull->config.version,
+                               .next_begin_offset = (uint64_t)held->queue_offset,
+                               .min_offset = rp_load_acquire(&queue->min_offset),
+                               .max_offset = rp_load_acquire(&queue->max_offset),
+                               .remark = (const uint8_t *)REMARK,
+                               .remark_size = sizeof REMARK - 1};
+        *record = (rp_stage_pull_reply){.connection = held->connection};
+        record->head_size = rp_pull_reply_encode(&reply, (uint8_t *)(record + 1), HEAD_MAX);
+        rp_ring_commit(selector, (uint32_t)sizeof *record + record->head_size, RP_STAGE_PULL_REPLY);
+    }
+}
+
 /* ------------------------------------------------------------------ the loop */
 
 static rp_status apply_group(rp_pull *pull, const uint8_t *data, uint32_t size) {
@@ -418,6 +442,7 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
 static uint32_t pass(rp_pull *pull) {
     uint32_t codecs = pull->input_count - 2, taken = 0;
     pull->now_ns = rp_now_ns();
+    answer_orphans(pull);
     taken += drain(pull, codecs);
     taken += drain(pull, codecs + 1);
     for (uint32_t i = 0; i < codecs && pull->tables_ready; i++) taken += drain(pull, i);

@@ -8,13 +8,33 @@
 #include "stage.h"
 #include "status.h"
 
+/* What outlives the process of the pulls that it holds: enough for its successor to answer them. */
+typedef struct rp_held_slot {
+    uint64_t connection;
+    int64_t queue_offset;
+    int32_t opaque;
+    uint32_t flags; /* of rp_pull_request */
+    uint32_t queue; /* index in the control block */
+    uint32_t live;  /* 1: held; stored last, cleared once it is answered */
+} rp_held_slot;
+typedef struct rp_held_slots {
+    uint32_t capacity;
+    uint32_t used; /* slots below it have been used */
+    uint64_t reserved;
+    rp_held_slot slots[];
+} rp_held_slots;
+
+/* Shared and zeroed memory for `capacity` held pulls, of which only what is used is ever touched; NULL with errno.
+ * Call before forking. */
+rp_held_slots *rp_held_slots_create(uint32_t capacity);
+
 typedef struct rp_pull_config {
     rp_worker *worker;
     rp_control_block *block;
     const char *consume_queue_directory;
     uint64_t consume_queue_file_size;
     uint32_t files_max;          /* descriptors of consume queue files kept open */
-    uint32_t held_max;           /* pulls held at once; more are answered empty */
+    rp_held_slots *held;         /* as many pulls are held at once; more are answered empty */
     uint32_t input_count;        /* rings from codecs (or selectors, when inline) */
     uint32_t selector_count;
     rp_ring **inputs;

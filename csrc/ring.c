@@ -265,6 +265,14 @@ uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size)
     return record_at(writer->ring, writer->tail) + RECORD_HEADER;
 }
 
+int rp_ring_can_take(rp_ring_writer *writer, uint32_t size)
+{
+    uint32_t small_max = writer->ring->small_max;
+
+    /* Also for a large record: it may turn out small, and then needs its room at once. */
+    return rp_ring_reserve(writer, size < small_max ? size : small_max) != NULL;
+}
+
 void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type) { publish(writer, size, type, PART_WHOLE); }
 
 static void gather(uint8_t *to, const rp_span *spans, uint32_t span_count)

@@ -78,6 +78,8 @@ void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type);
 /* Copy a record of any size into the ring; a large one is taken whole (copied) and leaves part by part, in
  * rp_ring_pump and ahead of later writes. RP_OK taken, RP_FULL nothing taken, RP_NO_MEMORY. */
 rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *spans, uint32_t span_count);
+/* 1 if rp_ring_write is sure to take the next record, of `size` bytes or less. */
+int rp_ring_can_take(rp_ring_writer *writer, uint32_t size);
 /* Move on with a large record that is under way; RP_OK when none is left. */
 rp_status rp_ring_pump(rp_ring_writer *writer);
 /* Wake the consumer if anything was published since the last call. Once per batch. */

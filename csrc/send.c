@@ -21,7 +21,7 @@
 enum {
     BATCH_REQUESTS = 256,
     REPLY_BOUND = 512, /* a send reply without ids and region */
-    NOTE_IS_LOG = UINT32_MAX,
+    NOTE_IS_LOG = UINT32_MAX, NOTE_IS_MANAGER = UINT32_MAX - 1,
     FLAG_DISK_FULL = 16,
     SYS_FLAG_MULTI_TAGS = 2,
     CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_FLUSH_DISK_TIMEOUT = 10,
@@ -93,12 +93,17 @@ static int recover_next_offsets(rp_send *send) {
     return 0;
 }
 
+/* A note is used once: later output would prove a record done that only its successor in the ring has been. */
 static void resume(rp_send *send) {
     uint64_t published = rp_load_acquire(&send->control->published_phy_offset);
-    for (uint32_t i = 0; i < send->input_count && i < RP_NOTES_MAX; i++)
-        if (send->config.worker->notes[i].output == NOTE_IS_LOG &&
-            published >= send->config.worker->notes[i].output_position)
+    uint64_t left = rp_ring_tail(send->config.to_manager);
+    for (uint32_t i = 0; i < send->input_count && i < RP_NOTES_MAX; i++) {
+        uint32_t output = send->config.worker->notes[i].output;
+        uint64_t reached = output == NOTE_IS_LOG ? published : output == NOTE_IS_MANAGER ? left : 0;
+        if (reached >= send->config.worker->notes[i].output_position)
             rp_ring_skip_to(send->inputs[i], send->config.worker->notes[i].source_head);
+        rp_store_release(&send->config.worker->notes[i].source_head, 0);
+    }
 }
 
 rp_send *rp_send_open(const rp_send_config *config) {
@@ -206,7 +211,7 @@ static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
     rp_ring_writer *selector = selector_of(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
     uint32_t bound = (uint32_t)sizeof(rp_reply) + REPLY_BOUND + send->region_size + wait->ids_size;
-    return rp_ring_reserve(selector, bound) != NULL || rp_ring_pump(selector) == RP_OK;
+    return rp_ring_can_take(selector, bound);
 }
 
 static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
@@ -262,12 +267,31 @@ static uint32_t release_waits(rp_send *send) {
 
 /* ------------------------------------------------------------------ sends */
 
+/* Before the output is published: it proves the current input done. */
+static void note(rp_send *send, uint32_t output, uint64_t position) {
+    uint32_t input = send->current_input;
+    if (input >= RP_NOTES_MAX) return;
+    send->config.worker->notes[input].output = output;
+    send->config.worker->notes[input].output_position = position;
+    rp_store_release(&send->config.worker->notes[input].source_head, rp_ring_head_after(send->inputs[input]));
+}
+
+static void note_stored(void *send, const rp_stored *stored) { note(send, NOTE_IS_LOG, stored->end_phy_offset); }
+
+static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t size) {
+    uint8_t *room = rp_ring_reserve(send->manager, size);
+    rp_span span = {data, size};
+    if (!room) return rp_ring_write(send->manager, RP_STAGE_SEND, &span, 1); /* full, or large: not noted */
+    memcpy(room, data, size);
+    note(send, NOTE_IS_MANAGER, rp_ring_tail_after(send->manager, size));
+    rp_ring_commit(send->manager, size, RP_STAGE_SEND);
+    return RP_OK;
+}
+
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
     uint64_t connection = request->origin.connection;
-    rp_span span = {data, size};
-    rp_status status = rp_ring_write(send->manager, RP_STAGE_SEND, &span, 1);
-    if (status != RP_OK)
+    if (leave_to_manager(send, data, size) != RP_OK)
         return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
     uintptr_t pending = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
     int failed;
@@ -307,16 +331,6 @@ static int is_for_manager(const rp_send *send, const rp_send_request *request, c
             rp_map_get(&send->diverted, &request->origin.connection, sizeof request->origin.connection));
 }
 
-static void note(void *context, const rp_stored *stored) {
-    rp_send *send = context;
-    if (send->current_input >= RP_NOTES_MAX) return;
-    rp_worker *worker = send->config.worker;
-    worker->notes[send->current_input].output = NOTE_IS_LOG;
-    worker->notes[send->current_input].output_position = stored->end_phy_offset;
-    rp_store_release(&worker->notes[send->current_input].source_head,
-                     rp_ring_head_after(send->inputs[send->current_input]));
-}
-
 static rp_status append(rp_send *send, const rp_put *put) {
     const rp_send_request *request = put->request;
     uint64_t total;
@@ -344,7 +358,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     if (!has_room(send, &wait, must_wait)) return RP_FULL;
 
     rp_stored stored;
-    rp_status status = rp_put_append(send->log, put, total, messages, note, send, &stored);
+    rp_status status = rp_put_append(send->log, put, total, messages, note_stored, send, &stored);
     if (status == RP_TOO_LARGE)
         return refuse(send, request, CODE_MESSAGE_ILLEGAL, "the message is illegal: larger than a CommitLog file");
     if (status == RP_NO_SPACE)
@@ -361,7 +375,10 @@ static rp_status append(rp_send *send, const rp_put *put) {
     wait.size = stored.size;
     if (request->flags & RP_REQUEST_ONEWAY && !is_internal(request)) return RP_OK;
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
-    return must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, CODE_SUCCESS);
+    /* What is stored is done: where memory for the answer lacks, the client asks again; we must not store again. */
+    if ((must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, CODE_SUCCESS)) != RP_OK)
+        count(send, RP_COUNT_STALLS, 1);
+    return RP_OK;
 }
 
 static int is_whole(const rp_send_request *request, uint32_t size) {
@@ -380,6 +397,12 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
     if (topic) put.queue = choose_queue(send, topic, request, &put.queue_id);
+    if (!put.queue && request->flags & RP_REQUEST_RESOLVED && request->queue_id >= 0) {
+        /* Handed back to a successor whose tables are still behind it in the ring. */
+        put.queue_id = request->queue_id;
+        put.queue = rp_control_find(send->config.block, put.topic, request->topic_size, (uint32_t)put.queue_id);
+        if (put.queue && put.queue->state != RP_QUEUE_LIVE) put.queue = NULL;
+    }
     if (!put.queue) {
         if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
         return refuse(send, request, CODE_SYSTEM_ERROR, "the topic or queue of this message is gone");
@@ -392,7 +415,7 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
         return refuse(send, request, CODE_SYSTEM_BUSY,
                       "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while");
     put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
-    put.extra_sys_flag = topic->flags & RP_TOPIC_MULTI_TAG ? SYS_FLAG_MULTI_TAGS : 0;
+    put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? SYS_FLAG_MULTI_TAGS : 0;
     put.store_host = send->config.store_host;
     put.store_timestamp_ms = send->now_ms;
     return append(send, &put);

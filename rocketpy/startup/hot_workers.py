@@ -86,6 +86,14 @@ class PullMain:
     topology: Topology
     control: ControlBlock
     settings: BrokerSettings
+    held: Any = attrs.field(init=False)
+    """The pulls that wait, where a successor finds them and answers them."""
+
+    def __attrs_post_init__(self) -> None:
+        held = lib.rp_held_slots_create(self.settings.broker.pull_thread_pool_queue_capacity)
+        if held == ffi.NULL:
+            raise StoreError(f"no shared memory for held pulls: {os.strerror(ffi.errno)}")
+        object.__setattr__(self, "held", held)
 
     def __call__(self, context: WorkerContext) -> None:
         topology, broker, store = self.topology, self.settings.broker, self.settings.store
@@ -100,7 +108,7 @@ class PullMain:
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
                 "files_max": QUEUE_FILES_MAX,
-                "held_max": broker.pull_thread_pool_queue_capacity,
+                "held": self.held,
                 "input_count": len(topology.requests_to(PULL)),
                 "selector_count": len(topology.sizes.selectors),
                 "inputs": inputs,

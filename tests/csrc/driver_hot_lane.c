@@ -96,7 +96,7 @@ static void open_lane(struct lane *lane, const char *root) {
               .max_message_size = 1 << 20}));
     CHECK(lane->pull = rp_pull_open(&(rp_pull_config){
               .worker = lane->pull_worker, .block = lane->block, .consume_queue_directory = queues,
-              .consume_queue_file_size = 2000, .files_max = 16, .held_max = 50, .input_count = 1, .selector_count = 1,
+              .consume_queue_file_size = 2000, .files_max = 16, .held = rp_held_slots_create(50), .input_count = 1, .selector_count = 1,
               .inputs = &lane->to_pull, .from_manager = lane->manager_pull, .from_store = lane->store_pull,
               .to_manager = lane->pull_manager, .selectors = &lane->pull_out, .version = 409, .long_polling = 1,
               .bytes_in_memory = 262144, .count_in_memory = 32, .bytes_on_disk = 65536, .count_on_disk = 8,

@@ -45,10 +45,11 @@ class HotLane:
         self.send_manager, self.manager_send = ring("send", "manager"), ring("manager", "send")
         self.pull_manager, self.manager_pull = ring("pull", "manager"), ring("manager", "pull")
         self.store_pull = ring("store", "pull")
+        self.held = lib.rp_held_slots_create(100)
         self.send_options = send_options
         self.codec = self._open_codec()
         self.send = self.open_send()
-        self.pull = self._open_pull()
+        self.pull = self.open_pull()
         self.dispatch = self._open_dispatch()
         self.replies = [lib.rp_ring_reader_open(r) for r in (self.send_replies, self.pull_replies, self.codec_replies)]
         self.left_to_manager = [
@@ -121,7 +122,7 @@ class HotLane:
         assert send != ffi.NULL
         return send
 
-    def _open_pull(self) -> Any:
+    def open_pull(self) -> Any:
         config = ffi.new(
             "rp_pull_config *",
             {
@@ -130,7 +131,7 @@ class HotLane:
                 "consume_queue_directory": self._string(str(self.root / "consumequeue")),
                 "consume_queue_file_size": CQ_FILE_SIZE,
                 "files_max": 64,
-                "held_max": 100,
+                "held": self.held,
                 "input_count": 1,
                 "selector_count": 1,
                 "inputs": self._rings(self.to_pull),
