@@ -3,7 +3,8 @@
  * is stored that cannot be answered, and a successor can tell what was stored (the note) from what was not.
  *
  * Order of a connection: once one of its sends was left to the manager, later ones follow it there until the manager
- * has SETTLED every one. */
+ * has SETTLED the last. A successor does not know what its predecessor had left there: the manager sends TABLES_END,
+ * for which a successor waits before it reads from codecs, when all of that is settled. */
 #include "send.h"
 
 #include <errno.h>
@@ -38,7 +39,7 @@ struct rp_send {
     rp_ring_writer **selectors;
     uint32_t selector_count;
     rp_map topics;
-    rp_map diverted; /* connection -> number of its sends that are at the manager */
+    rp_map diverted; /* connection -> ring position behind the start of the last send that it has at the manager */
     rp_waits waits;
     uint8_t *ids; /* scratch for message ids */
     uint32_t ids_capacity;
@@ -278,11 +279,15 @@ static void note(rp_send *send, uint32_t output, uint64_t position) {
 
 static void note_stored(void *send, const rp_stored *stored) { note(send, NOTE_IS_LOG, stored->end_phy_offset); }
 
-static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t size) {
+/* The token, its position, grows with every send that is left, so that settling one settles those before it. */
+static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t size, uint64_t *token) {
     uint8_t *room = rp_ring_reserve(send->manager, size);
-    rp_span span = {data, size};
-    if (!room) return rp_ring_write(send->manager, RP_STAGE_SEND, &span, 1); /* full, or large: not noted */
-    memcpy(room, data, size);
+    rp_send_request request = *(const rp_send_request *)data;
+    request.token = *token = rp_ring_tail_after(send->manager, 0);
+    rp_span spans[2] = {{&request, sizeof request}, {data + sizeof request, size - (uint32_t)sizeof request}};
+    if (!room) return rp_ring_write(send->manager, RP_STAGE_SEND, spans, 2); /* full, or large: not noted */
+    memcpy(room, &request, sizeof request);
+    memcpy(room + sizeof request, spans[1].data, spans[1].size);
     note(send, NOTE_IS_MANAGER, rp_ring_tail_after(send->manager, size));
     rp_ring_commit(send->manager, size, RP_STAGE_SEND);
     return RP_OK;
@@ -290,23 +295,27 @@ static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t s
 
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
-    uint64_t connection = request->origin.connection;
-    if (leave_to_manager(send, data, size) != RP_OK)
+    uint64_t connection = request->origin.connection, token;
+    if (leave_to_manager(send, data, size, &token) != RP_OK)
         return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
-    uintptr_t pending = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
     int failed;
-    rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(pending + 1), &failed);
+    rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(uintptr_t)token, &failed);
     count(send, RP_COUNT_SLOW, 1);
     return RP_OK;
 }
 
-static void settle(rp_send *send, uint64_t connection) {
-    uintptr_t pending = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
-    int failed;
-    if (pending > 1)
-        rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(pending - 1), &failed);
-    else if (pending == 1)
-        rp_map_remove(&send->diverted, &connection, sizeof connection);
+static void settle(rp_send *send, const rp_settled *settled) {
+    uint64_t connection = settled->origin.connection;
+    uintptr_t last = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
+    if (last && last <= settled->token) rp_map_remove(&send->diverted, &connection, sizeof connection);
+}
+
+/* A new manager goes on reading at `from`: what its predecessor had taken before that will not be settled. */
+static void forget_lost(rp_send *send, uint64_t from) {
+    for (uint64_t i = 0; i <= send->diverted.mask; i++) {
+        const rp_map_entry *entry = &send->diverted.entries[i];
+        if (entry->value && (uintptr_t)entry->value <= from) rp_map_remove(&send->diverted, entry->key, entry->key_size);
+    }
 }
 
 /* The queue that the request goes to, or NULL if that is not for the hot lane to say. */
@@ -430,15 +439,15 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
         case RP_STAGE_TOPIC:
             return rp_topics_apply(&send->topics, send->config.block, data, size);
         case RP_STAGE_SETTLED:
-            if (size >= sizeof(rp_origin)) settle(send, ((const rp_origin *)data)->connection);
+            if (size >= sizeof(rp_settled)) settle(send, (const rp_settled *)data);
             return RP_OK;
         case RP_STAGE_BROKER:
             if (size >= sizeof(rp_stage_broker)) send->permission = ((const rp_stage_broker *)data)->permission;
             return RP_OK;
-        case RP_STAGE_TABLES_END: /* also after a restart of the manager: what it had been left is lost with it */
-            rp_map_destroy(&send->diverted, NULL);
+        case RP_STAGE_TABLES_END:
+            if (size >= sizeof(rp_stage_tables_end)) forget_lost(send, ((const rp_stage_tables_end *)data)->sends_from);
             send->tables_ready = 1;
-            return rp_map_init(&send->diverted, 16) == 0 ? RP_OK : RP_NO_MEMORY;
+            return RP_OK;
         default:
             return RP_OK;
     }

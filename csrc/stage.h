@@ -31,7 +31,7 @@ enum {
     RP_STAGE_BROKER = 15,
     RP_STAGE_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
     RP_STAGE_CLEANED = 17,
-    RP_STAGE_SETTLED = 18 /* manager -> send: rp_origin of a SEND that was left to it and is now dealt with */
+    RP_STAGE_SETTLED = 18 /* manager -> send: rp_settled of a SEND that was left to it and is now dealt with */
 };
 
 /* Who asked. connection = selector index << 56 | slot << 32 | generation; a reply with an old generation is dropped
@@ -72,7 +72,7 @@ typedef struct rp_send_request {
     int32_t default_topic_queue_nums;
     int64_t born_timestamp_ms;
     int64_t prepared_transaction_offset;
-    uint64_t token; /* of an internal put: comes back in PUT_RESULT */
+    uint64_t token; /* of an internal put: comes back in PUT_RESULT; of a send left to the manager: in SETTLED */
     uint32_t topic_size;
     uint32_t group_size;
     uint32_t default_topic_size;
@@ -102,6 +102,17 @@ typedef struct rp_pull_request {
     uint32_t expression_type_size;
     /* consumer group, topic, subscription, expression type */
 } rp_pull_request;
+
+typedef struct rp_settled {
+    rp_origin origin;
+    uint64_t token;
+} rp_settled;
+
+/* The table is whole. To send also: what it left to the manager at ring positions below `sends_from` has gone with a
+ * predecessor of the manager and will not be settled. */
+typedef struct rp_stage_tables_end {
+    uint64_t sends_from;
+} rp_stage_tables_end;
 
 /* A frame for a connection: rp_reply, then the whole frame. */
 enum { RP_REPLY_CLOSE_AFTER = 1 };

@@ -129,21 +129,23 @@ class SlowSend:
             del self._waiting[connection]
 
     def _act(self, request: SendRequest, verdict: Verdict) -> None:
-        if isinstance(verdict, Put):
+        if isinstance(verdict, Put):  # settled at once: no queue has both puts and sends of the hot lane
             self._tasks.start_soon(self._put, request, verdict)
+            self._hot_lane.settle(request)
             return
         if isinstance(verdict, Refusal):
             push_send_reply(self._live.broker, request, verdict.code, verdict.remark)
         else:
             self._hot_lane.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
-        self._settle(request)
+        self._pending -= 1
+        self._hot_lane.settle(request)
 
     async def _put(self, request: SendRequest, put: Put) -> None:
         try:
             result = await self._hot_lane.put(put.message)
             self._answer_put(request, put, result)
         finally:
-            self._settle(request)
+            self._pending -= 1
 
     def _answer_put(self, request: SendRequest, put: Put, result: PutResult) -> None:
         if result.is_stored:
@@ -151,10 +153,6 @@ class SlowSend:
         else:
             remark = remarks.store_failure(result.code, self._live.store.max_message_size)
             push_send_reply(self._live.broker, request, result.code, remark)
-
-    def _settle(self, request: SendRequest) -> None:
-        self._pending -= 1
-        self._hot_lane.settle(request)
 
     @property
     def _tasks(self) -> trio.Nursery:

@@ -20,21 +20,23 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
 
 from .outbox import Outbox
-from .ring import WorkerBlock
+from .ring import RingReader, WorkerBlock
 from .stage import (
     BROKER,
-    ORIGIN,
-    TABLES_END_RECORD,
+    TABLES_END,
     Stage,
+    connection_of,
     decode_put_result,
     decode_topic_name,
     encode_group,
     encode_put,
+    encode_settled,
     encode_subscription,
     encode_topic,
     encode_topic_name,
     resolve_pull,
     resolve_send,
+    token_of,
 )
 
 PUTS_MAX = 4096
@@ -69,6 +71,7 @@ class RingHotLane:
         store: outbox to the store process, for clean_topic; None where there is none (tests).
         add_queue: enters (topic, queue id) in the control block; a no-op if it is there already.
         store_host: brokerIP1 and listenPort, for message ids.
+        sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
     """
 
     def __init__(
@@ -79,6 +82,7 @@ class RingHotLane:
         store: Outbox | None,
         add_queue: Callable[[str, int], None],
         store_host: tuple[str, int],
+        sends: RingReader | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         common = {Stage.TOPIC, Stage.BROKER, Stage.TABLES_END}
@@ -93,6 +97,10 @@ class RingHotLane:
         self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
         self._put_permits = trio.Semaphore(PUTS_MAX)
         self._cleaning: dict[str, trio.Event] = {}
+        self._sends = sends
+        self._sends_from = 0 if sends is None else sends.position
+        self._unsettled: dict[int, tuple[int, int]] = {}  # connection -> sends that are here, the last one's token
+        self._owes_tables_end = False
 
     # -- tables
 
@@ -154,7 +162,7 @@ class RingHotLane:
         self._enter(Stage.BROKER, "", "", BROKER.pack(permission, 0))
 
     def tables_end(self) -> None:
-        self._enter(Stage.TABLES_END, "", "", TABLES_END_RECORD)
+        self._enter(Stage.TABLES_END, "", "", TABLES_END.pack(self._sends_from))
 
     def _enter(self, kind: Stage, name: str, second: str, record: bytes) -> None:
         self._tables[kind, name, second] = record
@@ -170,11 +178,29 @@ class RingHotLane:
                 process.outbox.put(kind, record, always=True)
 
     def _tell_all(self, process: _HotProcess) -> None:
-        """A successor starts with empty tables: everything again, the end mark last."""
-        last = [key for key in self._tables if key[0] == Stage.TABLES_END]
-        for key in [key for key in self._tables if key[0] != Stage.TABLES_END] + last:
-            if key[0] in process.takes:
-                process.outbox.put(key[0], self._tables[key], always=True)
+        """A successor starts with empty tables: everything again, the end mark last.
+
+        The mark lets a send process serve its codecs. It does not know which connections have sends here that its
+        predecessor left, so it gets the mark when all of those have gone back: else later sends would overtake them.
+        """
+        for key, record in self._tables.items():
+            if key[0] in process.takes and key[0] != Stage.TABLES_END:
+                process.outbox.put(key[0], record, always=True)
+        if process is self._send:
+            self._owes_tables_end = True
+            self._end_tables_if_settled()
+        else:
+            self._put_tables_end(process)
+
+    def _end_tables_if_settled(self) -> None:
+        if self._owes_tables_end and not self._unsettled and (self._sends is None or self._sends.is_empty()):
+            self._owes_tables_end = False
+            self._put_tables_end(self._send)
+
+    def _put_tables_end(self, process: _HotProcess) -> None:
+        record = self._tables.get((Stage.TABLES_END, "", ""))
+        if record is not None:
+            process.outbox.put(Stage.TABLES_END, record, always=True)
 
     # -- requests
 
@@ -186,8 +212,20 @@ class RingHotLane:
         if not self._send.outbox.put(Stage.SEND, record):
             self._refuse(request)
 
+    def took(self, request: SendRequest) -> None:
+        """A send has been left to us; it will be settled."""
+        connection = connection_of(request.raw)
+        count, last = self._unsettled.get(connection, (0, 0))
+        self._unsettled[connection] = count + 1, max(last, token_of(request.raw))
+
     def settle(self, request: SendRequest) -> None:
-        self._send.outbox.put(Stage.SETTLED, request.raw[: ORIGIN.size], always=True)
+        connection = connection_of(request.raw)
+        count, last = self._unsettled.pop(connection, (1, token_of(request.raw)))
+        if count > 1:
+            self._unsettled[connection] = count - 1, last
+            return
+        self._send.outbox.put(Stage.SETTLED, encode_settled(request.raw, last), always=True)
+        self._end_tables_if_settled()
 
     def repull(self, request: PullRequest) -> None:
         if not self._pull.outbox.put(Stage.PULL, resolve_pull(request)):
@@ -246,6 +284,7 @@ class RingHotLane:
                 process.epoch = process.block.epoch
                 self._tell_all(process)
             process.outbox.flush()
+        self._end_tables_if_settled()
         if self._store is not None:
             self._store.flush()
 

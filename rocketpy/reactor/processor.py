@@ -172,6 +172,8 @@ class ProcessorServer:
 
     def _take_send(self, lane: SlowLane, record: bytes) -> None:
         request = decode_send(record, self._channel(decode_origin(record)))
+        if self.hot_lane is not None:
+            self.hot_lane.took(request)
         try:
             lane.slow_send(request)
         except Exception as exc:

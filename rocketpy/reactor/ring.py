@@ -155,6 +155,11 @@ class RingReader:
         lib.rp_ring_release(self._pointer)
         return int(self._kind[0]), record
 
+    @property
+    def position(self) -> int:
+        """Bytes of the ring that have been read since it was created."""
+        return int(lib.rp_ring_head_after(self._pointer))
+
     def is_empty(self) -> bool:
         return bool(lib.rp_ring_is_empty(self._pointer))
 

@@ -40,7 +40,8 @@ class Stage(IntEnum):
 
 CONNECTION_INTERNAL = 0xFF << 56
 REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
-TABLES_END_RECORD = bytes(8)
+TABLES_END = struct.Struct("=Q")  # sends_from
+TOKEN_AT = ffi.offsetof("rp_send_request", "token")
 
 ORIGIN = struct.Struct(
     "=Q"  # connection
@@ -157,6 +158,23 @@ def decode_send(record: bytes, channel: Channel) -> SendRequest:
         body=strings[4],
         raw=record,
     )
+
+
+def connection_of(record: bytes) -> int:
+    """Who asked; every request begins with its origin."""
+    connection: int = struct.unpack_from("=Q", record)[0]
+    return connection
+
+
+def token_of(record: bytes) -> int:
+    """Of a SEND record: later sends have greater ones."""
+    token: int = struct.unpack_from("=Q", record, TOKEN_AT)[0]
+    return token
+
+
+def encode_settled(record: bytes, token: int) -> bytes:
+    """All sends up to `token` of the connection that sent `record` are dealt with."""
+    return record[: ORIGIN.size] + struct.pack("=Q", token)
 
 
 def resolve_send(

@@ -135,6 +135,7 @@ class Supervisor:
         for child in self._all:
             if child.restart_at is not None and child.restart_at <= now:
                 self._start(child)
+                self._wake_all()
         self._kill_hung()
         if not self._ready_told and all(child.spec.block.is_ready for child in self._all):
             self._ready_told = True
@@ -239,9 +240,12 @@ class Supervisor:
             self._start(child)
         else:
             child.restart_at = now + delay_s
-        # It may have published without ringing, or others may wait for the room that its successor makes.
-        for other in self._all:
-            other.spec.block.wake(force=True)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        """A dead worker may have published without ringing; others must know that it has a successor."""
+        for child in self._all:
+            child.spec.block.wake(force=True)
 
     def _give_up(self) -> None:
         self._exit_status = 1

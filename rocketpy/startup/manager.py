@@ -51,12 +51,14 @@ class ManagerMain:
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
         gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)])
+        inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         hot_lane = RingHotLane(
             send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
             pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
             store=Outbox(RingWriter(topology.ring(name, STORE))),
             add_queue=lambda topic, queue_id: self.control.add_queue(topic.encode(), queue_id),
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
+            sends=inputs[SEND],
         )
         async with open_remoting_client() as client:
             controller = BrokerController(
@@ -65,7 +67,7 @@ class ManagerMain:
             controller.load()
             server = ProcessorServer(
                 block=context.block,
-                inputs=[RingReader(ring) for ring in topology.inputs(name)],
+                inputs=list(inputs.values()),
                 gateway=gateway,
                 processors={code: processor for code, (_, processor) in controller.processors().items()},
                 table=self.table,

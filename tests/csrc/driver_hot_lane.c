@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,8 +147,8 @@ static uint32_t empty(rp_ring_reader *reader, rp_ring_writer *settle) {
     volatile uint8_t touched = 0;
     for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; count++) {
         for (uint32_t i = 0; i < size; i++) touched ^= data[i]; /* every byte that was published must be there */
-        rp_span origin = {data, sizeof(rp_origin)};
-        if (settle && type == RP_STAGE_SEND) CHECK(rp_ring_write(settle, RP_STAGE_SETTLED, &origin, 1) == RP_OK);
+        rp_span spans[2] = {{data, sizeof(rp_origin)}, {data + offsetof(rp_send_request, token), sizeof(uint64_t)}};
+        if (settle && type == RP_STAGE_SEND) CHECK(rp_ring_write(settle, RP_STAGE_SETTLED, spans, 2) == RP_OK);
         rp_ring_release(reader);
     }
     (void)touched;

@@ -215,7 +215,9 @@ class HotLane:
         self._tell(self.manager_to_send if kind == lib.RP_STAGE_SEND else self.manager_to_pull, kind, data)
 
     def settle(self, data: bytes) -> None:
-        self._tell(self.manager_to_send, lib.RP_STAGE_SETTLED, data[: ffi.sizeof("rp_origin")])
+        token = ffi.offsetof("rp_send_request", "token")
+        settled = data[: ffi.sizeof("rp_origin")] + data[token : token + 8]
+        self._tell(self.manager_to_send, lib.RP_STAGE_SETTLED, settled)
 
     def for_manager(self) -> list[tuple[int, bytes]]:
         """(record type, record) of everything that was left to the manager since the last call."""

@@ -1,0 +1,105 @@
+"""Invariant: whatever worker is killed at whatever moment, under load and in every shape, what was acknowledged stays
+where it was acknowledged, once, in order and without a hole; the other connections go on being answered; held pulls are
+answered or cut off; and the operator reads one line about each restart."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import time
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
+
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.history import PULL_RETRY, Connection, Load, check, pull_request, send_request
+
+SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+KILLS = 34  # per shape: a hundred in all
+SHAPES = {
+    "default": {},
+    "three and three": {"selectorWorkers": "3", "codecWorkers": "3"},
+    "inline codec": {"codecWorkers": "0"},
+}
+TOPICS = [("alpha", 4), ("beta", 4), ("gamma", 4)]
+RESTARTED = re.compile(r"^rocketpy: (\S+) was killed by SIGKILL; restarted ", re.MULTILINE)
+HELD_PULLS = 3
+HOLD_MS = 600_000  # far beyond the test: whatever ends a held pull, it is not its time
+
+
+class HeldPulls:
+    """Pulls of an empty queue, one per connection: each is to end when the worker that holds it does."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._connections: list[Connection] = []
+        self.ended = 0
+
+    def hold(self) -> None:
+        while len(self._connections) < HELD_PULLS:
+            connection = Connection(self._port, timeout_s=30.0)
+            reply = connection.ask(send_request("quiet", 0, [b"0 quiet 0 x"], 1))
+            assert reply.code in (0, 1, 2), reply
+            connection.send(pull_request("quiet", 3, 0, hold_ms=HOLD_MS))
+            self._connections.append(connection)
+
+    def expect_end(self) -> None:
+        """Each of them is answered, or its connection closed; then they are held anew."""
+        for connection in self._connections:
+            try:
+                reply = connection.receive()
+                assert reply.code == PULL_RETRY, reply
+            except ConnectionError:
+                pass
+            except TimeoutError:
+                raise AssertionError("a held pull was forgotten: no answer in 30 s") from None
+            finally:
+                connection.close()
+            self.ended += 1
+        self._connections.clear()
+
+    def drop(self) -> None:
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+
+def wait_until_gone(broker: RunningBroker, name: str, pid: int) -> None:
+    """Until the supervisor has replaced the worker."""
+    deadline = time.monotonic() + 60
+    while broker.workers().get(name, pid) == pid:
+        assert time.monotonic() < deadline, f"{name} was not replaced:\n{broker.text()[-2000:]}"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(f"{SEED}/{shape}")
+    with running_broker(SHAPES[shape]) as broker:
+        names = sorted(broker.workers())
+        victims = [names[i % len(names)] for i in range(KILLS)]
+        choose.shuffle(victims)
+        held = HeldPulls(broker.port)
+        with Load(broker.port, SEED, TOPICS, new_topics=True, large_bytes=400_000) as load:
+            load.wait_for_answers(10)
+            for victim in victims:
+                if victim == "pull":
+                    held.hold()
+                load.wait_for_answers(choose.randrange(1, 20))
+                time.sleep(choose.random() * 0.02)
+                pid = broker.kill_worker(victim)
+                wait_until_gone(broker, victim, pid)
+                if victim == "pull":
+                    held.expect_end()
+            load.wait_for_answers(20)
+        held.drop()
+        verdict = check(broker.port, [load])
+        print(f"{shape}: {len(victims)} kills, {load.lives} lives, {verdict}, {held.ended} held pulls ended")
+        assert verdict.acknowledged > 100 and held.ended >= HELD_PULLS
+        reported = sorted(name.replace("-", " ") for name in RESTARTED.findall(broker.text()))
+        assert reported == sorted(victims), broker.text()[-4000:]
+        assert broker.stop() == 0, broker.text()[-4000:]
