@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import signal
 import time
 
 import pytest

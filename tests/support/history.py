@@ -88,9 +88,9 @@ def _batch_entry(body: bytes) -> bytes:
     return struct.pack(">iiiii", 22 + len(body), 0, 0, 0, len(body)) + body + struct.pack(">h", 0)
 
 
-def pull_request(topic: str, queue_id: int, offset: int, *, group: str = "history", hold_ms: int = 0) -> RemotingCommand:
+def pull_request(topic: str, queue_id: int, offset: int, *, hold_ms: int = 0) -> RemotingCommand:
     fields = {
-        "consumerGroup": group, "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
+        "consumerGroup": "history", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
         "maxMsgNums": "32", "sysFlag": "6" if hold_ms else "4", "commitOffset": "0",
         "suspendTimeoutMillis": str(hold_ms), "subscription": "*", "subVersion": "0", "expressionType": "TAG",
     }  # fmt: skip
@@ -270,7 +270,7 @@ class Reader:
         return int((reply.ext_fields or {})["offset"])
 
     def records(self, topic: str, queue_id: int) -> Iterator[StoredRecord]:
-        """Every record of a queue, CRC checked; ends where nothing more is found after all that was sent is dispatched."""
+        """Every record of a queue, with its CRC checked."""
         offset = self.offset(MIN_OFFSET, topic, queue_id)
         misses = 0
         while True:

@@ -158,7 +158,23 @@ def test_a_send_comes_back_behind_the_entry_it_needs_and_is_settled_last(desk: D
     desk.lane.settle(request)
     told = desk.told("send")
     assert [kind for kind, _ in told] == [Stage.TOPIC, Stage.SEND, Stage.SETTLED]
-    assert stage.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_origin")
+    assert stage.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_settled")
+
+
+def test_a_send_process_that_was_replaced_may_go_on_when_all_sends_of_before_are_settled(desk: Desk) -> None:
+    """It does not know of them; its connections' later sends would overtake them."""
+    announce(desk.lane)
+    desk.told("send")
+    first, second = send_request(ChannelLog()), send_request(ChannelLog())
+    desk.lane.took(first)
+    desk.lane.took(second)
+    desk.blocks["send"].begin(1)
+    assert set(desk.kinds("send")) == {Stage.TOPIC, Stage.BROKER}
+    desk.lane.settle(first)
+    assert desk.kinds("send") == []
+    desk.lane.settle(second)
+    assert desk.kinds("send") == [Stage.SETTLED, Stage.TABLES_END]
+    assert desk.kinds("send") == []
 
 
 @pytest.mark.parametrize("oneway", [False, True])
