@@ -53,47 +53,6 @@ struct rp_send {
     int64_t now_ms;
 };
 
-/* Next offsets after a predecessor's death: units tell up to the dispatched position, the log itself beyond it. */
-static int recover_next_offsets(rp_send *send) {
-    rp_control *control = send->control;
-    uint64_t at = rp_load_acquire(&control->dispatched_phy_offset);
-    uint64_t published = rp_load_acquire(&control->published_phy_offset);
-    uint32_t count = rp_load_acquire32(&control->queue_count);
-    for (uint32_t i = 0; i < count; i++) {
-        rp_queue *queue = rp_control_queue(send->config.block, i);
-        uint64_t max = rp_load_acquire(&queue->max_offset);
-        if (queue->next_offset < max) queue->next_offset = max;
-    }
-    rp_log_view *view = rp_log_view_open(send->config.commitlog_directory, control->commitlog_file_size, 2);
-    if (!view) return -1;
-    while (at < published) {
-        uint64_t file_rest = control->commitlog_file_size - at % control->commitlog_file_size;
-        uint64_t rest = published - at < file_rest ? published - at : file_rest;
-        const uint8_t *image = rp_log_view_acquire(view, at, rest);
-        if (!image) break;
-        uint64_t start = at;
-        while (rest > 0) {
-            rp_record_view record;
-            rp_status status = rp_record_decode(image + (at - start), rest, 0, &record);
-            if (status != RP_OK) {
-                at += rest;
-                break;
-            }
-            rp_queue *queue = rp_control_find(send->config.block, record.topic, record.topic_size,
-                                              (uint32_t)record.queue_id);
-            int32_t transaction = record.sys_flag & RP_TRANSACTION_BITS;
-            if (queue && transaction != RP_TRANSACTION_PREPARED && transaction != RP_TRANSACTION_ROLLBACK &&
-                queue->next_offset <= record.queue_offset)
-                queue->next_offset = record.queue_offset + 1;
-            at += record.size;
-            rest -= record.size;
-        }
-        rp_log_view_release(view, start);
-    }
-    rp_log_view_close(view);
-    return 0;
-}
-
 /* A note is used once: later output would prove a record done that only its successor in the ring has been. */
 static void resume(rp_send *send) {
     uint64_t published = rp_load_acquire(&send->control->published_phy_offset);
@@ -128,7 +87,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
         if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
     if (!(send->manager = rp_ring_writer_open(config->to_manager))) goto fail;
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
-    if (recover_next_offsets(send) != 0) goto fail;
+    if (rp_queues_recover(config->block, config->commitlog_directory) != 0) goto fail;
     resume(send);
     return send;
 fail:;

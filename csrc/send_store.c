@@ -106,3 +106,43 @@ uint32_t rp_put_message_ids(const rp_put *put, const rp_stored *stored, uint8_t 
     }
     return (uint32_t)(at - out);
 }
+
+int rp_queues_recover(rp_control_block *block, const char *commitlog_directory) {
+    rp_control *control = rp_control_header(block);
+    uint64_t at = rp_load_acquire(&control->dispatched_phy_offset);
+    uint64_t published = rp_load_acquire(&control->published_phy_offset);
+    uint32_t count = rp_load_acquire32(&control->queue_count);
+    for (uint32_t i = 0; i < count; i++) {
+        rp_queue *queue = rp_control_queue(block, i);
+        uint64_t max = rp_load_acquire(&queue->max_offset);
+        if (queue->next_offset < max) queue->next_offset = max;
+    }
+    rp_log_view *view = rp_log_view_open(commitlog_directory, control->commitlog_file_size, 2);
+    if (!view) return -1;
+    while (at < published) {
+        uint64_t file_rest = control->commitlog_file_size - at % control->commitlog_file_size;
+        uint64_t rest = published - at < file_rest ? published - at : file_rest;
+        const uint8_t *image = rp_log_view_acquire(view, at, rest);
+        if (!image) break;
+        uint64_t start = at;
+        while (rest > 0) {
+            rp_record_view record;
+            rp_status status = rp_record_decode(image + (at - start), rest, 0, &record);
+            if (status != RP_OK) {
+                at += rest;
+                break;
+            }
+            rp_queue *queue = rp_control_find(block, record.topic, record.topic_size,
+                                              (uint32_t)record.queue_id);
+            int32_t transaction = record.sys_flag & RP_TRANSACTION_BITS;
+            if (queue && transaction != RP_TRANSACTION_PREPARED && transaction != RP_TRANSACTION_ROLLBACK &&
+                queue->next_offset <= record.queue_offset)
+                queue->next_offset = record.queue_offset + 1;
+            at += record.size;
+            rest -= record.size;
+        }
+        rp_log_view_release(view, start);
+    }
+    rp_log_view_close(view);
+    return 0;
+}
