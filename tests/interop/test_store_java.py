@@ -1,0 +1,84 @@
+"""One directory, written in turn by RocketMQ's own store (4.9.7) and by ours, closed in order and killed.
+
+Needs ROCKETMQ_LIB, a directory with the jars of rocketmq-broker and what they need, and a JDK.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import zlib
+from pathlib import Path
+
+import pytest
+
+from rocketpy.store.dump import StoreDump
+from rocketpy.store.lifecycle import close_store, open_store
+from rocketpy.store.message_store import MessageStore
+from tests.support.store_writer import StoreWriter, small_config
+
+LIB = os.environ.get("ROCKETMQ_LIB", "")
+QUEUES = (("A", 0), ("A", 1), ("B", 7))
+JVM = (
+    "-Xmx300m",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+)
+Seen = dict[str, tuple[int, int]]  # by "topic-queue": how many records, CRC of them all
+
+pytestmark = pytest.mark.skipif(
+    not (LIB and shutil.which("javac")), reason="ROCKETMQ_LIB does not name RocketMQ's jars, or there is no JDK"
+)
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("classes")
+    source = Path(__file__).parent / "store_java" / "StoreTool.java"
+    subprocess.run(["javac", "-nowarn", "-cp", f"{LIB}/*", "-d", directory, source], check=True)
+    return directory
+
+
+def java(classes: Path, root: Path, mode: str, count: int = 0) -> Seen:
+    """`mode`: p puts `count` messages first, k ends without closing."""
+    done = subprocess.run(
+        ["java", *JVM, "-cp", f"{classes}:{LIB}/*", "StoreTool", "r" + mode, root, "16384", "1000", str(count)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == (9 if "k" in mode else 0), done.stdout[-2000:]
+    lines = [line.split() for line in done.stdout.splitlines() if line[:2] in ("A-", "B-")]
+    return {line[0]: (int(line[6]), int(line[8], 16)) for line in lines}
+
+
+def ours(root: Path, mode: str, count: int = 0) -> Seen:
+    config = small_config(root)
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(count):
+            writer.put(*QUEUES[i % 3], b"%d" % i * 50, b"KEYS\x01key%d\x02TAGS\x01Tag" % i)
+    store, seen = MessageStore(config, opened.control), {}
+    for topic, queue_id in QUEUES:
+        records: list[bytes] = []
+        while len(records) < store.max_offset(topic, queue_id):
+            found = store.get_message(topic, queue_id, len(records), 32).records
+            assert found
+            records += found
+        seen[f"{topic}-{queue_id}"] = (len(records), zlib.crc32(b"".join(records)))
+    store.close()
+    close_store(opened, clean="k" not in mode)
+    return seen
+
+
+def test_a_store_moves_both_ways(tmp_path: Path, classes: Path) -> None:
+    root, total = tmp_path / "store", 0
+    for side, mode, count in (
+        (ours, "p", 150), (java, "p", 60), (ours, "pk", 31), (java, "pk", 40), (ours, "p", 29), (java, "", 0)
+    ):  # fmt: skip
+        seen = java(classes, root, mode, count) if side is java else ours(root, mode, count)
+        total += count
+        assert sum(number for number, _ in seen.values()) == total
+        if "k" not in mode:  # what one has closed the other reads as it was
+            assert (ours(root, "") if side is java else java(classes, root, "")) == seen
+    assert StoreDump(root).verify().problems == []
