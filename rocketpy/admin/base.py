@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 import trio
 
@@ -34,6 +35,14 @@ NOT_FOUND_CODES = frozenset(
     {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE,
      ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.CONSUMER_NOT_ONLINE}
 )  # fmt: skip
+
+@attrs.frozen
+class Environment:
+    """What commands find around them; tests bring another."""
+
+    make_admin: Callable[..., Admin] = Admin
+    run: Callable[..., Any] = trio.run
+
 
 CommandBody = Callable[..., Awaitable[int | None]]
 
@@ -94,11 +103,13 @@ def _run(function: CommandBody, destructive: str | None, options: dict[str, Any]
     )
     if destructive is not None and not options.pop("yes") and sys.stdin.isatty():
         click.confirm(destructive.format(**options), abort=True)
-    admin = Admin(
+    environment = click.get_current_context().find_object(Environment) or Environment()
+    admin = environment.make_admin(
         name_servers=options.pop("name_servers") or "", timeout=options.pop("timeout"), credentials=tool_credentials()
     )
     try:
-        return trio.run(_within, admin, function, out, options) or 0
+        status: int | None = environment.run(_within, admin, function, out, options)
+        return status or 0
     except KeyboardInterrupt:
         return EXIT_FAILED
     except BaseExceptionGroup as group:

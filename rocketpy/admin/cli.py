@@ -63,11 +63,11 @@ def mqadmin(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-def main(argv: Sequence[str] | None = None, *, prog_name: str = "mqadmin") -> int:
-    """Run one command. Returns: the exit status (see the package)."""
+def main(argv: Sequence[str] | None = None, *, prog_name: str = "mqadmin", environment: object = None) -> int:
+    """Run one command, in `base.Environment` if one is given. Returns: the exit status (see the package)."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        result = mqadmin.main(arguments, prog_name=prog_name, standalone_mode=False)
+        result = mqadmin.main(arguments, prog_name=prog_name, standalone_mode=False, obj=environment)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 0

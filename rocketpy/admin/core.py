@@ -48,7 +48,7 @@ class AdminCore:
     ) -> None:
         self.options = attrs.evolve(options, **settings) if options else ProducerOptions(**settings)
         self.timeout_s = timeout
-        self.client_id = build_client_id(self.options)
+        self.client_id = lifetime.client_id if lifetime is not None else build_client_id(self.options)
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None
 

@@ -5,7 +5,7 @@ Source: RocketMQ 4.9 `MQAdminImpl`, `DefaultMQAdminExtImpl#messageTrackDetail`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from enum import Enum
 
@@ -130,8 +130,11 @@ async def find_message(admin: Admin, message_id: str, topic: str | None) -> Rece
 
 async def read_queue(
     admin: Admin, queue: MessageQueue, begin: int, end: int, expression: str | None = None
-) -> AsyncIterator[ReceivedMessage]:
-    """Messages of a queue from offset `begin` up to but not including `end`, without any group's offsets."""
+) -> AsyncGenerator[ReceivedMessage, None]:
+    """Messages of a queue from offset `begin` up to but not including `end`, without any group's offsets.
+
+    Close it (`aclosing`) when leaving early.
+    """
     puller = Puller(TOOLS_CONSUMER_GROUP, admin.instance)
     subscription = build_subscription(queue.topic, expression, 0)
     offset = begin

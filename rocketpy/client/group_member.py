@@ -53,7 +53,7 @@ class GroupMember:
         if group == DEFAULT_CONSUMER_GROUP:
             raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
         self.group = group
-        self.client_id = client_id
+        self.client_id = lifetime.client_id if lifetime is not None else client_id
         self.statistics = ConsumerStatistics()
         self._settings = options
         self._lifetime = lifetime or Lifetime(options, client_id)

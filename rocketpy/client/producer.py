@@ -110,7 +110,7 @@ class Producer:
             raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
         self.group = group
         self.options = attrs.evolve(options, **settings) if options else ProducerOptions(**settings)
-        self.client_id = build_client_id(self.options)
+        self.client_id = lifetime.client_id if lifetime is not None else build_client_id(self.options)
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None
         self._dispatcher: Dispatcher | None = None

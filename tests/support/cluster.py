@@ -17,6 +17,7 @@ import trio.testing
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import ConnectFailed
 from rocketpy.message.batch import decode_batch
+from rocketpy.message.host import parse_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
@@ -197,13 +198,13 @@ class FakeBroker(ScriptedServer):
         self.topics.setdefault(topic, queue_id + 1)
         image = encode_record(
             topic=topic, queue_id=queue_id, body=body, properties=properties, born_timestamp_ms=born_ms,
-            born_host=("127.0.0.1", 1), store_timestamp_ms=self.now_ms(), store_host=("10.0.0.1", 10911),
+            born_host=("127.0.0.1", 1), store_timestamp_ms=self.now_ms(), store_host=parse_host(self.address),
             queue_offset=self.next_offset(topic, queue_id), phy_offset=self.end, flag=flag, sys_flag=sys_flag,
             reconsume_times=reconsume_times,
         )  # fmt: skip
         self.records[topic, queue_id].append(image)
         self.by_offset[self.end] = image
-        message_id = encode_offset_message_id(("10.0.0.1", 10911), self.end)
+        message_id = encode_offset_message_id(parse_host(self.address), self.end)
         self.end += len(image)
         self.arrived.set()
         self.arrived = trio.Event()
@@ -352,16 +353,15 @@ class FakeCluster:
         }
 
     def add_broker(self, name: str = "broker-a", **topics: int) -> FakeBroker:
-        broker = FakeBroker(f"{name}:10911", name=name, now_ms=lambda: round(trio.current_time() * 1000))
+        address = f"10.0.0.{len(self.brokers) + 1}:10911"
+        broker = FakeBroker(address, name=name, now_ms=lambda: round(trio.current_time() * 1000))
         broker.topics |= {"TBW102": 8, **topics}
         self.brokers[name] = broker
         return broker
 
     @property
     def servers(self) -> dict[str, ScriptedServer]:
-        return {NAME_SERVER: self.name_server} | {broker.address: broker for broker in self.brokers.values()} | {
-            "10.0.0.1:10911": next(iter(self.brokers.values()), self.name_server)
-        }  # fmt: skip
+        return {NAME_SERVER: self.name_server} | {broker.address: broker for broker in self.brokers.values()}
 
     async def connect(self, address: str) -> trio.abc.Stream:
         await trio.lowlevel.checkpoint()

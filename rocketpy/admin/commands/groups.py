@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rocketpy.client.wire import SubscriptionGroupConfig
-from rocketpy.codes import version_name
+from rocketpy.codes import LanguageCode, version_name
 from rocketpy.errors import RocketError
 from rocketpy.message.names import dlq_topic, retry_topic
 
@@ -21,6 +21,11 @@ CONNECTIONS = Table(
     (Column("ClientId", 36, gap=1), Column("ClientAddr", 22, gap=1), Column("Language", 10, gap=1), Column("Version"))
 )
 SUBSCRIPTIONS = Table((Column("Topic", 20, gap=1), Column("SubExpression")))
+
+
+def language_name(language: LanguageCode | None) -> str:
+    """The language as Java prints it: one that is not known is null. (JAVA is number 0: do not test for truth.)"""
+    return "null" if language is None else language.name
 
 
 @command(example="mqadmin updateSubGroup -n 127.0.0.1:9876 -c DefaultCluster -g billing -q 1")
@@ -108,7 +113,7 @@ async def consumer_connection(admin: Admin, out: Output, consumer_group: str, br
     out.table(
         CONNECTIONS,
         [
-            (member.client_id, member.client_addr, member.language.name if member.language else "null",
+            (member.client_id, member.client_addr, language_name(member.language),
              version_name(member.version))
             for member in sorted(connection.connection_set, key=lambda member: member.client_id)
         ],
@@ -133,7 +138,7 @@ async def producer_connection(admin: Admin, out: Output, producer_group: str, to
     """Show the members of a producer group."""
     connection = await admin.producer_connection(producer_group, topic)
     for number, member in enumerate(sorted(connection.connection_set, key=lambda member: member.client_id), 1):
-        language, version = member.language.name if member.language else "null", version_name(member.version)
+        language, version = language_name(member.language), version_name(member.version)
         out.done(
             f"{number:04d}  {member.client_id:<32} {member.client_addr:<22} {language:<8} {version}",
             client_id=member.client_id, client_addr=member.client_addr, language=language, version=version,
@@ -147,7 +152,7 @@ async def producer(admin: Admin, out: Output, broker: str) -> None:
     table = (await admin.all_producers(broker)).data
     for group, members in sorted(table.items()):
         for member in members:
-            language = member.language.name if member.language else "null"
+            language = language_name(member.language)
             out.done(
                 f"producer group[{group}] instance: clientId={member.client_id},remoteIP={member.remote_ip}, "
                 f"language={language}, version={member.version}, lastUpdateTimestamp={member.last_update_timestamp_ms}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -194,10 +195,11 @@ async def query_msg_by_offset(
     """Show the message at an offset of a queue."""
     await admin.route(topic)
     queue = MessageQueue(topic, broker_name, queue_id)
-    async for message in read_queue(admin, queue, offset, offset + 1):
-        print_detail(out, message, **body)
-        await print_tracks(admin, out, message)
-        return
+    async with aclosing(read_queue(admin, queue, offset, offset + 1)) as messages:
+        async for message in messages:
+            print_detail(out, message, **body)
+            await print_tracks(admin, out, message)
+            return
     raise NotFound(f"no message at offset {offset} of {queue}")
 
 
@@ -247,8 +249,9 @@ async def print_msg(
     for queue in sorted(subscribe_queues(topic, await admin.route(topic))):
         low, high = await offset_range(admin, queue, begin_timestamp, end_timestamp)
         out.line(f"minOffset={low}, maxOffset={high}, {queue}")
-        async for message in read_queue(admin, queue, low, high, sub_expression):
-            show(message)
+        async with aclosing(read_queue(admin, queue, low, high, sub_expression)) as messages:
+            async for message in messages:
+                show(message)
         out.line("-" * 50)
 
 
@@ -274,12 +277,13 @@ async def print_msg_by_queue(
     show = printer(out, charset_name, with_body=print_body)
     low, high = await offset_range(admin, queue, begin_timestamp, end_timestamp)
     counts: Counter[str] = Counter()
-    async for message in read_queue(admin, queue, low, high, sub_expression):
-        counts[message.tags or ""] += 1
-        if print_msg:
-            show(message)
-        elif counts.total() % 1000 == 0:
-            out.progress(f"{counts.total()} messages")
+    async with aclosing(read_queue(admin, queue, low, high, sub_expression)) as messages:
+        async for message in messages:
+            counts[message.tags or ""] += 1
+            if print_msg:
+                show(message)
+            elif counts.total() % 1000 == 0:
+                out.progress(f"{counts.total()} messages")
     if calculate:
         for tag, count in counts.most_common():
             out.done(f"Tag: {tag:<30} Count: {count}", tag=tag, count=count)
@@ -324,11 +328,12 @@ async def _consume(
 ) -> int:  # fmt: skip
     low, high = await offset_range(admin, queue, begin_ms, end_ms)
     count = 0
-    async for message in read_queue(admin, queue, low if offset is None else offset, high):
-        show(message)
-        count += 1
-        if count == count_max:
-            break
+    async with aclosing(read_queue(admin, queue, low if offset is None else offset, high)) as messages:
+        async for message in messages:
+            show(message)
+            count += 1
+            if count == count_max:
+                break
     return count
 
 

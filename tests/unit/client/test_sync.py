@@ -1,0 +1,90 @@
+"""The blocking clients: a thread of their own, the same results, the same errors."""
+
+import random
+import threading
+from typing import Any
+
+import pytest
+import trio
+
+from rocketpy.client import START_FIRST, Message, ReceivedMessage, sync
+from rocketpy.client.lifetime import Lifetime
+from rocketpy.client.options import ClientOptions
+from rocketpy.errors import ClientError, MessageInvalid
+from tests.support.cluster import NAME_SERVER, FakeCluster
+
+SETTINGS: dict[str, Any] = {"name_servers": NAME_SERVER, "client_ip": "10.1.1.1"}
+
+
+class SystemNursery:
+    """Runs the cluster's connections beside the client, in whichever loop asks for one."""
+
+    def start_soon(self, function: Any, *args: Any) -> None:
+        trio.lowlevel.spawn_system_task(function, *args)
+
+
+def lifetime() -> Lifetime:
+    """A client in a cluster of its own, which holds two messages."""
+    cluster = FakeCluster(SystemNursery())  # type: ignore[arg-type] # all that the cluster uses of a nursery
+    broker = cluster.add_broker(T=1)
+    broker.now_ms = lambda: 0
+    for body in (b"1", b"2"):
+        broker.store("T", 0, body)
+    return Lifetime(ClientOptions(**SETTINGS), "10.1.1.1@s", rng=random.Random(1), connector=cluster.connect)
+
+
+def test_producer() -> None:
+    with sync.Producer("pg", lifetime=lifetime(), **SETTINGS) as producer:
+        assert producer.send(Message("T", b"3")).queue_offset == 2
+        assert producer.send_batch([Message("T", b"4"), Message("T", b"5")]).queue_offset == 3
+        producer.send_oneway(Message("T", b"6"))
+        futures = [producer.send_soon(Message("T", b"x")) for _ in range(5)]
+        producer.flush()
+        assert sorted(future.result(0).queue_offset for future in futures) == [6, 7, 8, 9, 10]
+        assert len(producer.queues("T")) == 1
+        with pytest.raises(MessageInvalid):
+            producer.send(Message("T", b""))
+    with pytest.raises(ClientError, match="has ended"):
+        producer.send(Message("T", b"x"))
+
+
+def test_pull_consumer() -> None:
+    with sync.PullConsumer("cg", lifetime=lifetime(), start=START_FIRST, **SETTINGS) as consumer:
+        consumer.subscribe("T")
+        assert [message.body for message in consumer.poll()] == [b"1", b"2"]
+        consumer.commit()
+        (queue,) = consumer.assignment
+        assert consumer.committed(queue) == 2
+        consumer.seek(queue, 1)
+        for message in consumer:
+            assert message.body == b"2"
+            break
+        assert consumer.pull(queue, 0, max_messages=1).messages[0].body == b"1"
+
+
+def test_push_consumer_calls_plain_functions() -> None:
+    seen: list[bytes] = []
+
+    def handle(message: ReceivedMessage) -> None:
+        seen.append(message.body)
+        if len(seen) == 2:
+            done.set()
+
+    done = threading.Event()
+    with sync.PushConsumer("cg", {"T": "*"}, handle, lifetime=lifetime(), start=START_FIRST, **SETTINGS) as consumer:
+        assert done.wait(10)
+        consumer.pause()
+        consumer.resume()
+    assert sorted(seen) == [b"1", b"2"]
+
+
+def test_a_start_that_fails_raises_here() -> None:
+    with pytest.raises(ClientError, match="holds no tag"), sync.PushConsumer(
+        "cg", {"T": "||"}, print, lifetime=lifetime(), **SETTINGS
+    ):
+        pass
+
+
+def test_a_client_that_was_not_started_says_so() -> None:
+    with pytest.raises(ClientError, match="within `with`"):
+        sync.Producer("pg", lifetime=lifetime(), **SETTINGS).send(Message("T", b"x"))
