@@ -60,8 +60,8 @@ class RocketpyConfig:
     worker_heartbeat_timeout_millis: int = setting(
         10_000, "workerHeartbeatTimeoutMillis",
         "A worker whose loop has not turned for this long is ended and replaced. Shorter finds a hung one sooner, and "
-        "mistakes a slow disk for one.",
-        unit="ms", at_least=1_000,
+        "mistakes a slow disk for one. An idle worker turns once a second.",
+        unit="ms", at_least=3_000,
     )
     metrics_host: str = setting(
         "127.0.0.1", "metricsHost", "Address of the Prometheus endpoint. Metrics are not authenticated either.",

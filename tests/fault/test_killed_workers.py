@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 import time
 
 import pytest
@@ -101,4 +102,23 @@ def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
         assert verdict.acknowledged > 100 and held.ended >= HELD_PULLS
         reported = sorted(name.replace("-", " ") for name in RESTARTED.findall(broker.text()))
         assert reported == sorted(victims), broker.text()[-4000:]
+        assert broker.stop() == 0, broker.text()[-4000:]
+
+
+def test_workers_that_stand_still_are_replaced() -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    with running_broker({"workerHeartbeatTimeoutMillis": "3000", "selectorWorkers": "2"}) as broker:
+        names = sorted(broker.workers())
+        with Load(broker.port, SEED, TOPICS) as load:
+            load.wait_for_answers(10)
+            for victims in (names[::2], names[1::2]):
+                pids = {name: broker.workers()[name] for name in victims}
+                for pid in pids.values():
+                    os.kill(pid, signal.SIGSTOP)
+                for name, pid in pids.items():
+                    wait_until_gone(broker, name, pid)
+                load.wait_for_answers(10)
+        print(check(broker.port, [load]))
+        reported = re.findall(r"^rocketpy: (\S+) has not moved for [\d.]+ s: killed$", broker.text(), re.MULTILINE)
+        assert sorted(name.replace("-", " ") for name in reported) == names, broker.text()[-4000:]
         assert broker.stop() == 0, broker.text()[-4000:]
