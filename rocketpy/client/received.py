@@ -27,13 +27,15 @@ def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessag
 
 
 def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
-    """One record. A body that cannot be inflated here is handed on as it is, its flag still saying "compressed":
-    refusing it would stop the queue for ever."""
+    """One record, its body inflated; `sys_flag` stays as stored, as in Java.
+
+    A body that cannot be inflated here is logged and handed on as it is: refusing it would stop its queue for ever.
+    """
     properties = decode_properties(record.properties.decode("utf-8", "replace"))
-    body, sys_flag = record.body, record.sys_flag
+    body = record.body
     offset_msg_id = encode_offset_message_id(record.store_host, record.phy_offset)
     try:
-        body, sys_flag = decompress_body(body, sys_flag)
+        body, _ = decompress_body(body, record.sys_flag)
     except CompressionError as error:
         logger.error("message %s stays compressed: %s", offset_msg_id, error)
     return ReceivedMessage(
@@ -46,7 +48,7 @@ def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
         msg_id=properties.get(names.UNIQ_KEY) or offset_msg_id,
         offset_msg_id=offset_msg_id,
         flag=record.flag,
-        sys_flag=record.sys_flag if body is not record.body else sys_flag,
+        sys_flag=record.sys_flag,
         born_timestamp_ms=record.born_timestamp_ms,
         store_timestamp_ms=record.store_timestamp_ms,
         born_host=record.born_host,
