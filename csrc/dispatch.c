@@ -21,6 +21,7 @@
 #include "endian.h"
 #include "index_file.h"
 #include "record.h"
+#include "recovery.h"
 #include "stage.h"
 
 enum {
@@ -432,19 +433,13 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
 
 uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {
     rp_control *control = dispatch->control;
-    uint64_t position = rp_load_acquire(&control->dispatched_phy_offset), at = position + 1, file_size = control->commitlog_file_size;
+    uint64_t position = rp_load_acquire(&control->dispatched_phy_offset), file_size = control->commitlog_file_size;
     uint64_t end = rp_load_acquire(&control->published_phy_offset), to = position - position % file_size + file_size;
     if (to > end) to = end;
     if (position >= end) return 0;
     const uint8_t *image = rp_log_view_acquire(dispatch->view, position, to - position);
-    for (; image && at + 40 <= to; at++) {
-        const uint8_t *here = image + (at - position);
-        rp_record_view record;
-        if (rp_load32(here + 4) != (uint32_t)RP_MESSAGE_MAGIC_V1 || rp_load64(here + 28) != at) continue;
-        if (rp_record_decode(here, to - at, 1, &record) == RP_OK) break;
-    }
+    uint64_t at = image ? position + rp_recovery_resync(image, to - position, position) : to;
     if (image) rp_log_view_release(dispatch->view, position);
-    if (!image || at + 40 > to) at = to;
     rp_store_release(&control->dispatched_phy_offset, at);
     return at - position;
 }

@@ -71,6 +71,18 @@ rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_si
     return RP_OK;
 }
 
+uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_offset) {
+    enum { OWN_OFFSET_AT = 28, HEAD = 40 };
+    for (uint64_t at = 1; at + HEAD <= size; at++) {
+        rp_record_view record;
+        if (rp_load32(image + at + 4) != (uint32_t)RP_MESSAGE_MAGIC_V1 ||
+            rp_load64(image + at + OWN_OFFSET_AT) != phy_offset + at)
+            continue;
+        if (rp_record_decode(image + at, size - at, 1, &record) == RP_OK) return at;
+    }
+    return size;
+}
+
 /* Move next_offset past the published records from `position` on. */
 static rp_status follow_log(rp_control_block *block, const char *directory, uint64_t position) {
     const rp_control *control = rp_control_header(block);
@@ -79,6 +91,10 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
         uint8_t *image;
         uint64_t start = position - position % file_size, stop = end < start + file_size ? end : start + file_size;
         rp_status status = rp_mapped_file_map(directory, start, file_size, 0, &image);
+        if (status == RP_NOT_FOUND) { /* dispatch passes over it, too */
+            position = stop;
+            continue;
+        }
         if (status != RP_OK) return status;
         while (position < stop) {
             rp_record_view record;
@@ -87,14 +103,16 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
                 position = stop;
                 break;
             }
-            if (status != RP_OK) break;
+            if (status != RP_OK) { /* dispatch passes over the same bytes */
+                position += rp_recovery_resync(image + (position - start), stop - position, position);
+                continue;
+            }
             position += record.size;
             if (!gets_unit(&record)) continue;
             rp_queue *queue = rp_control_find(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
             if (queue && queue->next_offset <= record.queue_offset) rp_store_release(&queue->next_offset, record.queue_offset + 1);
         }
         munmap(image, file_size);
-        if (status != RP_OK && status != RP_END_OF_FILE) return RP_CORRUPT;
     }
     return RP_OK;
 }

@@ -23,8 +23,13 @@ enum {
 rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
                                uint32_t flags, rp_control_block *block, rp_log_scan *scan);
 
+/* Behind damage at the start of `image`, which lies at `phy_offset` of the log: how many bytes on the next sound record
+ * begins that knows its own offset; `size` if there is none. */
+uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_offset);
+
 /* Set next_offset of every queue: max_offset, moved on by the records that are published but not yet dispatched.
- * For a new send processor before its first append; dispatch may run meanwhile. */
+ * For a new send processor before its first append; dispatch may run meanwhile. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a
+ * file of the log cannot be mapped. */
 rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory);
 
 /* Count the sound units at the start of `units` (`size` bytes): offset >= 0 and below `phy_limit`, size > 0. Sets

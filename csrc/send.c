@@ -15,6 +15,7 @@
 #include "clock.h"
 #include "error_reply.h"
 #include "header.h"
+#include "recovery.h"
 #include "send_store.h"
 #include "send_wait.h"
 #include "tables.h"
@@ -87,7 +88,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
         if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
     if (!(send->manager = rp_ring_writer_open(config->to_manager))) goto fail;
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
-    if (rp_queues_recover(config->block, config->commitlog_directory) != 0) goto fail;
+    if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) goto fail;
     resume(send);
     return send;
 fail:;

@@ -43,7 +43,4 @@ rp_status rp_put_append(rp_commitlog *log, const rp_put *put, uint64_t total, ui
 enum { RP_MESSAGE_ID_MAX = 57 }; /* bytes of one id and its comma */
 /* Comma-joined offset message ids of what was stored; `out` has room for RP_MESSAGE_ID_MAX each. Returns the size. */
 uint32_t rp_put_message_ids(const rp_put *put, const rp_stored *stored, uint8_t *out);
-/* Next offsets after a predecessor's death: units tell up to the dispatched position, the log itself beyond it. 0, or
- * -1 with errno. */
-int rp_queues_recover(rp_control_block *block, const char *commitlog_directory);
 #endif

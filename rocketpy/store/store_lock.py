@@ -11,6 +11,7 @@ of them has ended.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -40,6 +41,8 @@ class StoreLock:
             fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as exc:
             os.close(self._descriptor)
+            if exc.errno not in (errno.EACCES, errno.EAGAIN):
+                raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
             raise StoreError(f"store in use: another broker holds {path}") from exc
         try:
             self.worker_fd = _lock_for_workers(path.parent)
@@ -78,6 +81,8 @@ def _lock_for_workers(root: Path) -> int:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return descriptor
         except OSError as exc:
+            if exc.errno != errno.EWOULDBLOCK:
+                return descriptor  # no such locks on this file system: workers are not waited for
             if time.monotonic() >= deadline:
                 os.close(descriptor)
                 raise StoreError(f"store in use: workers of an earlier broker still hold {root}") from exc

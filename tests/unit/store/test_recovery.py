@@ -16,6 +16,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
 from rocketpy.store.files import StorePaths, file_name
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
@@ -127,7 +128,7 @@ def test_a_torn_record_is_never_seen(config: MessageStoreConfig) -> None:
     with StoreWriter(config, opened.control) as writer:
         at, _ = writer.reserve(2000)
         image = puts["A", 0][0].image
-        from rocketpy.native.core import ffi
+
 
         ffi.memmove(at, image, len(image))  # whole, but never published: nobody was told
     kill(opened)
@@ -355,4 +356,26 @@ def test_the_oldest_records_decide_the_minimum(config: MessageStoreConfig) -> No
     for state in opened.control.queues():
         first = next(put for put in puts[state.topic, state.queue_id] if put.phy_offset >= 16_384)
         assert state.min_offset == first.queue_offset
+    kill(opened)
+
+
+@pytest.mark.parametrize("dispatched", [0, 7, 20])
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_new_send_processor_goes_on_with_the_next_offsets(
+    config: MessageStoreConfig, dispatched: int, is_damaged: bool
+) -> None:
+    """Its predecessor died after publishing and before counting on; a damaged record behind dispatch is passed over."""
+    opened = open_store(config)
+    puts = fill(opened, 20, dispatch_until=dispatched)
+    if is_damaged and dispatched < 15:
+        damaged = puts["B", 7][4].phy_offset
+        with (opened.paths.commitlog / file_name(0)).open("r+b") as file:
+            file.seek(damaged + 4)
+            file.write(b"\xff")
+    for entry in opened.control.entries():
+        entry.next_offset = 3
+    directory = os.fsencode(opened.paths.commitlog)
+    assert lib.rp_recovery_next_offsets(opened.control.block, directory) == 0
+    assert {state.next_offset for state in opened.control.queues()} == {7, 6}
+    assert [state.next_offset for state in opened.control.queues()] == [len(puts[queue]) for queue in TOPICS]
     kill(opened)

@@ -1,0 +1,82 @@
+"""The durable position: across files, only forwards, and never after a failed sync."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+from rocketpy.store.lifecycle import OpenedStore
+from tests.support.store_writer import StoreWriter
+
+
+@pytest.fixture
+def flush(opened: OpenedStore) -> Iterator[Any]:
+    flush = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+    assert flush != ffi.NULL
+    yield flush
+    lib.rp_flush_close(flush)
+
+
+def test_flush_follows_the_published_position(flush: Any, writer: StoreWriter) -> None:
+    assert lib.rp_flush_log(flush) == Status.EMPTY
+    for i in range(10):
+        writer.put(body=b"x" * 4_000, store_timestamp_ms=1_000 + i)
+    assert lib.rp_flush_log(flush) == Status.OK
+    control = writer.control
+    assert control.durable_phy_offset == control.published_phy_offset > 2 * 16_384
+    assert control.header.physic_timestamp_ms == 1_009
+    assert lib.rp_flush_log(flush) == Status.EMPTY
+    counts = ffi.new("rp_flush_counts *")
+    lib.rp_flush_read_counts(flush, counts)
+    assert counts.flushes == 1
+
+
+def test_a_failed_sync_is_never_forgotten(flush: Any, writer: StoreWriter, opened: OpenedStore) -> None:
+    writer.put()
+    moved = opened.paths.root / "elsewhere"
+    opened.paths.commitlog.rename(moved)
+    assert lib.rp_flush_log(flush) == Status.IO_ERROR
+    moved.rename(opened.paths.commitlog)
+    assert lib.rp_flush_log(flush) == Status.IO_ERROR  # what it could not sync may be lost
+    assert writer.control.durable_phy_offset == 0
+
+
+def test_files_deleted_by_cleaning_are_passed_over(flush: Any, writer: StoreWriter, opened: OpenedStore) -> None:
+    for _ in range(10):
+        writer.put(body=b"x" * 4_000)
+    opened.control.header.min_phy_offset = 16_384
+    (opened.paths.commitlog / f"{0:020d}").unlink()
+    assert lib.rp_flush_log(flush) == Status.OK
+    assert writer.control.durable_phy_offset == writer.control.published_phy_offset
+
+
+def test_one_sync_serves_all_that_wait_and_stops_when_told(flush: Any, writer: StoreWriter) -> None:
+    outcomes: list[int] = []
+
+    def serve() -> None:
+        while not outcomes or outcomes[-1] != Status.STOPPED:
+            outcomes.append(lib.rp_flush_serve(flush, ffi.NULL, 10_000_000_000))
+
+    thread = threading.Thread(target=serve)
+    for _ in range(5):
+        writer.put()
+    thread.start()
+    lib.rp_flush_poke(flush)
+    lib.rp_flush_stop(flush)
+    thread.join(30)
+    assert outcomes[0] == Status.OK and outcomes[-1] == Status.STOPPED and outcomes.count(Status.OK) == 1
+    assert writer.control.durable_phy_offset == writer.control.published_phy_offset
+
+
+def test_a_log_that_is_gone_is_an_error(writer: StoreWriter, opened: OpenedStore, flush: Any) -> None:
+    writer.put()
+    writer.close()
+    shutil.rmtree(opened.paths.commitlog)
+    assert lib.rp_flush_log(flush) == Status.IO_ERROR
