@@ -1,19 +1,16 @@
-"""From record to unit and key: golden bytes of store.md 15.5 and 15.6, and the rules of which record gets what."""
+"""From record to unit and key: golden bytes of store.md 15.5, and the rules of which record gets what."""
 
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import pytest
 
-from rocketpy.config import MessageStoreConfig
 from rocketpy.message.tags import string_hash
 from rocketpy.store.files import file_name
-from rocketpy.store.index_file import INDEX_UNIT, Index, index_files, limit_index, read_header
 from rocketpy.store.lifecycle import OpenedStore
 from rocketpy.store.message_store import MessageStore
-from tests.support.store_writer import StoreWriter, small_config
+from tests.support.store_writer import StoreWriter
 
 NOW = 1_700_000_000_123
 
@@ -69,56 +66,3 @@ def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStor
     for key in ("u1", "a", "b", "号码"):
         assert len(store.query_message("T", key, 9, 0, 1 << 60).records) == 1
     assert store.query_message("T", "", 9, 0, 1 << 60).records == []
-
-
-@pytest.fixture
-def index_config(config: MessageStoreConfig) -> MessageStoreConfig:
-    return small_config(Path(config.store_path_root_dir), max_hash_slot_num=10, max_index_num=5)
-
-
-class TestIndexOfTheSpecification:
-    """The small-file run of 15.6: 10 slots, 5 units, keys k0 k1 k2 in turn, 1.3 s apart, records of 119 bytes."""
-
-    @pytest.fixture
-    def config(self, index_config: MessageStoreConfig) -> MessageStoreConfig:
-        return index_config
-
-    def test_bytes(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
-        for i in range(5):
-            properties = b"KEYS\x01k%d" % (i % 3)
-            body = b"x" * (119 - 91 - len("TopicTest") - len(properties))
-            assert writer.put("TopicTest", 0, body, properties, store_timestamp_ms=NOW + 1300 * i).size == 119
-        first, second = index_files(opened_files := store.files, opened.paths.index)
-        header = read_header(opened_files, first)
-        assert header is not None and (header.slot_count, header.index_count) == (3, 5)
-        assert header.begin_timestamp_ms == NOW and header.end_timestamp_ms == NOW + 3900
-        image = first.read_bytes()
-        units = [INDEX_UNIT.unpack_from(image, 80 + 20 * number) for number in range(1, 5)]
-        assert units == [(2746023, 0, 0, 0), (2746024, 119, 1, 0), (2746025, 238, 2, 0), (2746023, 357, 3, 1)]
-        slots = {slot: struct.unpack_from(">i", image, 40 + 4 * slot)[0] for slot in range(10)}
-        assert slots == {**dict.fromkeys(range(10), 0), 3: 4, 4: 2, 5: 3}
-        # The quirk of 6.3: counted from the end of the file before, though it begins a file.
-        assert INDEX_UNIT.unpack_from(second.read_bytes(), 80 + 20) == (2746024, 476, 1, 0)
-        assert len(store.query_message("TopicTest", "k1", 9, 0, 1 << 60).records) == 2
-        newest = store.query_message("TopicTest", "k0", 1, 0, 1 << 60).records
-        assert store.query_message("TopicTest", "k0", 9, NOW + 2000, NOW + 4000).records == newest
-
-    def test_a_hash_without_an_absolute_value(self, writer: StoreWriter, store: MessageStore) -> None:
-        writer.put("TopicTest", 0, b"", b"KEYS\x01tbaekxa")  # String.hashCode is Integer.MIN_VALUE
-        assert len(store.query_message("TopicTest", "tbaekxa", 9, 0, 1 << 60).records) == 1
-
-    def test_limit_index(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
-        for i in range(3):
-            writer.put("T", 0, b"", b"KEYS\x01k%d" % i)
-        (path,) = index_files(store.files, opened.paths.index)
-        limit_index(store.files, opened.paths.index, 50)
-        header = read_header(store.files, path)
-        assert header is not None and header.end_phy_offset == 50
-        limit_index(store.files, opened.paths.index, 90)
-        assert read_header(store.files, path) == header
-
-
-def test_index_of_a_directory_without_files(opened: OpenedStore, store: MessageStore) -> None:
-    index = Index(opened.paths.index, 10, 5, store.files)
-    found = index.query("T", "k", 9, 0, 1 << 60)
-    assert (found.phy_offsets, found.last_update_timestamp_ms, found.last_update_phy_offset) == ([], 0, 0)

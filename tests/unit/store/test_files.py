@@ -1,0 +1,30 @@
+"""The door to the disk: wiping, looking for zeros, errors of one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rocketpy.errors import DiskFull, StoreError
+from rocketpy.store.files import DiskFiles, numbered_files
+
+FILES = DiskFiles()
+
+
+def test_wipe_and_is_zero(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 5_000 + bytes(200_000))
+    assert FILES.is_zero(path, 5_000) and not FILES.is_zero(path, 4_999) and FILES.is_zero(path, 205_000)
+    FILES.wipe(path, 10)
+    assert path.read_bytes() == b"x" * 10 + bytes(204_990)
+
+
+def test_errors_are_one_line_with_the_path(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=f"cannot read {tmp_path / 'none'}: No such file"):
+        FILES.read(tmp_path / "none", 0, 1)
+    with pytest.raises(DiskFull, match="cannot write /dev/full: No space left"):
+        FILES.write(Path("/dev/full"), 0, b"x")
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(StoreError, match="is a directory"):
+        numbered_files(FILES, tmp_path, 10)

@@ -1,0 +1,77 @@
+"""Pulling by queue offset: every status of store.md 10.1, and what limits a pull."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.message.record import decode_record
+from rocketpy.message.tags import string_hash
+from rocketpy.store.get_message import GetMessageStatus
+from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.message_store import MessageStore
+from tests.support.store_writer import StoreWriter
+
+
+@pytest.mark.parametrize(
+    ("offset", "status", "next_offset"),
+    [
+        (-1, GetMessageStatus.OFFSET_TOO_SMALL, 0),
+        (10, GetMessageStatus.OFFSET_OVERFLOW_ONE, 10),
+        (11, GetMessageStatus.OFFSET_OVERFLOW_BADLY, 10),
+        (0, GetMessageStatus.FOUND, 4),
+        (8, GetMessageStatus.FOUND, 10),
+    ],
+)
+def test_get_message_by_place(
+    store: MessageStore, writer: StoreWriter, offset: int, status: GetMessageStatus, next_offset: int
+) -> None:
+    puts = [writer.put("T", 1, b"%d" % i) for i in range(10)]
+    result = store.get_message("T", 1, offset, 4)
+    assert (result.status, result.next_begin_offset) == (status, next_offset)
+    assert (result.min_offset, result.max_offset) == (0, 10)
+    if status is GetMessageStatus.FOUND:
+        assert result.records == [put.image for put in puts[offset:next_offset]]
+
+
+def test_get_message_of_missing_and_empty_queues(store: MessageStore, writer: StoreWriter) -> None:
+    assert store.get_message("none", 0, 0, 1).status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
+    writer.control.add_queue(b"empty", 0)
+    assert store.get_message("empty", 0, 7, 1).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
+
+
+def test_get_message_ends_with_the_queue_file(store: MessageStore, writer: StoreWriter) -> None:
+    for _ in range(60):
+        writer.put("T", 0, b"")
+    assert store.get_message("T", 0, 40, 32).next_begin_offset == 50  # 50 units of 20 bytes per file
+    assert store.get_message("T", 0, 50, 32).next_begin_offset == 60
+
+
+def test_get_message_with_tags_counts_what_it_passed_over(store: MessageStore, writer: StoreWriter) -> None:
+    for i in range(9):
+        writer.put("T", 0, b"", b"TAGS\x01" + (b"A" if i % 3 == 0 else b"B"))
+    found = store.get_message("T", 0, 0, 2, {string_hash("A")})
+    assert (len(found.records), found.next_begin_offset) == (2, 4)  # full: the next unit is not looked at
+    none = store.get_message("T", 0, 0, 2, {string_hash("C")})
+    assert (none.status, none.next_begin_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 9)
+
+
+def test_get_message_limits_bytes_but_never_the_first(store: MessageStore, writer: StoreWriter) -> None:
+    for _ in range(40):
+        writer.put("T", 0, b"x" * 12_000)
+    result = store.get_message("T", 0, 0, 40)
+    assert len(result.records) == 262_144 // len(result.records[0])
+    far = MessageStore(store.config, store.control, memory_bytes=0)
+    assert len(far.get_message("T", 0, 0, 40).records) == 65_536 // len(result.records[0])
+    assert far.get_message("T", 0, 0, 40).suggest_slave
+    far.close()
+
+
+def test_get_message_when_the_log_was_cleaned(
+    store: MessageStore, writer: StoreWriter, opened: OpenedStore
+) -> None:
+    for _ in range(40):
+        writer.put("T", 0, b"x" * 1000)
+    opened.control.header.min_phy_offset = 16_384  # as cleaning does; the queue's minimum follows later
+    result = store.get_message("T", 0, 0, 5)
+    assert result.status is GetMessageStatus.FOUND
+    assert all((decode_record(image) or pytest.fail("no record")).phy_offset >= 16_384 for image in result.records)
