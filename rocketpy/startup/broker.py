@@ -27,7 +27,7 @@ from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from .hot_workers import MANAGER, PullMain, SendMain
 from .logs import set_up_logging
 from .manager import ManagerMain
-from .memory import trim_before_fork
+from .memory import fill_pools, trim_before_fork
 from .store_worker import StoreMain
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,9 @@ def run_broker(
                 on_ready=lambda: print("\n".join(say()), flush=True),
             )
             trim_before_fork()
+            filling = fill_pools()
             status = supervisor.run()
+            del filling
             clean = status == 0
         finally:
             close_store(opened, clean=clean)

@@ -8,11 +8,15 @@ from __future__ import annotations
 import ctypes
 import gc
 import re
+import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
 
 MADV_DONTNEED = 4
+SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
+SMALL_OBJECT_STEP = 16
+FILL_BYTES = 32_768  # of each size: about what imports leave free of the busiest ones
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _IS_CODE_OR_CONSTANTS = re.compile(r"r-[-x]p \S+ \S+ [1-9]\d* +/")
 
@@ -33,6 +37,18 @@ def trim_before_fork() -> None:
         libc.malloc_trim(0)
     for start, size in _clean_file_mappings():
         libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_DONTNEED)
+
+
+def fill_pools() -> list[bytes]:
+    """Objects that take the places which imports left free in the pools of small objects; keep the result.
+
+    A child that allocated in those places would get a page of its own for each of them, all over the inherited heap.
+    So it allocates in fresh pools, a page after the other.
+    """
+    header = sys.getsizeof(b"")
+    smallest = -(-header // SMALL_OBJECT_STEP) * SMALL_OBJECT_STEP
+    sizes = range(smallest, SMALL_OBJECT_MAX + 1, SMALL_OBJECT_STEP)
+    return [bytes(size - header) for size in sizes for _ in range(FILL_BYTES // size)]
 
 
 def _clean_file_mappings() -> list[tuple[int, int]]:
