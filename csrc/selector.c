@@ -259,6 +259,7 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
         else count(selector, RP_COUNT_SLEEPS, 1);
     }
     int ready = epoll_wait(selector->epoll, events, EVENTS_MAX, timeout);
+    if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
     rp_store_release32(&selector->worker->asleep, 0); /* the doorbell is drained when epoll says that it was rung */
     tick(selector);
     for (int i = 0; i < ready; i++) {
@@ -266,7 +267,7 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
         else if (events[i].data.u64 == EVENT_HANDOFF) while (take_handoff(selector)) {}
         else handle_socket(selector, &events[i]);
     }
-    return ready < 0 && errno != EINTR ? -1 : ready;
+    return ready;
 }
 
 rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns)

@@ -47,6 +47,7 @@ struct rp_send {
     uint32_t region_size;
     uint32_t current_input;
     uint32_t appended; /* in this pass */
+    int is_awaited;    /* some of it by a held pull */
     int32_t permission;
     int tables_ready;
     uint64_t random;
@@ -336,6 +337,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     if (status != RP_OK)
         return refuse(send, request, CODE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
     send->appended++;
+    send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
     count(send, RP_COUNT_MESSAGES_PUT, messages);
     count(send, RP_COUNT_BYTES_PUT, total);
     wait.need_phy_offset = stored.end_phy_offset;
@@ -436,6 +438,7 @@ static uint32_t pass(rp_send *send) {
     send->now_ms = rp_wall_ms();
     if (send->now_ms < send->control->last_store_timestamp_ms) send->now_ms = send->control->last_store_timestamp_ms;
     send->appended = 0;
+    send->is_awaited = 0;
     uint32_t manager = send->input_count - 1;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
@@ -448,7 +451,7 @@ static uint32_t pass(rp_send *send) {
     rp_ring_wake(send->manager);
     if (send->appended) {
         rp_full_fence(); /* what was published is out before we look whether the store worker sleeps */
-        rp_worker_wake(send->config.store, 0);
+        rp_worker_wake(send->config.store, send->is_awaited);
     }
     return taken;
 }

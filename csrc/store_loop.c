@@ -1,12 +1,18 @@
 /* See store_loop.h. */
 #define _GNU_SOURCE
 #include "store_loop.h"
+#include <poll.h>
 #include <time.h>
 #include "atomic.h"
 #include "stage.h"
 
 enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
 static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */
+/* While messages come in, the worker dozes between them instead of having itself woken for each: a wake-up costs the
+ * send processor and this one some 15 microseconds. Who waits for a message in a held pull does not wait for the doze:
+ * the send processor rings unasked when the queue is watched. */
+enum { DOZE_MS = 1 };
+static const int64_t DOZE_AFTER_WORK_NS = 50000000;
 
 static int64_t now_ns(void) {
     struct timespec now;
@@ -40,11 +46,18 @@ static void sleep_until(rp_worker *worker, int64_t until_ns) {
     rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns < SLEEP_MAX_NS ? left_ns : SLEEP_MAX_NS);
 }
 
+static void doze(rp_worker *worker) {
+    struct pollfd bell = {.fd = worker->doorbell, .events = POLLIN};
+    rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+    if (poll(&bell, 1, DOZE_MS) > 0) rp_worker_awake(worker);
+}
+
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
                         rp_flush *flush, int is_sync_flush, int64_t timeout_ns) {
-    int64_t until_ns = now_ns() + timeout_ns;
+    int64_t until_ns = now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
     for (;;) {
         int64_t now = now_ns();
+        if (is_behind(control)) worked_ns = now;
         rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
@@ -55,6 +68,10 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
         show_counts(dispatch, flush, worker);
         if (status == RP_OK) continue;
         if (status != RP_EMPTY && status != RP_FULL) return status;
+        if (status == RP_EMPTY && !is_sync_flush && now - worked_ns < DOZE_AFTER_WORK_NS) {
+            doze(worker);
+            continue;
+        }
         rp_worker_prepare_sleep(worker);
         /* A full ring rings this doorbell when there is room: being behind is no reason to stay awake then. */
         if (has_request(worker, manager) || (status == RP_EMPTY && is_behind(control))) rp_worker_awake(worker);

@@ -136,6 +136,7 @@ class Supervisor:
             if child.restart_at is not None and child.restart_at <= now:
                 self._start(child)
                 self._wake_all()
+                self._wake_all()
         self._kill_hung()
         if not self._ready_told and all(child.spec.block.is_ready for child in self._all):
             self._ready_told = True
