@@ -13,6 +13,7 @@
 #include "error_reply.h"
 #include "header.h"
 
+#define MANAGER_WAIT_NS 100000000u /* before a command is refused because the manager has no room */
 enum { SYSTEM_BUSY = 2, BATCH_FRAMES = 256, CODES = 512 };
 
 struct rp_codec {
@@ -88,7 +89,7 @@ static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
     return index < codec->selector_count ? codec->selectors[index] : NULL;
 }
 
-/* The manager has no room: answer as the reference does when a pool's queue is full, and keep the hot lane moving. */
+/* The manager has had no room for a while: answer as the reference does when a pool's queue is full, and keep the hot lane moving. */
 static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
     rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
@@ -124,7 +125,9 @@ static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_orig
         return RP_OK;
     }
     rp_status status = rp_ring_write(output, RP_STAGE_COMMAND, spans, 2); /* full, or large: not noted */
-    return status == RP_FULL ? refuse(codec, origin, header, frame[0]) : status;
+    if (status != RP_FULL) return status;
+    if (rp_now_ns() < origin->received_ns + MANAGER_WAIT_NS) return RP_FULL; /* perhaps a large command is on its way */
+    return header ? refuse(codec, origin, header, frame[0]) : RP_INVALID;
 }
 
 typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
@@ -241,6 +244,8 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
 
 static uint32_t pass(rp_codec *codec) {
     uint32_t taken = 0;
+    /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
+    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_pump(codec->outputs[i]);
     for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
     rp_codec_wake(codec);
     return taken;

@@ -254,10 +254,18 @@ static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t s
     return RP_OK;
 }
 
+static int is_too_old(const rp_send *send, const rp_send_request *request) {
+    return send->now_ns > request->origin.received_ns + (uint64_t)send->config.wait_time_in_queue_ms * 1000000u;
+}
+
+/* While the manager's ring has no room (a large message may be on its way through it) the input waits, and with it
+ * whatever came behind; a request that has waited as long as any may is refused instead. */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
     uint64_t connection = request->origin.connection, token;
-    if (leave_to_manager(send, data, size, &token) != RP_OK)
+    rp_status status = leave_to_manager(send, data, size, &token);
+    if (status == RP_FULL && !is_too_old(send, request)) return RP_FULL;
+    if (status != RP_OK)
         return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
     int failed;
     rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(uintptr_t)token, &failed);
@@ -381,8 +389,7 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     if (rp_load_acquire32(&send->control->running_flags) & FLAG_DISK_FULL)
         return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE,
                       "service not available now: the disk is full; free space or shorten fileReservedTime");
-    if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
-        send->now_ns > request->origin.received_ns + (uint64_t)send->config.wait_time_in_queue_ms * 1000000u)
+    if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) && is_too_old(send, request))
         return refuse(send, request, CODE_SYSTEM_BUSY,
                       "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while");
     put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
@@ -439,15 +446,14 @@ static uint32_t pass(rp_send *send) {
     if (send->now_ms < send->control->last_store_timestamp_ms) send->now_ms = send->control->last_store_timestamp_ms;
     send->appended = 0;
     send->is_awaited = 0;
+    /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
+    for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
+    rp_ring_pump(send->manager);
     uint32_t manager = send->input_count - 1;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
     taken += release_waits(send);
-    for (uint32_t i = 0; i < send->selector_count; i++) {
-        rp_ring_pump(send->selectors[i]);
-        rp_ring_wake(send->selectors[i]);
-    }
-    rp_ring_pump(send->manager);
+    for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
     rp_ring_wake(send->manager);
     if (send->appended) {
         rp_full_fence(); /* what was published is out before we look whether the store worker sleeps */

@@ -12,7 +12,7 @@ docs/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.refere
 
 from .collector import BrokerCollector, NamesrvCollector
 from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, Count
-from .endpoint import Endpoint, serve
+from .endpoint import Endpoint, check_address, serve
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
@@ -39,6 +39,7 @@ __all__ = [
     "StoreSnapshot",
     "TopicSnapshot",
     "WorkerSnapshot",
+    "check_address",
     "process_memory",
     "serve",
 ]

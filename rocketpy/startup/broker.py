@@ -13,6 +13,7 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 
 from rocketpy.config import BrokerSettings
+from rocketpy.metrics import check_address
 from rocketpy.native import require_core
 from rocketpy.reactor.acceptor import Acceptor, Target, open_listener
 from rocketpy.reactor.codec import CodecMain
@@ -57,6 +58,8 @@ def run_broker(
     say = ready_lines or (lambda: [ready_line(settings)])
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
+        if settings.rocketpy.metrics_port:
+            check_address(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port)
         opened = open_store(settings.store)
         clean = False
         try:

@@ -226,9 +226,10 @@ def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
         if info.is_directory:
             raise StoreError(f"{path} is a directory; only files of {size} bytes belong there")
         if info.size != size:
+            kind = "ConsumeQueue" if directory.parent.parent.name == "consumequeue" else "CommitLog"
             raise StoreError(
-                f"{path} has {info.size} bytes, {size} are configured: mappedFileSize... must be what the store was "
-                "made with, and nothing else may lie there"
+                f"{path} has {info.size} bytes, {size} are configured: mappedFileSize{kind} must be what the store "
+                "was made with, and nothing else may lie there"
             )
         if not (info.name.isdecimal() and info.name.isascii()):
             raise StoreError(f"{path} is not named by a number; only the store's own files belong there")

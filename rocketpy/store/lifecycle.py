@@ -15,7 +15,7 @@ from rocketpy.native.core import ffi, lib
 from .checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from .control_block import ControlBlock, fail
 from .dispatch import Dispatch
-from .files import DiskFiles, Files, StorePaths
+from .files import DiskFiles, Files, StorePaths, numbered_files
 from .recovery import Recovery, RecoveryReport, remove_unused_files
 from .store_lock import StoreLock
 
@@ -54,6 +54,7 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
     control: ControlBlock | None = None
     try:
         _remove_leftovers(files, paths)
+        numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is made anew
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
         was_clean = files.info(paths.abort) is None
         recovery = Recovery(config, paths, files, control)
@@ -69,7 +70,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
             control.close()
         lock.release()
         raise
-    logger.info("store %s opened: %s", paths.root, report)
+    before = "was closed in order" if was_clean else "was not closed in order"
+    logger.info("store %s %s, opened: %s", paths.root, before, report)
     return OpenedStore(config, paths, files, lock, control, report)
 
 

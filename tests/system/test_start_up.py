@@ -1,0 +1,258 @@
+"""What an operator meets before a broker serves: mistakes cost one line and change nothing; help is quick."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.broker import RunningBroker, free_ports, running_broker
+from tests.support.wire import Wire, send_request, until
+
+ENDS_WITHIN_S = 60.0
+COMMANDS = {
+    name: f"from rocketpy.startup.main import {name}; {name}()" for name in ("mqbroker", "mqnamesrv", "mqadmin")
+}
+
+
+def command(name: str, *words: str, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `rocketpy`, or one of the names in COMMANDS, to its end."""
+    start = ["-m", "rocketpy"] if name == "rocketpy" else ["-c", COMMANDS[name]]
+    environ = {key: value for key, value in os.environ.items() if key not in ("NAMESRV_ADDR", "ROCKETMQ_HOME")}
+    environ |= {"HOME": str(home)} if home else {}
+    return subprocess.run(
+        [sys.executable, *start, *words], capture_output=True, text=True, timeout=ENDS_WITHIN_S, env=environ,
+        check=False,
+    )  # fmt: skip
+
+
+def listing(directory: Path) -> dict[str, tuple[int, int]]:
+    """Every file and directory below, with size and time of change."""
+    places = [directory, *directory.rglob("*")] if directory.exists() else []
+    return {str(place): (place.stat().st_size, place.stat().st_mtime_ns) for place in places}
+
+
+def one_line(result: subprocess.CompletedProcess[str]) -> str:
+    """The only line on standard error of a command that failed."""
+    assert result.returncode not in (0, -signal.SIGKILL)
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.splitlines()
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+@contextlib.contextmanager
+def taken(port: int) -> Iterator[int]:
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(("127.0.0.1", port))
+        sock.listen()
+        yield sock.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> RunningBroker:
+    """A broker that could start: its store has been in use and holds a message."""
+    with running_broker(store=tmp_path_factory.mktemp("place") / "store") as broker:
+        with Wire.open(broker.port) as wire:
+            assert wire.ask(send_request("Kept", b"one")).code == ResponseCode.SUCCESS
+        assert broker.stop() == 0
+        return broker
+
+
+
+def words(broker: RunningBroker) -> list[str]:
+    return broker.command()[3:]
+
+
+def test_ports_that_are_taken(place: RunningBroker, tmp_path: Path) -> None:
+    before = listing(place.store)
+    for port, key in ((place.port, "listenPort"), (place.port - 2, "listenPort - 2"), (place.namesrv_port, "namesrv")):
+        with taken(port):
+            line = one_line(command("rocketpy", *words(place)))
+            assert str(port) in line and key in line
+    with taken(0) as port:
+        line = one_line(command("rocketpy", *words(place), "--set", f"metricsPort={port}"))
+        assert str(port) in line and "metricsPort" in line
+    with taken(0) as port:
+        assert str(port) in one_line(command("mqnamesrv", "--set", f"listenPort={port}", home=tmp_path))
+    assert listing(place.store) == before
+
+
+def test_a_store_that_cannot_be_made(place: RunningBroker, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    before = listing(tmp_path)
+    line = one_line(command("rocketpy", *words(place), "--set", f"storePathRootDir={tmp_path}/file/store"))
+    assert f"{tmp_path}/file" in line
+    assert listing(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unwritable to the superuser")
+def test_a_store_that_cannot_be_written(place: RunningBroker, tmp_path: Path) -> None:
+    place.store.chmod(0o500)
+    before = listing(place.store)
+    try:
+        assert str(place.store) in one_line(command("rocketpy", *words(place)))
+    finally:
+        place.store.chmod(0o700)
+    assert listing(place.store) == before
+
+
+def test_a_store_that_another_rocketpy_uses(tmp_path: Path) -> None:
+    with running_broker(store=tmp_path / "store") as first:
+        port, namesrv_port = free_ports()
+        second = RunningBroker(first.store, port, namesrv_port, tmp_path / "log", first.settings)
+        line = one_line(command("rocketpy", *words(second)))
+        assert "in use" in line and str(first.store) in line
+        assert first.stop() == 0
+
+
+def test_a_store_that_a_java_broker_uses(place: RunningBroker, tmp_path: Path) -> None:
+    with (place.store / "lock").open("r+b") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # as FileChannel.tryLock(0, 1, false)
+        before = listing(place.store)
+        line = one_line(command("rocketpy", *words(place)))
+        assert "in use" in line and str(place.store) in line
+        assert listing(place.store) == before
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        (["--set", "flushDiskType=SOMETIMES"], ["flushDiskType", "SOMETIMES", "SYNC_FLUSH"]),
+        (["--set", "maxMessageSize=lots"], ["maxMessageSize", "lots"]),
+        (["--set", "flushDiskTyp=SYNC_FLUSH"], ["flushDiskTyp", "flushDiskType"]),
+        (["--set", "namesrvAddr=not-an-address"], ["namesrvAddr", "not-an-address"]),
+        (["--config", "/nowhere/broker.conf"], ["/nowhere/broker.conf"]),
+        (["--set", "mappedFileSizeCommitLog=134217728"], ["mappedFileSizeCommitLog"]),
+    ],
+)
+def test_settings_that_cannot_be_honoured(
+    place: RunningBroker, tmp_path: Path, settings: list[str], named: list[str]
+) -> None:
+    before = listing(place.store)
+    overrides = place.settings | {"storePathRootDir": str(place.store), "listenPort": str(place.port)}
+    base = [word for key, value in overrides.items() for word in ("--set", f"{key}={value}")]
+    spelled = ["-c" if word == "--config" else word for word in settings]
+    line = one_line(command("mqbroker", *base, *spelled, home=tmp_path))
+    assert all(name in line for name in named), line
+    assert listing(place.store) == before
+
+
+def test_a_line_of_a_file_is_named(tmp_path: Path) -> None:
+    config = tmp_path / "broker.conf"
+    config.write_text("brokerName=a\nbrokerId = first\n")
+    line = one_line(command("mqbroker", "-c", str(config), home=tmp_path))
+    assert f"{config}:2" in line and "brokerId" in line
+
+
+@pytest.mark.parametrize("name", ["rocketpy", "mqbroker", "mqnamesrv", "mqadmin"])
+@pytest.mark.parametrize("bad", [["--no-such-option"], ["surplus", "words"], ["--set", "no-equals-sign"], ["-c"]])
+def test_bad_arguments_never_show_a_traceback(name: str, bad: list[str], tmp_path: Path) -> None:
+    result = command(name, *bad, home=tmp_path)
+    assert result.returncode in (1, 2)
+    assert "Traceback" not in result.stderr
+    assert result.stderr.strip()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rocketpy"], ["rocketpy", "standalone"], ["rocketpy", "broker"], ["rocketpy", "namesrv"],
+        ["rocketpy", "admin"], ["rocketpy", "store"], ["rocketpy", "store", "dump"], ["rocketpy", "store", "verify"],
+        ["rocketpy", "store", "stats"], ["rocketpy", "doctor"], ["mqbroker"], ["mqnamesrv"], ["mqadmin"],
+    ],
+)  # fmt: skip
+def test_help_loads_little_and_says_something(words: list[str], tmp_path: Path) -> None:
+    spelled = "rocketpy" if words[0] == "rocketpy" else words[0]
+    program = (
+        "import sys, atexit\n"
+        "atexit.register(lambda: print('LOADED', *sorted(sys.modules), file=sys.stderr))\n"
+        f"sys.argv = {[*words, '--help']!r}\n"
+        f"from rocketpy.startup.main import {spelled}\n"
+        f"{spelled}()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False,
+        env=os.environ | {"HOME": str(tmp_path)},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) >= 4
+    loaded = result.stderr.rpartition("LOADED")[2].split()
+    assert "rocketpy.startup.main" in loaded
+    if words[0] != "mqadmin" and words[1:] != ["admin"]:
+        assert not {"trio", "prometheus_client", "rocketpy._core", "rich"} & set(loaded)
+
+
+def test_p_and_m_print_properties_that_can_be_read_back(tmp_path: Path) -> None:
+    printed = command("mqbroker", "-p", "--set", "brokerName=x", home=tmp_path)
+    assert printed.returncode == 0 and "brokerName=x" in printed.stdout and not printed.stderr
+    config = tmp_path / "broker.conf"
+    config.write_text(printed.stdout)
+    again = command("mqbroker", "-p", "-c", str(config), home=tmp_path)
+    assert again.stdout == printed.stdout, again.stderr
+    important = command("mqbroker", "-m", home=tmp_path)
+    assert important.returncode == 0
+    assert 0 < len(important.stdout.splitlines()) < len(printed.stdout.splitlines())
+    assert command("mqnamesrv", "-p", home=tmp_path).returncode == 0
+
+
+def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
+    """The broker serves without it, says so once, and registers when it is there."""
+    port, namesrv_port = free_ports()
+    log = tmp_path / "log"
+    settings = {
+        "storePathRootDir": str(tmp_path / "store"), "listenPort": str(port), "bindAddress": "127.0.0.1",
+        "metricsPort": "0", "mappedFileSizeCommitLog": str(64 << 20), "registerNameServerPeriod": "10000",
+        "brokerName": "late",
+    }  # fmt: skip
+    spelled = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(log.open("wb"))
+        start = [sys.executable, "-c", COMMANDS["mqbroker"], "-n", f"127.0.0.1:{namesrv_port}", *spelled]
+        broker = subprocess.Popen(start, stdout=out, stderr=out, start_new_session=True)
+        stack.callback(broker.wait)
+        stack.callback(broker.kill)
+        until(lambda: b"boot success" in log.read_bytes(), "the broker serves")
+        with Wire.open(port) as wire:
+            for n in range(3):  # each change of a topic is a reason to register
+                fields = {
+                    "topic": f"T{n}", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1",
+                    "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
+                }  # fmt: skip
+                request = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext_fields=fields)
+                assert wire.ask(request).code == ResponseCode.SUCCESS
+        complaints = [line for line in log.read_text().splitlines() if str(namesrv_port) in line and "failed" in line]
+        assert len(complaints) == 1, complaints
+        words = [sys.executable, "-c", COMMANDS["mqnamesrv"], "--set", f"listenPort={namesrv_port}"]
+        words += ["--set", "bindAddress=127.0.0.1"]
+        environ = os.environ | {"HOME": str(tmp_path)}
+        namesrv = subprocess.Popen(words, stdout=out, stderr=out, env=environ, start_new_session=True)
+        stack.callback(namesrv.wait)
+        stack.callback(namesrv.kill)
+
+        def has_route() -> bool:
+            try:
+                with Wire.open(namesrv_port) as wire:
+                    request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": "T2"})
+                    answer = wire.ask(request)
+                    return answer.code == ResponseCode.SUCCESS and b'"late"' in (answer.body or b"")
+            except ConnectionRefusedError:
+                return False
+
+        until(has_route, "the broker registers")
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(ENDS_WITHIN_S) == 0, log.read_text()
+        assert "Traceback" not in log.read_text()
