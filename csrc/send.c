@@ -280,11 +280,13 @@ static void settle(rp_send *send, const rp_settled *settled) {
 }
 
 /* A new manager goes on reading at `from`: what its predecessor had taken before that will not be settled. */
-static void forget_lost(rp_send *send, uint64_t from) {
+static void end_tables(rp_send *send, const rp_stage_tables_end *end) {
     for (uint64_t i = 0; i <= send->diverted.mask; i++) {
         const rp_map_entry *entry = &send->diverted.entries[i];
-        if (entry->value && (uintptr_t)entry->value <= from) rp_map_remove(&send->diverted, entry->key, entry->key_size);
+        if (entry->value && (uintptr_t)entry->value <= end->sends_from)
+            rp_map_remove(&send->diverted, entry->key, entry->key_size);
     }
+    if (end->epoch == send->config.worker->epoch) send->tables_ready = 1; /* else it was for our predecessor */
 }
 
 /* The queue that the request goes to, or NULL if that is not for the hot lane to say. */
@@ -414,8 +416,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
             if (size >= sizeof(rp_stage_broker)) send->permission = ((const rp_stage_broker *)data)->permission;
             return RP_OK;
         case RP_STAGE_TABLES_END:
-            if (size >= sizeof(rp_stage_tables_end)) forget_lost(send, ((const rp_stage_tables_end *)data)->sends_from);
-            send->tables_ready = 1;
+            if (size >= sizeof(rp_stage_tables_end)) end_tables(send, (const rp_stage_tables_end *)data);
             return RP_OK;
         default:
             return RP_OK;

@@ -109,9 +109,11 @@ typedef struct rp_settled {
 } rp_settled;
 
 /* The table is whole. To send also: what it left to the manager at ring positions below `sends_from` has gone with a
- * predecessor of the manager and will not be settled. */
+ * predecessor of the manager and will not be settled; whose `epoch` it is has nothing there from a predecessor. */
 typedef struct rp_stage_tables_end {
     uint64_t sends_from;
+    uint32_t epoch; /* of the worker that it is meant for */
+    uint32_t reserved;
 } rp_stage_tables_end;
 
 /* A frame for a connection: rp_reply, then the whole frame. */

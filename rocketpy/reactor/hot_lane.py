@@ -85,7 +85,7 @@ class RingHotLane:
         sends: RingReader | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        common = {Stage.TOPIC, Stage.BROKER, Stage.TABLES_END}
+        common = {Stage.TOPIC, Stage.BROKER}
         self._send = _HotProcess(*send, frozenset(common))
         self._pull = _HotProcess(*pull, frozenset(common | {Stage.GROUP, Stage.SUBSCRIPTION}))
         self._store = store
@@ -99,6 +99,7 @@ class RingHotLane:
         self._cleaning: dict[str, trio.Event] = {}
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
+        self._are_tables_whole = False
         self._unsettled: dict[int, tuple[int, int]] = {}  # connection -> sends that are here, the last one's token
         self._owes_tables_end = False
 
@@ -162,7 +163,9 @@ class RingHotLane:
         self._enter(Stage.BROKER, "", "", BROKER.pack(permission, 0))
 
     def tables_end(self) -> None:
-        self._enter(Stage.TABLES_END, "", "", TABLES_END.pack(self._sends_from))
+        self._are_tables_whole = True
+        for process in (self._send, self._pull):
+            self._put_tables_end(process)
 
     def _enter(self, kind: Stage, name: str, second: str, record: bytes) -> None:
         self._tables[kind, name, second] = record
@@ -184,7 +187,7 @@ class RingHotLane:
         predecessor left, so it gets the mark when all of those have gone back: else later sends would overtake them.
         """
         for key, record in self._tables.items():
-            if key[0] in process.takes and key[0] != Stage.TABLES_END:
+            if key[0] in process.takes:
                 process.outbox.put(key[0], record, always=True)
         if process is self._send:
             self._owes_tables_end = True
@@ -198,9 +201,8 @@ class RingHotLane:
             self._put_tables_end(self._send)
 
     def _put_tables_end(self, process: _HotProcess) -> None:
-        record = self._tables.get((Stage.TABLES_END, "", ""))
-        if record is not None:
-            process.outbox.put(Stage.TABLES_END, record, always=True)
+        if self._are_tables_whole:
+            process.outbox.put(Stage.TABLES_END, TABLES_END.pack(self._sends_from, process.epoch, 0), always=True)
 
     # -- requests
 

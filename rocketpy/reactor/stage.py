@@ -40,7 +40,7 @@ class Stage(IntEnum):
 
 CONNECTION_INTERNAL = 0xFF << 56
 REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
-TABLES_END = struct.Struct("=Q")  # sends_from
+TABLES_END = struct.Struct("=QII")  # sends_from, epoch, reserved
 TOKEN_AT = ffi.offsetof("rp_send_request", "token")
 
 ORIGIN = struct.Struct(

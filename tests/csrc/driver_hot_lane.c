@@ -60,7 +60,7 @@ static void add_tables(struct lane *lane) {
     tell(lane, RP_STAGE_TOPIC, &topic, sizeof topic);
     tell(lane, RP_STAGE_GROUP, &group, sizeof group);
     tell(lane, RP_STAGE_SUBSCRIPTION, &subscription, sizeof subscription);
-    tell(lane, RP_STAGE_TABLES_END, &topic, 8);
+    tell(lane, RP_STAGE_TABLES_END, &(rp_stage_tables_end){0}, sizeof(rp_stage_tables_end));
 }
 
 static void open_lane(struct lane *lane, const char *root) {

@@ -1,4 +1,4 @@
-"""Invariant: when the whole broker dies at once (or its supervisor alone, which takes everybody with it), under load and at
+"""Invariant: when the whole broker dies at once (or its supervisor alone, which takes all with it), under load and at
 any moment, a broker on the same store serves again, and every message that was ever acknowledged is where it was
 acknowledged: once, in order, without a hole. The CommitLog's files are small, so that many deaths meet a roll."""
 

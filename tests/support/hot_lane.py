@@ -30,7 +30,7 @@ class HotLane:
         self._keep: list[Any] = []
         self.workers = {
             name: lib.rp_worker_create(index)
-            for index, name in enumerate(("selector", "send", "pull", "manager", "store"))
+            for index, name in enumerate(("selector", "send", "pull", "manager", "store", "codec"))
         }
         self.block = lib.rp_control_open(str(root / "control").encode(), FILE_SIZE)
         assert self.block != ffi.NULL
@@ -47,7 +47,8 @@ class HotLane:
         self.store_pull = ring("store", "pull")
         self.held = lib.rp_held_slots_create(100)
         self.send_options = send_options
-        self.codec = self._open_codec()
+        self.frames = ring("selector", "codec")
+        self.codec = self.open_codec()
         self.send = self.open_send()
         self.pull = self.open_pull()
         self.dispatch = self._open_dispatch()
@@ -73,13 +74,16 @@ class HotLane:
         self._keep.append(value)
         return value
 
-    def _open_codec(self) -> Any:
+    def open_codec(self, *inputs: Any) -> Any:
+        """One inside the selector, or with `inputs` one that reads frames from rings."""
         routes = ffi.new("rp_route[]", [(10, 0), (310, 0), (320, 0), (11, 1), (361, 1)])
         self._keep.append(routes)
         config = ffi.new(
             "rp_codec_config *",
             {
-                "worker": self.workers["selector"],
+                "worker": self.workers["codec" if inputs else "selector"],
+                "input_count": len(inputs),
+                "inputs": self._rings(*inputs) if inputs else ffi.NULL,
                 "manager_count": 1,
                 "selector_count": 1,
                 "route_count": 5,
@@ -203,9 +207,13 @@ class HotLane:
         self._tell(self.manager_to_pull, lib.RP_STAGE_SUBSCRIPTION, data)
 
     def tables_end(self) -> None:
-        self._tell(self.manager_to_send, lib.RP_STAGE_TABLES_END, b"\0" * 8)
-        self._tell(self.manager_to_pull, lib.RP_STAGE_TABLES_END, b"\0" * 8)
+        self.tell_tables_end()
         self.turn()
+
+    def tell_tables_end(self) -> None:
+        end = struct.pack("=QII", 0, self.workers["send"].epoch, 0)
+        self._tell(self.manager_to_send, lib.RP_STAGE_TABLES_END, end)
+        self._tell(self.manager_to_pull, lib.RP_STAGE_TABLES_END, end)
 
     def hand_back(self, kind: int, data: bytes, extra_flags: int) -> None:
         """Return a SEND or PULL record that was left to the manager, marked as asked."""

@@ -1,0 +1,255 @@
+"""Invariant: a worker of the hot lane may die after any machine instruction. Its successor neither repeats nor drops a
+request: a send is stored once, in its connection's order; a pull is answered, or held by the successor; a frame is
+decoded once. And what cannot be answered for want of room is not stored.
+
+Each cut forks a child that does the work, lets it execute a random number of instructions, kills it, and lets a
+successor go on with the rings and the log as the child left them."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+
+from rocketpy.message.record import decode_records
+from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.history import pull_request, send_request
+from tests.support.hot_lane import FILE_SIZE, HotLane
+from tests.support.stepping import Steps, can_step
+
+SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+CONNECTION = 3
+steppable = pytest.mark.skipif(not can_step(), reason="ptrace of an own child is not permitted here")
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> HotLane:
+    lane = HotLane(tmp_path)
+    lane.add_topic("T")
+    lane.add_group("history")
+    lane.tables_end()
+    lane.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
+    lane.turn()
+    lane.answers()
+    return lane
+
+
+def whole_length(prepare: Callable[[], Callable[[], object]]) -> int:
+    """Instructions of the work when nothing cuts it off."""
+    steps = Steps(prepare)
+    return steps.run(1_000_000)
+
+
+def cut(prepare: Callable[[], Callable[[], object]], length: int) -> None:
+    """Kill the work after `length` instructions."""
+    steps = Steps(prepare)
+    try:
+        steps.run(length)
+    finally:
+        steps.kill()
+
+
+def begin_again(lane: HotLane, worker: str) -> None:
+    lane.workers[worker].epoch += 1
+    lane.workers[worker].asleep = 0
+
+
+def tell_tables(lane: HotLane) -> None:
+    lane.add_topic("T")
+    lane.add_group("history")
+    lane.tell_tables_end()
+
+
+def delayed(number: str) -> RemotingCommand:
+    """A send that the hot lane leaves to the manager."""
+    command = send_request("T", 0, [number.encode()], int(number))
+    assert command.ext_fields is not None
+    command.ext_fields["i"] = "DELAY\x011\x02"
+    return command
+
+
+def return_what_was_left(lane: HotLane) -> list[int]:
+    """The manager's part: hand every send back as checked, settle it. Their opaques."""
+    found = []
+    for kind, data in lane.for_manager():
+        if kind == lib.RP_STAGE_SEND:
+            found.append(ffi.cast("rp_send_request *", ffi.from_buffer(data)).opaque)
+            lane.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
+            lane.settle(data)
+    return found
+
+
+def stored_numbers(lane: HotLane) -> list[str]:
+    """Bodies of queue 0 in the order of the log; offsets are checked on the way."""
+    end = lib.rp_control_header(lane.block).published_phy_offset
+    assert end < FILE_SIZE
+    records = [record for record in decode_records(lane.log(0, end), check_crc=True) if record.queue_id == 0]
+    assert [record.queue_offset for record in records] == list(range(len(records)))
+    return [bytes(record.body).decode() for record in records]
+
+
+@steppable
+def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(lane: HotLane) -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(f"{SEED}/send")
+    sent: list[str] = []
+    answered: Counter[int] = Counter()
+    length = 0
+
+    def work() -> Callable[[], object]:
+        send = lane.open_send()
+        return lambda: lib.rp_send_run(send, 0)
+
+    for turn in range(60):
+        for _ in range(2):
+            numbers = [str(len(sent) + i + 1) for i in range(4)]
+            lane.frame(send_request("T", 0, [numbers[0].encode()], int(numbers[0])), CONNECTION)
+            lane.frame(send_request("T", 0, [n.encode() for n in numbers[1:3]], int(numbers[1])), CONNECTION)
+            lane.frame(delayed(numbers[3]), CONNECTION)
+            sent += numbers
+        lib.rp_send_close(lane.send)
+        begin_again(lane, "send")
+        tell_tables(lane)
+        if turn == 0:
+            length = whole_length(work)
+            print(f"{length} instructions")
+        else:
+            cut(work, choose.randrange(length))
+        begin_again(lane, "send")
+        lane.send = lane.open_send()
+        return_what_was_left(lane)
+        tell_tables(lane)
+        lane.turn()
+        while return_what_was_left(lane):
+            lane.turn()
+        answered.update(reply.opaque for _, reply in lane.answers() if reply.code == 0)
+        assert stored_numbers(lane) == sent, f"seed {SEED}, turn {turn}"
+    requests = len(sent) // 4 * 3
+    assert max(answered.values()) <= 2 and requests - len(answered) <= 60
+
+
+@steppable
+def test_a_pull_is_answered_or_held_wherever_the_pull_worker_dies(lane: HotLane) -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(f"{SEED}/pull")
+    opaque = 0
+
+    def work() -> Callable[[], object]:
+        pull = lane.open_pull()
+        return lambda: lib.rp_pull_run(pull, 0)
+
+    length = 0
+    for turn in range(30):
+        lib.rp_pull_close(lane.pull)  # what it holds is gone without an answer: it held nothing
+        asked = set()
+        for queue, hold_ms in ((1, 0), (2, 600_000), (1, 0), (3, 600_000)):
+            opaque += 1
+            command = pull_request("T", queue, 0, hold_ms=hold_ms)
+            command.opaque = opaque
+            asked.add(opaque)
+            lane.frame(command, CONNECTION)
+        tell_tables(lane)
+        if turn == 0:
+            length = whole_length(work)
+            print(f"{length} instructions")
+        else:
+            cut(work, choose.randrange(length))
+        lane.pull = lane.open_pull()
+        tell_tables(lane)
+        lane.turn()
+        held = lane.workers["pull"].counters[lib.RP_COUNT_HELD]
+        answered = {reply.opaque for _, reply in lane.answers()}
+        assert answered <= asked and len(answered) + held >= len(asked), f"seed {SEED}, turn {turn}: {answered}, {held}"
+        lane.closed(CONNECTION)
+        lane.turn()
+        assert lane.workers["pull"].counters[lib.RP_COUNT_HELD] == 0
+        lane.for_manager()
+
+
+@steppable
+def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: HotLane) -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(f"{SEED}/codec")
+    frames = lib.rp_ring_writer_open(lane.frames)
+    sent: list[str] = []
+    commands = 0
+    length = 0
+    codec = lane.open_codec(lane.frames)
+
+    def work() -> Callable[[], object]:
+        successor = lane.open_codec(lane.frames)
+        return lambda: lib.rp_codec_run(successor, 0)
+
+    def hand(command: RemotingCommand) -> None:
+        origin = ffi.new("rp_origin *", {"connection": CONNECTION})
+        frame = command.encode()[4:]
+        spans = ffi.new("rp_span[2]", [(origin, ffi.sizeof("rp_origin")), (ffi.from_buffer(frame), len(frame))])
+        assert lib.rp_ring_write(frames, lib.RP_STAGE_FRAME, spans, 2) == lib.RP_OK
+
+    for turn in range(30):
+        for _ in range(2):
+            numbers = [str(len(sent) + i + 1) for i in range(2)]
+            hand(send_request("T", 0, [numbers[0].encode()], int(numbers[0])))
+            hand(RemotingCommand.request(35, ext_fields={"clientID": "c"}))
+            hand(send_request("T", 0, [numbers[1].encode()], int(numbers[1])))
+            sent += numbers
+        lib.rp_codec_close(codec)
+        if turn == 0:
+            length = whole_length(work)
+            print(f"{length} instructions")
+        else:
+            cut(work, choose.randrange(length))
+        codec = lane.open_codec(lane.frames)
+        lib.rp_codec_run(codec, 0)
+        lane.turn()
+        lane.answers()
+        commands += sum(kind == lib.RP_STAGE_COMMAND for kind, _ in lane.for_manager())
+        assert (stored_numbers(lane), commands) == (sent, 2 * (turn + 1)), f"seed {SEED}, turn {turn}"
+
+
+def test_a_note_that_proves_nothing_is_not_believed_later(lane: HotLane) -> None:
+    """The log grows by other inputs too: what they store says nothing about the record that was noted."""
+    note = lane.workers["send"].notes[0]
+    lane.frame(send_request("T", 0, [b"1"], 1))
+    note.output, note.output_position = 0xFFFFFFFF, lib.rp_control_header(lane.block).published_phy_offset + 1
+    note.source_head = lib.rp_ring_tail(lane.to_send)  # noted, and killed before it was published
+    lib.rp_send_close(lane.send)
+    lib.rp_send_close(lane.open_send())  # a successor that dies before it comes to this input
+    lane.send = lane.open_send()
+    assert note.source_head == 0
+    tell_tables(lane)
+    lane.turn()
+    assert stored_numbers(lane) == ["1"]
+
+
+@pytest.mark.parametrize("sync_flush", [0, 1])
+def test_what_cannot_be_answered_is_not_stored(tmp_path: Path, sync_flush: int) -> None:
+    """A selector that stands still, with thousands of sends for it: its ring fills, then the requests wait."""
+    lane = HotLane(tmp_path, sync_flush=sync_flush)
+    lane.add_topic("T")
+    lane.tables_end()
+    control = lib.rp_control_header(lane.block)
+    sent = answers = refusals = 0
+    while refusals < 3:  # the reply ring is full, and then the ring before it
+        if lane.frame(send_request("T", 0, [str(sent).encode()], sent)) == lib.RP_OK:
+            sent += 1
+            continue
+        refusals += 1
+        for _ in range(50):
+            lane.turn()
+            control.durable_phy_offset = control.published_phy_offset
+    assert len(stored_numbers(lane)) < sent or sync_flush  # thousands may wait for the disk with their answers
+    while batch := len(lane.answers()):
+        answers += batch
+        for _ in range(50):
+            lane.turn()
+            control.durable_phy_offset = control.published_phy_offset
+    assert stored_numbers(lane) == [str(n) for n in range(sent)]
+    assert answers == sent
