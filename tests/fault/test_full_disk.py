@@ -1,0 +1,119 @@
+"""Invariant: on a full disk sends are refused with SERVICE_NOT_AVAILABLE and a text that says why, nothing that was
+acknowledged is lost, no process dies of it, and when space returns the broker goes on by itself."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
+
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.history import Connection, Load, check, send_request
+
+SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+DISK_MIB = 96
+SERVICE_NOT_AVAILABLE = 14
+SETTINGS = {
+    "mappedFileSizeCommitLog": str(4 << 20), "mappedFileSizeConsumeQueue": "20000", "maxMessageSize": "100000",
+    # Not the share of the disk that is used, but the disk itself is to say no.
+    "diskSpaceWarningLevelRatio": "100", "diskSpaceCleanForciblyRatio": "100",
+}  # fmt: skip
+
+
+@pytest.fixture(params=["tmpfs", "ext4"])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A small file system of its own."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if request.param == "tmpfs":
+        made = mount("-t", "tmpfs", "-o", f"size={DISK_MIB}m", "tmpfs", place)
+    else:
+        image = tmp_path / "image"
+        image.touch()
+        os.truncate(image, DISK_MIB << 20)
+        made = subprocess.run(["mkfs.ext4", "-q", image], capture_output=True, text=True) if has_mkfs() else None
+        if made is None or made.returncode == 0:
+            made = mount("-o", "loop", image, place)
+    if made.returncode != 0:
+        pytest.skip(f"cannot mount {request.param} here: {made.stderr.strip()}")
+    try:
+        yield place
+    finally:
+        for _ in range(100):
+            if subprocess.run(["umount", place], capture_output=True).returncode == 0:
+                break
+            time.sleep(0.1)
+
+
+def mount(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["mount", *words], capture_output=True, text=True)
+    except FileNotFoundError as exc:
+        return subprocess.CompletedProcess(words, 1, "", str(exc))
+
+
+def has_mkfs() -> bool:
+    return any(os.access(f"{directory}/mkfs.ext4", os.X_OK) for directory in ("/sbin", "/usr/sbin", "/bin", "/usr/bin"))
+
+
+def fill(place: Path, keep_bytes: int) -> Path:
+    """Leave `keep_bytes` of room."""
+    ballast = place / "ballast"
+    stat = os.statvfs(place)
+    size = stat.f_bavail * stat.f_frsize - keep_bytes
+    with ballast.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+    return ballast
+
+
+def wait_for_refusal(load: Load) -> tuple[int, str]:
+    deadline = time.monotonic() + 60
+    while not load.refusals:
+        assert time.monotonic() < deadline, "no send was refused"
+        time.sleep(0.02)
+    return load.refusals[-1]
+
+
+def wait_for_acceptance(broker: RunningBroker) -> None:
+    deadline = time.monotonic() + 60
+    connection = Connection(broker.port, timeout_s=10)
+    while True:
+        reply = connection.ask(send_request("probe", 0, [b"0 probe 0 x"], 1))
+        if reply.code == 0:
+            connection.close()
+            return
+        assert reply.code == SERVICE_NOT_AVAILABLE, reply
+        assert time.monotonic() < deadline, f"space has returned, and yet: {reply}"
+        time.sleep(0.05)
+
+
+def test_a_full_disk_refuses_and_a_free_one_serves_again(disk: Path) -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    with running_broker(SETTINGS, store=disk / "store") as broker:
+        workers = broker.workers()
+        loads = []
+        for turn in range(2):
+            ballast = fill(disk, keep_bytes=12 << 20)
+            with Load(broker.port, SEED + turn, [("alpha", 4), ("beta", 4)], connections=2, body_bytes=2000) as load:
+                code, remark = wait_for_refusal(load)
+                assert code == SERVICE_NOT_AVAILABLE and "disk" in remark, (code, remark)
+                count = len(load.acks)
+            loads.append(load)
+            assert count > 0 and {code for code, _ in load.refusals} == {SERVICE_NOT_AVAILABLE}, load.refusals[:3]
+            ballast.unlink()
+            wait_for_acceptance(broker)
+        assert broker.workers() == workers, f"somebody died:\n{broker.text()[-4000:]}"
+        print(check(broker.port, loads), f"{sum(len(load.refusals) for load in loads)} refusals")
+        fill(disk, keep_bytes=0)
+        status = broker.stop()  # not clean where the checkpoint finds no room, and it says so
+        assert status == 0 or "checkpoint: No space left on device" in broker.text(), broker.text()[-4000:]
+        (disk / "ballast").unlink()
+        broker.start()
+        print(check(broker.port, loads))
