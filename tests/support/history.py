@@ -46,23 +46,30 @@ class Connection:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
+        self._at = 0  # of the buffer, what has been read
 
     def send(self, *commands: RemotingCommand) -> None:
-        self._socket.sendall(b"".join(command.encode() for command in commands))
+        self.send_bytes(b"".join(command.encode() for command in commands))
+
+    def send_bytes(self, data: bytes) -> None:
+        self._socket.sendall(data)
 
     def receive(self) -> RemotingCommand:
         """Raises: OSError (cut off, or no answer in time)."""
-        size = struct.unpack(">i", self._read(4))[0]
-        return RemotingCommand.decode(struct.pack(">i", size) + self._read(size))
+        return RemotingCommand.decode(self.receive_frame())
+
+    def receive_frame(self) -> bytes:
+        size = self._read(4)
+        return size + self._read(struct.unpack(">i", size)[0])
 
     def _read(self, size: int) -> bytes:
-        while len(self._buffer) < size:
+        while len(self._buffer) - self._at < size:
             data = self._socket.recv(1 << 18)
             if not data:
                 raise ConnectionResetError("closed by the broker")
-            self._buffer += data
-        data, self._buffer = self._buffer[:size], self._buffer[size:]
-        return data
+            self._buffer, self._at = self._buffer[self._at :] + data, 0
+        self._at += size
+        return self._buffer[self._at - size : self._at]
 
     def ask(self, command: RemotingCommand) -> RemotingCommand:
         self.send(command)

@@ -1,0 +1,84 @@
+"""Invariant: the memory of the process tree grows neither with the number of messages nor with the number of connections
+that have come and gone. Counted is what the processes hold beside the mapped files of the store (PSS: shared pages are
+counted once), which the kernel takes back when it needs to."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
+
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.history import MAX_OFFSET, Connection, Reader, pull_request, send_request
+
+GROWTH_MAX_KIB = 3 * 1024
+BURST = 2_000
+SUCCESS = b'"code":0'
+WARM_MESSAGES, MESSAGES = 200_000, 1_000_000
+WARM_LIVES, LIVES = 300, 1_000
+MAPPING = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \S+ *(.*)$")
+
+
+def pss_kib(broker: RunningBroker) -> int:
+    """Proportional set size of the whole tree, without the files of its store."""
+    assert broker.process is not None
+    total = 0
+    for pid in (broker.process.pid, *broker.workers().values()):
+        is_store = False
+        for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+            mapping = MAPPING.match(line)
+            if mapping:
+                is_store = mapping[1].startswith(str(broker.store))
+            elif line.startswith("Pss:") and not is_store:
+                total += int(line.split()[1])
+    return total
+
+
+def send_many(port: int, messages: int) -> None:
+    connection = Connection(port, timeout_s=30)
+    frame = send_request("many", 1, [b"x" * 64], 1).encode()
+    for _ in range(messages // BURST):
+        connection.send_bytes(frame * BURST)
+        for _ in range(BURST):
+            assert SUCCESS in connection.receive_frame()
+    connection.close()
+
+
+def live_and_go(port: int, lives: int) -> None:
+    """What a client does in a short life: ask, send, have a pull held, leave without a word."""
+    for _ in range(lives):
+        connection = Connection(port, timeout_s=30)
+        assert connection.ask(send_request("few", 0, [b"x" * 64], 1)).code == 0
+        ask = RemotingCommand.request(MAX_OFFSET, ext_fields={"topic": "few", "queueId": "0"})
+        assert connection.ask(ask).code == 0
+        connection.send(pull_request("few", 3, 0, hold_ms=60_000))
+        connection.close()
+
+
+def settled_pss_kib(broker: RunningBroker) -> int:
+    """When the queues have caught up and every held pull of a closed connection has been dropped."""
+    time.sleep(2)
+    return pss_kib(broker)
+
+
+def test_memory_follows_neither_messages_nor_past_connections() -> None:
+    with running_broker() as broker:
+        send_many(broker.port, WARM_MESSAGES)
+        live_and_go(broker.port, WARM_LIVES)
+        before = settled_pss_kib(broker)
+        send_many(broker.port, MESSAGES)
+        between = settled_pss_kib(broker)
+        live_and_go(broker.port, LIVES)
+        after = settled_pss_kib(broker)
+        print(f"PSS without store files: {before} KiB, {between} after messages, {after} after connections")
+        reader = Reader(broker.port)
+        stored = reader.offset(MAX_OFFSET, "many", 1)
+        reader.close()
+        assert stored == WARM_MESSAGES + MESSAGES
+        assert between - before < GROWTH_MAX_KIB and after - between < GROWTH_MAX_KIB
+        assert broker.stop() == 0, broker.text()[-4000:]
