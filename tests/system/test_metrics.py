@@ -1,0 +1,128 @@
+"""After known traffic the counters are exactly right, across the death of a worker too."""
+
+from __future__ import annotations
+
+import re
+import socket
+import urllib.request
+from collections.abc import Iterator
+
+import attrs
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.message.batch import BatchEntry, encode_batch
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.wire import Wire, max_offset, pull_request, read_all, records_of, send_request, until
+
+SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
+TOPIC = "Counted"
+
+
+@attrs.define
+class Scraped:
+    broker: RunningBroker
+    port: int
+
+    def samples(self) -> dict[tuple[str, str], float]:
+        """(name, labels as exposed) to value."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=60) as answer:
+            lines = answer.read().decode().splitlines()
+        found = [SAMPLE.match(line) for line in lines if not line.startswith("#")]
+        assert all(found)
+        return {(match[1], match[2] or ""): float(match[3]) for match in found if match}
+
+    def total(self, name: str, label: str = "") -> float:
+        """Sum over the samples of a name whose labels contain `label`."""
+        found = [value for (sample, labels), value in self.samples().items() if sample == name and label in labels]
+        assert found, f"no sample of {name} with {label!r}"
+        return sum(found)
+
+
+@pytest.fixture
+def scraped() -> Iterator[Scraped]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    with running_broker({"metricsPort": str(port)}) as broker:
+        yield Scraped(broker, port)
+        assert broker.stop() == 0
+        assert "Traceback" not in broker.text()
+
+
+def test_counters_are_exactly_right(scraped: Scraped) -> None:
+    with Wire.open(scraped.broker.port) as wire:
+        assert wire.ask(send_request(TOPIC, b"creates")).code == ResponseCode.SUCCESS
+        answers = wire.answers(wire.tell(*(send_request(TOPIC, b"x" * 100) for _ in range(40))))
+        assert all(answer.code == ResponseCode.SUCCESS for answer in answers.values())
+        batch = encode_batch([BatchEntry(b"y" * 10, b"KEYS\x01k%d\x02" % n) for n in range(9)])
+        request = send_request(TOPIC, batch, code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
+        assert wire.ask(request).code == ResponseCode.SUCCESS
+        assert wire.ask(send_request(TOPIC, bytes((4 << 20) + 1))).code == ResponseCode.MESSAGE_ILLEGAL
+        until(lambda: max_offset(wire, TOPIC) == 50, "dispatch")
+        read_all(wire, TOPIC, 1)  # makes the group known, and reads 32 of them at once
+        already = scraped.total("rocketpy_pull_messages_total")
+        answer = wire.ask(pull_request(TOPIC, 0, count=10))
+        found = records_of(answer)
+        assert wire.ask(pull_request(TOPIC, 50)).code == ResponseCode.PULL_NOT_FOUND
+        assert scraped.total("rocketpy_send_messages_total") == 50
+        assert scraped.total("rocketpy_send_latency_seconds_count") == 42, "one for each request that was stored"
+        assert scraped.total("rocketpy_send_latency_seconds_bucket", 'le="+Inf"') == 42
+        assert scraped.total("rocketpy_store_dispatched_messages_total") == 50
+        assert scraped.total("rocketpy_store_indexed_keys_total") == 9
+        assert scraped.total("rocketpy_pull_messages_total") - already == len(found) == 10
+        assert scraped.total("rocketpy_pull_misses_total") >= 1
+        published = scraped.total("rocketpy_store_published_offset_bytes")
+        assert scraped.total("rocketpy_send_bytes_total") == published
+        assert scraped.total("rocketpy_topic_messages", f'topic="{TOPIC}"') == 50
+        opened = scraped.total("rocketpy_remoting_connections_opened_total")
+        with Wire.open(scraped.broker.port) as other:
+            assert max_offset(other, TOPIC) == 50
+            assert scraped.total("rocketpy_remoting_connections") == 2
+            assert scraped.total("rocketpy_remoting_connections_opened_total") == opened + 1
+        until(lambda: scraped.total("rocketpy_remoting_connections") == 1, "the other connection is gone")
+        assert scraped.total("rocketpy_remoting_connections_closed_total") == opened
+
+
+def test_bytes_and_frames_of_a_connection_are_counted(scraped: Scraped) -> None:
+    names = ("received_bytes", "sent_bytes", "frames_received", "frames_sent")
+    with Wire.open(scraped.broker.port) as wire:
+        assert wire.ask(send_request(TOPIC, b"creates")).code == ResponseCode.SUCCESS
+        before = {name: scraped.total(f"rocketpy_remoting_{name}_total", "selector") for name in names}
+        request = wire.number(send_request(TOPIC, b"counted"))
+        wire.sock.sendall(request.encode())
+        size = int.from_bytes(wire.sock.recv(4), "big")
+        rest = wire.sock.recv(size, socket.MSG_WAITALL)
+        assert len(rest) == size
+        after = {name: scraped.total(f"rocketpy_remoting_{name}_total", "selector") for name in names}
+    grown = {name: after[name] - before[name] for name in names}
+    expected = {"received_bytes": len(request.encode()), "sent_bytes": 4 + size}
+    assert grown == expected | {"frames_received": 1, "frames_sent": 1}
+
+
+def test_every_ring_and_every_worker_is_seen(scraped: Scraped) -> None:
+    samples = scraped.samples()
+    rings = {labels for name, labels in samples if name == "rocketpy_ring_capacity_bytes"}
+    assert rings == {labels for name, labels in samples if name == "rocketpy_ring_used_bytes"}
+    for source, target in (("selector-0", "codec-0"), ("codec-0", "send"), ("send", "selector-0"), ("manager", "send")):
+        assert f'source="{source}",target="{target}"' in rings
+    ready = {labels: value for (name, labels), value in samples.items() if name == "rocketpy_worker_ready"}
+    for worker in ("acceptor", "selector-0", "codec-0", "send", "pull", "manager", "store"):
+        (value,) = (value for labels, value in ready.items() if f'worker="{worker}"' in labels)
+        assert value == 1
+
+
+@pytest.mark.parametrize("worker", ["send", "codec", "pull"])
+def test_a_killed_worker_is_counted_and_its_counters_stay(scraped: Scraped, worker: str) -> None:
+    with Wire.open(scraped.broker.port) as wire:
+        for _ in range(5):
+            assert wire.ask(send_request(TOPIC, b"before")).code == ResponseCode.SUCCESS
+        assert scraped.total("rocketpy_worker_restarts_total") == 0
+        (name,) = (name for name in scraped.broker.workers() if worker in name)
+        old = scraped.broker.kill_worker(name)
+        until(lambda: scraped.broker.workers().get(name, old) != old, "a successor")
+        assert wire.ask(send_request(TOPIC, b"after")).code == ResponseCode.SUCCESS
+        assert scraped.total("rocketpy_worker_restarts_total") == 1
+        assert scraped.total("rocketpy_worker_restarts_total", f'worker="{worker}') == 1
+        assert scraped.total("rocketpy_send_messages_total") == 6
