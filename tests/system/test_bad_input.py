@@ -1,4 +1,4 @@
-"""Whatever arrives on a port, the connection concerned is answered or closed, and nobody else notices (protocol.md 1.2).
+"""Whatever arrives on a port, the connection concerned is answered or closed (protocol.md 1.2); nobody else notices.
 
 While each test runs, another connection sends and is served; after all of them the workers are the same processes and
 hold no more memory than a stated margin.
@@ -29,7 +29,7 @@ BODY_MAX = 4 << 20
 FRAME_MAX = 16 << 20
 CONNECTIONS = 10_000
 CONNECTIONS_AT_ONCE = 100
-MARGIN_BYTES = 24 << 20  # over the whole tree: ring pages used once, what allocators keep of the largest frames
+MARGIN_BYTES = 3 * FRAME_MAX  # over the whole tree: an allocator keeps what the largest frame took, in each stage
 DEEP = 200_000
 
 

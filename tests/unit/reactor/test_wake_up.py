@@ -1,0 +1,155 @@
+"""What a task of a manager writes after it has waited leaves at once, however long the pump's turn is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.codes import RequestCode
+from rocketpy.reactor import processor, stage
+from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.hot_lane import RingHotLane
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.stage import Stage
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import MessageToPut
+
+HOUR_S = 3600.0
+
+
+@attrs.define(eq=False)
+class Rig:
+    """A manager whose pump sleeps for an hour, between a selector and a send process played by the test."""
+
+    blocks: dict[str, WorkerBlock]
+    requests: RingWriter
+    replies: RingReader
+    to_send: RingReader
+    server: ProcessorServer
+    hot_lane: RingHotLane
+    may_go_on: trio.Event = attrs.field(factory=trio.Event)
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        await self.may_go_on.wait()
+        return RemotingCommand.response()
+
+    async def is_woken(self, name: str) -> None:
+        """Wait, as `name` does, for its doorbell."""
+        await trio.lowlevel.wait_readable(self.blocks[name].doorbell)
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+    monkeypatch.setattr(processor, "TURN_S", HOUR_S)
+    blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "selector", "send", "pull"))}
+    requests = Ring(65536, blocks["selector"], blocks["manager"])
+    replies = Ring(65536, blocks["manager"], blocks["selector"])
+    to_send, to_pull = (Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull"))
+    hot_lane = RingHotLane(
+        send=(blocks["send"], Outbox(RingWriter(to_send))),
+        pull=(blocks["pull"], Outbox(RingWriter(to_pull))),
+        store=None,
+        add_queue=lambda topic, queue_id: None,
+        store_host=("10.0.0.1", 10911),
+    )
+    processors: dict[int, Rig] = {}
+    server = ProcessorServer(
+        block=blocks["manager"], inputs=[RingReader(requests)], gateway=Gateway([Outbox(RingWriter(replies))]),
+        processors=processors, hot_lane=hot_lane,
+    )  # fmt: skip
+    made = Rig(blocks, RingWriter(requests), RingReader(replies), RingReader(to_send), server, hot_lane)
+    processors[RequestCode.DELETE_TOPIC_IN_BROKER] = made
+    yield made
+    for block in blocks.values():
+        os.close(block.doorbell)
+
+
+async def asleep(rig: Rig) -> None:
+    """The pump has nothing to do and sleeps; so does everybody else."""
+    for name in ("selector", "send", "pull"):
+        rig.blocks[name].prepare_sleep()
+    await trio.testing.wait_all_tasks_blocked()
+    assert rig.blocks["manager"].pointer.asleep
+
+
+def stop(rig: Rig) -> None:
+    rig.blocks["manager"].order(STOP_LEAVE)
+
+
+def test_a_reply_after_an_await_wakes_its_selector(rig: Rig) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.server.run)
+            origin = stage.ORIGIN.pack(5, 0, *stage.encode_host("1.2.3.4", 9), 0)
+            request = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
+            assert rig.requests.write(Stage.COMMAND, origin + request.encode()[4:])
+            rig.requests.finish_batch()
+            await asleep(rig)
+            assert rig.replies.is_empty()
+            rig.may_go_on.set()
+            await rig.is_woken("selector")
+            found = rig.replies.read()
+            assert found is not None and found[0] == Stage.REPLY
+            stop(rig)
+
+    trio.run(main)
+
+
+def test_what_a_background_task_tells_the_hot_lane_wakes_it(rig: Rig) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.server.run)
+            await asleep(rig)
+            rig.hot_lane.topic_changed(
+                "T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
+            )
+            await rig.is_woken("send")
+            await rig.is_woken("pull")
+            found = rig.to_send.read()
+            assert found is not None and found[0] == Stage.TOPIC
+            rig.blocks["send"].awake()
+            await asleep(rig)
+            nursery.start_soon(rig.hot_lane.put, MessageToPut("T", 0, b"body", b""))
+            await rig.is_woken("send")
+            found = rig.to_send.read()
+            assert found is not None and found[0] == Stage.SEND
+            (put,) = rig.hot_lane._puts
+            rig.hot_lane.put_finished(stage.PUT_RESULT.pack(put, 500, 6, 7, 0, 0, 100, 0))
+            stop(rig)
+
+    trio.run(main)
+
+
+def test_what_found_no_room_leaves_when_there_is_room(rig: Rig) -> None:
+    """The pump sleeps while a background task fills the ring: the consumer's progress must wake the pump."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.server.run)
+            await asleep(rig)
+            count = 2 * 65536 // 1000
+            for n in range(count):
+                rig.hot_lane._send.outbox.put(Stage.SETTLED, n.to_bytes(4, "big") + bytes(996), always=True)
+            seen = []
+            while len(seen) < count:
+                found = rig.to_send.read()
+                if found is None:
+                    await rig.is_woken("send")
+                    rig.blocks["send"].awake()
+                    rig.blocks["send"].prepare_sleep()
+                    continue
+                seen.append(int.from_bytes(found[1][:4], "big"))
+            assert seen == list(range(count))
+            stop(rig)
+
+    trio.run(main)
