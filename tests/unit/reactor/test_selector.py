@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import resource
+import signal
 import socket
 import ssl
 import struct
@@ -213,6 +214,18 @@ def test_a_restarted_selector_gives_other_numbers(make_rig: RigMaker) -> None:
         rig.connect().sendall(frame(b"x"))
         numbers.add(rig.next().connection)
     assert len(numbers) == 3
+
+
+def test_a_signal_interrupts_nothing(rig: SelectorRig) -> None:
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)
+    try:
+        assert lib.rp_selector_run(rig.selector, 50_000_000) == lib.RP_OK
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    rig.connect().sendall(frame(b"x"))
+    assert rig.next().frame == frame(b"x")[4:]
 
 
 def test_connections_beyond_the_limit_are_refused(make_rig: RigMaker) -> None:

@@ -7,6 +7,7 @@ import pytest
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import BodyInvalid
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.fastjson import JsonValue, dumps, java_double, loads
 
 MQ = MessageQueue("T", "broker-a", 0)
@@ -18,6 +19,7 @@ MQ_TEXT = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
     [
         ({"b": 1, "a": None, "c": [True, None]}, '{"b":1,"c":[true,null]}'),
         ({3: 1, 1: 2}, "{1:2,3:1}"),
+        ({"perm": PermName.READ | PermName.WRITE}, '{"perm":6}'),
         ({MQ: 5}, "{" + MQ_TEXT + ":5}"),
         ([0.0, math.nan, -math.inf], "[0.0,null,null]"),
         (b"ab", '"YWI="'),
