@@ -3,6 +3,7 @@ acknowledged is lost, no process dies of it, and when space returns the broker g
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import subprocess
@@ -64,13 +65,13 @@ def has_mkfs() -> bool:
 
 
 def fill(place: Path, keep_bytes: int) -> Path:
-    """Leave `keep_bytes` of room."""
+    """Leave `keep_bytes` of room; the broker may take some of it at the same time."""
     ballast = place / "ballast"
-    stat = os.statvfs(place)
-    size = stat.f_bavail * stat.f_frsize - keep_bytes
-    with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, size)
-    return ballast
+    while True:
+        stat = os.statvfs(place)
+        with ballast.open("wb") as file, contextlib.suppress(OSError):
+            os.posix_fallocate(file.fileno(), 0, max(1, stat.f_bavail * stat.f_frsize - keep_bytes))
+            return ballast
 
 
 def wait_for_refusal(load: Load) -> tuple[int, str]:
