@@ -102,7 +102,7 @@ class RunningBroker:
         found = {}
         for task in Path(f"/proc/{self.process.pid}/task").iterdir():
             for pid in (task / "children").read_text().split():
-                with contextlib.suppress(FileNotFoundError):
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                     found[Path(f"/proc/{pid}/comm").read_text().strip()] = int(pid)
         return found
 
