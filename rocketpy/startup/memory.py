@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 MADV_DONTNEED = 4
+M_MMAP_THRESHOLD = -3
+LARGE_BYTES = 262_144
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
 SMALL_OBJECT_STEP = 16
 FILL_BYTES = 32_768  # of each size: about what imports leave free of the busiest ones
@@ -34,6 +36,8 @@ def trim_before_fork() -> None:
     gc.collect()
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "malloc_trim"):
+        # Fixed, so that the memory of a large frame goes back when it is freed, however many there were before.
+        libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
         libc.malloc_trim(0)
     for start, size in _clean_file_mappings():
         libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_DONTNEED)

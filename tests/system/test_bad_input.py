@@ -29,7 +29,7 @@ BODY_MAX = 4 << 20
 FRAME_MAX = 16 << 20
 CONNECTIONS = 10_000
 CONNECTIONS_AT_ONCE = 100
-MARGIN_BYTES = 3 * FRAME_MAX  # over the whole tree: an allocator keeps what the largest frame took, in each stage
+MARGIN_BYTES = FRAME_MAX  # over the whole tree; a large frame's memory goes back when it has been served
 DEEP = 200_000
 
 
