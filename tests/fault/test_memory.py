@@ -1,6 +1,7 @@
-"""Invariant: the memory of the process tree grows neither with the number of messages nor with the connections
-that have come and gone. Counted is what the processes hold beside the mapped files of the store (PSS: shared pages count
-once), which the kernel takes back when it needs to."""
+"""Invariant: the memory of the process tree grows neither with the number of messages nor with that of past connections.
+
+Counted is what the processes hold beside the mapped files of the store, which the kernel takes back when it needs to
+(PSS: shared pages are counted once)."""
 
 from __future__ import annotations
 
