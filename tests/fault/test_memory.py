@@ -1,4 +1,4 @@
-"""Invariant: the memory of the process tree grows neither with the number of messages nor with that of past connections.
+"""Invariant: the memory of the process tree grows neither with the messages nor with the connections that it has had.
 
 Counted is what the processes hold beside the mapped files of the store, which the kernel takes back when it needs to
 (PSS: shared pages are counted once)."""
