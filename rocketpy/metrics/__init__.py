@@ -3,16 +3,21 @@
 Runs in the manager process of a broker (never in the supervisor, which must not have threads) and in the name server.
 Nothing here counts anything: workers add to plain counters in shared memory, and a callable makes a `Snapshot` of them.
 
+    from rocketpy.metrics.collector import BrokerCollector
+    from rocketpy.metrics.endpoint import serve
+
     endpoint = serve(config.metrics_host, config.metrics_port, BrokerCollector(take_snapshot))
     ...
     endpoint.close()
 
+The collector and the endpoint are imported where they are used: prometheus_client is 3 MB that the other processes of
+a broker do without.
+
 docs/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.reference`).
 """
 
-from .collector import BrokerCollector, NamesrvCollector
+from .address import check_address
 from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, Count
-from .endpoint import Endpoint, check_address, serve
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
@@ -27,11 +32,8 @@ from .snapshot import (
 __all__ = [
     "COUNTERS_MAX",
     "PUT_LATENCY_BUCKETS",
-    "BrokerCollector",
     "ConsumptionSnapshot",
     "Count",
-    "Endpoint",
-    "NamesrvCollector",
     "NamesrvSnapshot",
     "ProcessMemory",
     "RingSnapshot",
@@ -41,5 +43,4 @@ __all__ = [
     "WorkerSnapshot",
     "check_address",
     "process_memory",
-    "serve",
 ]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import socket
 from types import TracebackType
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.registry import Collector
 
-from rocketpy.errors import ConfigError
+from .address import cannot_listen
 
 
 class Endpoint:
@@ -52,27 +50,4 @@ def serve(host: str, port: int, collector: Collector) -> Endpoint:
     try:
         return Endpoint(host, port, collector)
     except OSError as exc:
-        raise _cannot_listen(host, port, exc) from exc
-
-
-def check_address(host: str, port: int) -> None:
-    """Find out before anything is started whether `serve` can listen there.
-
-    Raises:
-        ConfigError: it cannot, as `serve` would say it.
-    """
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does: TIME_WAIT does not matter
-        try:
-            probe.bind((host, port))
-            probe.listen()
-        except OSError as exc:
-            raise _cannot_listen(host, port, exc) from exc
-
-
-def _cannot_listen(host: str, port: int, exc: OSError) -> ConfigError:
-    if exc.errno == errno.EADDRINUSE:
-        reason = f"{host}:{port} is in use by another process; choose another port, or 0 for no metrics"
-    else:
-        reason = f"cannot listen on {host}:{port}: {exc.strerror or exc}"
-    return ConfigError(reason, key="metricsPort")
+        raise cannot_listen(host, port, exc) from exc

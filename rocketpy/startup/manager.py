@@ -91,7 +91,8 @@ async def _metrics(
     if settings.rocketpy.metrics_port == 0:
         yield
         return
-    from rocketpy.metrics import BrokerCollector, serve  # 3 MB that only this process needs, and only now
+    from rocketpy.metrics.collector import BrokerCollector  # 3 MB that only this process needs, and only now
+    from rocketpy.metrics.endpoint import serve
 
     from .snapshot import SnapshotTaker
 

@@ -34,7 +34,9 @@ def run_name_server(settings: NamesrvSettings) -> int:
 def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
     if settings.rocketpy.metrics_port == 0:
         return
-    from rocketpy.metrics import NamesrvCollector, NamesrvSnapshot, process_memory, serve  # only now, only here
+    from rocketpy.metrics import NamesrvSnapshot, process_memory  # only now, only here
+    from rocketpy.metrics.collector import NamesrvCollector
+    from rocketpy.metrics.endpoint import serve
 
     def take() -> NamesrvSnapshot:
         memory = process_memory(os.getpid())

@@ -7,10 +7,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from rocketpy.metrics import (
-    BrokerCollector,
     ConsumptionSnapshot,
     Count,
-    NamesrvCollector,
     NamesrvSnapshot,
     RingSnapshot,
     Snapshot,
@@ -20,6 +18,7 @@ from rocketpy.metrics import (
     reference,
     table,
 )
+from rocketpy.metrics.collector import BrokerCollector, NamesrvCollector
 
 RUNTIME = {
     "brokerVersionDesc": "V4_9_8",

@@ -6,7 +6,9 @@ import urllib.request
 import pytest
 
 from rocketpy.errors import ConfigError
-from rocketpy.metrics import NamesrvCollector, NamesrvSnapshot, serve
+from rocketpy.metrics import NamesrvSnapshot
+from rocketpy.metrics.collector import NamesrvCollector
+from rocketpy.metrics.endpoint import serve
 
 SNAPSHOT = NamesrvSnapshot(brokers=2, clusters=1, topics=7, connections=3, requests={})
 
