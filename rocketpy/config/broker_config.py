@@ -12,6 +12,9 @@ _IN_HOT_LANE = Effect.AT_RESTART
 _NO_POOLS = "there are no thread pools; see selectorWorkers and codecWorkers"
 _RINGS = "stages are joined by rings, sized by ringSize; a full ring makes the selector stop reading"
 _UNUSED = "the reference does not read it either"
+_FIXED_WAIT = "the age is fixed at the default"
+_SQL = "SQL filters are not built: such subscriptions are refused"
+_TRANSACTIONS = "transactions are not built"
 _COMMERCIAL = "belongs to the commercial edition"
 
 
@@ -196,10 +199,12 @@ class BrokerConfig:
     wait_time_mills_in_heartbeat_queue: int = setting(
         31_000, "waitTimeMillsInHeartbeatQueue", "Age at which a waiting heartbeat is answered SYSTEM_BUSY.",
         unit="ms", effect=Effect.AT_ONCE, at_most=LONG_MAX,
+        ignored=_FIXED_WAIT,
     )
     wait_time_mills_in_transaction_queue: int = setting(
         3_000, "waitTimeMillsInTransactionQueue", "Age at which a waiting transaction end is answered SYSTEM_BUSY.",
         unit="ms", effect=Effect.AT_ONCE, at_most=LONG_MAX,
+        ignored=_FIXED_WAIT,
     )
     start_accept_send_request_time_stamp: int = setting(
         0, "startAcceptSendRequestTimeStamp", "Sends are refused before this moment (milliseconds since 1970).",
@@ -224,14 +229,17 @@ class BrokerConfig:
     filter_data_clean_time_span: int = setting(
         86_400_000, "filterDataCleanTimeSpan", "How long the filter data of a gone group is kept.", unit="ms",
         at_most=LONG_MAX,
+        ignored=_SQL,
     )
     filter_support_retry: bool = setting(
         False, "filterSupportRetry", "Apply SQL filters to retry topics too.", effect=Effect.AT_ONCE,
+        ignored=_SQL,
     )
     enable_property_filter: bool = setting(
         False, "enablePropertyFilter",
         "Allow SQL92 subscriptions. Each pulled message is then evaluated in Python, far from the hot lane.",
         effect=Effect.AT_ONCE,
+        ignored=_SQL,
     )
     compressed_register: bool = setting(
         False, "compressedRegister",
@@ -250,14 +258,17 @@ class BrokerConfig:
     transaction_time_out: int = setting(
         6_000, "transactionTimeOut", "Age at which an undecided transaction is asked about.", unit="ms",
         effect=Effect.AT_ONCE, important=True, at_most=LONG_MAX,
+        ignored=_TRANSACTIONS,
     )
     transaction_check_max: int = setting(
         15, "transactionCheckMax", "How often a producer is asked before the message is set aside.", unit="times",
         effect=Effect.AT_ONCE, important=True,
+        ignored=_TRANSACTIONS,
     )
     transaction_check_interval: int = setting(
         60_000, "transactionCheckInterval", "Time between rounds of asking.", unit="ms", important=True,
         at_least=1, at_most=LONG_MAX,
+        ignored=_TRANSACTIONS,
     )
     acl_enable: bool = setting(
         False, "aclEnable", "Check signatures and permissions (plain_acl.yml).", important=True,
@@ -266,9 +277,11 @@ class BrokerConfig:
     store_reply_message_enable: bool = setting(
         True, "storeReplyMessageEnable", "Store replies of request-reply as well as pushing them.",
         effect=Effect.AT_ONCE,
+        ignored="request-reply is not built",
     )
     enable_detail_stat: bool = setting(
         True, "enableDetailStat", "Keep statistics per queue.",
+        ignored="statistics come from the growth of queues and of committed offsets",
     )
     auto_delete_unused_stats: bool = setting(
         False, "autoDeleteUnusedStats", "Drop the statistics of topics and groups that are deleted.",
@@ -321,9 +334,11 @@ class BrokerConfig:
         "Switch a group off when it falls further behind than consumerFallbehindThreshold. Protects the disk from "
         "cold reads at the price of stopping that group.",
         effect=Effect.AT_ONCE,
+        only_default="slow groups are not switched off here",
     )
     consumer_fallbehind_threshold: int = setting(
         17_179_869_184, "consumerFallbehindThreshold", "How far is too far.", unit="bytes", effect=Effect.AT_ONCE,
         at_most=LONG_MAX,
+        ignored="slow groups are not switched off here",
     )
     filter_server_nums: int = setting(0, "filterServerNums", "Nothing.", ignored=_UNUSED)

@@ -20,6 +20,8 @@ _NO_TRANSIENT = "appends go to the mapped file; there is no second buffer to com
 _UNUSED = "the reference does not read it either"
 _LMQ = "light message queues are not built"
 _ASYNC_DELIVER = "delayed messages are always delivered in order, one at a time per level"
+_HA = "replication is not built"
+_NO_STATISTICS = "there are no such statistics"
 _NO_LOCK = "one process writes the log; there is no lock"
 
 
@@ -171,6 +173,7 @@ class MessageStoreConfig:
     flush_consume_queue_least_pages: int = setting(
         2, "flushConsumeQueueLeastPages", "Fewer dirty pages than this wait for flushConsumeQueueThoroughInterval.",
         unit="pages", effect=_IN_STORE,
+        ignored="every queue with something new is flushed",
     )
     flush_commit_log_thorough_interval: int = setting(
         10_000, "flushCommitLogThoroughInterval", "ASYNC_FLUSH: everything is flushed at least this often.",
@@ -232,27 +235,33 @@ class MessageStoreConfig:
     ha_send_heartbeat_interval: int = setting(
         5_000, "haSendHeartbeatInterval", "Silence after which a slave or master shows that it lives.", unit="ms",
         at_least=1,
+        ignored=_HA,
     )
     ha_housekeeping_interval: int = setting(
         20_000, "haHousekeepingInterval", "Silence after which the replication connection is given up.", unit="ms",
         at_least=1,
+        ignored=_HA,
     )
     ha_transfer_batch_size: int = setting(
         32_768, "haTransferBatchSize", "Most bytes of one replication packet.", unit="bytes", at_least=1,
+        ignored=_HA,
     )
     ha_master_address: str | None = setting(
         None, "haMasterAddress", "`host:port` of the master for a slave; without it the name server tells.",
         important=True,
+        ignored=_HA,
     )
     ha_slave_fallbehind_max: int = setting(
         268_435_456, "haSlaveFallbehindMax", "SYNC_MASTER: a slave further behind counts as absent.", unit="bytes",
         effect=_IN_STORE,
+        ignored=_HA,
     )
     broker_role: BrokerRole = setting(
         BrokerRole.ASYNC_MASTER, "brokerRole",
         "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits for it (survives the loss of the "
         "master's disk, costs a round trip); SLAVE copies a master.",
         effect=Effect.REFUSED, important=True,
+        only_default="replication is not built; a SYNC_MASTER that did not wait for a slave would lose messages",
     )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.ASYNC_FLUSH, "flushDiskType",
@@ -267,6 +276,7 @@ class MessageStoreConfig:
     slave_timeout: int = setting(
         3_000, "slaveTimeout", "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored).",
         unit="ms", effect=_IN_STORE, at_least=1,
+        ignored=_HA,
     )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel",
@@ -288,6 +298,7 @@ class MessageStoreConfig:
     )
     offset_check_in_slave: bool = setting(
         False, "offsetCheckInSlave", "A slave corrects consumers' offsets as a master does.",
+        ignored=_HA,
     )
     debug_lock_enable: bool = setting(
         False, "debugLockEnable", "Print stacks when the append lock is held long.", ignored=_NO_LOCK,
@@ -298,10 +309,12 @@ class MessageStoreConfig:
     )
     disk_fall_recorded: bool = setting(
         True, "diskFallRecorded", "Keep statistics of how far consumers are behind.",
+        ignored=_NO_STATISTICS,
     )
     os_page_cache_busy_time_out_mills: int = setting(
         1_000, "osPageCacheBusyTimeOutMills", "An append that takes longer means a busy disk: sends are refused.",
         unit="ms", effect=_IN_STORE, at_least=1, at_most=LONG_MAX,
+        ignored="the age of waiting sends is checked instead: waitTimeMillsInSendQueue",
     )
     default_query_max_num: int = setting(
         32, "defaultQueryMaxNum", "Messages of one query by unique key.", unit="messages", at_least=1,
@@ -327,6 +340,7 @@ class MessageStoreConfig:
     enable_batch_push: bool = setting(False, "enableBatchPush", "DLedger sends in batches.", ignored=_DLEDGER)
     enable_schedule_message_stats: bool = setting(
         True, "enableScheduleMessageStats", "Keep statistics of delayed messages.",
+        ignored=_NO_STATISTICS,
     )
     enable_lmq: bool = setting(False, "enableLmq", "Light message queues.", only_default=_LMQ)
     enable_multi_dispatch: bool = setting(

@@ -11,6 +11,8 @@ import attrs
 from .setting import setting
 
 _NETTY = "belongs to Netty's buffers"
+_BUFFERS = "the kernel sizes the buffers of sockets"
+_FEW_CALLS = "a broker only calls name servers, a few times a minute; registerBrokerTimeoutMills bounds the call"
 _WORKERS = "callbacks run where the response arrives"
 _TLS = "TLS is not built; put a TLS proxy before the port"
 
@@ -27,8 +29,8 @@ class ServerConfig:
 
     listen_port: int = setting(
         0, "listenPort",
-        "Port that clients dial. A broker also takes listenPort - 2 (the VIP port: everything but pulls) and "
-        "listenPort + 1 (replication).",
+        "Port that clients dial. A broker also takes listenPort - 2 (the VIP port: everything but pulls); "
+        "listenPort + 1 is kept for replication.",
         default_text="broker 10911, name server 9876", at_least=1, at_most=65_535,
     )
     bind_address: str = setting(
@@ -53,6 +55,7 @@ class ServerConfig:
     server_async_semaphore_value: int = setting(
         64, "serverAsyncSemaphoreValue", "Most requests to clients that wait for an answer.", unit="requests",
         at_least=1,
+        ignored="requests to clients are few, and each ends with its time",
     )
     server_channel_max_idle_time_seconds: int = setting(
         120, "serverChannelMaxIdleTimeSeconds",
@@ -61,9 +64,11 @@ class ServerConfig:
     )
     server_socket_snd_buf_size: int = setting(
         0, "serverSocketSndBufSize", "Send buffer of a connection; 0 leaves it to the kernel.", unit="bytes",
+        ignored=_BUFFERS,
     )
     server_socket_rcv_buf_size: int = setting(
         0, "serverSocketRcvBufSize", "Receive buffer of a connection; 0 leaves it to the kernel.", unit="bytes",
+        ignored=_BUFFERS,
     )
     write_buffer_high_water_mark: int = setting(
         0, "writeBufferHighWaterMark", "Unsent bytes at which a connection counts as choked.", unit="bytes",
@@ -103,9 +108,11 @@ class ClientConfig:
     )
     client_async_semaphore_value: int = setting(
         65_535, "clientAsyncSemaphoreValue", "Most requests that wait for an answer.", unit="requests", at_least=1,
+        ignored=_FEW_CALLS,
     )
     connect_timeout_millis: int = setting(
         3_000, "connectTimeoutMillis", "How long a connection may take to open.", unit="ms", at_least=1,
+        ignored=_FEW_CALLS,
     )
     channel_not_active_interval: int = setting(
         60_000, "channelNotActiveInterval", "Nothing.", unit="ms", ignored="the reference does not read it either",
@@ -113,17 +120,21 @@ class ClientConfig:
     client_channel_max_idle_time_seconds: int = setting(
         120, "clientChannelMaxIdleTimeSeconds", "A connection without traffic for this long is closed.", unit="s",
         at_least=1,
+        ignored=_FEW_CALLS,
     )
     client_socket_snd_buf_size: int = setting(
         0, "clientSocketSndBufSize", "Send buffer; 0 leaves it to the kernel.", unit="bytes",
+        ignored=_BUFFERS,
     )
     client_socket_rcv_buf_size: int = setting(
         0, "clientSocketRcvBufSize", "Receive buffer; 0 leaves it to the kernel.", unit="bytes",
+        ignored=_BUFFERS,
     )
     client_pooled_byte_buf_allocator_enable: bool = setting(
         False, "clientPooledByteBufAllocatorEnable", "Pool buffers.", ignored=_NETTY,
     )
     client_close_socket_if_timeout: bool = setting(
         True, "clientCloseSocketIfTimeout", "One call that times out closes its connection.",
+        ignored=_FEW_CALLS,
     )
     use_tls: bool = setting(False, "useTLS", "Call name servers and the master by TLS.", only_default=_TLS)

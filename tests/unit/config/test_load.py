@@ -60,9 +60,9 @@ def test_defaults_of_a_name_server() -> None:
 def test_the_file_of_a_java_broker(load: Load) -> None:
     settings = load(
         "brokerClusterName = DefaultCluster\nbrokerName = broker-a\nbrokerId = 0 \ndeleteWhen = 04\n"
-        "fileReservedTime = 48\nbrokerRole = SYNC_MASTER\nflushDiskType = SYNC_FLUSH\nautoCreateTopicEnable=FALSE\n"
+        "fileReservedTime = 48\nbrokerRole = ASYNC_MASTER\nflushDiskType = SYNC_FLUSH\nautoCreateTopicEnable=FALSE\n"
     )
-    assert settings.store.broker_role is BrokerRole.SYNC_MASTER
+    assert settings.store.broker_role is BrokerRole.ASYNC_MASTER
     assert settings.is_sync_flush
     assert settings.store.file_reserved_time == 48
     assert settings.broker.auto_create_topic_enable is False
@@ -148,7 +148,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("\nbrokerNmae=x", 2, "brokerNmae: unknown setting; did you mean brokerName?"),
         ("flushdisktype=SYNC_FLUSH", 1, "did you mean flushDiskType?"),
         ("flushDiskType=SYNC", 1, "'SYNC' is not allowed; it must be SYNC_FLUSH or ASYNC_FLUSH"),
-        ("brokerRole=sync_master", 1, "it must be ASYNC_MASTER or SYNC_MASTER or SLAVE"),
+        ("brokerRole=sync_master", 1, "'sync_master'"),
         ("autoCreateTopicEnable=yes", 1, "'yes' is not allowed; it must be true or false"),
         ("fileReservedTime=3d", 1, "'3d' is not allowed; it must be a whole number from 0 to 2147483647 (hours)"),
         ("listenPort=" + "9" * 10_000, 1, "is not allowed; it must be a whole number from 1 to 65535"),
@@ -159,7 +159,8 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("ringSize=100000", 1, "a power of two"),
         ("ringSize=16777216", 1, "more than sharedMemoryMax"),
         ("brokerId=1", 1, "1 with brokerRole=ASYNC_MASTER"),
-        ("brokerRole=SLAVE", None, "brokerId: 0 is the master's"),
+        ("brokerRole=SLAVE", 1, "replication is not built"),
+        ("brokerRole=SYNC_MASTER", 1, "replication is not built"),
         ("namesrvAddr=localhost", 1, "'localhost' is not host:port"),
         ("namesrvAddr=a:1,b:2", 1, "is not host:port"),
         ("namesrvAddr=a:99999", 1, "has no port from 1 to 65535"),
