@@ -22,17 +22,12 @@
 enum {
     BATCH_REQUESTS = 128,
     HEAD_MAX = 512, /* the head of a pull reply */
+    LOOKS_MAX = 8,  /* of a held pull at one time, some 800 messages each */
     FLAG_COMMIT_OFFSET = 1, FLAG_SUSPEND = 2, FLAG_SUBSCRIPTION = 4,
     CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_PULL_NOT_FOUND = 19,
     CODE_PULL_RETRY_IMMEDIATELY = 20, CODE_PULL_OFFSET_MOVED = 21
 };
 static const uint64_t SWEEP_NS = 500000000;
-
-typedef struct rp_group {
-    uint32_t flags;
-    int32_t broker_id;
-    int32_t which_broker_when_slow;
-} rp_group;
 
 /* A pull that was judged fit: what fetching and answering need. */
 typedef struct judged {
@@ -271,34 +266,42 @@ static rp_status hold(rp_pull *pull, const judged *pulled) {
     ((rp_pull_request *)held->request)->flags |= RP_REQUEST_FIRST_TRY_DONE;
     __atomic_store_n(&pulled->queue->watched, 1, __ATOMIC_RELAXED);
     rp_full_fence();
-    if (rp_load_acquire(&pulled->queue->max_offset) > held->scanned) return look_again(pull, held, 0);
-    return RP_OK;
+    if (rp_load_acquire(&pulled->queue->max_offset) <= held->scanned) return RP_OK;
+    rp_status status = look_again(pull, held, 0);
+    if (status == RP_FULL) rp_helds_remove(&pull->helds, held); /* its request stays in the ring, and is held anew */
+    return status;
+}
+
+/* Examine what has come since the last look. A miss leaves the queue watched and everything below max_offset
+ * examined; what is still behind after LOOKS_MAX has moved so far that its client is to go on from there. */
+static int32_t examine(rp_pull *pull, rp_held *held, const judged *pulled) {
+    for (int looks = 0;; looks++) {
+        fetch(pull, pulled, (int64_t)held->scanned);
+        int32_t code = code_of(&pull->fetch, pulled->request);
+        if (code == CODE_PULL_RETRY_IMMEDIATELY) held->scanned = pull->fetch.next_begin_offset;
+        else if (code != CODE_PULL_NOT_FOUND) return code;
+        __atomic_store_n(&held->queue->watched, 1, __ATOMIC_RELAXED);
+        rp_full_fence();
+        if (rp_load_acquire(&held->queue->max_offset) <= held->scanned) return CODE_PULL_NOT_FOUND;
+        if (looks == LOOKS_MAX) return code;
+    }
 }
 
 /* A held pull whose queue may have grown, or whose time is over. Answered, it is gone; RP_FULL: it stays. Messages
  * that do not match move `scanned` on, so that they are examined once; at the deadline the client learns of it. */
 static rp_status look_again(rp_pull *pull, rp_held *held, int expired) {
     judged pulled;
-    rp_status status = RP_OK;
-    int answered = 1;
+    rp_status status;
     if (!judge(pull, held->request, held->size, &pulled)) {
         status = to_manager(pull, held->request, held->size);
     } else {
-        fetch(pull, &pulled, (int64_t)held->scanned);
-        int32_t code = code_of(&pull->fetch, pulled.request);
-        int is_miss = code == CODE_PULL_RETRY_IMMEDIATELY || code == CODE_PULL_NOT_FOUND;
-        if (is_miss && code == CODE_PULL_RETRY_IMMEDIATELY) held->scanned = pull->fetch.next_begin_offset;
-        if (is_miss && !expired) {
-            answered = 0;
-            __atomic_store_n(&held->queue->watched, 1, __ATOMIC_RELAXED);
-            rp_full_fence();
-            if (rp_load_acquire(&held->queue->max_offset) > held->scanned) rp_worker_wake(pull->config.worker, 1);
-        } else {
-            if (is_miss && held->scanned > (uint64_t)pulled.request->queue_offset) code = CODE_PULL_RETRY_IMMEDIATELY;
-            status = answer(pull, &pulled, code);
-        }
+        int32_t code = examine(pull, held, &pulled);
+        if (code == CODE_PULL_NOT_FOUND && !expired) return RP_OK;
+        if (code == CODE_PULL_NOT_FOUND && held->scanned > (uint64_t)pulled.request->queue_offset)
+            code = CODE_PULL_RETRY_IMMEDIATELY;
+        status = answer(pull, &pulled, code);
     }
-    if (answered && status == RP_OK) rp_helds_remove(&pull->helds, held);
+    if (status == RP_OK) rp_helds_remove(&pull->helds, held);
     return status;
 }
 
@@ -379,23 +382,6 @@ static void answer_orphans(rp_pull *pull) {
 
 /* ------------------------------------------------------------------ the loop */
 
-static rp_status apply_group(rp_pull *pull, const uint8_t *data, uint32_t size) {
-    const rp_stage_group *stage = (const rp_stage_group *)data;
-    if (size < sizeof *stage || stage->group_size > size - sizeof *stage) return RP_OK;
-    if (stage->flags & RP_TABLE_REMOVE) {
-        free(rp_map_remove(&pull->groups, stage + 1, stage->group_size));
-        return RP_OK;
-    }
-    rp_group *group = malloc(sizeof *group);
-    int failed = !group;
-    if (group) {
-        *group = (rp_group){stage->flags, stage->broker_id, stage->which_broker_when_slow};
-        free(rp_map_put(&pull->groups, stage + 1, stage->group_size, group, &failed));
-    }
-    if (failed) free(group);
-    return failed ? RP_NO_MEMORY : RP_OK;
-}
-
 static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
         case RP_STAGE_PULL:
@@ -408,14 +394,16 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
         case RP_STAGE_TOPIC:
             return rp_topics_apply(&pull->topics, pull->config.block, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
         case RP_STAGE_GROUP:
-            return apply_group(pull, data, size);
+            return rp_groups_apply(&pull->groups, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
         case RP_STAGE_SUBSCRIPTION:
             return rp_subscriptions_apply(&pull->subscriptions, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
         case RP_STAGE_BROKER:
             if (size >= sizeof(rp_stage_broker)) pull->permission = ((const rp_stage_broker *)data)->permission;
             return RP_OK;
-        case RP_STAGE_TABLES_END:
-            pull->tables_ready = 1;
+        case RP_STAGE_TABLES_END: /* of another epoch: it was for our predecessor, and ours is still to come */
+            if (size >= sizeof(rp_stage_tables_end) &&
+                ((const rp_stage_tables_end *)data)->epoch == pull->config.worker->epoch)
+                pull->tables_ready = 1;
             return RP_OK;
         default:
             return RP_OK;

@@ -31,3 +31,20 @@ rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t
     if (failed) free(topic);
     return failed ? RP_NO_MEMORY : RP_OK;
 }
+
+rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size) {
+    const rp_stage_group *stage = (const rp_stage_group *)data;
+    if (size < sizeof *stage || size - sizeof *stage < stage->group_size) return RP_INVALID;
+    if (stage->flags & RP_TABLE_REMOVE) {
+        free(rp_map_remove(groups, stage + 1, stage->group_size));
+        return RP_OK;
+    }
+    rp_group *group = malloc(sizeof *group);
+    int failed = !group;
+    if (group) {
+        *group = (rp_group){stage->flags, stage->broker_id, stage->which_broker_when_slow};
+        free(rp_map_put(groups, stage + 1, stage->group_size, group, &failed));
+    }
+    if (failed) free(group);
+    return failed ? RP_NO_MEMORY : RP_OK;
+}

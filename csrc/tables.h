@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_TABLES_H
 #define ROCKETPY_TABLES_H
-/* What the hot processors know of topics: a private copy of the manager's table, kept current by TOPIC records. */
+/* What the hot processors know of topics and groups: private copies of the manager's tables, kept current by TOPIC and
+ * GROUP records. */
 #include <stdint.h>
 #include "control_block.h"
 #include "map.h"
@@ -19,4 +20,13 @@ enum { RP_PERM_WRITE = 2, RP_PERM_READ = 4, RP_QUEUE_NUMS_MAX = 65536 };
 
 /* Apply one TOPIC record. RP_OK, RP_INVALID (the record is not one), RP_NO_MEMORY. */
 rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size);
+
+typedef struct rp_group {
+    uint32_t flags; /* RP_GROUP_* */
+    int32_t broker_id;
+    int32_t which_broker_when_slow;
+} rp_group;
+
+/* Enter, replace or remove one group from a GROUP record. RP_OK, RP_INVALID, RP_NO_MEMORY (unchanged). */
+rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size);
 #endif

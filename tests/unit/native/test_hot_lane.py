@@ -13,7 +13,7 @@ from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-from tests.support.hot_lane import HotLane
+from tests.support.hot_lane import TURN_NS, HotLane
 
 TAG_A, TAG_B = 2598919, 2598920
 
@@ -278,6 +278,18 @@ def test_a_held_pull_waits_on_over_messages_that_do_not_match_and_ends_with_its_
     lane.turn()
     assert [r.opaque for _, r in lane.answers()] == [7]
     assert lane.workers["pull"].counters[lib.RP_COUNT_HELD] == 0
+
+
+def test_a_held_pull_does_not_wait_behind_many_messages_that_do_not_match(lane: HotLane) -> None:
+    lane.frame(pull(0, flags=6, expression="TagA", opaque=77), connection=8)
+    lane.turn()
+    for tag, body in [("TagB", b"other")] * 1000 + [("TagA", b"awaited")]:
+        lane.frame(send_v2(properties=f"TAGS\x01{tag}", body=body))
+        lib.rp_send_run(lane.send, TURN_NS)
+        lane.answers()  # of the sends
+    lane.turn()
+    replies = {reply.opaque: reply for _, reply in lane.answers()}
+    assert [(r.queue_offset, bytes(r.body)) for r in records_of(replies[77])] == [(1000, b"awaited")]
 
 
 def test_pulls_without_a_header_subscription_need_the_group_online(lane: HotLane) -> None:
