@@ -1,7 +1,7 @@
 """Start, wait for and stop the two things that are compared: rocketpy, and the official Java broker 4.9.7.
 
-Both get a name server and a broker on free ports of this host and an empty store. Everything they write stands under
-one directory, which goes when they do.
+Both get a name server and a broker on free ports of this host and an empty store, or the store that another one left.
+Everything they write stands under one directory, which goes when they do.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 import attrs
@@ -36,6 +37,7 @@ TARGETS = ("rocketpy", "java")
 ROCKETPY_COMMAND = (
     "{python} -m rocketpy standalone --store {store} --port {port} --namesrv-port {namesrv_port} --metrics-port 0"
 )
+NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
 
 JAVA_OPENS = [
     "--add-opens=java.base/java.nio=ALL-UNNAMED",
@@ -91,6 +93,17 @@ class Broker:
     def create_topic(self, topic: str, queues: int) -> None:
         with self.control() as control:
             control.create_topic(topic, queues)
+
+    def kill(self) -> None:
+        """SIGKILL every process of both trees at once; returns when none is left that could hold a file."""
+        pids = [pid for root in self.roots for pid in proc.tree(root)]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for process in self.processes:
+            process.wait()
+        while any(proc.is_running(pid) for pid in pids):
+            time.sleep(0.001)
 
     def check_alive(self) -> None:
         for process in self.processes:
@@ -176,22 +189,25 @@ def start_process(command: Sequence[str], directory: Path, log: str, **environme
         )  # fmt: skip
 
 
-def start_rocketpy(directory: Path) -> Broker:
+def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS) -> Broker:
+    """`settings`: broker properties beyond the defaults, by their Java names."""
     port, namesrv_port = free_ports(2)
     store = directory / "store"
     template = os.environ.get("ROCKETPY_CMD", ROCKETPY_COMMAND)
     command = template.format(python=sys.executable, store=store, port=port, namesrv_port=namesrv_port)
+    options = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     root = str(Path(__file__).resolve().parent.parent)
     python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    process = start_process(shlex.split(command), directory, "rocketpy.log", PYTHONPATH=python_path)
+    process = start_process([*shlex.split(command), *options], directory, "rocketpy.log", PYTHONPATH=python_path)
     return Broker("rocketpy", directory, port, namesrv_port, [process], store)
 
 
-def start_java(directory: Path) -> Broker:
+def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broker:
+    """`extra`: broker properties beyond the defaults, by their Java names."""
     port, namesrv_port = free_ports(2)
     store = directory / "store"
     class_path = java_class_path()
-    (directory / "conf").mkdir()
+    (directory / "conf").mkdir(exist_ok=True)
     for name in ("namesrv", "broker"):
         text = LOGBACK.format(path=directory / f"{name}-server.log")
         (directory / "conf" / f"logback_{name}.xml").write_text(text)
@@ -200,7 +216,7 @@ def start_java(directory: Path) -> Broker:
         "brokerClusterName": "DefaultCluster", "brokerName": "bench-broker", "brokerId": 0, "brokerIP1": HOST,
         "namesrvAddr": f"{HOST}:{namesrv_port}", "listenPort": port, "brokerRole": "ASYNC_MASTER",
         "flushDiskType": "ASYNC_FLUSH", "storePathRootDir": store, "storePathCommitLog": store / "commitlog",
-        "autoCreateTopicEnable": "true",
+        "autoCreateTopicEnable": "true", **extra,
     }  # fmt: skip
     (directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     home = {"ROCKETMQ_HOME": str(directory), "HOME": str(directory)}
@@ -242,20 +258,41 @@ def wait_ready(broker: Broker, started: float) -> None:
     raise BrokerFailed(f"{broker.target} is not ready after {BOOT_TIMEOUT_S} s: {error}\n{tail(broker.directory)}")
 
 
-@contextlib.contextmanager
-def running(target: str, parent: Path | None = None) -> Iterator[Broker]:
-    """A fresh broker, stopped and removed at the end; what it wrote is on the disk, or gone, before this returns."""
-    directory = Path(tempfile.mkdtemp(prefix=f"bench-{target}-", dir=parent))
+def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS) -> Broker:
+    """Start name server and broker on what `directory` holds; returns once they serve.
+
+    Raises:
+        BrokerFailed: they do not, and nothing of them runs any more.
+    """
+    if target == "java":
+        java_class_path()  # a download does not count as boot time
+    started = time.monotonic()
+    broker = start_java(directory, settings) if target == "java" else start_rocketpy(directory, settings)
     try:
-        if target == "java":
-            java_class_path()  # a download does not count as boot time
-        started = time.monotonic()
-        broker = start_java(directory) if target == "java" else start_rocketpy(directory)
-        try:
-            wait_ready(broker, started)
-            yield broker
-        finally:
-            broker.stop()
+        wait_ready(broker, started)
+    except BaseException:
+        broker.stop()
+        raise
+    return broker
+
+
+@contextlib.contextmanager
+def work_directory(name: str, parent: Path | None = None) -> Iterator[Path]:
+    """A directory that goes at the end; what was written there is on the disk, or gone, before this returns."""
+    directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=parent))
+    try:
+        yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
         os.sync()
+
+
+@contextlib.contextmanager
+def running(target: str, parent: Path | None = None, settings: Mapping[str, str] = NO_SETTINGS) -> Iterator[Broker]:
+    """A fresh broker, stopped and removed at the end."""
+    with work_directory(target, parent) as directory:
+        broker = boot(target, directory, settings)
+        try:
+            yield broker
+        finally:
+            broker.stop()

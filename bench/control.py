@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 
 import attrs
@@ -47,6 +47,7 @@ class Reply:
     remark: str
     fields: Mapping[str, str]
     body: bytes
+    opaque: int
 
 
 class Control:
@@ -65,14 +66,19 @@ class Control:
     def request(self, code: int, sent: Mapping[str, str], body: bytes = b"") -> Reply:
         self._opaque += 1
         self._socket.sendall(frame(code, sent, body, opaque=self._opaque))
+        while (reply := self._reply()).opaque != self._opaque:
+            continue
+        return reply
+
+    def _reply(self) -> Reply:
         while True:  # a broker may push requests of its own in between
             size, descriptor = struct.unpack(">iI", self._receive(8))
             rest = self._receive(size - 4)
             header = json.loads(rest[: descriptor & 0xFFFFFF])
-            if header.get("flag", 0) & 1 and header["opaque"] == self._opaque:
+            if header.get("flag", 0) & 1:
                 body_at = descriptor & 0xFFFFFF
                 fields = header.get("extFields") or {}
-                return Reply(header["code"], header.get("remark") or "", fields, rest[body_at:])
+                return Reply(header["code"], header.get("remark") or "", fields, rest[body_at:], header["opaque"])
 
     def check(self, code: int, fields: Mapping[str, str], body: bytes = b"") -> Reply:
         reply = self.request(code, fields, body)
@@ -111,6 +117,18 @@ class Control:
 
     def max_offsets(self, topic: str, queues: int) -> list[int]:
         return [self.max_offset(topic, queue_id) for queue_id in range(queues)]
+
+    def pull_each(self, queues: Sequence[tuple[str, int]], *, window: int = 64) -> Iterator[Reply]:
+        """Pull one message from the beginning of each queue, `window` requests at a time; replies as they come."""
+        for start in range(0, len(queues), window):
+            some = queues[start : start + window]
+            frames = [
+                frame(PULL_MESSAGE, pull_fields(topic, queue_id, "0", 1, group="bench_reader"), opaque=opaque)
+                for opaque, (topic, queue_id) in enumerate(some)
+            ]
+            self._socket.sendall(b"".join(frames))
+            for _ in some:
+                yield self._reply()
 
     def settled_offsets(self, topic: str, queues: int, expected: int, timeout_s: float = 30.0) -> list[int]:
         """The queues' ends once they hold `expected` messages and rest (dispatch runs behind), or as they are then."""

@@ -106,12 +106,17 @@ def to_hdr(counts: Sequence[int], max_ns: int) -> HdrHistogram:
     return histogram
 
 
-def encode(workload: Workload, topic: str, queues: int, prefix: str) -> tuple[list[Template], list[Template]]:
-    """The send and the pull requests of a workload: one send per queue, one pull per queue and number of digits."""
+def encode(
+    workload: Workload, destinations: Sequence[tuple[str, int]], prefix: str
+) -> tuple[list[Template], list[Template]]:
+    """The send and the pull requests of a workload: one send per queue, one pull per queue and number of digits.
+
+    `destinations`: topic and queue id of each queue.
+    """
     born_timestamp_ms = int(time.time() * 1000)
     sends: list[Template] = []
     pulls: list[Template] = []
-    for queue_id in range(queues):
+    for topic, queue_id in destinations:
         if workload.mode is not Mode.PULL and workload.batch > 1:
             sends.append(
                 batch_template(
@@ -141,12 +146,14 @@ class Load:
     """An open load: connected, and busy only inside `run` and `drain`."""
 
     def __init__(
-        self, workload: Workload, *, host: str, port: int, topic: str, queues: int, prefix: str,
+        self, workload: Workload, *, host: str, port: int, topic: str | Sequence[str], queues: int, prefix: str,
         offsets: Sequence[int] = (),
     ) -> None:  # fmt: skip
-        """`offsets` per queue: for pulls where it ends, end to end where it begins."""
+        """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins."""
         self.workload = workload
-        sends, pulls = encode(workload, topic, queues, prefix)
+        topics = (topic,) if isinstance(topic, str) else topic
+        destinations = [(name, queue_id) for name in topics for queue_id in range(queues)]
+        sends, pulls = encode(workload, destinations, prefix)
         self._keep: list[Any] = []  # what the driver borrows
         consumers = {Mode.SEND: 0, Mode.PULL: workload.connections, Mode.END_TO_END: 1}[workload.mode]
         config = ffi.new("load_config *")
@@ -156,7 +163,7 @@ class Load:
         config.producers = 0 if workload.mode is Mode.PULL else workload.connections
         config.consumers = consumers
         config.in_flight = workload.in_flight
-        config.queue_count = queues
+        config.queue_count = len(destinations)
         config.pull_count = workload.pull_count
         config.reconnect = workload.reconnect
         config.record_acks = workload.record_acks
@@ -166,7 +173,7 @@ class Load:
         config.timeout_ns = int(workload.timeout_s * 1e9)
         config.send = self._templates(sends)
         config.pull = self._templates(pulls)
-        config.offsets = self._borrow(ffi.new("uint64_t[]", list(offsets) or [0] * queues))
+        config.offsets = self._borrow(ffi.new("uint64_t[]", list(offsets) or [0] * len(destinations)))
         self._load = lib.load_open(config)
         if self._load == ffi.NULL:
             raise OSError(ffi.errno, f"cannot open {workload.connections} connections to {host}:{port}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -32,6 +33,12 @@ def _stat(pid: int) -> list[str] | None:
         return None
 
 
+def is_running(pid: int) -> bool:
+    """It exists and has not ended: a zombie holds nothing any more but its number."""
+    stat = _stat(pid)
+    return stat is not None and stat[0] != "Z"
+
+
 def cpu_s(roots: list[int]) -> float:
     """User and system seconds of the trees, including children that have ended and were waited for."""
     ticks = 0
@@ -53,12 +60,24 @@ def command_name(pid: int) -> str:
 
 def pss_mib(roots: list[int], without: Path) -> float:
     """Proportional set size of the trees in MiB, without mappings of files under `without` (the page cache's pages)."""
-    excluded = str(without.resolve()) + "/"
-    kib = sum(_pss_kib(pid, excluded) for root in roots for pid in tree(root))
-    return round(kib / 1024, 1)
+    return round(sum(pss_kib_by_process(roots, [without]).values()) / 1024, 1)
 
 
-def _pss_kib(pid: int, excluded: str) -> int:
+def pss_kib_by_process(roots: list[int], without: Sequence[Path]) -> dict[int, int]:
+    """As `pss_mib`, in KiB, by process id."""
+    excluded = [f"{directory.resolve()}/" for directory in without]
+    return {pid: _pss_kib(pid, excluded) for root in roots for pid in tree(root)}
+
+
+def mappings(pid: int) -> int:
+    """How many mappings a process has; the kernel's default limit is 65530."""
+    try:
+        return len((PROC / str(pid) / "maps").read_bytes().splitlines())
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+
+
+def _pss_kib(pid: int, excluded: Sequence[str]) -> int:
     """Sum of the Pss lines in smaps; each mapping is headed by a line of its address range, rights and path."""
     total, counts = 0, True
     try:
@@ -66,7 +85,7 @@ def _pss_kib(pid: int, excluded: str) -> int:
             for line in smaps:
                 word = line.split(maxsplit=1)[0]
                 if not word.endswith(":"):
-                    counts = excluded not in line
+                    counts = not any(directory in line for directory in excluded)
                 elif word == "Pss:" and counts:
                     total += int(line.split()[1])
     except (FileNotFoundError, ProcessLookupError):

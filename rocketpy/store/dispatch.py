@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -59,15 +60,19 @@ class Dispatch:
             lib.rp_dispatch_close(self.handle)
             self.handle = ffi.NULL
 
-    def run_to_end(self) -> int:
+    def run_to_end(self, progress: Callable[[int], None] | None = None) -> int:
         """Work through everything that is published; returns how many bytes of damage had to be passed over.
 
+        Args:
+            progress: told now and then how far dispatch is.
         Raises:
             DiskFull, StoreError: units cannot be written.
         """
         skipped = 0
         while True:
             status = lib.rp_dispatch_run(self.handle, BUDGET)
+            if progress is not None:
+                progress(self.control.dispatched_phy_offset)
             if status == Status.EMPTY:
                 return skipped
             if status in (Status.CORRUPT, Status.NOT_FOUND):

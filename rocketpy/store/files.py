@@ -20,7 +20,6 @@ from rocketpy.errors import DiskFull, StoreError
 
 FILE_NAME_DIGITS = 20
 READ_STEP = 65_536  # bytes
-PAGE_SIZE = 4_096
 
 
 @attrs.frozen
@@ -117,6 +116,19 @@ def store_error(exc: OSError, path: Path, doing: str) -> StoreError:
     return kind(f"cannot {doing} {path}: {exc.strerror or exc}")
 
 
+def _data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
+    """From `offset` on, (start, end) of what is no hole."""
+    while True:
+        try:
+            start = os.lseek(descriptor, offset, os.SEEK_DATA)
+        except OSError as exc:
+            if exc.errno == errno.ENXIO:
+                return
+            raise
+        offset = os.lseek(descriptor, start, os.SEEK_HOLE)
+        yield start, offset
+
+
 def _info(name: str, status: os.stat_result) -> FileInfo:
     return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000, (status.st_mode & 0o170000) == 0o040000)
 
@@ -164,20 +176,13 @@ class DiskFiles:
         with translated(path, "read"):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-                step = PAGE_SIZE - offset % PAGE_SIZE  # most often all the data there is
-                while True:
-                    try:
-                        offset = os.lseek(descriptor, offset, os.SEEK_DATA)  # passes over holes
-                    except OSError as exc:
-                        if exc.errno == errno.ENXIO:
-                            return True
-                        raise
-                    data = os.pread(descriptor, step, offset)
-                    step = READ_STEP
-                    if data.count(0) < len(data):
-                        return False
-                    offset += len(data)
+                # All of them before the first read: the kernel reads ahead into a hole, which makes data of it.
+                for start, end in list(_data_spans(descriptor, offset)):
+                    for at in range(start, end, READ_STEP):
+                        data = os.pread(descriptor, min(READ_STEP, end - at), at)
+                        if data.count(0) < len(data):
+                            return False
+                return True
             finally:
                 os.close(descriptor)
 

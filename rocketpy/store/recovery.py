@@ -14,7 +14,9 @@ behind the log's end is zero: a later scan must never walk into records of an ea
 from __future__ import annotations
 
 import enum
+import logging
 import os
+import time
 from pathlib import Path
 
 import attrs
@@ -31,11 +33,15 @@ from .index_file import limit_index
 from .queue_loading import load_queues
 from .unit import rounded_file_size
 
+logger = logging.getLogger(__name__)
+
 MESSAGE_MAGIC = 0xDAA320A7
 CHECKPOINT_MARGIN_MS = 3_000
 FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-allocated
 NOTHING_MISSING = (1 << 64) - 1
 LOG_END_MAX = 1 << 63
+SCAN_STEP = 128 << 20  # bytes between two looks at the clock
+PROGRESS_INTERVAL_S = 1.0
 
 
 class RecoveryKind(enum.Enum):
@@ -52,6 +58,7 @@ class RecoveryReport:
     log_end: int
     scanned_records: int
     scanned_bytes: int
+    scan_s: float
     dispatched_from: int
     queues_rebuilt: int
     damaged_bytes: int  # passed over by dispatch
@@ -59,7 +66,8 @@ class RecoveryReport:
     def __str__(self) -> str:
         return (
             f"{self.kind.value}: log ends at {self.log_end}, {self.scanned_records} records "
-            f"({self.scanned_bytes} bytes) scanned, {self.log_end - self.dispatched_from} bytes dispatched again, "
+            f"({self.scanned_bytes} bytes) scanned in {self.scan_s:.3f} s, "
+            f"{self.log_end - self.dispatched_from} bytes dispatched again, "
             f"{self.queues_rebuilt} queues rebuilt, {self.damaged_bytes} damaged bytes"
         )
 
@@ -70,6 +78,28 @@ class _Scan:
     records: int
     missing: int
     last_store_timestamp_ms: int
+
+
+class Progress:
+    """A line in the log every second of something that may take minutes."""
+
+    def __init__(self, what: str, start: int, end: int) -> None:
+        self._what = what
+        self._start = start
+        self._end = end
+        self._began_s = self._said_s = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def __call__(self, at: int) -> None:
+        now = time.monotonic()
+        if now - self._said_s < PROGRESS_INTERVAL_S:
+            return
+        self._said_s = now
+        done, total = (at - self._start) >> 20, max(self._end - self._start, at - self._start) >> 20
+        logger.info("%s: %d of %d MiB, %.0f MiB/s", self._what, done, total, done / (now - self._began_s))
 
 
 class Recovery:
@@ -84,6 +114,7 @@ class Recovery:
         self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
         self._runs = _runs(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
         self._starts = self._runs[-1] if self._runs else []  # the files that are the log
+        self._scan_s = 0.0
 
     def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
         """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
@@ -200,13 +231,25 @@ class Recovery:
         return self._log_begin(0)
 
     def _scan(self, start: int, *, flags: int = 0, with_queues: bool = False) -> _Scan:
-        scan = ffi.new("rp_log_scan *")
+        """Follow the records from `start` on to where they end."""
+        step = ffi.new("rp_log_scan *")
         block = self._control.block if with_queues else ffi.NULL
         directory = os.fsencode(self._paths.commitlog)
-        status = lib.rp_recovery_scan_log(directory, self._file_size, start, LOG_END_MAX, flags, block, scan)
-        if status:
-            raise fail(f"cannot read the log in {self._paths.commitlog}", status)
-        return _Scan(scan.end, scan.records, scan.missing, scan.last_store_timestamp_ms)
+        progress = Progress("scanning the log", start, self._starts[-1] + self._file_size if self._starts else start)
+        found = _Scan(start, 0, NOTHING_MISSING, 0)
+        limit = start
+        while found.end >= limit:
+            limit = min(found.end + SCAN_STEP, found.end - found.end % self._file_size + self._file_size)
+            status = lib.rp_recovery_scan_log(directory, self._file_size, found.end, limit, flags, block, step)
+            if status:
+                raise fail(f"cannot read the log in {self._paths.commitlog}", status)
+            found = _Scan(
+                step.end, found.records + step.records, min(found.missing, step.missing),
+                step.last_store_timestamp_ms or found.last_store_timestamp_ms,
+            )  # fmt: skip
+            progress(found.end)
+        self._scan_s += progress.elapsed_s
+        return found
 
     def _cut_log(self, end: int) -> None:
         """Nothing is left behind `end`: files that begin there or later are removed, the last one is wiped."""
@@ -253,15 +296,18 @@ class Recovery:
         if dispatched_from < header.published_phy_offset:
             dispatch = Dispatch(self._config, self._control)
             try:
-                damaged = dispatch.run_to_end()
+                damaged = dispatch.run_to_end(
+                    Progress("building queues", dispatched_from, int(header.published_phy_offset))
+                )
             finally:
                 dispatch.close()
         for entry in self._control.entries():
             entry.next_offset = entry.max_offset
             entry.watched = 0
         return RecoveryReport(
-            kind, int(header.published_phy_offset), scan.records, scanned_bytes, dispatched_from, rebuilt, damaged
-        )
+            kind, int(header.published_phy_offset), scan.records, scanned_bytes, self._scan_s, dispatched_from, rebuilt,
+            damaged,
+        )  # fmt: skip
 
 
 def _runs(starts: list[int], file_size: int) -> list[list[int]]:

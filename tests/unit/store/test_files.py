@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,17 @@ def test_wipe_and_is_zero(tmp_path: Path) -> None:
     assert FILES.is_zero(path, 5_000) and not FILES.is_zero(path, 4_999) and FILES.is_zero(path, 205_000)
     FILES.wipe(path, 10)
     assert path.read_bytes() == b"x" * 10 + bytes(204_990)
+
+
+def test_a_hole_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = tmp_path / "file", []
+    with path.open("wb") as file:
+        file.write(bytes(4_096))
+        file.truncate(8 << 20)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda fd, size, at: read.append(size) or pread(fd, size, at))
+    assert FILES.is_zero(path, 0)
+    assert sum(read) <= 65_536
 
 
 def test_errors_are_one_line_with_the_path(tmp_path: Path) -> None:
