@@ -44,6 +44,7 @@ class Setup:
 
     quick: bool
     minutes: float  # of the open loop
+    repeat: int  # restarts of each
     targets: Sequence[str]
     watch: Callable[[str], Watch]  # by target
 
@@ -168,7 +169,7 @@ def restart(setup: Setup) -> Answer:
             kill_under_load(broker, topics, queues, setup.pick(3, 1))
         for target in setup.targets:
             boots = []
-            for _ in range(setup.pick(3, 1)):
+            for _ in range(setup.repeat):
                 setup.watch(target)("restart")
                 with serving(target, directory) as broker:
                     boots.append(broker.boot_s)
@@ -390,12 +391,13 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
 @click.option("--only", multiple=True, help="Questions whose name contains this; may be given several times.")
 @click.option("--target", type=click.Choice([*TARGETS, "both"]), default="both", show_default=True)
 @click.option("--quick", is_flag=True, help="Smaller stores, shorter runs: 512 MiB, 1 000 queues, 20 seconds.")
+@click.option("--repeat", type=click.IntRange(1), help="Restarts of each broker.  [default: 3, quick 1]")
 @click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of the open loop, each.")
 @click.option("--strict", is_flag=True, help="A bar that does not hold is a failure.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="store-bars.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
 def main(
-    only: tuple[str, ...], target: str, quick: bool, minutes: float, strict: bool, json_path: Path,
+    only: tuple[str, ...], target: str, quick: bool, repeat: int | None, minutes: float, strict: bool, json_path: Path,
     docs_path: Path | None,
 ) -> None:  # fmt: skip
     """Ask what the store has to hold, and compare with its bars."""
@@ -403,9 +405,9 @@ def main(
     if not names:
         raise click.UsageError(f"no question has such a name; there are {', '.join(QUESTIONS)}")
     console = Console() if sys.stdout.isatty() else Console(width=REPORT_WIDTH)
-    setup = Setup(
-        quick, minutes, TARGETS if target == "both" else (target,), lambda label: Screen(console, f"[{label}]")
-    )
+    targets = TARGETS if target == "both" else (target,)
+    repeat = repeat or (1 if quick else 3)
+    setup = Setup(quick, minutes, repeat, targets, lambda label: Screen(console, f"[{label}]"))
     answers, failures = ask_all(console, names, setup)
     table = Table(*report.HEADINGS, title="the store's bars")
     for name, answer in answers.items():

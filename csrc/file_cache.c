@@ -30,8 +30,8 @@ rp_file_cache *rp_file_cache_open(uint32_t files_max) {
     struct rlimit limit;
     rp_file_cache *cache = calloc(1, sizeof *cache);
     if (!cache) return NULL;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && files_max > limit.rlim_cur / 4)
-        files_max = (uint32_t)(limit.rlim_cur / 4);
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && files_max > limit.rlim_cur * 3 / 4)
+        files_max = (uint32_t)(limit.rlim_cur * 3 / 4);
     cache->capacity = files_max < 4 ? 4 : files_max;
     cache->mask = 15;
     while (cache->mask < cache->capacity) cache->mask = cache->mask * 2 + 1;

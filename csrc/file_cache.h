@@ -11,7 +11,8 @@ typedef struct rp_file_key {
     uint64_t number; /* of the file in its queue */
 } rp_file_key;
 
-/* At most `files_max` descriptors, and never more than a quarter of RLIMIT_NOFILE. NULL with errno. */
+/* At most `files_max` descriptors, and never more than three quarters of RLIMIT_NOFILE: a process has one cache of any
+ * size. NULL with errno. */
 rp_file_cache *rp_file_cache_open(uint32_t files_max);
 void rp_file_cache_close(rp_file_cache *cache);
 /* The descriptor, or -1. */

