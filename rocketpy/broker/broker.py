@@ -48,6 +48,7 @@ from .processors.relay import RelayProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.table import TableProcessor
+from .processors.unreadable import UnreadableProcessor
 from .schedule import ScheduleService
 from .services import BrokerServices
 from .slow_pull import SlowPull
@@ -111,6 +112,7 @@ class BrokerController:
             "client": [ClientManageProcessor(services)],
             "consumer": [ConsumerManageProcessor(services)],
             "query": [QueryMessageProcessor(services)],
+            "send": [UnreadableProcessor()],
             "admin": [
                 SendBackProcessor(services, levels),
                 LockProcessor(services),

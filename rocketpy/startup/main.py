@@ -52,7 +52,7 @@ def cli() -> None:
     type=click.IntRange(3, 65534),
     default=10911,
     show_default=True,
-    help="Port of the broker; PORT - 2 and PORT + 1 are used too.",
+    help="Port of the broker; PORT - 2 is used too.",
 )
 @click.option(
     "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."

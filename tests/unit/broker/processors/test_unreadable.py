@@ -1,0 +1,38 @@
+"""Sends and pulls that the codec leaves as commands learn what is wrong with their header."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.slow_lane import SlowLaneRig
+
+SEND = {
+    "producerGroup": "g", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
+    "sysFlag": "0", "bornTimestamp": "1", "flag": "0",
+}  # fmt: skip
+V2 = dict(zip("abcdefgh", SEND.values(), strict=True))
+PULL = {
+    "consumerGroup": "g", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "0",
+    "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("code", "fields"), [(10, SEND), (310, V2), (320, V2), (11, PULL), (361, PULL)])
+def test_what_is_wrong_is_named(tmp_path: Path, code: int, fields: dict[str, str]) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def remark_to(asked: dict[str, str]) -> str:
+        answer = await rig.ask(code, asked)
+        assert answer.code == 1 and answer.remark
+        return answer.remark
+
+    async def main() -> None:
+        for name in fields.keys() - {"defaultTopic", "c"}:
+            assert f": the field {name} is missing" in await remark_to({k: v for k, v in fields.items() if k != name})
+        number = "e" if fields is V2 else "queueId"
+        assert f".{number}: " in await remark_to(fields | {number: "zz"})
+        assert "is not written as Java writes it" in await remark_to(fields)
+
+    rig.run(main)
