@@ -1,0 +1,102 @@
+"""The two kinds of broker behind one handle, and what tests ask a broker directly."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+from bench.control import Control, RequestFailed
+from tests.support.broker import RunningBroker, running_broker
+
+from .java_broker import JavaBroker, running_java_broker
+
+AnyBroker = RunningBroker | JavaBroker
+DEADLINE_S = 60.0
+LOOK_S = 0.05
+QUERY_CONSUMER_OFFSET = 14
+QUERY_NOT_FOUND = 22
+
+
+def offset_table(path: Path) -> dict[str, dict[str, int]]:
+    """consumerOffset.json: topic@group to queue to offset. Java writes queue numbers as keys without quotes."""
+    text = re.sub(r"([{,]\s*)(\d+)(\s*:)", r'\1"\2"\3', path.read_text())
+    table: dict[str, dict[str, int]] = json.loads(text)["offsetTable"]
+    return table
+
+
+def running_target(
+    target: str, *, settings: dict[str, str] | None = None, store: Path | None = None
+) -> contextlib.AbstractContextManager[AnyBroker]:
+    start = running_java_broker if target == "java" else running_broker
+    return start(settings, store=store)
+
+
+def wait_until(condition: Callable[[], object], what: str) -> None:
+    """Fail after a time that no working broker needs."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}"
+        time.sleep(LOOK_S)
+
+
+@contextlib.contextmanager
+def asking(port: int) -> Iterator[Control]:
+    with Control("127.0.0.1", port) as control:
+        yield control
+
+
+def max_offsets(broker: AnyBroker, topic: str, queues: int) -> list[int]:
+    with asking(broker.port) as control:
+        return [control.max_offset(topic, queue) for queue in range(queues)]
+
+
+def committed_offsets(broker: AnyBroker, group: str, topic: str, queues: int) -> list[int]:
+    """-1 where the group has none."""
+    found = []
+    with asking(broker.port) as control:
+        for queue in range(queues):
+            fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue)}
+            try:
+                found.append(int(control.check(QUERY_CONSUMER_OFFSET, fields).fields["offset"]))
+            except RequestFailed as refused:
+                assert refused.code == QUERY_NOT_FOUND, refused
+                found.append(-1)
+    return found
+
+
+def wait_stored(broker: AnyBroker, topic: str, queues: int, count: int) -> None:
+    wait_until(lambda: sum(max_offsets(broker, topic, queues)) >= count, f"{count} messages in {topic}")
+
+
+def wait_committed(broker: AnyBroker, group: str, topic: str, queues: int) -> None:
+    """Until the group has committed all there is."""
+    wait_until(
+        lambda: committed_offsets(broker, group, topic, queues) == max_offsets(broker, topic, queues),
+        f"the offsets of {group} in {topic}",
+    )
+
+
+def create_topic(broker: AnyBroker, topic: str, queues: int) -> None:
+    """Create it and wait until clients can find it."""
+    with asking(broker.port) as control:
+        control.create_topic(topic, queues)
+    with asking(broker.namesrv_port) as namesrv:
+        wait_until(lambda: namesrv.has_route(topic), f"a route of {topic}")
+
+
+@attrs.frozen
+class TopicMaker:
+    """Topics that nobody used before."""
+
+    broker: AnyBroker
+    names: Callable[[str], str]
+
+    def __call__(self, stem: str, queues: int = 4) -> str:
+        topic = self.names(stem)
+        create_topic(self.broker, topic, queues)
+        return topic

@@ -1,0 +1,102 @@
+"""The broker under test, topics of their own for each test, and programs that end with it.
+
+ROCKETPY_INTEROP_TARGET=java runs the same tests against the official broker: it proves the tests, not rocketpy.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+from tests.interop import toolchain
+from tests.interop.brokers import AnyBroker, TopicMaker, running_target
+from tests.interop.mqadmin import MqAdmin
+from tests.interop.programs import LANGUAGES, Launcher
+
+Launch = Callable[[AnyBroker], Launcher]
+
+
+@pytest.fixture(scope="session")
+def target() -> str:
+    name = os.environ.get("ROCKETPY_INTEROP_TARGET", "rocketpy")
+    assert name in ("rocketpy", "java"), f"ROCKETPY_INTEROP_TARGET={name}"
+    return name
+
+
+@pytest.fixture(scope="session")
+def start_broker(target: str) -> Callable[..., AbstractContextManager[AnyBroker]]:
+    """For tests that stop, kill or configure a broker of their own."""
+    try:
+        toolchain.server_directory()
+    except toolchain.Missing as missing:
+        toolchain.skip_or_fail(str(missing))
+    return lambda **options: running_target(target, **options)
+
+
+@pytest.fixture(scope="session")
+def broker(start_broker: Callable[..., AbstractContextManager[AnyBroker]]) -> Iterator[AnyBroker]:
+    """The broker that most tests share; each uses topics and groups of its own."""
+    with start_broker() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def names() -> Callable[[str], str]:
+    """A name that nothing else in this run has."""
+    used = 0
+
+    def make(stem: str) -> str:
+        nonlocal used
+        used += 1
+        return f"{stem}_{used}"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_topic(broker: AnyBroker, names: Callable[[str], str]) -> TopicMaker:
+    return TopicMaker(broker, names)
+
+
+@pytest.fixture
+def launch(broker: AnyBroker, tmp_path: Path) -> Iterator[Launcher]:
+    launcher = Launcher(broker.namesrv, tmp_path)
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture(scope="module")
+def module_launch(broker: AnyBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Launcher]:
+    launcher = Launcher(broker.namesrv, tmp_path_factory.mktemp("programs"))
+    yield launcher
+    launcher.close()
+
+
+@pytest.fixture
+def launch_at(tmp_path: Path) -> Iterator[Launch]:
+    """A launcher for a broker of the test's own."""
+    launchers: list[Launcher] = []
+
+    def make(running: AnyBroker) -> Launcher:
+        directory = tmp_path / f"programs-{len(launchers)}"
+        directory.mkdir()
+        launchers.append(Launcher(running.namesrv, directory))
+        return launchers[-1]
+
+    yield make
+    for launcher in launchers:
+        launcher.close()
+
+
+@pytest.fixture
+def mqadmin(tmp_path: Path) -> MqAdmin:
+    return MqAdmin(tmp_path / "mqadmin")
+
+
+@pytest.fixture(params=LANGUAGES)
+def language(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name

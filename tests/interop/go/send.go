@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/rocketmq-client-go/v2/primitive"
+	"github.com/apache/rocketmq-client-go/v2/producer"
+
+	rocketmq "github.com/apache/rocketmq-client-go/v2"
+)
+
+func newMessage(given arguments, i int) *primitive.Message {
+	name := fmt.Sprintf("%s-%d", given.text("prefix", ""), i)
+	var body strings.Builder
+	body.WriteString(name)
+	size := given.number("size", 0)
+	for line := 0; body.Len() < size; line++ {
+		fmt.Fprintf(&body, " line %d", line)
+	}
+	tags := strings.Split(given.text("tags", "TagA"), ",")
+	message := primitive.NewMessage(given.text("topic", ""), []byte(body.String()))
+	message.WithTag(tags[i%len(tags)]).WithKeys([]string{name})
+	message.WithProperty("number", strconv.Itoa(i))
+	message.WithProperty("text", "Grüße, 世界")
+	message.Flag = int32(i)
+	return message
+}
+
+// shardSelector keeps every message of one sharding key in one queue.
+type shardSelector struct{}
+
+func (shardSelector) Select(message *primitive.Message, queues []*primitive.MessageQueue, _ string) *primitive.MessageQueue {
+	shard, err := strconv.Atoi(message.GetShardingKey())
+	check(err)
+	return queues[shard%len(queues)]
+}
+
+// send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue].
+func send(given arguments) {
+	options := []producer.Option{
+		producer.WithNsResolver(given.nameServer()),
+		producer.WithGroupName(given.text("group", "")),
+		producer.WithSendMsgTimeout(10 * time.Second),
+		producer.WithRetry(2),
+	}
+	shards := given.number("shards", 0)
+	if shards > 0 {
+		options = append(options, producer.WithQueueSelector(shardSelector{}))
+	}
+	sender, err := rocketmq.NewProducer(options...)
+	check(err)
+	check(sender.Start())
+	show("ready", fields{})
+	var messages []*primitive.Message
+	for i := 0; i < given.number("count", 1); i++ {
+		message := newMessage(given, i)
+		if shards > 0 {
+			message.WithShardingKey(strconv.Itoa(i % shards))
+		}
+		messages = append(messages, message)
+	}
+	switch mode := given.text("mode", "sync"); mode {
+	case "sync":
+		for _, message := range messages {
+			result, err := sender.SendSync(context.Background(), message)
+			check(err)
+			showSent(message.GetKeys(), result)
+		}
+	case "async":
+		sendAsync(sender, messages)
+	case "oneway":
+		for _, message := range messages {
+			check(sender.SendOneWay(context.Background(), message))
+		}
+	case "batch":
+		result, err := sender.SendSync(context.Background(), messages...)
+		check(err)
+		showSent("batch", result)
+	default:
+		check(fmt.Errorf("no such mode: %s", mode))
+	}
+	check(sender.Shutdown())
+	show("done", fields{})
+}
+
+func sendAsync(sender rocketmq.Producer, messages []*primitive.Message) {
+	var missing sync.WaitGroup
+	missing.Add(len(messages))
+	for _, message := range messages {
+		key := message.GetKeys()
+		check(sender.SendAsync(context.Background(), func(_ context.Context, result *primitive.SendResult, err error) {
+			defer missing.Done()
+			if err != nil {
+				show("failed", fields{"key": key, "error": err.Error()})
+				return
+			}
+			showSent(key, result)
+		}, message))
+	}
+	missing.Wait()
+}

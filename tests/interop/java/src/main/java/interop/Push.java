@@ -1,0 +1,72 @@
+package interop;
+
+import java.util.List;
+import java.util.Map;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+
+/** push [--model clustering|broadcasting] [--orderly true] [--expression E]; prints queues and messages. */
+final class Push {
+    private static final long LOOK_MS = 50;
+
+    private Push() {
+    }
+
+    static void run(Arguments arguments) throws Exception {
+        String topic = arguments.text("topic");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
+        consumer.setNamesrvAddr(arguments.text("namesrv"));
+        consumer.setInstanceName(arguments.text("instance", "DEFAULT"));
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        setModel(consumer, arguments.text("model", "clustering").toUpperCase());
+        consumer.subscribe(topic, arguments.text("expression", "*"));
+        if (arguments.text("orderly", "false").equals("true")) {
+            consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                messages.forEach(Events::message);
+                return ConsumeOrderlyStatus.SUCCESS;
+            });
+        } else {
+            consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+                messages.forEach(Events::message);
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+        }
+        consumer.start();
+        Events.print("ready", Map.of("clientId",
+            consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId()));
+        Thread watch = new Thread(() -> watchQueues(consumer, topic));
+        watch.setDaemon(true);
+        watch.start();
+        Events.waitForEndOfInput();
+        consumer.shutdown();
+        Events.print("done");
+    }
+
+    /** The enum lives in another package in 5.x; its names are the same. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    private static void setModel(DefaultMQPushConsumer consumer, String name) throws ReflectiveOperationException {
+        Class type = DefaultMQPushConsumer.class.getMethod("getMessageModel").getReturnType();
+        DefaultMQPushConsumer.class.getMethod("setMessageModel", type).invoke(consumer, Enum.valueOf(type, name));
+    }
+
+    private static void watchQueues(DefaultMQPushConsumer consumer, String topic) {
+        List<Integer> known = null;
+        try {
+            while (true) {
+                List<Integer> queues = Events.queueIds(
+                    consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet(), topic);
+                if (!queues.equals(known)) {
+                    known = queues;
+                    Events.print("queues", Map.of("queues", queues));
+                }
+                Thread.sleep(LOOK_MS);
+            }
+        } catch (InterruptedException ended) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

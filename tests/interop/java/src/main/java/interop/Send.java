@@ -1,0 +1,85 @@
+package interop;
+
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+/** send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue]. */
+final class Send {
+    private Send() {
+    }
+
+    static void run(Arguments arguments) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group"));
+        producer.setNamesrvAddr(arguments.text("namesrv"));
+        producer.setSendMsgTimeout(10_000);
+        producer.start();
+        Events.print("ready");
+        List<Message> messages = new ArrayList<>();
+        for (int i = 0; i < arguments.number("count", 1); i++) {
+            messages.add(message(arguments, i));
+        }
+        int shards = arguments.number("shards", 0);
+        switch (arguments.text("mode", "sync")) {
+            case "sync" -> {
+                for (int i = 0; i < messages.size(); i++) {
+                    Message message = messages.get(i);
+                    Events.sent(message.getKeys(), shards == 0 ? producer.send(message)
+                        : producer.send(message, (queues, sent, shard) -> queues.get((Integer) shard % queues.size()),
+                            i % shards));
+                }
+            }
+            case "async" -> async(producer, messages);
+            case "oneway" -> {
+                for (Message message : messages) {
+                    producer.sendOneway(message);
+                }
+            }
+            case "batch" -> Events.sent("batch", producer.send(messages));
+            default -> throw new IllegalArgumentException("no such mode");
+        }
+        producer.shutdown();
+        Events.print("done");
+    }
+
+    private static Message message(Arguments arguments, int i) {
+        String name = arguments.text("prefix") + "-" + i;
+        StringBuilder body = new StringBuilder(name);
+        int size = arguments.number("size", 0);
+        for (int line = 0; body.length() < size; line++) {
+            body.append(" line ").append(line);
+        }
+        String[] tags = arguments.text("tags", "TagA").split(",");
+        Message message = new Message(arguments.text("topic"), tags[i % tags.length], name,
+            body.toString().getBytes(StandardCharsets.UTF_8));
+        message.putUserProperty("number", Integer.toString(i));
+        message.putUserProperty("text", "Grüße, 世界");
+        message.setFlag(i);
+        return message;
+    }
+
+    private static void async(DefaultMQProducer producer, List<Message> messages) throws Exception {
+        CountDownLatch missing = new CountDownLatch(messages.size());
+        for (Message message : messages) {
+            producer.send(message, new SendCallback() {
+                @Override
+                public void onSuccess(SendResult result) {
+                    Events.sent(message.getKeys(), result);
+                    missing.countDown();
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    Events.failed(message.getKeys(), error);
+                    missing.countDown();
+                }
+            });
+        }
+        missing.await();
+    }
+}

@@ -1,0 +1,43 @@
+"""The official mqadmin 4.9.7 as a child process."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import attrs
+
+from . import toolchain
+from .java_broker import COMMON_FLAGS, write_logback
+from .brokers import AnyBroker
+
+TIMEOUT_S = 90.0
+
+
+@attrs.frozen
+class MqAdmin:
+    """`home` gets its logs and the conf directory that it insists on."""
+
+    home: Path
+
+    def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
+        """Run one command against the broker's name server; what it printed. It must succeed without a complaint."""
+        if not self.home.exists():
+            self.home.mkdir()
+            write_logback(self.home)
+        lib = toolchain.server_directory() / "lib"
+        words = ["java", "-Xmx128m", *COMMON_FLAGS, f"-Duser.home={self.home}", "-cp", f"{lib}/*"]
+        words += ["org.apache.rocketmq.tools.command.MQAdminStartup", command, *options, "-n", broker.namesrv]
+        environment = os.environ | {"ROCKETMQ_HOME": str(self.home), "HOME": str(self.home)}
+        done = subprocess.run(
+            words, cwd=self.home, env=environment, text=True, capture_output=True, timeout=TIMEOUT_S, encoding="utf-8"
+        )
+        output = done.stdout + done.stderr
+        assert done.returncode == 0 and "Exception" not in output, f"mqadmin {command}: {done.returncode}\n{output}"
+        return done.stdout
+
+
+def rows(output: str) -> list[list[str]]:
+    """The words of each line that is not empty; headings begin with #."""
+    return [line.split() for line in output.splitlines() if line.strip() and not line.startswith("#")]

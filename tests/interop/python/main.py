@@ -1,0 +1,163 @@
+"""Our own client, driven like the official ones: send, push or litepull; JSON lines out; runs until its input ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zlib
+from collections.abc import Iterable
+
+import trio
+
+from rocketpy.client.messages import Message, ReceivedMessage
+from rocketpy.client.options import START_FIRST, ConsumeMode
+from rocketpy.client.producer import Producer
+from rocketpy.client.pull_consumer import PullConsumer
+from rocketpy.client.push_consumer import PushConsumer
+from rocketpy.client.results import SendResult
+from rocketpy.message.message_queue import MessageQueue
+
+HEAD = 64  # bytes of a body that are shown
+LOOK_S = 0.05
+POLL_S = 0.1
+
+
+def show(event: str, **fields: object) -> None:
+    print(json.dumps({"event": event, **fields}), flush=True)
+
+
+def show_sent(key: str, result: SendResult) -> None:
+    show(
+        "sent", key=key, status=result.status.value, msgId=result.msg_id, offsetMsgId=result.offset_msg_id,
+        queueId=result.queue.queue_id, queueOffset=result.queue_offset,
+    )  # fmt: skip
+
+
+def show_message(message: ReceivedMessage) -> None:
+    show(
+        "message", topic=message.topic, key=" ".join(message.keys), tags=message.tags, msgId=message.msg_id,
+        queueId=message.queue.queue_id, queueOffset=message.queue_offset, bodySize=len(message.body),
+        bodyCrc=zlib.crc32(message.body), bodyHead=message.body[:HEAD].decode(), sysFlag=message.sys_flag,
+        flag=message.flag, phyOffset=message.phy_offset, bornTimestamp=message.born_timestamp_ms,
+        storeTimestamp=message.store_timestamp_ms, reconsumeTimes=message.reconsume_times,
+        properties=dict(message.properties),
+    )  # fmt: skip
+
+
+async def wait_for_end_of_input() -> None:
+    while await trio.to_thread.run_sync(sys.stdin.readline):
+        pass
+
+
+def make_message(given: dict[str, str], i: int) -> Message:
+    name = f"{given['prefix']}-{i}"
+    lines = [name]
+    size = len(name)
+    while size < int(given.get("size", "0")):
+        lines.append(f" line {len(lines) - 1}")
+        size += len(lines[-1])
+    tags = given.get("tags", "TagA").split(",")
+    properties = {"number": str(i), "text": "Grüße, 世界"}
+    body = "".join(lines).encode()
+    return Message(given["topic"], body, tags=tags[i % len(tags)], keys=name, properties=properties, flag=i)
+
+
+class Shards:
+    """Keeps one shard in one queue."""
+
+    def select(self, queues: Iterable[MessageQueue], message: Message, key: object) -> MessageQueue | None:
+        listed = list(queues)
+        return listed[int(str(key)) % len(listed)]
+
+
+async def send(given: dict[str, str]) -> None:
+    async with Producer(given["group"], name_servers=given["namesrv"], send_timeout=10.0) as producer:
+        show("ready")
+        messages = [make_message(given, i) for i in range(int(given.get("count", "1")))]
+        shards = int(given.get("shards", "0"))
+        match given.get("mode", "sync"):
+            case "sync":
+                for i, message in enumerate(messages):
+                    chosen = {"selector": Shards(), "key": i % shards} if shards else {}
+                    show_sent(message.keys[0], await producer.send(message, **chosen))
+            case "async":
+                handles = [(message.keys[0], await producer.send_soon(message)) for message in messages]
+                for key, handle in handles:
+                    show_sent(key, await handle)
+            case "oneway":
+                for message in messages:
+                    await producer.send_oneway(message)
+            case "batch":
+                show_sent("batch", await producer.send_batch(messages))
+    show("done")
+
+
+async def watch_queues(consumer: PushConsumer, topic: str) -> None:
+    known = None
+    while True:
+        mine = sorted(queue.queue_id for queue in consumer.assignment if queue.topic == topic)
+        if mine != known:
+            known = mine
+            show("queues", queues=mine)
+        await trio.sleep(LOOK_S)
+
+
+async def push(given: dict[str, str]) -> None:
+    async def handle(message: ReceivedMessage) -> None:
+        show_message(message)
+
+    consumer = PushConsumer(
+        given["group"], {given["topic"]: given.get("expression", "*")}, handle, name_servers=given["namesrv"],
+        instance_name=given.get("instance", "DEFAULT"), start=START_FIRST,
+        mode=ConsumeMode[given.get("model", "clustering").upper()], ordered=given.get("orderly") == "true",
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        async with consumer:
+            show("ready", clientId=consumer.client_id)
+            nursery.start_soon(watch_queues, consumer, given["topic"])
+            await wait_for_end_of_input()
+        nursery.cancel_scope.cancel()
+    show("done")
+
+
+async def lite_pull(given: dict[str, str]) -> None:
+    topic = given["topic"]
+    stop = trio.Event()
+
+    async def stop_at_end_of_input() -> None:
+        await wait_for_end_of_input()
+        stop.set()
+
+    async with (
+        trio.open_nursery() as nursery,
+        PullConsumer(given["group"], name_servers=given["namesrv"], auto_commit=False, start=START_FIRST) as consumer,
+    ):
+        if given.get("mode", "subscribe") == "assign":
+            queues = [queue for queue in await consumer.queues(topic) if chosen(given, queue.queue_id)]
+            await consumer.assign(queues)
+            if given.get("begin") == "true":
+                for queue in queues:
+                    await consumer.seek_to_begin(queue)
+        else:
+            await consumer.subscribe(topic, given.get("expression", "*"))
+        show("ready")
+        nursery.start_soon(stop_at_end_of_input)
+        while not stop.is_set():
+            for message in await consumer.poll(timeout=POLL_S):
+                show_message(message)
+        await consumer.commit()
+    show("done")
+
+
+def chosen(given: dict[str, str], queue_id: int) -> bool:
+    return "queues" not in given or str(queue_id) in given["queues"].split(",")
+
+
+def main() -> None:
+    command, *pairs = sys.argv[1:]
+    given = {name.removeprefix("--"): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+    trio.run({"send": send, "push": push, "litepull": lite_pull}[command], given)
+
+
+if __name__ == "__main__":
+    main()

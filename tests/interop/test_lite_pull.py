@@ -1,0 +1,66 @@
+"""Pull consumers of every client: shared by subscription, and with queues of their own choice."""
+
+from __future__ import annotations
+
+import pytest
+from tests.interop.brokers import AnyBroker, TopicMaker, committed_offsets, max_offsets, wait_committed
+from tests.interop.expected import check_messages, places
+from tests.interop.programs import Launcher
+
+QUEUES = 2
+COUNT = 40
+
+
+@pytest.fixture(autouse=True)
+def _answered_by_target(target: str, language: str) -> None:
+    """The client 5.3.3 pulls with request code 361, which rocketpy answers and the broker 4.9.7 does not know."""
+    if target == "java" and language == "java-5.3.3":
+        pytest.skip("the official broker 4.9.7 does not know LITE_PULL_MESSAGE (361)")
+
+
+@pytest.fixture(scope="module")
+def filled(module_launch: Launcher, make_topic: TopicMaker) -> str:
+    topic = make_topic("lite_pull", QUEUES)
+    module_launch.run("go", "send", topic=topic, group=f"{topic}_producer", prefix=topic, count=COUNT)
+    return topic
+
+
+def test_subscribe(launch: Launcher, broker: AnyBroker, filled: str, names, language: str) -> None:
+    group = names("lite_subscribe")
+    first = launch.start(language, "litepull", topic=filled, group=group)
+    first.wait_messages(COUNT)
+    first.leave()
+    check_messages(first.messages, filled, range(COUNT))
+    wait_committed(broker, group, filled, QUEUES)
+
+
+def test_assign(launch: Launcher, broker: AnyBroker, filled: str, names, language: str) -> None:
+    group = names("lite_assign")
+    reader = launch.start(language, "litepull", topic=filled, group=group, mode="assign", queues="1", begin="true")
+    offset = max_offsets(broker, filled, QUEUES)[1]
+    reader.wait_messages(offset)
+    reader.leave()
+    assert places(reader.messages) == [(1, i) for i in range(offset)]
+    if language != "go":  # its commits are about the queues of its group, not about those it reads by hand
+        assert committed_offsets(broker, group, filled, QUEUES) == [0, offset]
+
+
+def test_two_members_share_the_queues(
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names, language: str
+) -> None:
+    topic, group = make_topic("lite_shared", QUEUES), names("lite_shared_group")
+    members = [launch.start(language, "litepull", topic=topic, group=group) for _ in range(2)]
+    for member in members:
+        member.wait_ready()
+    sent = 0
+    while not all(member.messages for member in members):  # until the group is balanced
+        assert sent < 200, "one member gets nothing"
+        launch.run("go", "send", topic=topic, group=f"{topic}_producer", prefix=f"round{sent}", count=QUEUES)
+        sent += QUEUES
+    for member in members:
+        member.wait_until(lambda: sum(len(other.messages) for other in members) >= sent, f"{sent} messages")
+        break
+    for member in members:
+        member.leave()
+    seen = [place for member in members for place in places(member.messages)]
+    assert set(seen) == {(queue, i) for queue in range(QUEUES) for i in range(sent // QUEUES)}

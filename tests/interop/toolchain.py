@@ -1,0 +1,93 @@
+"""Builds the official clients' programs and fetches the official jars, once, into a cache outside the repository."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+SERVER_VERSION = "4.9.7"  # the newest that has name server, broker and mqadmin
+BUILD_TIMEOUT_S = 600.0  # a first build downloads
+TAIL = 3000  # characters of a failed build's output
+
+
+class Missing(Exception):
+    """A tool of the official clients is not on this machine."""
+
+
+def skip_or_fail(reason: str) -> None:
+    """Locally a missing tool skips; CI has all of them, so there it is a failure."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+def need(tool: str) -> str:
+    path = shutil.which(tool)
+    if path is None:
+        raise Missing(f"{tool} is not installed")
+    return path
+
+
+def cache_directory() -> Path:
+    given = os.environ.get("ROCKETPY_INTEROP_CACHE", "~/.cache/rocketpy-interop")
+    return Path(given).expanduser().absolute()
+
+
+def fingerprint(directory: Path) -> str:
+    """Changes with any source file, so that a cached build is never older than its source."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            digest.update(str(path.relative_to(directory)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def run_build(command: list[str], source: Path, **environment: str) -> None:
+    done = subprocess.run(
+        command, cwd=source, env=os.environ | environment, text=True, capture_output=True, timeout=BUILD_TIMEOUT_S
+    )
+    if done.returncode:
+        raise AssertionError(f"{' '.join(command)} failed:\n{(done.stdout + done.stderr)[-TAIL:]}")
+
+
+def java_directory(version: str, *options: str) -> Path:
+    """classes/ and lib/ for one version of the Java client.
+
+    Raises:
+        Missing: no JDK or no Maven.
+    """
+    need("java"), need("javac")
+    maven = need("mvn")
+    source = HERE / "java"
+    target = cache_directory() / f"java-{version}"
+    stamp = target / "stamp"
+    wanted = fingerprint(source)
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        goals = ["-q", "-B", "compile", "dependency:copy-dependencies", f"-DoutputDirectory={target}/lib"]
+        run_build([maven, *goals, f"-Drocketmq.version={version}", f"-Dinterop.build={target}", *options], source)
+        stamp.write_text(wanted)
+    return target
+
+
+def server_directory() -> Path:
+    """lib/ with the official name server, broker and mqadmin. Raises Missing."""
+    return java_directory(SERVER_VERSION, "-Pserver")
+
+
+def go_program() -> Path:
+    """The compiled Go program. Raises Missing."""
+    go = need("go")
+    source = HERE / "go"
+    target = cache_directory() / f"interop-go-{fingerprint(source)[:16]}"
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        run_build([go, "build", "-mod=readonly", "-o", str(target), "."], source)
+    return target
