@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
+
 from bench.control import Control, RequestFailed
 from tests.support.broker import RunningBroker, running_broker
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+
 from tests.interop import toolchain
 from tests.interop.brokers import AnyBroker, TopicMaker, running_target
 from tests.interop.mqadmin import MqAdmin

@@ -20,7 +20,9 @@ def body(prefix: str, number: int, size: int = 0) -> bytes:
     return "".join(pieces).encode()
 
 
-def check_messages(read: Iterable[Event], prefix: str, numbers: Iterable[int], *, tags: str = "TagA", size: int = 0) -> None:
+def check_messages(
+    read: Iterable[Event], prefix: str, numbers: Iterable[int], *, tags: str = "TagA", size: int = 0
+) -> None:
     """Each of `numbers` was read exactly once, with everything that was sent with it."""
     by_number = {}
     for event in read:

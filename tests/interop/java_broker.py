@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
+
 from tests.support.broker import free_ports
 
 from . import toolchain

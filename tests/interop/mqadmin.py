@@ -9,8 +9,8 @@ from pathlib import Path
 import attrs
 
 from . import toolchain
-from .java_broker import COMMON_FLAGS, write_logback
 from .brokers import AnyBroker
+from .java_broker import COMMON_FLAGS, write_logback
 
 TIMEOUT_S = 90.0
 

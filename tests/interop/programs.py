@@ -19,6 +19,7 @@ from . import toolchain
 Event = dict[str, Any]
 
 LANGUAGES = ("java-4.9.8", "java-5.3.3", "go", "python")
+LOOK_S = 0.05
 DEADLINE_S = 90.0  # generous: it bounds a failure, a working client needs seconds
 ROOT = Path(__file__).resolve().parents[2]
 JAVA_FLAGS = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
@@ -116,6 +117,16 @@ class Program:
         events = "\n".join(str(event)[:300] for event in self.events[-5:])
         kinds = {kind: len(self.of_kind(kind)) for kind in sorted({event["event"] for event in self.events})}
         return f"events {kinds}, last:\n{events}\nerrors:\n{self.errors.read_text(errors='replace')[-3000:]}"
+
+
+def wait_for_all(programs: list[Program], count: int) -> None:
+    """Until they have `count` messages together."""
+    deadline = time.monotonic() + DEADLINE_S
+    while sum(len(program.messages) for program in programs) < count:
+        late = "\n".join(f"{program.name}: {program.describe()}" for program in programs)
+        assert time.monotonic() < deadline, f"{count} messages did not come\n{late}"
+        assert not any(program.ended for program in programs), late
+        time.sleep(LOOK_S)
 
 
 @attrs.define(eq=False)

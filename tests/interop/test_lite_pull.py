@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.interop.brokers import AnyBroker, TopicMaker, committed_offsets, max_offsets, wait_committed
 from tests.interop.expected import check_messages, places
-from tests.interop.programs import Launcher
+from tests.interop.programs import Launcher, wait_for_all
 
 QUEUES = 2
 COUNT = 40
@@ -57,9 +58,7 @@ def test_two_members_share_the_queues(
         assert sent < 200, "one member gets nothing"
         launch.run("go", "send", topic=topic, group=f"{topic}_producer", prefix=f"round{sent}", count=QUEUES)
         sent += QUEUES
-    for member in members:
-        member.wait_until(lambda: sum(len(other.messages) for other in members) >= sent, f"{sent} messages")
-        break
+    wait_for_all(members, sent)
     for member in members:
         member.leave()
     seen = [place for member in members for place in places(member.messages)]

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import attrs
 import pytest
+
 from tests.interop.brokers import AnyBroker, TopicMaker, max_offsets, wait_committed
 from tests.interop.mqadmin import MqAdmin, rows
 from tests.interop.programs import Launcher, Program
@@ -120,10 +121,11 @@ def test_broker_status_and_config(mqadmin: MqAdmin, broker: AnyBroker, worked: W
 
 
 def test_update_broker_config(mqadmin: MqAdmin, broker: AnyBroker) -> None:
-    done = mqadmin(broker, "updateBrokerConfig", "-b", broker.address, "-k", "maxTransferCountOnMessageInMemory", "-v", "48")
+    key = "maxTransferCountOnMessageInMemory"
+    done = mqadmin(broker, "updateBrokerConfig", "-b", broker.address, "-k", key, "-v", "48")
     assert "update broker config success" in done
     config = mqadmin(broker, "getBrokerConfig", "-b", broker.address)
-    assert re.search(r"^maxTransferCountOnMessageInMemory\s*=  48$", config, re.MULTILINE)
+    assert re.search(rf"^{key}\s*=  48$", config, re.MULTILINE)
 
 
 def test_update_subscription_group(mqadmin: MqAdmin, broker: AnyBroker, names: Callable[[str], str]) -> None:

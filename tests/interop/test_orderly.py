@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, places
-from tests.interop.programs import LANGUAGES, Launcher
+from tests.interop.programs import LANGUAGES, Launcher, wait_for_all
 
 QUEUES = 4
 SHARDS = 8
@@ -22,13 +22,12 @@ def test_order_of_keys(launch: Launcher, broker: AnyBroker, make_topic: TopicMak
         members.append(launch.start(name, "push", topic=topic, group=group, orderly="true", instance=f"member-{name}"))
         members[-1].wait_until(lambda: members[-1].queues, "queues")
     for member in members:
-        member.wait_until(lambda member=member: member.queues is not None and len(member.queues) == 2, "half the queues")
-    launch.run(
-        language, "send", topic=topic, group=f"{topic}_producer", prefix=topic, count=COUNT, shards=SHARDS
-    )
-    wait_committed(broker, group, topic, QUEUES)
+        member.wait_until(lambda member=member: len(member.queues or ()) == 2, "half the queues")
+    launch.run(language, "send", topic=topic, group=f"{topic}_producer", prefix=topic, count=COUNT, shards=SHARDS)
+    wait_for_all(members, COUNT)
     for member in members:
         member.leave()
+    wait_committed(broker, group, topic, QUEUES)
     everything = [event for member in members for event in member.messages]
     check_messages(everything, topic, range(COUNT))
     assert len(set(places(everything))) == COUNT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 import pytest
+
 from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, of_prefix, places
 from tests.interop.programs import LANGUAGES, Launcher
@@ -49,8 +50,8 @@ def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names, lan
     group = names("push_clustered")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group)
     consumer.wait_messages(mixed.total)
-    wait_committed(broker, group, mixed.topic, QUEUES)
     consumer.leave()
+    wait_committed(broker, group, mixed.topic, QUEUES)
     check_all(consumer.messages, mixed)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, places
-from tests.interop.programs import LANGUAGES, Launcher, Program
+from tests.interop.programs import LANGUAGES, Launcher, Program, wait_for_all
 
 QUEUES = 10  # does not divide by four or three: the shares differ, and members must agree on who gets more
 COUNT = 60
@@ -44,6 +44,7 @@ def send_and_check(
     """A balanced group gets each message once, each from a queue that its member has."""
     before = {member.name: len(member.messages) for member in members}
     launch.run("go", "send", topic=topic, group=f"{topic}_producer", prefix=prefix, count=COUNT)
+    wait_for_all(members, sum(before.values()) + COUNT)
     wait_committed(broker, group, topic, QUEUES)
     read = {member.name: member.messages[before[member.name] :] for member in members}
     everything = [event for of_member in read.values() for event in of_member]

@@ -6,8 +6,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import pytest
+
 from tests.interop.brokers import (
-    AnyBroker, committed_offsets, create_topic, max_offsets, offset_table, wait_committed, wait_stored, wait_until,
+    AnyBroker,
+    committed_offsets,
+    create_topic,
+    max_offsets,
+    offset_table,
+    wait_committed,
+    wait_stored,
+    wait_until,
 )  # fmt: skip
 from tests.interop.conftest import Launch
 from tests.interop.expected import check_messages, of_prefix, places

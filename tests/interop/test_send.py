@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 
 import pytest
+
 from tests.interop.brokers import AnyBroker, TopicMaker, max_offsets, wait_stored
 from tests.interop.expected import check_messages
 from tests.interop.programs import Event, Launcher, Program
@@ -18,7 +19,8 @@ def read_all(launch: Launcher, broker: AnyBroker, topic: str, count: int) -> lis
     """Every message, read by the Go client queue by queue; it would wait for messages in an empty queue."""
     wait_stored(broker, topic, QUEUES, count)
     filled = [str(queue) for queue, offset in enumerate(max_offsets(broker, topic, QUEUES)) if offset]
-    reader = launch.start("go", "litepull", topic=topic, group=f"{topic}_reader", mode="assign", queues=",".join(filled))
+    queues = ",".join(filled)
+    reader = launch.start("go", "litepull", topic=topic, group=f"{topic}_reader", mode="assign", queues=queues)
     reader.wait_messages(count)
     reader.leave()
     return reader.messages
