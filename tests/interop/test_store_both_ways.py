@@ -133,7 +133,8 @@ def test_there_and_back(launch_at: Launch, mqadmin: MqAdmin, tmp_path: Path, fir
         keys += ["two-single-7", "two-batch-11"]
         continued = contents(launch, mqadmin, broker, keys)
     assert sum(continued.end_offsets) == 3 * ROUND
-    kept = [message for message in continued.messages if message["queueOffset"] < written.end_offsets[message["queueId"]]]
+    ends = written.end_offsets
+    kept = [message for message in continued.messages if message["queueOffset"] < ends[message["queueId"]]]
     assert kept == written.messages
 
     with opened(first, store, end) as broker:
