@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 
@@ -23,10 +24,14 @@ QUERY_CONSUMER_OFFSET = 14
 QUERY_NOT_FOUND = 22
 
 
+def decode(text: str) -> Any:
+    """JSON as Java writes it: numbers that are keys have no quotes."""
+    return json.loads(re.sub(r"([{,]\s*)(\d+)(\s*:)", r'\1"\2"\3', text))
+
+
 def offset_table(path: Path) -> dict[str, dict[str, int]]:
-    """consumerOffset.json: topic@group to queue to offset. Java writes queue numbers as keys without quotes."""
-    text = re.sub(r"([{,]\s*)(\d+)(\s*:)", r'\1"\2"\3', path.read_text())
-    table: dict[str, dict[str, int]] = json.loads(text)["offsetTable"]
+    """consumerOffset.json: topic@group to queue to offset."""
+    table: dict[str, dict[str, int]] = decode(path.read_text())["offsetTable"]
     return table
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import attrs
@@ -15,17 +17,29 @@ from .java_broker import COMMON_FLAGS, write_logback
 TIMEOUT_S = 90.0
 
 
+AT_ONCE = 4  # a command spends its seconds waiting for its own threads to end, so several cost little more than one
+
+
 @attrs.frozen
 class MqAdmin:
     """`home` gets its logs and the conf directory that it insists on."""
 
     home: Path
 
-    def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
-        """Run one command against the broker's name server; what it printed. It must succeed without a complaint."""
+    def each(self, broker: AnyBroker, commands: Sequence[Sequence[str]]) -> list[str]:
+        """What several commands print that do not depend on one another."""
+        self.prepare()
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            return list(pool.map(lambda words: self(broker, *words), commands))
+
+    def prepare(self) -> None:
         if not self.home.exists():
             self.home.mkdir()
             write_logback(self.home)
+
+    def __call__(self, broker: AnyBroker, command: str, *options: str) -> str:
+        """Run one command against the broker's name server; what it printed. It must succeed without a complaint."""
+        self.prepare()
         lib = toolchain.server_directory() / "lib"
         words = ["java", "-Xmx128m", *COMMON_FLAGS, f"-Duser.home={self.home}", "-cp", f"{lib}/*"]
         words += ["org.apache.rocketmq.tools.command.MQAdminStartup", command, *options, "-n", broker.namesrv]

@@ -93,7 +93,8 @@ def contents(launch: Launcher, mqadmin: MqAdmin, broker: AnyBroker, keys: list[s
     assert [(message["queueId"], message["queueOffset"]) for message in messages] == [
         (queue, offset) for queue, end in enumerate(ends) for offset in range(end)
     ]
-    found = [sorted(rows(mqadmin(broker, "queryMsgByKey", "-t", PLAIN, "-k", key))) for key in keys]
+    queries = mqadmin.each(broker, [("queryMsgByKey", "-t", PLAIN, "-k", key) for key in keys])
+    found = [rows(output) for output in queries]
     assert all(len(of_key) == 1 for of_key in found), dict(zip(keys, found, strict=True))
     return Contents(messages, ends, committed_offsets(broker, GROUP, PLAIN, QUEUES), found)
 
