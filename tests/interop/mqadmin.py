@@ -17,7 +17,7 @@ from .java_broker import COMMON_FLAGS, write_logback
 TIMEOUT_S = 90.0
 
 
-AT_ONCE = 4  # a command spends its seconds waiting for its own threads to end, so several cost little more than one
+AT_ONCE = 2  # a command spends its seconds waiting for its own threads to end, so two cost little more than one
 
 
 @attrs.frozen

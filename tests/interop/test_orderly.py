@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 
 from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, places
@@ -13,7 +14,7 @@ SHARDS = 8
 COUNT = 80
 
 
-def test_order_of_keys(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names, language: str) -> None:
+def test_order_of_keys(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str], language: str) -> None:
     """Two members, of two clients, and the selector of the client under test."""
     topic, group = make_topic("orderly", QUEUES), names("orderly_group")
     other = LANGUAGES[(LANGUAGES.index(language) + 1) % len(LANGUAGES)]

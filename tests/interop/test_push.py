@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
@@ -46,7 +48,7 @@ def check_all(read: list[dict[str, object]], mixed: Mixed) -> None:
         check_messages(of_prefix(read, f"{name}-async"), f"{name}-async", range(2), tags=TAGS, size=LARGE)
 
 
-def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names, language: str) -> None:
+def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names: Callable[[str], str], language: str) -> None:
     group = names("push_clustered")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group)
     consumer.wait_messages(mixed.total)
@@ -55,7 +57,7 @@ def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names, lan
     check_all(consumer.messages, mixed)
 
 
-def test_broadcast(launch: Launcher, mixed: Mixed, names, language: str) -> None:
+def test_broadcast(launch: Launcher, mixed: Mixed, names: Callable[[str], str], language: str) -> None:
     """Both members get everything."""
     group = names("push_broadcast")
     members = [
@@ -69,7 +71,7 @@ def test_broadcast(launch: Launcher, mixed: Mixed, names, language: str) -> None
         check_all(member.messages, mixed)
 
 
-def test_tag_filter(launch: Launcher, mixed: Mixed, names, language: str) -> None:
+def test_tag_filter(launch: Launcher, mixed: Mixed, names: Callable[[str], str], language: str) -> None:
     group = names("push_tags")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group, expression="TagA || TagC")
     wanted = len(LANGUAGES) * (8 + 8 + 1)  # two thirds of 12, twice, and of the two large ones the first
@@ -83,7 +85,7 @@ def test_tag_filter(launch: Launcher, mixed: Mixed, names, language: str) -> Non
 
 
 def test_new_messages_reach_a_waiting_consumer(
-    launch: Launcher, make_topic: TopicMaker, names, language: str
+    launch: Launcher, make_topic: TopicMaker, names: Callable[[str], str], language: str
 ) -> None:
     """Long polling: the consumer is there before the messages are."""
     topic = make_topic("push_waiting", QUEUES)
