@@ -31,6 +31,7 @@ HEADERS = [
     "recovery.h",
     "index_file.h",
     "store_loop.h",
+    "process.h",
     "selector.h",
     "codec.h",
     "send.h",

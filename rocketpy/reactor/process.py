@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 import sys
 from collections.abc import Iterable
 
-PR_SET_PDEATHSIG = 1
-PR_SET_NAME = 15
+from rocketpy.native.core import lib
+
 NAME_MAX = 15
 DESCRIPTORS_MAX = 1 << 20
 
 
 def die_with_parent(parent_pid: int) -> None:
     """Be killed when the process that forked us ends; end at once if it has ended already."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    lib.rp_process_die_with_parent()
     if os.getppid() != parent_pid:
         os._exit(0)
 
@@ -39,11 +38,8 @@ def own_standard_streams() -> None:
 
 def set_title(title: str) -> None:
     """Show `title` in `ps`: the command line is overwritten in place, the kernel's name for the thread is set."""
-    _prctl(PR_SET_NAME, ctypes.c_char_p(title.removeprefix("rocketpy: ").encode()[:NAME_MAX]))
-    start, end = _command_line_place()
-    size = end - start
-    if size > 1:
-        ctypes.memmove(start, title.encode()[: size - 1].ljust(size, b"\0"), size)
+    name = title.removeprefix("rocketpy: ").encode()[:NAME_MAX]
+    lib.rp_process_set_title(title.encode(), name, *_command_line_place())
 
 
 def reset_signals() -> None:
@@ -53,11 +49,6 @@ def reset_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
     for number in (signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
-
-
-def _prctl(option: int, argument: object) -> None:
-    argument = ctypes.c_ulong(argument) if isinstance(argument, int) else argument
-    ctypes.CDLL(None, use_errno=True).prctl(option, argument, *[ctypes.c_ulong(0)] * 3)
 
 
 def _command_line_place() -> tuple[int, int]:

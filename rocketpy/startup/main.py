@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from rocketpy import __version__
-from rocketpy.errors import RocketError
+from rocketpy.errors import ConfigError, RocketError
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
@@ -128,6 +128,12 @@ def broker(
         if print_all or print_important:
             click.echo(loaded.to_properties(important_only=not print_all), nl=False)
             return 0
+        if not loaded.broker.namesrv_addr:
+            raise ConfigError(
+                "no name server is named: give -n HOST:PORT, namesrvAddr in the file, or NAMESRV_ADDR "
+                "(rocketpy standalone brings its own)",
+                key="namesrvAddr",
+            )
         from .broker import run_broker
 
         return run_broker(loaded)

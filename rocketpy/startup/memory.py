@@ -5,7 +5,6 @@ Measured on the default shape: about 5 MB of the summed PSS of an idle tree (doc
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import re
 import sys
@@ -13,9 +12,9 @@ import typing
 from collections.abc import Callable
 from pathlib import Path
 
-MADV_DONTNEED = 4
-M_MMAP_THRESHOLD = -3
-LARGE_BYTES = 262_144
+from rocketpy.native.core import lib
+
+LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
 SMALL_OBJECT_STEP = 16
 FILL_BYTES = 32_768  # of each size: about what imports leave free of the busiest ones
@@ -34,13 +33,9 @@ def trim_before_fork() -> None:
     for cleanup in cleanups:
         cleanup()
     gc.collect()
-    libc = ctypes.CDLL(None, use_errno=True)
-    if hasattr(libc, "malloc_trim"):
-        # Fixed, so that the memory of a large frame goes back when it is freed, however many there were before.
-        libc.mallopt(M_MMAP_THRESHOLD, LARGE_BYTES)
-        libc.malloc_trim(0)
+    lib.rp_process_trim(LARGE_BYTES)
     for start, size in _clean_file_mappings():
-        libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), MADV_DONTNEED)
+        lib.rp_process_drop_pages(start, size)
 
 
 def fill_pools() -> list[bytes]:

@@ -136,7 +136,8 @@ def test_a_store_that_a_java_broker_uses(place: RunningBroker, tmp_path: Path) -
         (["--set", "flushDiskTyp=SYNC_FLUSH"], ["flushDiskTyp", "flushDiskType"]),
         (["--set", "namesrvAddr=not-an-address"], ["namesrvAddr", "not-an-address"]),
         (["--config", "/nowhere/broker.conf"], ["/nowhere/broker.conf"]),
-        (["--set", "mappedFileSizeCommitLog=134217728"], ["mappedFileSizeCommitLog"]),
+        (["--set", "mappedFileSizeCommitLog=134217728", "-n", "127.0.0.1:9"], ["mappedFileSizeCommitLog"]),
+        ([], ["namesrvAddr", "NAMESRV_ADDR", "-n"]),
     ],
 )
 def test_settings_that_cannot_be_honoured(

@@ -1,0 +1,32 @@
+#define _GNU_SOURCE
+#include "process.h"
+
+#include <malloc.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+
+rp_status rp_process_die_with_parent(void) {
+    return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 ? RP_OK : RP_IO_ERROR;
+}
+
+void rp_process_set_title(const char *title, const char *name, uint64_t start, uint64_t end) {
+    prctl(PR_SET_NAME, name, 0, 0, 0);
+    if (end <= start + 1) return;
+    size_t room = (size_t)(end - start), size = strlen(title);
+    char *place = (char *)(uintptr_t)start;
+    memset(place, 0, room);
+    memcpy(place, title, size < room ? size : room - 1);
+}
+
+void rp_process_trim(uint64_t bytes) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, (int)bytes); /* fixed: without this it would grow with the blocks that were freed */
+    malloc_trim(0);
+#else
+    (void)bytes;
+#endif
+}
+
+void rp_process_drop_pages(uint64_t start, uint64_t size) { madvise((void *)(uintptr_t)start, (size_t)size, MADV_DONTNEED); }

@@ -1,0 +1,18 @@
+#ifndef ROCKETPY_PROCESS_H
+#define ROCKETPY_PROCESS_H
+/* What a worker does to itself in the kernel's eyes, first thing after the fork. In C because a foreign-function call
+ * through ctypes would cost each worker half a megabyte of pages of its own. */
+#include <stdint.h>
+#include "status.h"
+
+/* Be killed by the kernel when the process that forked us ends. RP_OK, or RP_IO_ERROR with errno. The caller then
+ * looks whether its parent is still the one it expects. */
+rp_status rp_process_die_with_parent(void);
+/* Show `title` as the command line (`ps`) and `name` (cut to 15 bytes) as the thread's name. The memory of the
+ * arguments, `start` to `end` of /proc/self/stat, is overwritten. */
+void rp_process_set_title(const char *title, const char *name, uint64_t start, uint64_t end);
+/* malloc: give freed blocks of `bytes` and more back to the kernel at once, from now on; and what is free now. */
+void rp_process_trim(uint64_t bytes);
+/* Unmap the clean pages of [start, start + size), a private mapping of a file that was never written to. */
+void rp_process_drop_pages(uint64_t start, uint64_t size);
+#endif
