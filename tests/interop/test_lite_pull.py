@@ -28,7 +28,9 @@ def filled(module_launch: Launcher, make_topic: TopicMaker) -> str:
     return topic
 
 
-def test_subscribe(launch: Launcher, broker: AnyBroker, filled: str, names: Callable[[str], str], language: str) -> None:
+def test_subscribe(
+    launch: Launcher, broker: AnyBroker, filled: str, names: Callable[[str], str], language: str
+) -> None:
     group = names("lite_subscribe")
     first = launch.start(language, "litepull", topic=filled, group=group)
     first.wait_messages(COUNT)

@@ -14,7 +14,9 @@ SHARDS = 8
 COUNT = 80
 
 
-def test_order_of_keys(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str], language: str) -> None:
+def test_order_of_keys(
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str], language: str
+) -> None:
     """Two members, of two clients, and the selector of the client under test."""
     topic, group = make_topic("orderly", QUEUES), names("orderly_group")
     other = LANGUAGES[(LANGUAGES.index(language) + 1) % len(LANGUAGES)]

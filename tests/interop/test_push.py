@@ -48,7 +48,9 @@ def check_all(read: list[dict[str, object]], mixed: Mixed) -> None:
         check_messages(of_prefix(read, f"{name}-async"), f"{name}-async", range(2), tags=TAGS, size=LARGE)
 
 
-def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names: Callable[[str], str], language: str) -> None:
+def test_clustered(
+    launch: Launcher, broker: AnyBroker, mixed: Mixed, names: Callable[[str], str], language: str
+) -> None:
     group = names("push_clustered")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group)
     consumer.wait_messages(mixed.total)
