@@ -18,6 +18,7 @@ from tests.support.broker import RunningBroker, running_broker
 from .java_broker import JavaBroker, running_java_broker
 
 AnyBroker = RunningBroker | JavaBroker
+NameMaker = Callable[[str], str]  # a stem to a name that nothing else in this run has
 DEADLINE_S = 60.0
 LOOK_S = 0.05
 QUERY_CONSUMER_OFFSET = 14
@@ -100,7 +101,7 @@ class TopicMaker:
     """Topics that nobody used before."""
 
     broker: AnyBroker
-    names: Callable[[str], str]
+    names: NameMaker
 
     def __call__(self, stem: str, queues: int = 4) -> str:
         topic = self.names(stem)

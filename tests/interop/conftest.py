@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tests.interop import toolchain
-from tests.interop.brokers import AnyBroker, TopicMaker, running_target
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, running_target
 from tests.interop.mqadmin import MqAdmin
-from tests.interop.programs import LANGUAGES, Launcher
+from tests.interop.programs import LANGUAGES, Launcher, command_of
 
 Launch = Callable[[AnyBroker], Launcher]
 
@@ -27,13 +27,20 @@ def target() -> str:
     return name
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _built() -> None:
+    """Build and fetch everything before the first test, so that no test waits for a download."""
+    try:
+        toolchain.server_directory()
+        for name in LANGUAGES:
+            command_of(name, Path())
+    except toolchain.Missing as missing:
+        toolchain.skip_or_fail(f"{missing}: the official clients need a JDK (17 or later), Maven and Go")
+
+
 @pytest.fixture(scope="session")
 def start_broker(target: str) -> Callable[..., AbstractContextManager[AnyBroker]]:
     """For tests that stop, kill or configure a broker of their own."""
-    try:
-        toolchain.server_directory()
-    except toolchain.Missing as missing:
-        toolchain.skip_or_fail(str(missing))
     return lambda **options: running_target(target, **options)
 
 
@@ -45,7 +52,7 @@ def broker(start_broker: Callable[..., AbstractContextManager[AnyBroker]]) -> It
 
 
 @pytest.fixture(scope="session")
-def names() -> Callable[[str], str]:
+def names() -> NameMaker:
     """A name that nothing else in this run has."""
     used = 0
 
@@ -58,7 +65,7 @@ def names() -> Callable[[str], str]:
 
 
 @pytest.fixture(scope="session")
-def make_topic(broker: AnyBroker, names: Callable[[str], str]) -> TopicMaker:
+def make_topic(broker: AnyBroker, names: NameMaker) -> TopicMaker:
     return TopicMaker(broker, names)
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
-from tests.interop.brokers import AnyBroker, TopicMaker, committed_offsets, max_offsets, wait_committed
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, committed_offsets, max_offsets, wait_committed
 from tests.interop.expected import check_messages, places
 from tests.interop.programs import Launcher, wait_for_all
 
@@ -28,9 +26,7 @@ def filled(module_launch: Launcher, make_topic: TopicMaker) -> str:
     return topic
 
 
-def test_subscribe(
-    launch: Launcher, broker: AnyBroker, filled: str, names: Callable[[str], str], language: str
-) -> None:
+def test_subscribe(launch: Launcher, broker: AnyBroker, filled: str, names: NameMaker, language: str) -> None:
     group = names("lite_subscribe")
     first = launch.start(language, "litepull", topic=filled, group=group)
     first.wait_messages(COUNT)
@@ -39,7 +35,7 @@ def test_subscribe(
     wait_committed(broker, group, filled, QUEUES)
 
 
-def test_assign(launch: Launcher, broker: AnyBroker, filled: str, names: Callable[[str], str], language: str) -> None:
+def test_assign(launch: Launcher, broker: AnyBroker, filled: str, names: NameMaker, language: str) -> None:
     group = names("lite_assign")
     reader = launch.start(language, "litepull", topic=filled, group=group, mode="assign", queues="1", begin="true")
     offset = max_offsets(broker, filled, QUEUES)[1]
@@ -51,7 +47,7 @@ def test_assign(launch: Launcher, broker: AnyBroker, filled: str, names: Callabl
 
 
 def test_two_members_share_the_queues(
-    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str], language: str
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, language: str
 ) -> None:
     topic, group = make_topic("lite_shared", QUEUES), names("lite_shared_group")
     members = [launch.start(language, "litepull", topic=topic, group=group) for _ in range(2)]

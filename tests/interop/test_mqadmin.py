@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import attrs
 import pytest
 
-from tests.interop.brokers import AnyBroker, TopicMaker, asking, decode, max_offsets, wait_committed
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, asking, decode, max_offsets, wait_committed
 from tests.interop.mqadmin import MqAdmin, rows
 from tests.interop.programs import Event, Launcher
 
@@ -33,7 +33,7 @@ class Worked:
 
 @pytest.fixture(scope="module")
 def worked(
-    module_launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str]
+    module_launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker
 ) -> Worked:
     topic, group = make_topic("admin", QUEUES), names("admin_group")
     consumer = module_launch.start("go", "push", topic=topic, group=group)
@@ -123,7 +123,7 @@ def test_topic_status(said: Mapping[str, str], broker: AnyBroker, worked: Worked
     assert all(row[2] == "0" and re.fullmatch(r"\d{4}-\d\d-\d\d", row[4]) for row in status)
 
 
-def test_update_and_delete_topic(mqadmin: MqAdmin, broker: AnyBroker, names: Callable[[str], str]) -> None:
+def test_update_and_delete_topic(mqadmin: MqAdmin, broker: AnyBroker, names: NameMaker) -> None:
     topic = names("made_by_mqadmin")
     made = mqadmin(broker, "updateTopic", "-c", "DefaultCluster", "-t", topic, "-r", "6", "-w", "6")
     assert f"create topic to {broker.address} success" in made
@@ -183,7 +183,7 @@ def test_broker_config(said: Mapping[str, str], mqadmin: MqAdmin, broker: AnyBro
     assert after == before | {"filterSupportRetry": changed}
 
 
-def test_subscription_group(mqadmin: MqAdmin, broker: AnyBroker, names: Callable[[str], str]) -> None:
+def test_subscription_group(mqadmin: MqAdmin, broker: AnyBroker, names: NameMaker) -> None:
     group = names("group_by_mqadmin")
     done = mqadmin(broker, "updateSubGroup", "-b", broker.address, "-g", group, "-r", "3", "-q", "2")
     assert f"create subscription group to {broker.address} success" in done

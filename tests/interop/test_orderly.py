@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
 
-from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, places
 from tests.interop.programs import LANGUAGES, Launcher, wait_for_all
 
@@ -15,7 +14,7 @@ COUNT = 80
 
 
 def test_order_of_keys(
-    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str], language: str
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, language: str
 ) -> None:
     """Two members, of two clients, and the selector of the client under test."""
     topic, group = make_topic("orderly", QUEUES), names("orderly_group")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 import pytest
 
-from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, of_prefix, places
 from tests.interop.programs import LANGUAGES, Launcher
 
@@ -48,9 +46,7 @@ def check_all(read: list[dict[str, object]], mixed: Mixed) -> None:
         check_messages(of_prefix(read, f"{name}-async"), f"{name}-async", range(2), tags=TAGS, size=LARGE)
 
 
-def test_clustered(
-    launch: Launcher, broker: AnyBroker, mixed: Mixed, names: Callable[[str], str], language: str
-) -> None:
+def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names: NameMaker, language: str) -> None:
     group = names("push_clustered")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group)
     consumer.wait_messages(mixed.total)
@@ -59,7 +55,7 @@ def test_clustered(
     check_all(consumer.messages, mixed)
 
 
-def test_broadcast(launch: Launcher, mixed: Mixed, names: Callable[[str], str], language: str) -> None:
+def test_broadcast(launch: Launcher, mixed: Mixed, names: NameMaker, language: str) -> None:
     """Both members get everything."""
     group = names("push_broadcast")
     members = [
@@ -73,7 +69,7 @@ def test_broadcast(launch: Launcher, mixed: Mixed, names: Callable[[str], str], 
         check_all(member.messages, mixed)
 
 
-def test_tag_filter(launch: Launcher, mixed: Mixed, names: Callable[[str], str], language: str) -> None:
+def test_tag_filter(launch: Launcher, mixed: Mixed, names: NameMaker, language: str) -> None:
     group = names("push_tags")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group, expression="TagA || TagC")
     wanted = len(LANGUAGES) * (8 + 8 + 1)  # two thirds of 12, twice, and of the two large ones the first
@@ -87,7 +83,7 @@ def test_tag_filter(launch: Launcher, mixed: Mixed, names: Callable[[str], str],
 
 
 def test_new_messages_reach_a_waiting_consumer(
-    launch: Launcher, make_topic: TopicMaker, names: Callable[[str], str], language: str
+    launch: Launcher, make_topic: TopicMaker, names: NameMaker, language: str
 ) -> None:
     """Long polling: the consumer is there before the messages are."""
     topic = make_topic("push_waiting", QUEUES)

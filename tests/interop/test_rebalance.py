@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from tests.interop.brokers import AnyBroker, TopicMaker, wait_committed
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, wait_committed
 from tests.interop.expected import check_messages, places
 from tests.interop.programs import LANGUAGES, Launcher, Program, wait_for_all
 
@@ -14,7 +12,7 @@ COUNT = 60
 
 def client_id(member: Program) -> str:
     """Java and Python say it at the start, Go with its first queues."""
-    return next(event["clientId"] for event in list(member.events) if "clientId" in event)
+    return next(str(event["clientId"]) for event in list(member.events) if "clientId" in event)
 
 
 def averagely(members: list[Program]) -> dict[str, list[int]]:
@@ -56,7 +54,7 @@ def send_and_check(
 
 
 def test_members_of_all_clients(
-    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: Callable[[str], str]
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker
 ) -> None:
     topic, group = make_topic("rebalance", QUEUES), names("rebalance_group")
     members = [launch.start(name, "push", topic=topic, group=group) for name in LANGUAGES]

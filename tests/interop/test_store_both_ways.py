@@ -10,7 +10,6 @@ from typing import Any
 import attrs
 import pytest
 
-from tests.interop import toolchain
 from tests.interop.brokers import (
     AnyBroker,
     committed_offsets,
@@ -43,14 +42,6 @@ class Contents:
     end_offsets: list[int]
     consumer_offsets: list[int]
     by_key: list[list[list[str]]]
-
-
-@pytest.fixture(autouse=True)
-def _official_broker() -> None:
-    try:
-        toolchain.server_directory()
-    except toolchain.Missing as missing:
-        toolchain.skip_or_fail(str(missing))
 
 
 def write(launch: Launcher, broker: AnyBroker, prefix: str, rounds: int) -> None:
