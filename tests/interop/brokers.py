@@ -21,6 +21,7 @@ AnyBroker = RunningBroker | JavaBroker
 NameMaker = Callable[[str], str]  # a stem to a name that nothing else in this run has
 DEADLINE_S = 60.0
 LOOK_S = 0.05
+LOG_TAIL = 6000  # characters
 QUERY_CONSUMER_OFFSET = 14
 QUERY_NOT_FOUND = 22
 
@@ -36,11 +37,18 @@ def offset_table(path: Path) -> dict[str, dict[str, int]]:
     return table
 
 
+@contextlib.contextmanager
 def running_target(
     target: str, *, settings: dict[str, str] | None = None, store: Path | None = None
-) -> contextlib.AbstractContextManager[AnyBroker]:
+) -> Iterator[AnyBroker]:
+    """A started broker of either kind; a failure within carries the end of its log."""
     start = running_java_broker if target == "java" else running_broker
-    return start(settings, store=store)
+    with start(settings, store=store) as broker:
+        try:
+            yield broker
+        except BaseException as failure:
+            failure.add_note(f"{target} broker:\n{broker.text()[-LOG_TAIL:]}")
+            raise
 
 
 def wait_until(condition: Callable[[], object], what: str) -> None:

@@ -93,6 +93,9 @@ class JavaBroker:
                 raise AssertionError(f"the Java {name} did not start:\n{log.read_text(errors='replace')}")
             time.sleep(0.02)
 
+    def text(self) -> str:
+        return "".join(f"{path.name}:\n{path.read_text(errors='replace')[-3000:]}" for path in self.home.glob("*.log"))
+
     def stop(self) -> int:
         """Stop the broker cleanly; its exit status (143: ended by SIGTERM, as the JVM says it)."""
         process = self.processes.pop("broker")

@@ -55,9 +55,11 @@ def write(launch: Launcher, broker: AnyBroker, prefix: str, rounds: int) -> None
 
 def consume(launch: Launcher, broker: AnyBroker) -> None:
     """The group consumes all there is, and the broker has written down how far it is."""
+    consumed = sum(max(0, offset) for offset in committed_offsets(broker, GROUP, PLAIN, QUEUES))
     consumer = launch.start("go", "push", topic=PLAIN, group=GROUP)
-    wait_committed(broker, GROUP, PLAIN, QUEUES)
+    consumer.wait_messages(sum(max_offsets(broker, PLAIN, QUEUES)) - consumed)
     consumer.leave()
+    wait_committed(broker, GROUP, PLAIN, QUEUES)
     ends = dict(enumerate(max_offsets(broker, PLAIN, QUEUES)))
     path = broker.store / "config" / "consumerOffset.json"
 
@@ -67,7 +69,7 @@ def consume(launch: Launcher, broker: AnyBroker) -> None:
         offsets = offset_table(path).get(f"{PLAIN}@{GROUP}", {})
         return {int(queue): offset for queue, offset in offsets.items()} == ends
 
-    wait_until(written, "consumer offsets on disk")
+    wait_until(written, f"the consumer offsets {ends} in {path}")
 
 
 def contents(launch: Launcher, mqadmin: MqAdmin, broker: AnyBroker, keys: list[str]) -> Contents:
@@ -93,7 +95,7 @@ def contents(launch: Launcher, mqadmin: MqAdmin, broker: AnyBroker, keys: list[s
 @contextlib.contextmanager
 def opened(kind: str, store: Path, end: str) -> Iterator[AnyBroker]:
     """The directory in one of the two brokers, ended as the test wants it."""
-    with running_target(kind, store=store) as broker:
+    with running_target(kind, settings={"flushConsumerOffsetInterval": "1000"}, store=store) as broker:
         yield broker
         if end == "clean":
             broker.stop()

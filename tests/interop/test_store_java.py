@@ -1,12 +1,10 @@
 """One directory, written in turn by RocketMQ's own store (4.9.7) and by ours, closed in order and killed.
 
-Needs ROCKETMQ_LIB, a directory with the jars of rocketmq-broker and what they need, and a JDK.
+The official store runs in a process of its own, without a broker around it: nothing but the files is compared.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import zlib
 from pathlib import Path
@@ -16,9 +14,9 @@ import pytest
 from rocketpy.store.dump import StoreDump
 from rocketpy.store.lifecycle import close_store, open_store
 from rocketpy.store.message_store import MessageStore
+from tests.interop import toolchain
 from tests.support.store_writer import StoreWriter, small_config
 
-LIB = os.environ.get("ROCKETMQ_LIB", "")
 QUEUES = (("A", 0), ("A", 1), ("B", 7))
 JVM = (
     "-Xmx300m",
@@ -28,23 +26,24 @@ JVM = (
 )
 Seen = dict[str, tuple[int, int]]  # by "topic-queue": how many records, CRC of them all
 
-pytestmark = pytest.mark.skipif(
-    not (LIB and shutil.which("javac")), reason="ROCKETMQ_LIB does not name RocketMQ's jars, or there is no JDK"
-)
+
+def library() -> str:
+    """The class path of the official store."""
+    return f"{toolchain.server_directory()}/lib/*"
 
 
 @pytest.fixture(scope="module")
 def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("classes")
     source = Path(__file__).parent / "store_java" / "StoreTool.java"
-    subprocess.run(["javac", "-nowarn", "-cp", f"{LIB}/*", "-d", directory, source], check=True)
+    subprocess.run(["javac", "-nowarn", "-cp", library(), "-d", directory, source], check=True)
     return directory
 
 
 def java(classes: Path, root: Path, mode: str, count: int = 0) -> Seen:
     """`mode`: p puts `count` messages first, k ends without closing."""
     done = subprocess.run(
-        ["java", *JVM, "-cp", f"{classes}:{LIB}/*", "StoreTool", "r" + mode, root, "16384", "1000", str(count)],
+        ["java", *JVM, "-cp", f"{classes}:{library()}", "StoreTool", "r" + mode, root, "16384", "1000", str(count)],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == (9 if "k" in mode else 0), done.stdout[-2000:]
