@@ -42,10 +42,10 @@ test-python: $(VENV)/.dev  ## the tests that need no compiled core, on the Pytho
 	    tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
 
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
-	$(PYTEST) tests/fault
+	$(PYTEST) tests/fault $(AGAIN)
 
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
-	$(PYTEST) tests/interop
+	$(PYTEST) tests/interop $(AGAIN)
 
 test-interop: interop
 
