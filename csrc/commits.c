@@ -13,7 +13,7 @@ int rp_commits_init(rp_commits *commits) {
 void rp_commits_destroy(rp_commits *commits) { rp_map_destroy(&commits->pending, free); }
 
 rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
-                         uint32_t topic_size, int32_t queue_id, int64_t offset) {
+                         uint32_t topic_size, int32_t queue_id, int64_t offset, uint64_t received_ns) {
     uint32_t size = (uint32_t)sizeof(rp_commit_offset) + group_size + topic_size;
     uint8_t key[KEY_MAX];
     if ((uint64_t)group_size + topic_size + 5 > KEY_MAX) return RP_INVALID;
@@ -25,13 +25,15 @@ rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t gro
     rp_commit_offset *known = rp_map_get(&commits->pending, key, key_size);
     if (known) {
         known->offset = offset;
+        known->received_ns = received_ns;
         return RP_OK;
     }
     rp_commit_offset *record = malloc(size);
     int failed = !record;
     if (record) {
         *record = (rp_commit_offset){
-            .offset = offset, .queue_id = queue_id, .group_size = group_size, .topic_size = topic_size};
+            .offset = offset, .queue_id = queue_id, .group_size = group_size, .topic_size = topic_size,
+            .received_ns = received_ns};
         memcpy((uint8_t *)(record + 1), group, group_size);
         memcpy((uint8_t *)(record + 1) + group_size, topic, topic_size);
         rp_map_put(&commits->pending, key, key_size, record, &failed);

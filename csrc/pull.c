@@ -324,7 +324,7 @@ static rp_status take_pull(rp_pull *pull, const uint8_t *data, uint32_t size) {
     count(pull, RP_COUNT_PULLS, 1);
     if (is_first && request->sys_flag & FLAG_COMMIT_OFFSET && !pull->config.is_slave)
         rp_commits_add(&pull->commits, pulled.group_name, request->group_size, pulled.topic_name, request->topic_size,
-                       request->queue_id, request->commit_offset);
+                       request->queue_id, request->commit_offset, request->origin.received_ns);
     return RP_OK;
 }
 

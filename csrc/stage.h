@@ -154,6 +154,7 @@ typedef struct rp_commit_offset {
     uint32_t group_size;
     uint32_t topic_size;
     uint32_t reserved;
+    uint64_t received_ns; /* of the pull that brought it: an offset that was told later is newer, and stays */
     /* group, topic */
 } rp_commit_offset;
 

@@ -229,8 +229,9 @@ class BrokerController:
     def slow_pull(self, request: PullRequest) -> None:
         self._slow_pull.submit(request)
 
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        if not self.services.live.is_slave:
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
+        overtaken = self.services.offsets.was_told_since(group, topic, queue_id, received_ms)
+        if not overtaken and not self.services.live.is_slave:
             commit_offset(self.services, group, topic, queue_id, offset)
 
     def connection_closed(self, connection: int) -> None:

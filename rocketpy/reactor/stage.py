@@ -51,7 +51,7 @@ ORIGIN = struct.Struct(
 )
 REPLY = struct.Struct("=QII")  # connection, flags, size
 PUT_RESULT = struct.Struct("=QQQqiiII")  # token, phy_offset, queue_offset, store_timestamp_ms, code, queue_id, size
-COMMIT_OFFSET = struct.Struct("=qiIII")  # offset, queue_id, group_size, topic_size
+COMMIT_OFFSET = struct.Struct("=qiIIIQ")  # offset, queue_id, group_size, topic_size, reserved, received_ns
 TOPIC = struct.Struct("=IiiiII")  # flags, perm, read_queue_nums, write_queue_nums, topic_size
 GROUP = struct.Struct("=IiiI")  # flags, broker_id, which_broker_when_slow, group_size
 SUBSCRIPTION = struct.Struct("=qIIII")  # sub_version, flags, group_size, topic_size, tag_count
@@ -269,11 +269,11 @@ def _message_id(store_host: tuple[str, int], phy_offset: int) -> str:
     return (address + port.to_bytes(4, "big") + phy_offset.to_bytes(8, "big")).hex().upper()
 
 
-def decode_commit_offset(record: bytes) -> tuple[str, str, int, int]:
-    """(group, topic, queue id, offset)."""
-    offset, queue_id, group_size, topic_size, _ = COMMIT_OFFSET.unpack_from(record)
+def decode_commit_offset(record: bytes) -> tuple[str, str, int, int, int]:
+    """(group, topic, queue id, offset, when the pull that brought it arrived in ms of CLOCK_MONOTONIC)."""
+    offset, queue_id, group_size, topic_size, _, received_ns = COMMIT_OFFSET.unpack_from(record)
     group, topic = _strings(record, COMMIT_OFFSET.size, (group_size, topic_size))
-    return _text(group), _text(topic), queue_id, offset
+    return _text(group), _text(topic), queue_id, offset, received_ns // 1_000_000
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

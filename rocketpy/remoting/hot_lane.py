@@ -158,7 +158,10 @@ class SlowLane(Protocol):
     def slow_pull(self, request: PullRequest) -> None:
         """Answer a pull that cannot be served, or create what it lacks and hand it back."""
 
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A COMMIT_OFFSET record: the offset that came along with a pull."""
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
+        """A COMMIT_OFFSET record: the offset that came along with a pull, which arrived at `received_ms` (monotonic).
+
+        Such records are a few milliseconds late; what a client has told us since is newer.
+        """
 
     def connection_closed(self, connection: int) -> None: ...

@@ -233,12 +233,14 @@ class HotLane:
 
     # ------------------------------------------------------------------ connections
 
-    def frame(self, command: RemotingCommand, connection: int = 1, *, listener: int = 0) -> int:
+    def frame(
+        self, command: RemotingCommand, connection: int = 1, *, listener: int = 0, received_ns: int = 0
+    ) -> int:
         """One frame of a connection through the codec; returns its status."""
-        return self.raw_frame(command.encode()[4:], connection, listener=listener)
+        return self.raw_frame(command.encode()[4:], connection, listener=listener, received_ns=received_ns)
 
-    def raw_frame(self, data: bytes, connection: int = 1, *, listener: int = 0) -> int:
-        origin = ffi.new("rp_origin *", {"connection": connection, "received_ns": 0, "listener": listener})
+    def raw_frame(self, data: bytes, connection: int = 1, *, listener: int = 0, received_ns: int = 0) -> int:
+        origin = ffi.new("rp_origin *", {"connection": connection, "received_ns": received_ns, "listener": listener})
         origin.peer.address[0:4] = [127, 0, 0, 1]
         origin.peer.port, origin.peer.family = 40000, 4
         return int(lib.rp_codec_frame(self.codec, origin, data, len(data)))

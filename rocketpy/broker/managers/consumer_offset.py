@@ -2,6 +2,10 @@
 
 A stored offset is the next one to consume. A smaller one is accepted: that is how offsets are reset.
 
+Offsets come by UPDATE_CONSUMER_OFFSET and on pulls. Those on pulls are gathered for some milliseconds, so one of them
+can arrive after an update that its client sent later, as a leaving consumer does. It must not undo that update: each
+update is remembered with its time, and an offset from a pull that had arrived before is dropped.
+
 Source: RocketMQ 4.9 `ConsumerOffsetManager`. The reference writes integer keys without quotes; both forms are read.
 """
 
@@ -24,6 +28,7 @@ def _key(topic: str, group: str) -> str:
 class ConsumerOffsetManager:
     def __init__(self, path: Path) -> None:
         self._offsets: dict[str, dict[int, int]] = {}
+        self._told_ms: dict[str, dict[int, int]] = {}  # by key and queue: the last update, on the monotonic clock
         self.file = ConfigFile(path, lambda: persist.pretty(self.document()))
 
     def load(self) -> None:
@@ -42,6 +47,16 @@ class ConsumerOffsetManager:
         if offset < before:
             log.warning("%s: offset of %s queue %d goes back from %d to %d", group, topic, queue_id, before, offset)
         return before
+
+    def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:
+        """A client has named this queue's offset by itself."""
+        self._told_ms.setdefault(_key(topic, group), {})[queue_id] = now_ms
+
+    def was_told_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
+        """Whether what was received at `received_ms` is older than the last update. Within one ms it counts as older:
+        dropping an offset that rides on a pull costs nothing, the client names it again in five seconds."""
+        told_ms = self._told_ms.get(_key(topic, group), {}).get(queue_id)
+        return told_ms is not None and received_ms <= told_ms
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """-1 when the group never committed in this queue."""
@@ -65,13 +80,16 @@ class ConsumerOffsetManager:
 
     def remove_group(self, group: str) -> None:
         for topic in self.topics_of(group):
-            del self._offsets[_key(topic, group)]
-            self.file.changed()
+            self._forget(_key(topic, group))
 
     def remove_topic(self, topic: str) -> None:
         for group in self.groups_of(topic):
-            del self._offsets[_key(topic, group)]
-            self.file.changed()
+            self._forget(_key(topic, group))
+
+    def _forget(self, key: str) -> None:
+        del self._offsets[key]
+        self._told_ms.pop(key, None)
+        self.file.changed()
 
     def document(self) -> dict[str, Any]:
         """The table as files and bodies carry it."""

@@ -42,7 +42,9 @@ class ConsumerManageProcessor(TableProcessor):
 
     async def _update_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = UpdateConsumerOffsetRequestHeader.of(request)
-        commit_offset(self._services, header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        services, queue = self._services, (header.consumer_group, header.topic, header.queue_id)
+        commit_offset(services, *queue, header.commit_offset)
+        services.offsets.told(*queue, services.clock.monotonic_ms())
         return RemotingCommand.response(ext_fields={})
 
     async def _query_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

@@ -60,7 +60,7 @@ def test_stop_leaves_the_name_servers_and_saves_everything(tmp_path: Path) -> No
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(rig.broker.run)
-            rig.broker.commit_offset("G", "T", 0, 5)
+            rig.broker.commit_offset("G", "T", 0, 5, rig.clock.monotonic_ms())
             rig.services.topics.create_if_missing("T", queue_nums=1)
             await rig.broker.stop()
 
@@ -85,7 +85,7 @@ def test_duties_by_the_clock(tmp_path: Path) -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(rig.broker.run)
             await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=client)
-            rig.broker.commit_offset("G", "T", 0, 5)
+            rig.broker.commit_offset("G", "T", 0, 5, rig.clock.monotonic_ms())
             rig.clock.advance(120_001)
             await clock_to(5.5)
             while not path.exists():
@@ -108,7 +108,7 @@ def test_duties_by_the_clock(tmp_path: Path) -> None:
 
 def test_a_slave_neither_delivers_delays_nor_takes_offsets_from_pulls(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path, broker_role=BrokerRole.SLAVE)
-    rig.broker.commit_offset("G", "T", 0, 5)
+    rig.broker.commit_offset("G", "T", 0, 5, rig.clock.monotonic_ms())
     assert rig.services.offsets.query("G", "T", 0) == -1
 
 

@@ -312,12 +312,12 @@ def test_pulls_without_a_header_subscription_need_the_group_online(lane: HotLane
 
 def test_offsets_that_ride_on_pulls_reach_the_manager_once(lane: HotLane) -> None:
     for commit in (1, 2, 3):
-        lane.frame(pull(flags=5, commit=commit))
+        lane.frame(pull(flags=5, commit=commit), received_ns=1000 + commit)
     lane.turn()
     lane.turn()
     records = [data for kind, data in lane.for_manager() if kind == lib.RP_STAGE_COMMIT_OFFSET]
-    assert [struct.unpack_from("=qi", data) for data in records] == [(3, 0)]
-    assert records[0][24:] == b"GT"
+    assert [struct.unpack_from("=qi12xQ", data) for data in records] == [(3, 0, 1003)]
+    assert records[0][32:] == b"GT"
 
 
 def test_a_successor_of_the_send_processor_goes_on_where_it_ended(lane: HotLane) -> None:

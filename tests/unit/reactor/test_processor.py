@@ -58,8 +58,8 @@ class SlowLaneLog:
         if self.fail_with:
             raise self.fail_with
 
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        self.told.append((group, topic, queue_id, offset))
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
+        self.told.append((group, topic, queue_id, offset, received_ms))
 
     def connection_closed(self, connection: int) -> None:
         self.told.append(connection)
@@ -427,13 +427,13 @@ def test_records_of_the_hot_lane_reach_the_slow_lane(open_bench: Callable[..., B
 
     async def scene() -> None:
         bench.write(Stage.SEND, send_record(bench))
-        bench.write(Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0) + b"GTT")
+        bench.write(Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT")
         pull = stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0)
         bench.write(Stage.PULL, bench.origin() + pull + b"GT*")
         await settle()
         send, commit, pulled = bench.lane.told
         assert isinstance(send, SendRequest) and (send.topic, send.producer_group, send.opaque) == ("T", "G", 9)
-        assert commit == ("G", "TT", 3, 77)
+        assert commit == ("G", "TT", 3, 77, 5)
         assert isinstance(pulled, PullRequest) and (pulled.subscription, pulled.queue_offset) == ("*", 5)
         assert send.channel == pulled.channel and hash(send.channel) == hash(pulled.channel)
 

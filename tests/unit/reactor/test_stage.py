@@ -157,8 +157,8 @@ def test_a_put_result_names_the_message_by_host_and_offset() -> None:
 
 
 def test_a_commit_offset() -> None:
-    fields = {"offset": 1 << 40, "queue_id": 3, "group_size": 2, "topic_size": 1}
-    assert stage.decode_commit_offset(c_record("rp_commit_offset", fields, b"GGT")) == ("GG", "T", 3, 1 << 40)
+    fields = {"offset": 1 << 40, "queue_id": 3, "group_size": 2, "topic_size": 1, "received_ns": 8_999_999}
+    assert stage.decode_commit_offset(c_record("rp_commit_offset", fields, b"GGT")) == ("GG", "T", 3, 1 << 40, 8)
 
 
 def test_tables_are_laid_out_as_c_reads_them() -> None:

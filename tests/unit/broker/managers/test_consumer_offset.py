@@ -60,3 +60,17 @@ def test_by_topic_by_group_and_clone(tmp_path: Path) -> None:
     assert offsets.topics_of("G") == set() and offsets.query("H", "T", 1) == 3
     offsets.remove_topic("T")
     assert offsets.document() == {"offsetTable": {}}
+
+
+def test_updates_are_remembered_until_their_topic_or_group_goes(tmp_path: Path) -> None:
+    offsets = ConsumerOffsetManager(tmp_path / "x")
+    assert not offsets.was_told_since("G", "T", 0, 5)
+    for group in ("G", "H"):
+        offsets.commit(group, "T", 0, 10)
+        offsets.told(group, "T", 0, 7)
+        assert offsets.was_told_since(group, "T", 0, 7) and not offsets.was_told_since(group, "T", 0, 8)
+        assert not offsets.was_told_since(group, "T", 1, 7)
+    offsets.remove_group("G")
+    assert not offsets.was_told_since("G", "T", 0, 7) and offsets.was_told_since("H", "T", 0, 7)
+    offsets.remove_topic("T")
+    assert not offsets.was_told_since("H", "T", 0, 7)

@@ -35,10 +35,25 @@ def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
         assert (await rig.ask(14, QUEUE)).ext_fields == {"offset": "4"}
 
     trio.run(main)
-    rig.broker.commit_offset("G", "T", 0, 9)
+    rig.broker.commit_offset("G", "T", 0, 9, rig.clock.monotonic_ms() + 1)
     assert rig.services.offsets.query("G", "T", 0) == 9
     item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
     assert item is not None and item.value == 5, "going back is not consuming"
+
+
+def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Path) -> None:
+    """A consumer that leaves names its offset last; its pull, sent before, was gathered and comes after."""
+    rig = SlowLaneRig(tmp_path)
+    received_ms = rig.clock.monotonic_ms()
+    rig.clock.advance(2)
+    trio.run(lambda: rig.ask(15, QUEUE | {"commitOffset": "13"}))
+    rig.broker.commit_offset("G", "T", 0, 4, received_ms)
+    assert rig.services.offsets.query("G", "T", 0) == 13
+    rig.broker.commit_offset("G", "T", 1, 4, received_ms)
+    assert rig.services.offsets.query("G", "T", 1) == 4, "another queue was not named"
+    rig.clock.advance(1)
+    rig.broker.commit_offset("G", "T", 0, 12, rig.clock.monotonic_ms())
+    assert rig.services.offsets.query("G", "T", 0) == 12, "a later pull may go back"
 
 
 @pytest.mark.parametrize(
