@@ -18,6 +18,7 @@ import trio
 
 from rocketpy.config import BrokerSettings
 from rocketpy.remoting.abc import Processor
+from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
 from rocketpy.transport.server import TaskStatus
 
@@ -47,7 +48,7 @@ from .processors.query import ConsumeQueueProcessor, QueryMessageProcessor
 from .processors.relay import RelayProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
-from .processors.table import TableProcessor
+from .processors.table import GuardedProcessor, TableProcessor
 from .processors.unreadable import UnreadableProcessor
 from .schedule import ScheduleService
 from .services import BrokerServices
@@ -103,6 +104,8 @@ class BrokerController:
         self._slow_send = SlowSend(live, clock, topics, services.groups, hot_lane, levels, choose)
         self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, hot_lane)
         self._pools = self._make_pools(levels)
+        own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
+        self._guard = AdminGuard.of(settings.rocketpy.admin_addresses, own)
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
 
@@ -130,7 +133,7 @@ class BrokerController:
     def processors(self) -> Mapping[int, tuple[str, Processor]]:
         """Request code -> (pool, processor). Codes that are not here are answered 3 by the reactor."""
         return {
-            code: (pool, processor)
+            code: (pool, GuardedProcessor(processor, self._guard) if code in ADMIN_CODES else processor)
             for pool, processors in self._pools.items()
             for processor in processors
             for code in processor.codes

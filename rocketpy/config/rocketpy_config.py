@@ -63,6 +63,12 @@ class RocketpyConfig:
         "mistakes a slow disk for one. An idle worker turns once a second.",
         unit="ms", at_least=3_000,
     )
+    admin_addresses: str = setting(
+        "", "adminAddresses",
+        "Addresses and networks, separated by commas (10.0.0.7, 10.1.0.0/16), whose administrative requests are served "
+        "besides this machine's own; others are refused with NO_PERMISSION. Matters once bindAddress is not loopback: "
+        "there is no access control yet.",
+    )
     metrics_host: str = setting(
         "127.0.0.1", "metricsHost", "Address of the Prometheus endpoint. Metrics are not authenticated either.",
     )

@@ -17,6 +17,7 @@ from rocketpy.config import NamesrvSettings, properties
 from rocketpy.config.persist import write_atomically
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
 from rocketpy.remoting.bodies.route import TopicRouteData
@@ -51,6 +52,7 @@ class NamesrvProcessor:
         self._kv = kv
         self._clock_ms = clock_ms
         self._updating = trio.Lock()
+        self._guard = AdminGuard.of(settings.rocketpy.admin_addresses, (settings.server.bind_address,))
         self._methods: Mapping[int, Method] = {
             RequestCode.PUT_KV_CONFIG: self._put_kv_config,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,
@@ -82,6 +84,7 @@ class NamesrvProcessor:
             text = f" request type {request.code} not supported"
             return RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
         self.requests[request.name] += 1
+        self._guard.check(request.code, channel.peer.host)
         return await method(request, channel)
 
     # --- key and value ------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import trio
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.codes import OUR_VERSION, LanguageCode
-from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, ServerConfig
+from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, RocketpyConfig, ServerConfig
 from rocketpy.errors import ConnectFailed, RequestTimeout, RocketError
 from rocketpy.message.record import encode_record
 from rocketpy.remoting import fastjson
@@ -236,6 +236,7 @@ class SlowLaneRig:
                 **store,
             ),
             server=ServerConfig(listen_port=10911),
+            rocketpy=RocketpyConfig(admin_addresses="10.0.0.1"),  # where the channels of tests come from
         )
         self.broker = BrokerController(
             self.settings, self.store, self.hot_lane, self.name_servers, self.clock, lambda: self.counters,

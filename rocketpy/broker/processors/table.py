@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Processor
+from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.command import RemotingCommand
 
 Handler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | None]]
@@ -22,3 +23,15 @@ class TableProcessor:
 
     async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         return await self._handlers[request.code](request, channel)
+
+
+class GuardedProcessor:
+    """A Processor whose administrative requests are for those that `guard` lets pass."""
+
+    def __init__(self, processor: Processor, guard: AdminGuard) -> None:
+        self._processor = processor
+        self._guard = guard
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+        self._guard.check(request.code, channel.peer.host)
+        return await self._processor.process(request, channel)
