@@ -74,7 +74,7 @@ bench: $(VENV)/.dev  ## throughput and latency of rocketpy alone
 	$(BIN)/python -m bench.compare --target rocketpy
 
 bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: medians and ratios (Java 17, Maven)
-	$(BIN)/python -m bench.compare
+	$(BIN)/python -m bench.compare --fill-page-cache
 
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
