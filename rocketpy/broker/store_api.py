@@ -59,10 +59,16 @@ class StoreStatistics(Protocol):
 
 
 class QueueState(Protocol):
-    """A queue that the store knows, by its topic."""
+    """A queue that the store knows."""
 
     @property
     def topic(self) -> str: ...
+
+    @property
+    def queue_id(self) -> int: ...
+
+    @property
+    def next_offset(self) -> int: ...
 
 
 class Store(Protocol):

@@ -124,6 +124,8 @@ class Query:
 @attrs.frozen
 class State:
     topic: str
+    queue_id: int = 0
+    next_offset: int = 0
 
 
 @attrs.frozen
@@ -153,7 +155,9 @@ class FakeStore:
         self.low[topic, queue_id] = low
 
     def queue_states(self, topic: str | None = None) -> list[State]:
-        return [State(name) for name, _ in self.queues if topic in (None, name)]
+        return [
+            State(name, queue_id, len(units)) for (name, queue_id), units in self.queues.items() if topic in (None, name)
+        ]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.low.get((topic, queue_id), 0)

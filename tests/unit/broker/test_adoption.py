@@ -1,0 +1,16 @@
+"""Queues that hold messages keep their topic, even where topics.json was never told of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.slow_lane import SlowLaneRig
+
+
+def test_a_topic_that_was_lost_before_it_was_saved_comes_back_with_its_queues(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.store.fill("lost", 2, 3)
+    rig.broker.load()
+    config = rig.services.topics.select("lost")
+    assert config is not None
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
