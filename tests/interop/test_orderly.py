@@ -27,9 +27,9 @@ def test_order_of_keys(
         member.wait_until(lambda member=member: len(member.queues or ()) == 2, "half the queues")
     launch.run(language, "send", topic=topic, group=f"{topic}_producer", prefix=topic, count=COUNT, shards=SHARDS)
     wait_for_all(members, COUNT)
+    wait_committed(broker, group, topic, QUEUES)
     for member in members:
         member.leave()
-    wait_committed(broker, group, topic, QUEUES)
     everything = [event for member in members for event in member.messages]
     check_messages(everything, topic, range(COUNT))
     assert len(set(places(everything))) == COUNT

@@ -50,8 +50,8 @@ def test_clustered(launch: Launcher, broker: AnyBroker, mixed: Mixed, names: Nam
     group = names("push_clustered")
     consumer = launch.start(language, "push", topic=mixed.topic, group=group)
     consumer.wait_messages(mixed.total)
-    consumer.leave()
     wait_committed(broker, group, mixed.topic, QUEUES)
+    consumer.leave()
     check_all(consumer.messages, mixed)
 
 
