@@ -155,9 +155,8 @@ class FakeStore:
         self.low[topic, queue_id] = low
 
     def queue_states(self, topic: str | None = None) -> list[State]:
-        return [
-            State(name, queue_id, len(units)) for (name, queue_id), units in self.queues.items() if topic in (None, name)
-        ]
+        known = self.queues.items()
+        return [State(name, queue_id, len(units)) for (name, queue_id), units in known if topic in (None, name)]
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.low.get((topic, queue_id), 0)
