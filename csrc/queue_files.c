@@ -1,0 +1,230 @@
+/* See queue_files.h. */
+#define _GNU_SOURCE
+#include "queue_files.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "atomic.h"
+#include "file_cache.h"
+
+enum { DIRTY_MAX = 64, NAME_DIGITS = 20 };
+
+struct dirty_file {
+    uint32_t queue;
+    uint64_t number;
+};
+
+struct rp_queue_files {
+    rp_control_block *block;
+    char *directory;
+    uint64_t file_size;
+    int is_writer;
+    rp_file_cache *cache;
+    pthread_mutex_t lock; /* over what follows; the writer adds, a flush thread takes */
+    struct dirty_file dirty[DIRTY_MAX];
+    uint32_t dirty_count;
+    int dirty_all; /* more than the list holds, or new names */
+};
+
+rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max,
+                                    int is_writer) {
+    rp_queue_files *files = calloc(1, sizeof *files);
+    if (!files) return NULL;
+    files->block = block;
+    files->file_size = file_size;
+    files->is_writer = is_writer;
+    files->dirty_all = 1; /* whatever a predecessor wrote and did not sync */
+    pthread_mutex_init(&files->lock, NULL);
+    files->directory = strdup(directory);
+    files->cache = rp_file_cache_open(files_max);
+    if (files->directory && files->cache) return files;
+    rp_queue_files_close(files);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void rp_queue_files_close(rp_queue_files *files) {
+    if (!files) return;
+    rp_file_cache_close(files->cache);
+    pthread_mutex_destroy(&files->lock);
+    free(files->directory);
+    free(files);
+}
+
+/* "<directory>/<topic>/<queue id>", with the file's name behind it unless `number` is UINT64_MAX. 0, or -1. */
+static int queue_path(const rp_queue_files *files, const rp_queue *queue, uint64_t number, char *out) {
+    const uint8_t *topic;
+    int topic_size = (int)rp_control_topic(files->block, queue->topic, &topic);
+    int size = number == UINT64_MAX
+        ? snprintf(out, PATH_MAX, "%s/%.*s/%" PRIu32, files->directory, topic_size, (const char *)topic, queue->queue_id)
+        : snprintf(out, PATH_MAX, "%s/%.*s/%" PRIu32 "/%020" PRIu64, files->directory, topic_size, (const char *)topic,
+                   queue->queue_id, number * files->file_size);
+    if (size >= 0 && size < PATH_MAX) return 0;
+    errno = ENAMETOOLONG;
+    return -1;
+}
+
+static rp_file_key file_key(const rp_queue_files *files, const rp_queue *queue, uint64_t number) {
+    return (rp_file_key){.queue = rp_control_queue_index(files->block, queue),
+                         .generation = (uint32_t)rp_load_acquire(&queue->generation), .number = number};
+}
+
+int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
+    char path[PATH_MAX];
+    rp_file_key key = file_key(files, queue, number);
+    int fd = rp_file_cache_find(files->cache, key);
+    if (fd >= 0) return fd;
+    if (queue_path(files, queue, number, path) < 0) return -1;
+    fd = open(path, (files->is_writer ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    if (fd >= 0) rp_file_cache_put(files->cache, key, fd);
+    return fd;
+}
+
+/* ------------------------------------------------------------------ writing */
+
+static void mark_all_dirty(rp_queue_files *files) {
+    pthread_mutex_lock(&files->lock);
+    files->dirty_all = 1;
+    pthread_mutex_unlock(&files->lock);
+}
+
+static void mark_dirty(rp_queue_files *files, uint32_t queue, uint64_t number) {
+    pthread_mutex_lock(&files->lock);
+    for (uint32_t i = 0; !files->dirty_all && i <= files->dirty_count; i++) {
+        if (i == DIRTY_MAX) {
+            files->dirty_all = 1;
+        } else if (i == files->dirty_count) {
+            files->dirty[files->dirty_count++] = (struct dirty_file){queue, number};
+            break;
+        } else if (files->dirty[i].queue == queue && files->dirty[i].number == number) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&files->lock);
+}
+
+rp_status rp_queue_files_begin(const rp_queue_files *files, const rp_queue *queue, rp_new_file *file) {
+    char directory[PATH_MAX];
+    if (queue_path(files, queue, UINT64_MAX, directory) < 0) return RP_IO_ERROR;
+    if (rp_make_directories(directory) < 0) return rp_status_of_errno();
+    rp_status status = rp_new_file_begin(file, directory);
+    if (status != RP_OK) return status;
+    status = rp_new_file_size(file, files->file_size, 0);
+    if (status == RP_OK) return RP_OK;
+    int error = errno;
+    rp_new_file_abandon(file);
+    errno = error;
+    return status;
+}
+
+rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, uint64_t number, rp_new_file *file,
+                                rp_status status) {
+    char path[PATH_MAX];
+    if (status == RP_OK && queue_path(files, queue, number, path) < 0) status = RP_IO_ERROR;
+    if (status != RP_OK) {
+        int error = errno;
+        rp_new_file_abandon(file);
+        errno = error;
+        return status;
+    }
+    status = rp_new_file_finish(file, path);
+    if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
+    rp_file_cache_put(files->cache, file_key(files, queue, number), file->fd);
+    mark_all_dirty(files);
+    return RP_OK;
+}
+
+rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, const void *data,
+                               uint64_t size, uint64_t at) {
+    rp_status status = rp_write_at(fd, data, size, at);
+    if (status == RP_OK) mark_dirty(files, rp_control_queue_index(files->block, queue), number);
+    return status;
+}
+
+/* ------------------------------------------------------------------ removing */
+
+rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
+    char path[PATH_MAX];
+    if (queue_path(files, queue, number, path) < 0) return RP_IO_ERROR;
+    rp_file_cache_drop(files->cache, file_key(files, queue, number));
+    if (unlink(path) < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
+    mark_all_dirty(files);
+    return RP_OK;
+}
+
+rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
+    char path[PATH_MAX];
+    rp_status status = RP_OK;
+    if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    DIR *directory = opendir(path);
+    if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    for (struct dirent *entry; (entry = readdir(directory));)
+        if (entry->d_name[0] != '.' && unlinkat(dirfd(directory), entry->d_name, 0) < 0) status = RP_IO_ERROR;
+    closedir(directory);
+    if (rmdir(path) < 0) return RP_IO_ERROR;
+    *strrchr(path, '/') = 0;
+    rmdir(path); /* the topic's directory, if this was its last queue */
+    mark_all_dirty(files);
+    return status;
+}
+
+rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue, int64_t *number) {
+    char path[PATH_MAX];
+    *number = -1;
+    if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    DIR *directory = opendir(path);
+    if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        char *end;
+        uint64_t start = strtoull(entry->d_name, &end, 10);
+        if (*end || end - entry->d_name != NAME_DIGITS || start > INT64_MAX || start % files->file_size) continue;
+        if ((int64_t)(start / files->file_size) > *number) *number = (int64_t)(start / files->file_size);
+    }
+    closedir(directory);
+    return RP_OK;
+}
+
+/* ------------------------------------------------------------------ syncing */
+
+static rp_status sync_file_system(const char *directory) {
+    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    int failed = syncfs(fd) < 0, error = errno;
+    close(fd);
+    errno = error;
+    return failed ? rp_status_of_errno() : RP_OK;
+}
+
+static rp_status sync_file(const rp_queue_files *files, const struct dirty_file *file) {
+    char path[PATH_MAX];
+    if (queue_path(files, rp_control_queue(files->block, file->queue), file->number, path) < 0) return RP_IO_ERROR;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR; /* deleted meanwhile */
+    int failed = fdatasync(fd) < 0, error = errno;
+    close(fd);
+    errno = error;
+    return failed ? rp_status_of_errno() : RP_OK;
+}
+
+rp_status rp_queue_files_sync(rp_queue_files *files) {
+    struct dirty_file dirty[DIRTY_MAX];
+    rp_status status = RP_OK;
+    pthread_mutex_lock(&files->lock);
+    uint32_t count = files->dirty_count;
+    int all = files->dirty_all;
+    memcpy(dirty, files->dirty, count * sizeof *dirty);
+    files->dirty_count = 0;
+    files->dirty_all = 0;
+    pthread_mutex_unlock(&files->lock);
+    if (all) status = sync_file_system(files->directory);
+    for (uint32_t i = 0; !all && i < count && status == RP_OK; i++) status = sync_file(files, &dirty[i]);
+    if (status != RP_OK) mark_all_dirty(files); /* it all is still to be done */
+    return status;
+}
