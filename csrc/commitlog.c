@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "atomic.h"
+#include "crash_point.h"
 #include "endian.h"
 #include "mapped_file.h"
 #include "record.h"
@@ -135,6 +136,7 @@ static void wipe(uint8_t *base, uint64_t at, uint64_t file_size) {
             zeros += size;
         } else {
             memset(base + at, 0, size);
+            RP_CRASH_POINT("append.wipe");
             zeros = 0;
         }
         at += size;
@@ -188,10 +190,13 @@ static rp_status roll(rp_commitlog *log) {
     uint64_t next_start = log->start + log->file_size;
     rp_status status = map_file(log, next_start, &next);
     if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
+    RP_CRASH_POINT("roll.next");
     rp_store32(blank, (uint32_t)(next_start - log->position));
+    RP_CRASH_POINT("roll.blank");
     rp_store32(blank + 4, (uint32_t)RP_BLANK_MAGIC);
     log->position = next_start;
     switch_file(log, next, next_start);
+    RP_CRASH_POINT("roll.publish");
     rp_store_release(&log->control->published_phy_offset, next_start); /* the blank */
     return RP_OK;
 }
@@ -218,7 +223,10 @@ rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, u
 }
 
 void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timestamp_ms) {
+    RP_CRASH_POINT("append.publish");
     log->position += size;
     log->control->last_store_timestamp_ms = store_timestamp_ms;
+    RP_CRASH_POINT("append.timestamp");
     rp_store_release(&log->control->published_phy_offset, log->position); /* the record and its timestamp */
+    RP_CRASH_POINT("append.published");
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "atomic.h"
+#include "crash_point.h"
 #include "endian.h"
 #include "queue_files.h"
 
@@ -114,6 +115,7 @@ rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offs
     while (count && status == RP_OK) {
         uint64_t at = offset % per_file;
         uint32_t n = count < per_file - at ? count : (uint32_t)(per_file - at);
+        RP_CRASH_POINT("queue.write");
         status = write_in_file(writer, queue, offset / per_file, at, n, units);
         offset += n;
         count -= n;

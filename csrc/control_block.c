@@ -22,6 +22,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "atomic.h"
+#include "crash_point.h"
 
 #define CONTROL_MAGIC 0x31304b4c42595052ull /* "RPYBLK01", little-endian */
 #define LAYOUT_VERSION 2u
@@ -161,7 +162,9 @@ static int add_topic(rp_control_block *block, const uint8_t *name, uint32_t size
     uint8_t *entry = topic_at(block, index);
     entry[0] = (uint8_t)size;
     memcpy(entry + 1, name, size);
+    RP_CRASH_POINT("control.topic");
     rp_store_release32(&control->topic_count, index + 1);
+    RP_CRASH_POINT("control.topic_slot");
     rp_store_release32(slot, index + 1);
     *topic = index;
     return 0;
@@ -182,10 +185,13 @@ static rp_queue *add_queue(rp_control_block *block, const uint8_t *name, uint32_
     if (add_topic(block, name, size, &topic) < 0 || reserve_entry(block, QUEUES_AT, index, sizeof(rp_queue)) < 0) return NULL;
     rp_queue *queue = queue_at(block, index);
     memset(queue, 0, sizeof *queue);
+    RP_CRASH_POINT("control.entry");
     queue->topic = topic;
     queue->queue_id = queue_id;
     queue->state = RP_QUEUE_LIVE;
+    RP_CRASH_POINT("control.queue");
     rp_store_release32(&control->queue_count, index + 1);
+    RP_CRASH_POINT("control.queue_slot");
     rp_store_release32(slot, index + 1);
     return queue;
 }
@@ -244,7 +250,9 @@ void rp_control_mark_boot(rp_control_block *block) {
 
 /* Make the file empty and full size, with blocks for the header, both indexes and the first entries. */
 static int format_file(int fd) {
+    RP_CRASH_POINT("control.format");
     if (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0) return -1;
+    RP_CRASH_POINT("control.formatted");
     return reserve_blocks(fd, 0, QUEUES_AT) < 0 || reserve_blocks(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0 ? -1 : 0;
 }
 
@@ -262,6 +270,7 @@ static int init_adders(rp_control_block *block) {
 
 static void set_identity(rp_control_block *block, uint64_t commitlog_file_size) {
     rp_control *control = rp_control_header(block);
+    RP_CRASH_POINT("control.identity");
     control->layout_version = LAYOUT_VERSION;
     control->commitlog_file_size = commitlog_file_size;
     rp_store_release(&control->magic, CONTROL_MAGIC);
@@ -330,6 +339,7 @@ rp_status rp_control_reset(rp_control_block *block) {
 rp_status rp_control_sync(rp_control_block *block) {
     int fd = open(block->path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return RP_IO_ERROR;
+    RP_CRASH_POINT("control.sync");
     int failed = fdatasync(fd) < 0;
     close(fd);
     return failed ? RP_IO_ERROR : RP_OK;

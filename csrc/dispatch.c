@@ -18,6 +18,7 @@
 #include "atomic.h"
 #include "commitlog.h"
 #include "consume_queue.h"
+#include "crash_point.h"
 #include "endian.h"
 #include "index_file.h"
 #include "record.h"
@@ -162,6 +163,7 @@ static void forget_batch(rp_dispatch *dispatch) {
 static rp_status write_chunks(rp_dispatch *dispatch) {
     for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
         const struct chunk *chunk = &dispatch->chunks[i];
+        RP_CRASH_POINT("dispatch.chunk");
         rp_status status = rp_cq_write(dispatch->writer, chunk->queue, chunk->offset, chunk->count, chunk->units);
         if (status != RP_OK) return status;
     }
@@ -173,7 +175,9 @@ static void publish_chunks(rp_dispatch *dispatch) {
         const struct chunk *chunk = &dispatch->chunks[i];
         rp_queue *queue = chunk->queue;
         if (queue->max_offset == 0 && chunk->offset) rp_store_release(&queue->min_offset, chunk->offset);
+        RP_CRASH_POINT("dispatch.show_end");
         rp_store_release(&queue->max_phy_offset, chunk->max_phy_offset);
+        RP_CRASH_POINT("dispatch.show_units");
         rp_store_release(&queue->max_offset, chunk->offset + chunk->count); /* the units on file */
     }
 }
@@ -251,8 +255,10 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
     if (status == RP_OK) {
         publish_chunks(dispatch);
         tell_watchers(dispatch);
+        RP_CRASH_POINT("dispatch.index");
         status = index_batch(dispatch);
     }
+    RP_CRASH_POINT("dispatch.advance");
     if (status == RP_OK) rp_store_release(&dispatch->control->dispatched_phy_offset, position); /* units and index */
     forget_batch(dispatch);
     return status;
@@ -287,6 +293,7 @@ static void fill_unit(uint8_t *unit, uint64_t phy_offset, uint32_t size, int64_t
 rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->max_offset, 0); /* nothing can be read from here on */
     rp_store_release(&queue->min_offset, 0);
+    RP_CRASH_POINT("dispatch.drop");
     rp_store_release(&queue->generation, queue->generation + 1);
     return rp_cq_remove(dispatch->writer, queue);
 }
@@ -449,6 +456,7 @@ rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
     uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset);
     int64_t timestamp_ms = 0;
     rp_status status = rp_cq_writer_sync(dispatch->writer);
+    RP_CRASH_POINT("dispatch.units_durable");
     if (status == RP_OK) rp_store_release(&control->units_durable_phy_offset, dispatched);
     if (status != RP_OK || !dispatch->index) return status;
     status = rp_index_sync_full(dispatch->index, &timestamp_ms);

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "atomic.h"
+#include "crash_point.h"
 #include "mapped_file.h"
 #include "new_file.h"
 
@@ -94,12 +95,15 @@ rp_status rp_flush_log(rp_flush *flush) {
     if (durable >= published) return RP_EMPTY;
     began_ns = now_ns();
     for (uint64_t start = durable - durable % control->commitlog_file_size; start < published; start += control->commitlog_file_size) {
+        RP_CRASH_POINT("flush.file");
         if (sync_file(flush, start) == 0) continue;
         flush->failed_errno = errno;
         flush->failed = rp_status_of_errno();
         return flush->failed;
     }
+    RP_CRASH_POINT("flush.synced");
     rp_store_release(&control->durable_phy_offset, published); /* what the syncs above covered */
+    RP_CRASH_POINT("flush.durable");
     if (timestamp_ms > 0) control->physic_timestamp_ms = timestamp_ms;
     rp_add(&flush->flushes, 1);
     rp_add(&flush->flush_ns, (uint64_t)(now_ns() - began_ns));

@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "crash_point.h"
 #include "endian.h"
 #include "new_file.h"
 
@@ -214,6 +215,7 @@ static rp_status create_file(rp_index *index) {
     }
     status = rp_new_file_finish(&file, path);
     if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
+    RP_CRASH_POINT("index.roll");
     if (index->base) retire_file(index);
     status = take_file(index, file.fd, name);
     if (status != RP_OK) close(file.fd);
@@ -253,12 +255,15 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
     rp_status status = reserve_blocks(index, unit_at + RP_INDEX_UNIT_SIZE);
     if (status != RP_OK) return status;
     uint8_t *unit = base + unit_at;
+    RP_CRASH_POINT("index.unit");
     rp_store32(unit, (uint32_t)hash);
     rp_store64(unit + 4, phy_offset);
     rp_store32(unit + 12, (uint32_t)seconds_between((int64_t)rp_load64(base + BEGIN_TIMESTAMP), store_timestamp_ms));
     rp_store32(unit + 16, (uint32_t)previous);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* unit before slot, for readers that map the file */
+    RP_CRASH_POINT("index.slot");
     rp_store32(slot, (uint32_t)count);
+    RP_CRASH_POINT("index.header");
     if (count <= 1) {
         rp_store64(base + BEGIN_TIMESTAMP, (uint64_t)store_timestamp_ms);
         rp_store64(base + BEGIN_PHY_OFFSET, phy_offset);
@@ -266,6 +271,7 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
     if (!previous) rp_store32(base + SLOT_COUNT, rp_load32(base + SLOT_COUNT) + 1);
     __atomic_thread_fence(__ATOMIC_RELEASE); /* slot before count */
     rp_store32(base + INDEX_COUNT, (uint32_t)count + 1);
+    RP_CRASH_POINT("index.end");
     rp_store64(base + END_PHY_OFFSET, phy_offset);
     rp_store64(base + END_TIMESTAMP, (uint64_t)store_timestamp_ms);
     return RP_OK;
@@ -281,6 +287,7 @@ rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms) {
     index->full_count = 0;
     pthread_mutex_unlock(&index->lock);
     for (uint32_t i = 0; i < count; i++) {
+        RP_CRASH_POINT("index.sync_full");
         if (fdatasync(full[i]) < 0) status = rp_status_of_errno();
         close(full[i]);
     }

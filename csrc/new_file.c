@@ -2,6 +2,7 @@
  * RENAME_NOREPLACE elsewhere. */
 #define _GNU_SOURCE
 #include "new_file.h"
+#include "crash_point.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -39,6 +40,7 @@ rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve) {
 rp_status rp_new_file_finish(rp_new_file *file, const char *path) {
     char source[64];
     int failed;
+    RP_CRASH_POINT("new_file.link");
     if (file->aside[0]) {
         failed = renameat2(AT_FDCWD, file->aside, AT_FDCWD, path, RENAME_NOREPLACE);
     } else {
@@ -46,6 +48,7 @@ rp_status rp_new_file_finish(rp_new_file *file, const char *path) {
         failed = linkat(AT_FDCWD, source, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
     }
     if (!failed) {
+        RP_CRASH_POINT("new_file.linked");
         file->aside[0] = 0;
         return RP_OK;
     }

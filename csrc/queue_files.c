@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "atomic.h"
+#include "crash_point.h"
 #include "file_cache.h"
 
 enum { DIRTY_MAX = 64, NAME_DIGITS = 20 };
@@ -165,9 +166,12 @@ rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
     if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
     DIR *directory = opendir(path);
     if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
-    for (struct dirent *entry; (entry = readdir(directory));)
+    for (struct dirent *entry; (entry = readdir(directory));) {
+        RP_CRASH_POINT("queue.remove_file");
         if (entry->d_name[0] != '.' && unlinkat(dirfd(directory), entry->d_name, 0) < 0) status = RP_IO_ERROR;
+    }
     closedir(directory);
+    RP_CRASH_POINT("queue.remove_directory");
     if (rmdir(path) < 0) return RP_IO_ERROR;
     *strrchr(path, '/') = 0;
     rmdir(path); /* the topic's directory, if this was its last queue */
@@ -223,6 +227,7 @@ rp_status rp_queue_files_sync(rp_queue_files *files) {
     files->dirty_count = 0;
     files->dirty_all = 0;
     pthread_mutex_unlock(&files->lock);
+    RP_CRASH_POINT("queue.sync");
     if (all) status = sync_file_system(files->directory);
     for (uint32_t i = 0; !all && i < count && status == RP_OK; i++) status = sync_file(files, &dirty[i]);
     if (status != RP_OK) mark_all_dirty(files); /* it all is still to be done */

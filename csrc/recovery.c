@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include "atomic.h"
 #include "consume_queue.h"
+#include "crash_point.h"
 #include "endian.h"
 #include "mapped_file.h"
 #include "record.h"
@@ -155,6 +156,7 @@ int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_qu
         if (rp_cq_read(reader, queue, queue->max_offset - 1, 1, unit) == 1 &&
             rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset)
             continue;
+        RP_CRASH_POINT("recovery.queue_lost");
         queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
         queue->generation++;
         if (rp_cq_remove(writer, queue) != RP_OK) lost = -1;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "atomic.h"
+#include "crash_point.h"
 #include "endian.h"
 
 static void record_of(const rp_put *put, rp_record *record) {
@@ -85,6 +86,7 @@ rp_status rp_put_append(rp_commitlog *log, const rp_put *put, uint64_t total, ui
     const uint8_t *entry = put->body, *end = put->body + put->request->body_size;
     for (uint32_t i = 0; i < count; i++) {
         if (put->request->flags & RP_REQUEST_BATCH) entry = next_entry(entry, end, &record);
+        RP_CRASH_POINT("append.record");
         uint32_t size = rp_record_encode(&record, at);
         at += size;
         record.phy_offset += size;
