@@ -344,3 +344,7 @@ rp_status rp_control_sync(rp_control_block *block) {
     close(fd);
     return failed ? RP_IO_ERROR : RP_OK;
 }
+
+int rp_control_move_min(rp_queue *queue, uint64_t from, uint64_t to) {
+    return __atomic_compare_exchange_n(&queue->min_offset, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}

@@ -71,6 +71,8 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
+/* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */
+int rp_control_move_min(rp_queue *queue, uint64_t from, uint64_t to);
 /* Name of a queue's topic: size returned, *name set. */
 uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const uint8_t **name);
 #endif

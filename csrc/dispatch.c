@@ -298,6 +298,12 @@ rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
     return rp_cq_remove(dispatch->writer, queue);
 }
 
+rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue) {
+    rp_store_release(&queue->min_offset, queue->max_offset);
+    rp_store_release(&queue->generation, queue->generation + 1);
+    return rp_cq_remove(dispatch->writer, queue);
+}
+
 /* The log jumps from `end` to the record's queue offset: a hole within a file is filled with pre-blank units, anything
  * else (an earlier life of the queue, a hole across files) begins the queue anew at that offset. No batch is open. */
 static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {

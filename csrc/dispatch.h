@@ -33,6 +33,8 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget);
 uint64_t rp_dispatch_skip(rp_dispatch *dispatch);
 /* Drop the queue's units and start it again at 0 (its topic was deleted). Call when dispatch has caught up. */
 rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue);
+/* Remove the queue's files, all of whose records have left the log; its offsets go on from where they are. */
+rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue);
 /* Bring units to the disk, then move control->units_durable_phy_offset; full index files likewise, with
  * control->index_timestamp_ms. The only call that a second thread may make meanwhile. */
 rp_status rp_dispatch_sync(rp_dispatch *dispatch);

@@ -31,6 +31,7 @@ enum {
     RP_STAGE_BROKER = 15,
     RP_STAGE_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
     RP_STAGE_CLEANED = 17,
+    RP_STAGE_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
     RP_STAGE_SETTLED = 18 /* manager -> send: rp_settled of a SEND that was left to it and is now dealt with */
 };
 
@@ -163,9 +164,9 @@ typedef struct rp_arrival {
     uint32_t reserved;
 } rp_arrival;
 
-/* CLEAN_TOPIC; CLEANED brings the same bytes back when it is done. */
+/* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
 typedef struct rp_clean_topic {
-    uint64_t token; /* the manager's own */
+    uint64_t token; /* the manager's own; tells the two apart */
     uint32_t topic_size;
     uint32_t reserved;
     /* topic */

@@ -105,3 +105,6 @@ class Store(Protocol):
 
     def trim(self) -> None:
         """Let go of deleted files; now and then."""
+
+    def request_delete_expired(self) -> None:
+        """Have log files that are past their time deleted, whatever the hour; returns at once."""

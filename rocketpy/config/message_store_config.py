@@ -141,6 +141,13 @@ class MessageStoreConfig:
         "Fill level at which files go however young they are. A system property in 4.9, a key in 5.x.",
         unit="%", at_least=30, at_most=100,
     )
+    disk_free_min_bytes: int = setting(
+        67_108_864, "diskFreeMinBytes",
+        "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files go however young they are, "
+        "whatever the fill level says; what has been stored needs room for its queue entries. 0 turns it off. "
+        "Not in the reference.",
+        unit="bytes", effect=_IN_STORE, at_most=LONG_MAX,
+    )
     file_reserved_time: int = setting(
         72, "fileReservedTime",
         "How long a CommitLog file is kept after its last write: the memory that consumers have for being late.",

@@ -27,13 +27,13 @@ from .stage import (
     Stage,
     connection_of,
     decode_put_result,
-    decode_topic_name,
+    encode_clean_expired,
+    encode_clean_topic,
     encode_group,
     encode_put,
     encode_settled,
     encode_subscription,
     encode_topic,
-    encode_topic_name,
     resolve_pull,
     resolve_send,
     token_of,
@@ -68,7 +68,7 @@ class RingHotLane:
     """The manager's way to the hot processes.
 
     Args:
-        store: outbox to the store process, for clean_topic; None where there is none (tests).
+        store: outbox to the store process, for cleaning; None where there is none (tests).
         add_queue: enters (topic, queue id) in the control block; a no-op if it is there already.
         store_host: brokerIP1 and listenPort, for message ids.
         sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
@@ -96,7 +96,7 @@ class RingHotLane:
         self._puts: dict[int, _Put] = {}
         self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
         self._put_permits = trio.Semaphore(PUTS_MAX)
-        self._cleaning: dict[str, trio.Event] = {}
+        self._cleaning: dict[bytes, trio.Event] = {}  # by the record that asks
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
@@ -258,10 +258,16 @@ class RingHotLane:
                 del self._puts[token]
 
     async def clean_topic(self, topic: str) -> None:
+        await self._clean(Stage.CLEAN_TOPIC, encode_clean_topic(topic))
+
+    async def clean_expired_queues(self) -> None:
+        await self._clean(Stage.CLEAN_EXPIRED, encode_clean_expired())
+
+    async def _clean(self, kind: Stage, record: bytes) -> None:
         if self._store is None:
             return
-        cleaned = self._cleaning.setdefault(topic, trio.Event())
-        self._store.put(Stage.CLEAN_TOPIC, encode_topic_name(topic), always=True)
+        cleaned = self._cleaning.setdefault(record, trio.Event())
+        self._store.put(kind, record, always=True)
         await cleaned.wait()
 
     # -- the server's side
@@ -274,8 +280,9 @@ class RingHotLane:
             put.result = result
             put.finished.set()
 
-    def topic_cleaned(self, record: bytes) -> None:
-        cleaned = self._cleaning.pop(decode_topic_name(record), None)
+    def cleaned(self, record: bytes) -> None:
+        """A CLEANED has come: the record that asked for it."""
+        cleaned = self._cleaning.pop(record, None)
         if cleaned is not None:
             cleaned.set()
 

@@ -158,7 +158,7 @@ class ProcessorServer:
         elif kind == Stage.PUT_RESULT and self.hot_lane is not None:
             self.hot_lane.put_finished(record)
         elif kind == Stage.CLEANED and self.hot_lane is not None:
-            self.hot_lane.topic_cleaned(record)
+            self.hot_lane.cleaned(record)
         else:
             raise LocalProtocolError(f"{self.block.name} cannot take a stage record of type {kind}")
 

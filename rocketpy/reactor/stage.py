@@ -35,6 +35,7 @@ class Stage(IntEnum):
     BROKER = lib.RP_STAGE_BROKER
     CLEAN_TOPIC = lib.RP_STAGE_CLEAN_TOPIC
     CLEANED = lib.RP_STAGE_CLEANED
+    CLEAN_EXPIRED = lib.RP_STAGE_CLEAN_EXPIRED
     SETTLED = lib.RP_STAGE_SETTLED
 
 
@@ -55,7 +56,7 @@ COMMIT_OFFSET = struct.Struct("=qiIIIQ")  # offset, queue_id, group_size, topic_
 TOPIC = struct.Struct("=IiiiII")  # flags, perm, read_queue_nums, write_queue_nums, topic_size
 GROUP = struct.Struct("=IiiI")  # flags, broker_id, which_broker_when_slow, group_size
 SUBSCRIPTION = struct.Struct("=qIIII")  # sub_version, flags, group_size, topic_size, tag_count
-CLEAN_TOPIC = struct.Struct("=QII")  # token (not used), topic_size
+CLEAN_TOPIC = struct.Struct("=QII")  # token (0, or 1 for CLEAN_EXPIRED), topic_size
 BROKER = struct.Struct("=iI")  # permission, flags
 SEND = struct.Struct(
     "=iii"  # opaque, code, version
@@ -304,13 +305,12 @@ def tag_hash(tag: str) -> int:
     return int(lib.rp_string_hash(ffi.from_buffer(raw), len(raw)))
 
 
-def encode_topic_name(topic: str) -> bytes:
+def encode_clean_topic(topic: str) -> bytes:
     """CLEAN_TOPIC; comes back as CLEANED."""
     name = topic.encode()
     return CLEAN_TOPIC.pack(0, len(name), 0) + name
 
 
-def decode_topic_name(record: bytes) -> str:
-    """The topic of a CLEANED record."""
-    _, size, _ = CLEAN_TOPIC.unpack_from(record)
-    return _text(record[CLEAN_TOPIC.size : CLEAN_TOPIC.size + size])
+def encode_clean_expired() -> bytes:
+    """CLEAN_EXPIRED; comes back as CLEANED."""
+    return CLEAN_TOPIC.pack(1, 0, 0)

@@ -113,6 +113,9 @@ class HotLane(Protocol):
     async def clean_topic(self, topic: str) -> None:
         """After topic_removed: have the store drop the topic's queues; returns when that is done."""
 
+    async def clean_expired_queues(self) -> None:
+        """Have the store remove the files of queues of which the log has nothing left; returns when that is done."""
+
     def group_changed(
         self, group: str, *, consume_enable: bool, consume_broadcast_enable: bool, broker_id: int,
         which_broker_when_consume_slowly: int, is_online: bool, is_broadcasting: bool,

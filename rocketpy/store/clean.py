@@ -9,11 +9,15 @@ told so, who has a file mapped keeps it until it lets go.
 from __future__ import annotations
 
 import datetime
+import enum
+import logging
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.native.core import lib
 
 from .consume_queue import ConsumeQueues
 from .control_block import QUEUE_LIVE, ControlBlock
@@ -23,9 +27,20 @@ from .index_file import index_files, read_header
 from .running_flags import RunningFlag, RunningFlags
 from .unit import BLANK_SIZE, rounded_file_size
 
+logger = logging.getLogger(__name__)
+
 FILES_PER_RUN = 10
 MANUAL_RUNS = 20  # that one request by hand is good for
 HOUR_MS = 3_600_000
+
+
+class DiskNeed(enum.IntEnum):
+    """What the fullness of a disk asks for; each includes those before it."""
+
+    NOTHING = 0
+    EXPIRED = 1  # delete what is past its time, whatever the hour
+    AT_ONCE = 2  # delete whatever its age, if cleanFileForciblyEnable allows
+    REFUSE = 3  # and take no messages
 
 
 class Cleaner:
@@ -61,28 +76,41 @@ class Cleaner:
 
     # --- when ---
 
-    def check_disk(self) -> tuple[bool, bool]:
-        """Set or clear the disk-full flag. Returns (delete expired files now, delete regardless of age)."""
-        is_full, at_once = self._check_partition(disk_ratio(self._files, self._paths.commitlog))
-        if not is_full:
-            is_full, more = self._check_partition(disk_ratio(self._files, self._paths.consumequeue))
-            at_once = at_once or more
-        return is_full, at_once
+    def check_disk(self) -> DiskNeed:
+        """Look at both partitions; set or clear the disk-full flag, and say what is to be deleted.
 
-    def _check_partition(self, ratio: float) -> tuple[bool, bool]:
-        warning = self._config.disk_space_warning_level_ratio / 100
-        forcibly = self._config.disk_space_clean_forcibly_ratio / 100
-        if ratio > warning:
-            self._flags.put(RunningFlag.DISK_FULL, True)
-        elif ratio <= forcibly:
-            self._flags.put(RunningFlag.DISK_FULL, False)
+        Sends are refused from the warning level on, and taken again when both partitions are at the forcible level or
+        below it: between the two, files go, but the flag stays as it is.
+        """
+        need = max(map(self._partition_need, {self._paths.commitlog, self._paths.consumequeue}))
+        if need is DiskNeed.REFUSE:
+            if self._flags.put(RunningFlag.DISK_FULL, True):
+                logger.warning("the disk of %s is full: messages are refused", self._paths.root)
+        elif need is not DiskNeed.AT_ONCE and self._flags.put(RunningFlag.DISK_FULL, False):
+            logger.info("the disk of %s has room again: messages are taken", self._paths.root)
+        return need
+
+    def _partition_need(self, path: Path) -> DiskNeed:
+        ratio = disk_ratio(self._files, path)
+        usage = self._files.usage(path)
+        if usage is not None and usage.usable < self._config.disk_free_min_bytes:
+            return DiskNeed.REFUSE
+        if ratio > self._config.disk_space_warning_level_ratio / 100:
+            return DiskNeed.REFUSE
+        if ratio > self._config.disk_space_clean_forcibly_ratio / 100:
+            return DiskNeed.AT_ONCE
         is_full = ratio < 0 or ratio > min(max(self._config.disk_max_used_space_ratio, 10), 95) / 100
-        return is_full, ratio > forcibly
+        return DiskNeed.EXPIRED if is_full else DiskNeed.NOTHING
 
     def _is_hour(self) -> bool:
         hour = datetime.datetime.fromtimestamp(self._now_ms() / 1000).hour
         hours = (piece.strip() for piece in self._config.delete_when.split(";"))
         return any(piece.isdecimal() and int(piece) == hour for piece in hours)
+
+    @property
+    def is_asked(self) -> bool:
+        """Somebody wants expired files deleted now (code 329), and no round has been run since."""
+        return int(self._control.header.delete_requests) != self._requests_seen
 
     def _is_by_hand(self) -> bool:
         requests = int(self._control.header.delete_requests)
@@ -93,12 +121,13 @@ class Cleaner:
 
     # --- what ---
 
-    def clean(self) -> int:
-        """One round; returns how many log files went."""
-        is_full, at_once = self.check_disk()
+    def clean(self, *, lacks_room: bool = False) -> int:
+        """One round; returns how many log files went. `lacks_room`: there was none for the next log file."""
+        need = self.check_disk()
+        at_once = lacks_room or need >= DiskNeed.AT_ONCE
         by_hand, is_hour = self._is_by_hand(), self._is_hour()
         deleted = 0
-        if is_full or by_hand or is_hour:
+        if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
             deleted = self._clean_log(at_once and self._config.clean_file_forcibly_enable)
         log_min = self._control.min_phy_offset
         if log_min > self._cleaned_below:
@@ -110,8 +139,14 @@ class Cleaner:
     def _clean_log(self, at_once: bool) -> int:
         size = self._config.mapped_file_size_commit_log
         header = self._control.header
-        # What is not yet in the queues or on the disk is never given up, nor is the file being written.
-        done = min(header.dispatched_phy_offset, header.durable_phy_offset, header.published_phy_offset)
+        # What is not yet on the disk, with its units, is never given up (after a power failure units are made again
+        # from the log, and queue offsets would start over without it), nor is the file being written.
+        done = min(
+            header.published_phy_offset,
+            header.durable_phy_offset,
+            header.dispatched_phy_offset,
+            header.units_durable_phy_offset,
+        )
         deleted = 0
         for start in numbered_files(self._files, self._paths.commitlog, size):
             path = self._paths.commitlog / file_name(start)
@@ -136,16 +171,19 @@ class Cleaner:
 
     def _clean_queue(self, entry: Any, log_min: int) -> bool:
         """Move the queue's minimum, then remove files in front of it. Returns whether files went."""
+        generation, before = entry.generation, entry.min_offset
         first = self._first_kept(entry, log_min)
-        if first == entry.min_offset:
+        # Dispatch may begin the queue anew at any moment: then neither its minimum nor its files are what we saw.
+        if first == before or not lib.rp_control_move_min(entry, before, first):
             return False
-        entry.min_offset = first
         directory = self._paths.consumequeue / self._control.topic_of(entry).decode() / str(entry.queue_id)
         per_file = self._queues.units_per_file
         # The last file stays, even if all of its units are of the past.
         keep_from = min(first, max(0, entry.max_offset - 1)) // per_file * self._queues.file_size
         starts = [start for start, _ in self._queues.file_times(entry) if start < keep_from]
         for start in starts:
+            if entry.generation != generation:
+                return False
             self._files.remove(directory / file_name(start))
         return bool(starts)
 

@@ -93,6 +93,12 @@ class Dispatch:
         if status:
             raise fail("cannot remove a consume queue", status)
 
+    def expire_queue(self, entry: Any) -> None:
+        """Remove a queue's files, all of whose records have left the log; its offsets go on from where they are."""
+        status = lib.rp_dispatch_expire_queue(self.handle, entry)
+        if status:
+            raise fail("cannot remove a consume queue", status)
+
     def sync(self, *, with_index: bool = False) -> None:
         """Bring units to the disk. `with_index`: all of the index as well, on the thread that runs dispatch."""
         with self._syncing:

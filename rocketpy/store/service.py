@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
@@ -23,10 +23,11 @@ from rocketpy.native.core import ffi, lib
 
 from .allocate import allocate_ahead
 from .clean import Cleaner
-from .control_block import QUEUE_DELETED, ControlBlock, fail
+from .control_block import ControlBlock, fail
 from .dispatch import Dispatch
 from .files import DiskFiles, Files, StorePaths
 from .lifecycle import save_checkpoint
+from .queue_cleaning import clean_topic, expire_queues
 from .running_flags import RunningFlag, RunningFlags
 
 logger = logging.getLogger(__name__)
@@ -36,7 +37,7 @@ LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to 
 RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
 ALLOCATE_INTERVAL_S = 0.5
-DISK_CHECK_INTERVAL_S = 10.0
+DISK_CHECK_INTERVAL_S = 1.0  # how soon sends are refused, or taken again; the reference looks every 10 s
 CLEAN_DELAY_S = 60.0  # after start
 UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not yet on the disk: bounds recovery after power loss
 JOIN_TIMEOUT_S = 30.0
@@ -52,7 +53,7 @@ class StoreSeams:
 
     worker: Any  # rp_worker *: this one
     pull: Any = None  # rp_ring_writer *: ARRIVAL
-    manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC
+    manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC, CLEAN_EXPIRED
     manager_out: Any = None  # rp_ring_writer *: CLEANED
     send: Any = None  # rp_worker *: waits for the durable position (sync flush)
 
@@ -60,9 +61,8 @@ class StoreSeams:
 @attrs.define
 class _CleanRequest:
     record: bytes  # goes back as it came
-    topic: str
     after_phy_offset: int
-    is_done: bool = False
+    steps: Iterator[None]
 
 
 class StoreService:
@@ -140,8 +140,8 @@ class StoreService:
                 timeout_ns,
             )  # fmt: skip
             if status == Status.OK:
-                self._take_requests()
-            self._serve_requests(dispatch)
+                self._take_requests(dispatch)
+            self._serve_requests()
             self._judge(status, dispatch)
             if status == Status.STOPPED:
                 return self._finish(dispatch)
@@ -170,37 +170,34 @@ class StoreService:
 
     # --- requests of the manager ---
 
-    def _take_requests(self) -> None:
+    def _take_requests(self, dispatch: Dispatch) -> None:
         data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
         while lib.rp_ring_read(self._seams.manager_in, data, size, kind) == Status.OK:
             record = bytes(ffi.buffer(data[0], size[0]))
             lib.rp_ring_release(self._seams.manager_in)
+            steps: Iterator[None]
             if kind[0] == lib.RP_STAGE_CLEAN_TOPIC:
                 head = ffi.from_buffer("rp_clean_topic *", record)
                 start = ffi.sizeof("rp_clean_topic")
                 topic = record[start : start + head.topic_size].decode("utf-8", "replace")
-                self._requests.append(_CleanRequest(record, topic, self._control.published_phy_offset))
+                steps = clean_topic(self._control, dispatch, self._queues_lock, topic)
+            elif kind[0] == lib.RP_STAGE_CLEAN_EXPIRED:
+                steps = expire_queues(self._control, dispatch, self._queues_lock)
             else:
                 logger.error("record of type %d from the manager: not for the store", kind[0])
+                continue
+            self._requests.append(_CleanRequest(record, self._control.published_phy_offset, steps))
 
-    def _serve_requests(self, dispatch: Dispatch) -> None:
-        """In their order, each once dispatch has come up to where the log ended when it arrived."""
+    def _serve_requests(self) -> None:
+        """In their order, each once dispatch has come up to where the log ended when it arrived; a step at a time."""
         while self._requests and self._requests[0].after_phy_offset <= self._control.dispatched_phy_offset:
             request = self._requests[0]
-            if not request.is_done:
-                self._clean_topic(dispatch, request.topic)
-                request.is_done = True
+            for _ in request.steps:
+                self._sync_units.set()  # so that no redo starts before this point and brings the queues back
+                return  # back in a moment
             if not self._answer(request.record):
                 return  # the ring is full: again in a moment
             del self._requests[0]
-
-    def _clean_topic(self, dispatch: Dispatch, topic: str) -> None:
-        with self._queues_lock:
-            for entry in self._control.entries_of(topic):
-                entry.state = QUEUE_DELETED
-                dispatch.drop_queue(entry)
-                entry.next_offset = 0
-        self._sync_units.set()  # so that no redo starts before this point and brings the queues back
 
     def _answer(self, record: bytes) -> bool:
         out = self._seams.manager_out
@@ -262,7 +259,8 @@ class StoreService:
         cleaner = Cleaner(
             self._config, self._control, self._flags, self._files, self._now_ms, self._stop.wait, self._queues_lock
         )
-        checked = cleaned = -DISK_CHECK_INTERVAL_S
+        checked = -DISK_CHECK_INTERVAL_S
+        cleaned = -self._config.clean_resource_interval / 1000
         began = time.monotonic()
         is_full = False
         try:
@@ -272,15 +270,16 @@ class StoreService:
                 if now - checked >= DISK_CHECK_INTERVAL_S:
                     cleaner.check_disk()
                     checked = now
-                if now - began >= CLEAN_DELAY_S and now - cleaned >= self._config.clean_resource_interval / 1000:
-                    self._clean(cleaner)
+                is_due = now - began >= CLEAN_DELAY_S and now - cleaned >= self._config.clean_resource_interval / 1000
+                if is_due or cleaner.is_asked:
+                    self._clean(cleaner, is_full)
                     cleaned = now
         finally:
             cleaner.close()
 
-    def _clean(self, cleaner: Cleaner) -> None:
+    def _clean(self, cleaner: Cleaner, lacks_room: bool) -> None:
         try:
-            cleaner.clean()
+            cleaner.clean(lacks_room=lacks_room)
         except StoreError as exc:
             logger.error("cleaning: %s", exc)
 

@@ -93,6 +93,10 @@ class FakeHotLane:
         self.calls.append(("clean_topic", topic))
         await trio.lowlevel.checkpoint()
 
+    async def clean_expired_queues(self) -> None:
+        self.calls.append(("clean_expired_queues", ()))
+        await trio.lowlevel.checkpoint()
+
     async def put(self, message: MessageToPut) -> PutResult:
         await trio.lowlevel.checkpoint()
         if self.put_gate is not None:
@@ -149,6 +153,10 @@ class FakeStore:
         self.found: list[bytes] = []
         self.queried: list[tuple[str, str, int, int, int]] = []
         self.trimmed = 0
+        self.delete_requests = 0
+
+    def request_delete_expired(self) -> None:
+        self.delete_requests += 1
 
     def fill(self, topic: str, queue_id: int, count: int, *, low: int = 0, tags_code: int = 0) -> None:
         self.queues[topic, queue_id] = [(Unit(1000 + i, 50, tags_code), NOW_MS + i) for i in range(count)]

@@ -91,12 +91,14 @@ class AdminBrokerProcessor(TableProcessor):
         return RemotingCommand.response(body=fastjson.dumps(body))
 
     async def _clean_expired_queues(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """The store drops expired queue files by itself, every cleanResourceInterval: there is nothing to set off."""
+        """Drop the files of queues of which the log has nothing left; answered when they are gone."""
+        await self._services.hot_lane.clean_expired_queues()
         return RemotingCommand.response()
 
     async def _delete_expired_log(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        remark = "files are deleted at deleteWhen, or when the disk runs full; deletion at other times is not supported"
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        """Have log files that are past fileReservedTime deleted now; answered at once, as files may be many."""
+        self._services.store.request_delete_expired()
+        return RemotingCommand.response()
 
     async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Drop the queues of topics that have no configuration any more."""

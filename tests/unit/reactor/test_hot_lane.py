@@ -17,7 +17,7 @@ from rocketpy.reactor import stage
 from rocketpy.reactor.hot_lane import PUT_TIMEOUT_S, RingHotLane
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.stage import Stage, encode_topic_name
+from rocketpy.reactor.stage import Stage, encode_clean_expired, encode_clean_topic
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.hot_lane import HotLane, MessageToPut, SendRequest
 
@@ -248,9 +248,23 @@ def test_clean_topic_returns_when_the_store_has_done_it(desk: Desk) -> None:
             nursery.start_soon(desk.lane.clean_topic, "U")
             await trio.testing.wait_all_tasks_blocked()
             told = desk.told("store")
-            assert sorted(told) == [(Stage.CLEAN_TOPIC, encode_topic_name(topic)) for topic in ("T", "U")]
+            assert sorted(told) == [(Stage.CLEAN_TOPIC, encode_clean_topic(topic)) for topic in ("T", "U")]
             for _, record in told:
-                desk.lane.topic_cleaned(record)
-        desk.lane.topic_cleaned(encode_topic_name("T"))  # once more: nobody waits
+                desk.lane.cleaned(record)
+        desk.lane.cleaned(encode_clean_topic("T"))  # once more: nobody waits
+
+    trio.run(main)
+
+
+def test_clean_expired_queues_returns_when_the_store_has_done_it(desk: Desk) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.lane.clean_expired_queues)
+            await trio.testing.wait_all_tasks_blocked()
+            desk.lane.cleaned(encode_clean_topic("T"))  # another one's
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(nursery.child_tasks) == 1
+            assert desk.told("store") == [(Stage.CLEAN_EXPIRED, encode_clean_expired())]
+            desk.lane.cleaned(encode_clean_expired())
 
     trio.run(main)

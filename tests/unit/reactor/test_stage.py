@@ -177,5 +177,6 @@ def test_tables_are_laid_out_as_c_reads_them() -> None:
     )
 
 
-def test_a_topic_name_goes_there_and_back() -> None:
-    assert stage.decode_topic_name(stage.encode_topic_name("%RETRY%group")) == "%RETRY%group"
+def test_requests_to_clean_are_told_apart_by_their_bytes() -> None:
+    assert stage.encode_clean_topic("%RETRY%g") == c_record("rp_clean_topic", {"topic_size": 8}, b"%RETRY%g")
+    assert stage.encode_clean_expired() == c_record("rp_clean_topic", {"token": 1}, b"")

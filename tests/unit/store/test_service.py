@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -135,6 +136,41 @@ def test_clean_topic_drops_queues_and_answers(rig: Rig, writer: StoreWriter, sto
     assert writer.put("Old", 1, dispatch=False).queue_offset == 0  # a new life, from 0
     rig.wake()
     wait_until(lambda: store.max_offset("Old", 1) == 1, "dispatch into the new queue")
+
+
+def test_clean_expired_drops_the_files_of_queues_without_messages(
+    rig: Rig, writer: StoreWriter, store: MessageStore
+) -> None:
+    writer.put("Old", 2, dispatch=False)
+    writer.put("Kept", 0, body=b"x" * 16_200, dispatch=False)  # in the second file
+    rig.wake()
+    wait_until(lambda: store.max_offset("Kept", 0) == 1, "dispatch")
+    writer.control.header.min_phy_offset = 16_384  # as if the first log file had gone
+    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 1})))
+    spans = [{"data": ffi.from_buffer(request), "size": len(request)}]
+    assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_CLEAN_EXPIRED, spans, 1) == 0
+    lib.rp_ring_wake(rig.manager_out)
+    assert rig.wait_record(rig.manager_in) == (lib.RP_STAGE_CLEANED, request)
+    assert not (rig.opened.paths.consumequeue / "Old").exists()
+    assert (rig.opened.paths.consumequeue / "Kept" / "0").exists()
+    assert (store.min_offset("Old", 2), store.max_offset("Old", 2)) == (1, 1)
+    assert writer.put("Old", 2, dispatch=False).queue_offset == 1
+    rig.wake()
+    wait_until(lambda: store.max_offset("Old", 2) == 2, "dispatch into the queue")
+
+
+def test_expired_files_are_deleted_when_asked_for(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    for _ in range(3):
+        writer.put(body=b"x" * 12_000, dispatch=False)
+    rig.wake()
+    first = rig.opened.paths.commitlog / f"{0:020d}"
+    wait_until(lambda: writer.control.dispatched_phy_offset == writer.control.published_phy_offset, "dispatch")
+    header = writer.control.header
+    header.durable_phy_offset = header.units_durable_phy_offset = header.published_phy_offset
+    os.utime(first, (0, 0))
+    store.request_delete_expired()
+    wait_until(lambda: not first.exists(), "the deletion")
+    assert writer.control.min_phy_offset == 16_384
 
 
 @pytest.mark.parametrize("flush_disk_type", [FlushDiskType.SYNC_FLUSH])

@@ -114,6 +114,13 @@ def test_access_control_is_off(tmp_path: Path, code: int) -> None:
     assert (response.code, response.remark) == (1, "access control is off on this broker (aclEnable=false)")
 
 
-@pytest.mark.parametrize(("code", "answer"), [(306, 0), (329, 1)])
-def test_cleaning_is_the_stores_own_business(tmp_path: Path, code: int, answer: int) -> None:
-    assert trio.run(lambda: SlowLaneRig(tmp_path).ask(code)).code == answer
+def test_expired_queues_are_dropped_by_the_store(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    assert trio.run(lambda: rig.ask(306)).code == 0
+    assert rig.hot_lane.named("clean_expired_queues") == [()]
+
+
+def test_expired_log_files_are_deleted_when_asked_for(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    assert trio.run(lambda: rig.ask(329)).code == 0
+    assert rig.store.delete_requests == 1
