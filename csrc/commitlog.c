@@ -7,7 +7,11 @@
  *
  * The helper populates pages ahead of the position (MADV_POPULATE_WRITE: a first touch costs six times a warm write),
  * drops page table entries far behind it (the pages stay in the page cache; a worker's resident size stays small) and
- * unmaps files that are full. It shares nothing with the writer but `struct errands`, under its lock. */
+ * unmaps files that are full. It shares nothing with the writer but `struct errands`, under its lock.
+ *
+ * Pages that are populated are dirty: the next flush writes them, zeros as they are, and write-protects them again. So
+ * the helper goes only as far ahead as the writer comes in the time that it is asked after, starts at the position anew
+ * after a flush, and gives way to whoever has messages to move. */
 #define _GNU_SOURCE
 #include "commitlog.h"
 #include <errno.h>
@@ -16,18 +20,21 @@
 #include <string.h>
 #include <sys/mman.h>
 #include "atomic.h"
+#include "clock.h"
 #include "crash_point.h"
 #include "endian.h"
 #include "mapped_file.h"
+#include "process.h"
 #include "record.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 enum {
-    POPULATE_AHEAD = 8 << 20,  /* bytes ahead of the position that are asked for */
-    POPULATE_AGAIN = 4 << 20,  /* ... once the position has come this far */
-    POPULATE_STEP = 512 << 10, /* per call of madvise: how long a stop may wait */
+    AHEAD_MIN = 256 << 10,    /* bytes ahead of the position that are populated, asked for at half way; doubled */
+    AHEAD_MAX = 8 << 20,      /* while the writer comes that far in less than ASK_NS, halved when it takes 8 times that */
+    ASK_NS = 20000000,
+    POPULATE_STEP = 64 << 10, /* per call of madvise: how long others wait for the processor */
     KEEP_BEHIND = 16 << 20,    /* page table entries kept behind the position */
     WIPE_SPAN = 8 << 20,       /* zeros in a row that prove there is no torn record further on */
     PAGE = 4096
@@ -53,6 +60,9 @@ struct rp_commitlog {
     uint64_t start;
     uint64_t position;
     uint64_t ask_at; /* position at which the helper is asked again */
+    uint64_t ahead;
+    uint64_t asked_ns;
+    uint64_t durable; /* durable_phy_offset when it was asked */
     struct errands errands;
     pthread_t helper;
 };
@@ -60,6 +70,7 @@ struct rp_commitlog {
 static void *run_errands(void *argument) {
     struct rp_commitlog *log = argument;
     struct errands *errands = &log->errands;
+    rp_process_prefer_others();
     pthread_mutex_lock(&errands->lock);
     for (;;) {
         uint8_t *base = errands->base, *full = errands->full;
@@ -86,17 +97,23 @@ static void *run_errands(void *argument) {
 
 static uint64_t page_down(uint64_t offset) { return offset & ~(uint64_t)(PAGE - 1); }
 
-/* Tell the helper where the position is; called every POPULATE_AGAIN bytes. */
+/* Tell the helper where the position is. */
 static void ask_helper(rp_commitlog *log) {
     struct errands *errands = &log->errands;
-    uint64_t at = log->position - log->start, to = page_down(at + POPULATE_AHEAD);
+    uint64_t now = rp_now_ns(), took = now - log->asked_ns, durable = rp_load_acquire(&log->control->durable_phy_offset);
+    int is_flushed = durable != log->durable;
+    if (took < ASK_NS && log->ahead < AHEAD_MAX) log->ahead *= 2;
+    if (took > 8 * ASK_NS && log->ahead > AHEAD_MIN) log->ahead /= 2;
+    log->asked_ns = now;
+    log->durable = durable;
+    uint64_t at = log->position - log->start, to = page_down(at + log->ahead);
     pthread_mutex_lock(&errands->lock);
-    if (errands->populated < page_down(at)) errands->populated = page_down(at);
+    if (is_flushed || errands->populated < page_down(at)) errands->populated = page_down(at);
     errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
     if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
     pthread_cond_signal(&errands->wake);
     pthread_mutex_unlock(&errands->lock);
-    log->ask_at = log->position + POPULATE_AGAIN;
+    log->ask_at = log->position + log->ahead / 2;
 }
 
 /* Make the file at `start` the one being written; it is mapped at `base`. */
@@ -149,6 +166,7 @@ rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control) {
     log->control = control;
     log->file_size = control->commitlog_file_size;
     log->position = rp_load_acquire(&control->published_phy_offset);
+    log->ahead = AHEAD_MIN;
     pthread_mutex_init(&log->errands.lock, NULL);
     pthread_cond_init(&log->errands.wake, NULL);
     uint64_t start = log->position - log->position % log->file_size;

@@ -1,11 +1,17 @@
 #define _GNU_SOURCE
 #include "process.h"
 
+#include <linux/sched/types.h>
 #include <malloc.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10 };
 
 rp_status rp_process_die_with_parent(void) {
     return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 ? RP_OK : RP_IO_ERROR;
@@ -30,3 +36,15 @@ void rp_process_trim(uint64_t bytes) {
 }
 
 void rp_process_drop_pages(uint64_t start, uint64_t size) { madvise((void *)(uintptr_t)start, (size_t)size, MADV_DONTNEED); }
+
+void rp_process_prefer_latency(void) {
+    struct sched_attr attributes = {.size = sizeof attributes};
+    if (syscall(SYS_sched_getattr, 0, &attributes, sizeof attributes, 0) < 0) return;
+    attributes.sched_runtime = SHORT_SLICE_NS;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+void rp_process_prefer_others(void) {
+    int nice = getpriority(PRIO_PROCESS, 0); /* 0: this thread, on Linux */
+    setpriority(PRIO_PROCESS, 0, nice + BACKGROUND_NICE);
+}

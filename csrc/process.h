@@ -15,4 +15,10 @@ void rp_process_set_title(const char *title, const char *name, uint64_t start, u
 void rp_process_trim(uint64_t bytes);
 /* Unmap the clean pages of [start, start + size), a private mapping of a file that was never written to. */
 void rp_process_drop_pages(uint64_t start, uint64_t size);
+/* Have the kernel run this thread soon after each wake-up, for a short while (EEVDF's slice; kernels before 6.12 ignore
+ * it). For loops that do little per message and hand on: with the default of some 3 ms, one that is in the middle of a
+ * batch keeps the others waiting. */
+void rp_process_prefer_latency(void);
+/* Let this thread's work, which nobody waits for, give way to everything else. */
+void rp_process_prefer_others(void);
 #endif

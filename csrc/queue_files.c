@@ -77,13 +77,20 @@ static rp_file_key file_key(const rp_queue_files *files, const rp_queue *queue, 
                          .generation = (uint32_t)rp_load_acquire(&queue->generation), .number = number};
 }
 
+/* A reader leaves the access time alone: it would dirty the inode with the first read after each write, and sometimes
+ * wait for the journal. Only the file's owner may. */
+static int open_file(const char *path, int is_writer) {
+    int fd = open(path, is_writer ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC | O_NOATIME);
+    return fd < 0 && errno == EPERM && !is_writer ? open(path, O_RDONLY | O_CLOEXEC) : fd;
+}
+
 int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t number) {
     char path[PATH_MAX];
     rp_file_key key = file_key(files, queue, number);
     int fd = rp_file_cache_find(files->cache, key);
     if (fd >= 0) return fd;
     if (queue_path(files, queue, number, path) < 0) return -1;
-    fd = open(path, (files->is_writer ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+    fd = open_file(path, files->is_writer);
     if (fd >= 0) rp_file_cache_put(files->cache, key, fd);
     return fd;
 }

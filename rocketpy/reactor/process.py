@@ -42,6 +42,11 @@ def set_title(title: str) -> None:
     lib.rp_process_set_title(title.encode(), name, *_command_line_place())
 
 
+def prefer_latency() -> None:
+    """Run soon after each wake-up, in short slices; kernels before 6.12 go on as before."""
+    lib.rp_process_prefer_latency()
+
+
 def reset_signals() -> None:
     """The supervisor decides when a worker stops: what a terminal sends to the whole group is not for the children."""
     signal.set_wakeup_fd(-1)

@@ -25,7 +25,7 @@ import attrs
 
 from rocketpy.errors import ConfigError, RocketError
 
-from .process import close_all_but, die_with_parent, own_standard_streams, reset_signals, set_title
+from .process import close_all_but, die_with_parent, own_standard_streams, prefer_latency, reset_signals, set_title
 from .ring import STOP_INTAKE, STOP_LEAVE
 from .worker_spec import WorkerContext, WorkerSpec
 
@@ -192,6 +192,8 @@ class Supervisor:
             close_all_but([self._news, *doorbells, *spec.keep_fds])
             own_standard_streams()
             set_title(spec.title)
+            if spec.is_hot:
+                prefer_latency()
             spec.main(WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
             status = 0
         except RocketError as exc:

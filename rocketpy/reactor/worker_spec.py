@@ -66,6 +66,8 @@ class WorkerSpec:
     hang_timeout_s: float | None = 10.0
     """Without a heartbeat for so long it is killed and replaced; None: never."""
     restart: RestartPolicy = RestartPolicy()
+    is_hot: bool = False
+    """It does little per message and hands on: the kernel is asked to run it in short slices, soon after a wake-up."""
 
     @property
     def title(self) -> str:

@@ -34,6 +34,7 @@ from .store_worker import StoreMain
 log = logging.getLogger(__name__)
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
+HOT_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE})
 
 
 def run_broker(
@@ -111,7 +112,7 @@ def worker_specs(
     ) -> WorkerSpec:  # fmt: skip
         return WorkerSpec(
             name=name, role=role, block=topology.blocks[name], main=main, keep_fds=keep_fds, stop_phase=phase,
-            quiet_phase=quiet_phase, hang_timeout_s=hang_s,
+            quiet_phase=quiet_phase, hang_timeout_s=hang_s, is_hot=role in HOT_ROLES,
         )  # fmt: skip
 
     writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives

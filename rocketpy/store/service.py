@@ -216,6 +216,8 @@ class StoreService:
         interval_s = self._config.flush_interval_commit_log / 1000
         thorough_s = self._config.flush_commit_log_thorough_interval / 1000
         flushed_s = time.monotonic()
+        if not self._is_sync_flush:
+            lib.rp_process_prefer_others()
         waiter = self._seams.send or ffi.NULL
         while not self._stop.is_set():
             if self._is_sync_flush:
@@ -239,6 +241,7 @@ class StoreService:
         interval_s = self._config.flush_interval_consume_queue / 1000
         thorough_s = self._config.flush_consume_queue_thorough_interval / 1000
         flushed_s = time.monotonic()
+        lib.rp_process_prefer_others()
         while not self._stop.is_set():
             is_wanted = self._sync_units.wait(interval_s)
             self._sync_units.clear()
@@ -263,6 +266,7 @@ class StoreService:
         cleaned = -self._config.clean_resource_interval / 1000
         began = time.monotonic()
         is_full = False
+        lib.rp_process_prefer_others()
         try:
             while not self._stop.wait(ALLOCATE_INTERVAL_S):
                 is_full = self._allocate(is_full)
