@@ -37,6 +37,10 @@ rp_status rp_mapped_file_create(const char *directory, uint64_t start, uint64_t 
     return status == RP_FULL ? RP_OK : status;
 }
 
+/* A Java broker's file has blocks only for what was written; ours has all. Asking for what is there would still wait
+ * for the file system's journal, and the writer asks at each roll. */
+static int is_sparse(const struct stat *status) { return (uint64_t)status->st_blocks * 512 < (uint64_t)status->st_size; }
+
 rp_status rp_mapped_file_map(const char *directory, uint64_t start, uint64_t size, int writable, uint8_t **base) {
     char path[PATH_MAX];
     struct stat status;
@@ -49,7 +53,7 @@ rp_status rp_mapped_file_map(const char *directory, uint64_t start, uint64_t siz
     } else if ((uint64_t)status.st_size != size) {
         errno = EINVAL;
         result = RP_CORRUPT;
-    } else if (writable && fallocate(fd, 0, 0, (off_t)size) < 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+    } else if (writable && is_sparse(&status) && fallocate(fd, 0, 0, (off_t)size) < 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
         result = rp_status_of_errno();
     } else {
         void *at = mmap(NULL, size, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);

@@ -189,7 +189,10 @@ typedef struct rp_stage_topic {
     /* topic */
 } rp_stage_topic;
 
-enum { RP_GROUP_CONSUME_ENABLE = 2, RP_GROUP_BROADCAST_ENABLE = 4, RP_GROUP_ONLINE = 8, RP_GROUP_BROADCASTING = 16 };
+enum {
+    RP_GROUP_CONSUME_ENABLE = 2, RP_GROUP_BROADCAST_ENABLE = 4, RP_GROUP_ONLINE = 8, RP_GROUP_BROADCASTING = 16,
+    RP_GROUP_MEMBERS_UNKNOWN = 32 /* from a new manager: the two before this one are to stay as they are */
+};
 typedef struct rp_stage_group {
     uint32_t flags; /* RP_TABLE_REMOVE, RP_GROUP_* */
     int32_t broker_id;

@@ -60,6 +60,7 @@ log = logging.getLogger(__name__)
 
 CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
+HEARTBEATS_HEARD_S = 60.0  # clients send one every 30 s
 LOCK_SWEEP_S = 60.0
 STORE_TRIM_S = 60.0
 
@@ -79,7 +80,7 @@ class BrokerController:
     ) -> None:
         live = LiveSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
-        tables = HotTables(hot_lane)
+        tables = self._tables = HotTables(hot_lane)
         levels = DelayLevels.parse(settings.store.message_delay_level)
         topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
         self._outer_api = BrokerOuterApi(live, topics, name_server_client)
@@ -207,6 +208,7 @@ class BrokerController:
         for interval_s, duty in duties:
             nursery.start_soon(_every, interval_s, duty)
         nursery.start_soon(self._count_days)
+        nursery.start_soon(self._await_heartbeats)
 
     @property
     def _files(self) -> list[ConfigFile]:
@@ -230,6 +232,10 @@ class BrokerController:
         queues = [(topic.topic_name, topic.write_queue_nums) for topic in services.topics.topics.values()]
         await services.stats.sample_topics(queues, services.store.max_offset)
         services.stats.sample_minute()
+
+    async def _await_heartbeats(self) -> None:
+        await trio.sleep(HEARTBEATS_HEARD_S)
+        self._tables.members_known()
 
     async def _count_days(self) -> None:
         while True:

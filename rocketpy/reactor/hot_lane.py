@@ -127,12 +127,13 @@ class RingHotLane:
 
     def group_changed(
         self, group: str, *, consume_enable: bool, consume_broadcast_enable: bool, broker_id: int,
-        which_broker_when_consume_slowly: int, is_online: bool, is_broadcasting: bool,
+        which_broker_when_consume_slowly: int, is_online: bool | None, is_broadcasting: bool,
     ) -> None:
         flags = (
             consume_enable * lib.RP_GROUP_CONSUME_ENABLE
             | consume_broadcast_enable * lib.RP_GROUP_BROADCAST_ENABLE
-            | is_online * lib.RP_GROUP_ONLINE
+            | (is_online is None) * lib.RP_GROUP_MEMBERS_UNKNOWN
+            | (is_online is True) * lib.RP_GROUP_ONLINE
             | is_broadcasting * lib.RP_GROUP_BROADCASTING
         )
         record = encode_group(

@@ -118,8 +118,9 @@ class HotLane(Protocol):
 
     def group_changed(
         self, group: str, *, consume_enable: bool, consume_broadcast_enable: bool, broker_id: int,
-        which_broker_when_consume_slowly: int, is_online: bool, is_broadcasting: bool,
-    ) -> None: ...
+        which_broker_when_consume_slowly: int, is_online: bool | None, is_broadcasting: bool,
+    ) -> None:
+        """`is_online` None: not known (yet); whether it is, and how it consumes, stays as the pull process has it."""
 
     def group_removed(self, group: str) -> None: ...
 
