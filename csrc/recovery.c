@@ -2,9 +2,14 @@
 #define _GNU_SOURCE
 #include "recovery.h"
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "atomic.h"
 #include "consume_queue.h"
 #include "crash_point.h"
@@ -84,8 +89,9 @@ uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_of
     return size;
 }
 
-/* Move next_offset past the published records from `position` on. */
-static rp_status follow_log(rp_control_block *block, const char *directory, uint64_t position) {
+/* Move `next` (by queue, below `count`) past the published records from `position` on. A queue that the block does not
+ * know is entered, as dispatch will do when it comes there. */
+static rp_status follow_log(rp_control_block *block, const char *directory, uint64_t position, uint64_t *next, uint32_t count) {
     const rp_control *control = rp_control_header(block);
     uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
     while (position < end) {
@@ -111,7 +117,11 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
             position += record.size;
             if (!gets_unit(&record)) continue;
             rp_queue *queue = rp_control_find(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
-            if (queue && queue->next_offset <= record.queue_offset) rp_store_release(&queue->next_offset, record.queue_offset + 1);
+            if (!queue) queue = rp_control_add(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
+            if (!queue) continue; /* no directory can have its name, or the table is full: it gets no units either */
+            uint32_t index = rp_control_queue_index(block, queue);
+            uint64_t *at = index < count ? &next[index] : &queue->next_offset;
+            if (*at <= record.queue_offset) rp_store_release(at, record.queue_offset + 1);
         }
         munmap(image, file_size);
     }
@@ -120,14 +130,26 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
 
 rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory) {
     const rp_control *control = rp_control_header(block);
-    /* First the position, then the maxima: dispatch moves the maxima first, so none is older than the position. */
-    uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset), min = rp_load_acquire(&control->min_phy_offset);
     uint32_t count = rp_load_acquire32(&control->queue_count);
-    for (uint32_t i = 0; i < count; i++) {
-        rp_queue *queue = rp_control_queue(block, i);
-        rp_store_release(&queue->next_offset, rp_load_acquire(&queue->max_offset));
-    }
-    return follow_log(block, commitlog_directory, dispatched > min ? dispatched : min);
+    uint64_t *next = malloc((count + 1ull) * sizeof *next), from;
+    rp_status status = next ? RP_OK : RP_NO_MEMORY;
+    do {
+        /* First the position, then the maxima: dispatch moves the maxima first, so none is older than the position. */
+        uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset), min = rp_load_acquire(&control->min_phy_offset);
+        from = dispatched > min ? dispatched : min;
+        for (uint32_t i = 0; i < count && status == RP_OK; i++)
+            next[i] = rp_load_acquire(&rp_control_queue(block, i)->max_offset);
+        if (status == RP_OK) status = follow_log(block, commitlog_directory, from, next, count);
+        /* Cleaning follows dispatch: had it taken a file that was still to be read here, the maxima are newer by now. */
+    } while (status == RP_OK && rp_load_acquire(&control->min_phy_offset) > from);
+    for (uint32_t i = 0; i < count && status == RP_OK; i++) rp_store_release(&rp_control_queue(block, i)->next_offset, next[i]);
+    free(next);
+    return status;
+}
+
+void rp_recovery_forget_watchers(rp_control_block *block) {
+    uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
+    for (uint32_t i = 0; i < count; i++) rp_store_release32(&rp_control_queue(block, i)->watched, 0);
 }
 
 uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset) {
@@ -143,27 +165,67 @@ uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t p
     return count;
 }
 
+/* The directories of topics, one open at a time: the queues of a topic mostly stand together in the block, and a name
+ * below an open directory is found in half the time of a whole path. */
+struct topic_directory {
+    int root; /* of all consume queues */
+    int fd;
+    uint32_t topic; /* whose `fd` is; UINT32_MAX: nobody's */
+};
+
+static int enter_topic(const rp_control_block *block, struct topic_directory *at, uint32_t topic) {
+    const uint8_t *name;
+    char path[NAME_MAX + 1];
+    if (at->topic == topic) return at->fd;
+    if (at->fd >= 0) close(at->fd);
+    int size = (int)rp_control_topic(block, topic, &name);
+    snprintf(path, sizeof path, "%.*s", size, (const char *)name);
+    at->fd = openat(at->root, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    at->topic = topic;
+    return at->fd;
+}
+
+/* 1 if the queue's last unit is on file and names the queue's last record; 0 if not, or if it cannot be read: what the
+ * disk does not give back is made again; -1 with errno: that says nothing of the file. */
+static int has_last_unit(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue, uint64_t file_size) {
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    char name[40]; /* 10 digits, a slash, 20 digits */
+    uint64_t position = (queue->max_offset - 1) * RP_CQ_UNIT_SIZE;
+    int directory = enter_topic(block, at, queue->topic), fd = -1;
+    snprintf(name, sizeof name, "%" PRIu32 "/%020" PRIu64, queue->queue_id, position - position % file_size);
+    /* To note the time of access would dirty an inode per queue; not to is the owner's privilege. */
+    if (directory >= 0) fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOATIME);
+    if (directory >= 0 && fd < 0 && errno == EPERM) fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
+    ssize_t size = pread(fd, unit, sizeof unit, (off_t)(position % file_size));
+    close(fd);
+    return size == sizeof unit && rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset;
+}
+
 int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
     rp_control *control = rp_control_header(block);
     int64_t lost = 0;
-    rp_cq_reader *reader = rp_cq_reader_open(block, consume_queue_directory, file_size, 4);
+    struct topic_directory at = {.fd = -1, .topic = UINT32_MAX};
+    at.root = open(consume_queue_directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     rp_cq_writer *writer = rp_cq_writer_open(block, consume_queue_directory, file_size, 4);
-    if (!reader || !writer) lost = -1;
+    if (at.root < 0 || !writer) lost = -1;
     for (uint32_t i = 0; lost >= 0 && i < control->queue_count; i++) {
-        uint8_t unit[RP_CQ_UNIT_SIZE];
         rp_queue *queue = rp_control_queue(block, i);
         if (queue->state != RP_QUEUE_LIVE || queue->max_offset <= queue->min_offset) continue;
-        if (rp_cq_read(reader, queue, queue->max_offset - 1, 1, unit) == 1 &&
-            rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset)
-            continue;
+        int is_sound = has_last_unit(block, &at, queue, file_size);
+        if (is_sound < 0) lost = -1;
+        if (is_sound) continue;
+        rp_store_release(&control->rebuilding, 1); /* before any queue shows less than it did */
         RP_CRASH_POINT("recovery.queue_lost");
         queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
         queue->generation++;
         if (rp_cq_remove(writer, queue) != RP_OK) lost = -1;
         else lost++;
+        at.topic = UINT32_MAX; /* its directory may have gone with its last queue */
     }
     int error = errno;
-    rp_cq_reader_close(reader);
+    if (at.fd >= 0) close(at.fd);
+    if (at.root >= 0) close(at.root);
     rp_cq_writer_close(writer);
     errno = error;
     return lost;

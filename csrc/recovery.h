@@ -28,15 +28,19 @@ rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_si
 uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_offset);
 
 /* Set next_offset of every queue: max_offset, moved on by the records that are published but not yet dispatched.
- * For a new send processor before its first append; dispatch may run meanwhile. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a
- * file of the log cannot be mapped. */
+ * For a new send processor before its first append; dispatch and cleaning may run meanwhile. Nobody sees a value in
+ * between. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file of the log cannot be mapped. */
 rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory);
+
+/* No pull waits for any queue: before the first workers are forked. */
+void rp_recovery_forget_watchers(rp_control_block *block);
 
 /* Count the sound units at the start of `units` (`size` bytes): offset >= 0 and below `phy_limit`, size > 0. Sets
  * *max_phy_offset to the end of the last record they name, pre-blank units aside (0 if there is none). */
 uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset);
 
 /* Check that each live queue's last unit is on file and names the queue's last record. Queues that fail are emptied
- * (0, 0) and their files removed, to be rebuilt by dispatch from the log. Returns how many; -1 with errno. */
+ * (0, 0) and their files removed, to be rebuilt by dispatch from the log's beginning; `rebuilding` of the block says so
+ * before the first. Returns how many; -1 with errno. */
 int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size);
 #endif

@@ -18,6 +18,7 @@ import pytest
 
 from rocketpy.message.record import decode_record
 from rocketpy.native.core import lib
+from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.dump import StoreDump
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
@@ -30,6 +31,9 @@ QUEUES = (("A", 0), ("A", 1), ("B", 7), ("B", 8))
 
 def read_all(opened: OpenedStore, topic: str, queue_id: int) -> list[bytes]:
     """Bodies of a queue from its first offset on; asserts that offsets have no hole and no repetition."""
+    dispatch = Dispatch(opened.config, opened.control)
+    dispatch.run_to_end()  # as the store worker does
+    dispatch.close()
     store = MessageStore(opened.config, opened.control)
     bodies: list[bytes] = []
     while len(bodies) < store.max_offset(topic, queue_id):

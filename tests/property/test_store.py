@@ -38,7 +38,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.opened = open_store(self.config)
         self.writer = StoreWriter(self.config, self.opened.control)
         self.store = MessageStore(self.config, self.opened.control)
-        self.shown = {key: len(images) for key, images in self.model.items()}
+        shown = {key: self.store.max_offset(*key) for key in self.model}
+        is_left = self.opened.report.dispatched_to < self.opened.report.log_end
+        for key, images in self.model.items():  # what is left to dispatch hides nothing that was to be seen before
+            assert shown[key] >= self.shown.get(key, 0) if is_left else shown[key] == len(images)
+        self.shown = shown
 
     def shut(self, *, clean: bool) -> None:
         self.store.close()

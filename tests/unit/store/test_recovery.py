@@ -17,6 +17,9 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.dispatch import Dispatch
+from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import StorePaths, file_name
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
@@ -44,6 +47,7 @@ def check(opened: OpenedStore, puts: Filled, *, with_index: bool = True) -> None
     """Everything is there; and one more message gets the next offset of its queue."""
     store = MessageStore(opened.config, opened.control)
     with StoreWriter(opened.config, opened.control) as writer:
+        writer.dispatch.run_to_end()  # as the store worker does
         for (topic, queue_id), expected in puts.items():
             found: list[bytes] = []
             while len(found) < len(expected):
@@ -118,6 +122,128 @@ def test_kill_9_loses_nothing_and_scans_nothing(config: MessageStoreConfig, disp
     kill(opened)
     opened = reopen(config)
     assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_records == 0
+    check(opened, puts)
+    kill(opened)
+
+
+def test_catching_up_is_left_to_the_store_worker(config: MessageStoreConfig) -> None:
+    """Sends go on at once, behind records that have no units yet; what was readable stays so."""
+    opened = open_store(config)
+    puts = fill(opened, dispatch_until=40)
+    kill(opened)
+    opened = reopen(config)
+    report, header = opened.report, opened.control.header
+    assert report.dispatched_from == report.dispatched_to == header.dispatched_phy_offset
+    assert report.dispatched_to == puts["A", 1][13].phy_offset < report.log_end  # the 41st
+    assert [state.max_offset for state in opened.control.queues()] == [14, 13, 13]
+    assert [state.next_offset for state in opened.control.queues()] == [50, 50, 50]
+    with StoreWriter(config, opened.control) as writer:
+        for queue in TOPICS:
+            puts[queue].append(writer.put(*queue, b"before dispatch", dispatch=False))
+            assert puts[queue][-1].queue_offset == 50
+    check(opened, puts, with_index=False)
+    kill(opened)
+
+
+@pytest.mark.parametrize("step", [1, 700, 5_000])
+def test_a_store_worker_that_dies_while_it_catches_up(config: MessageStoreConfig, step: int) -> None:
+    """Again and again, between batches and within one (units written, position not moved); sends go on meanwhile."""
+    opened = open_store(config)
+    puts = fill(opened, 60, dispatch_until=10)
+    kill(opened)
+    opened = reopen(config)
+    header = opened.control.header
+    with StoreWriter(config, opened.control) as writer:
+        for life in range(20):
+            position = header.dispatched_phy_offset
+            dispatch = Dispatch(config, opened.control)
+            assert lib.rp_dispatch_run(dispatch.handle, step) >= 0
+            dispatch.close()
+            if life % 3 == 0:
+                header.dispatched_phy_offset = position  # it died between writing and moving on
+            queue = TOPICS[life % 3]
+            puts[queue].append(writer.put(*queue, b"life %d" % life, dispatch=False))
+            assert puts[queue][-1].queue_offset == len(puts[queue]) - 1
+    check(opened, puts, with_index=False)
+    assert StoreDump(opened.paths.root).verify().problems == []
+    kill(opened)
+
+
+def test_cleaning_may_overtake_what_a_dead_worker_left(config: MessageStoreConfig) -> None:
+    """Log files below the dispatched position go; the minimum above it counts as dispatched when files were lost."""
+    opened = open_store(config)
+    puts = fill(opened, dispatch_until=149)
+    kill(opened)
+    (opened.paths.commitlog / file_name(0)).unlink()
+    opened.control = ControlBlock(opened.paths.control, config.mapped_file_size_commit_log)
+    opened.control.header.dispatched_phy_offset = 100
+    opened.control.close()
+    opened = reopen(config)
+    header = opened.control.header
+    assert header.min_phy_offset == header.dispatched_phy_offset == 16_384
+    assert [state.next_offset for state in opened.control.queues()] == [50, 50, 50]
+    with StoreWriter(config, opened.control) as writer:
+        writer.dispatch.run_to_end()
+        assert writer.dispatch.counts().resets == 0
+    for state in opened.control.queues():
+        assert state.max_offset == len(puts[state.topic, state.queue_id])
+    kill(opened)
+
+
+def test_a_queue_that_the_block_does_not_know_is_entered(config: MessageStoreConfig) -> None:
+    """What dispatch will find there must be counted on from, not counted again."""
+    opened = open_store(config)
+    fill(opened, 20)
+    end = opened.control.published_phy_offset
+    opened.control.reset()
+    opened.control.header.published_phy_offset = end
+    assert lib.rp_recovery_next_offsets(opened.control.block, os.fsencode(opened.paths.commitlog)) == 0
+    assert [state.next_offset for state in opened.control.queues()] == [7, 7, 6]
+    kill(opened)
+
+
+def test_whoever_dies_while_queues_are_made_again_leaves_that_to_the_next(config: MessageStoreConfig) -> None:
+    """Emptied, and not yet whole: such a queue must not be shown, however little is behind the dispatched position."""
+    opened = open_store(config)
+    puts = fill(opened)
+    shutil.rmtree(opened.paths.consumequeue / "A" / "1")
+    size = config.mapped_file_size_consume_queue
+    directory = os.fsencode(opened.paths.consumequeue)
+    assert lib.rp_recovery_check_queues(opened.control.block, directory, size) == 1
+    kill(opened)
+    opened = reopen(config)
+    assert [state.max_offset for state in opened.control.queues()] == [50, 50, 50]
+    assert not opened.control.header.rebuilding
+    check(opened, puts)
+    kill(opened)
+
+
+@pytest.mark.parametrize("damage", ["file", "directory", "topic", "short", "zeros", "stale"])
+def test_a_damaged_queue_is_made_again(config: MessageStoreConfig, damage: str) -> None:
+    """Whatever the last unit's file looks like: every queue is whole again before the first message is sent."""
+    opened = open_store(config)
+    puts = fill(opened)
+    kill(opened)
+    directory = opened.paths.consumequeue / "A" / "1"
+    path = max(directory.iterdir())
+    image = path.read_bytes()
+    if damage == "file":
+        path.unlink()
+    elif damage == "directory":
+        shutil.rmtree(directory)
+    elif damage == "topic":
+        shutil.rmtree(directory.parent)
+    elif damage == "short":
+        path.write_bytes(b"")
+    elif damage == "zeros":
+        path.write_bytes(bytes(len(image)))
+    else:  # its last unit names another record
+        with path.open("r+b") as file:
+            file.seek((50 - 1) * 20 % 1_000)
+            file.write(struct.pack(">qiq", 7, 200, 0))
+    opened = reopen(config)
+    assert opened.report.queues_rebuilt == (2 if damage == "topic" else 1)
+    assert [state.max_offset for state in opened.control.queues()] == [50, 50, 50]
     check(opened, puts)
     kill(opened)
 
