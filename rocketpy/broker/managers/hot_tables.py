@@ -4,8 +4,8 @@ Heartbeats repeat a group's subscriptions every 30 s; only differences cross the
 reply of the request that caused it is pushed, and rings keep their order: a client never sees an answer that the hot
 processors do not know yet.
 
-After a death of the manager, the pull process knows better than its successor who is online: heartbeats come every 30 s.
-Until a group's first one, or `members_known`, the successor leaves that as it is.
+After a death of the manager, the pull process knows better than its successor who is online: heartbeats come every
+30 s. Until a group's first one, or `members_known`, the successor leaves that as it is.
 """
 
 from __future__ import annotations
