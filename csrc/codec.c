@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission.h"
 #include "atomic.h"
 #include "clock.h"
 #include "codec_request.h"
@@ -14,6 +15,7 @@
 #include "header.h"
 
 #define MANAGER_WAIT_NS 100000000u /* before a command is refused because the manager has no room */
+static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum { SYSTEM_BUSY = 2, BATCH_FRAMES = 256, CODES = 512 };
 
 struct rp_codec {
@@ -22,6 +24,10 @@ struct rp_codec {
     uint32_t selector_count;
     uint32_t output_count; /* send, pull, managers */
     int32_t version;
+    uint64_t (*clock_ns)(void);
+    uint64_t send_stall_ns;
+    uint64_t looked_ns; /* at the send processor; it writes what we read there, so seldom */
+    int is_send_stalled;
     uint8_t destinations[CODES]; /* by request code; others go to manager 0 */
     rp_ring_reader **inputs;
     rp_ring_writer **outputs;   /* by destination */
@@ -46,6 +52,8 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     if (!codec) return NULL;
     codec->worker = config->worker;
     codec->version = config->version;
+    codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
+    codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
     codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
     codec->outputs = calloc(config->manager_count + 2, sizeof *codec->outputs);
     codec->output_rings = calloc(config->manager_count + 2, sizeof *codec->output_rings);
@@ -89,8 +97,9 @@ static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
     return index < codec->selector_count ? codec->selectors[index] : NULL;
 }
 
-/* The manager has had no room for a while: answer as the reference does when a pool's queue is full, and keep the hot lane moving. */
-static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type) {
+/* Answer SYSTEM_BUSY, and keep the hot lane moving. */
+static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type,
+                        const char *remark) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
     rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
     if (!selector || !header || header->flag & (RP_FLAG_ONEWAY | RP_FLAG_RESPONSE)) return RP_OK;
@@ -99,7 +108,7 @@ static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_heade
                             .code = SYSTEM_BUSY,
                             .version = codec->version,
                             .serialize_type = serialize_type,
-                            .remark = "[OVERLOAD]system busy, start flow control for a while"};
+                            .remark = remark};
     return rp_error_reply_send(selector, &reply);
 }
 
@@ -127,7 +136,8 @@ static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_orig
     rp_status status = rp_ring_write(output, RP_STAGE_COMMAND, spans, 2); /* full, or large: not noted */
     if (status != RP_FULL) return status;
     if (rp_now_ns() < origin->received_ns + MANAGER_WAIT_NS) return RP_FULL; /* perhaps a large command is on its way */
-    return header ? refuse(codec, origin, header, frame[0]) : RP_INVALID;
+    /* It has had no room for a while: as the reference does when a pool's queue is full. */
+    return header ? refuse(codec, origin, header, frame[0], "[OVERLOAD]system busy, start flow control for a while") : RP_INVALID;
 }
 
 typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
@@ -161,6 +171,26 @@ static rp_status to_hot(rp_codec *codec, uint32_t destination, const rp_origin *
     return status;
 }
 
+static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
+    codec->looked_ns = now_ns;
+    codec->is_send_stalled =
+        rp_worker_is_stalled(rp_ring_consumer(codec->output_rings[RP_TO_SEND]), codec->send_stall_ns, now_ns);
+    return codec->is_send_stalled;
+}
+
+/* A send. While the send processor is stalled (its disk is busy) more are refused, as the reference does, and so what
+ * waits for room in its ring gets out of the way of others. */
+static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
+    int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
+    if (!stalled || !is_send_stalled(codec, codec->clock_ns())) {
+        rp_status status = to_hot(codec, RP_TO_SEND, origin, frame, header);
+        if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
+    }
+    return refuse(codec, origin, header, frame->serialize_type,
+                  "[REJECTREQUEST]system busy, start flow control for a while");
+}
+
 static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *data, uint32_t size) {
     rp_frame frame = {.size = size + 4};
     rp_header header;
@@ -180,7 +210,8 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     uint32_t destination =
         header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
     if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
-        status = to_hot(codec, destination, origin, &frame, &header);
+        status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header)
+                                           : to_hot(codec, destination, origin, &frame, &header);
         if (status != RP_UNSUPPORTED) return status;
     }
     if (destination < RP_TO_MANAGER) destination = RP_TO_MANAGER;

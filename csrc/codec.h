@@ -29,6 +29,8 @@ typedef struct rp_codec_config {
     rp_ring **selectors; /* reply rings, for frames that are refused here */
     const rp_route *routes; /* codes without a route go to manager 0 */
     int32_t version;     /* ours, for those replies */
+    int64_t send_stall_ms; /* sends are refused while the send processor has been at one thing for longer; 0: never */
+    uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */
 } rp_codec_config;
 
 typedef struct rp_codec rp_codec;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission.h"
 #include "atomic.h"
 #include "clock.h"
 #include "commits.h"
@@ -46,7 +47,9 @@ struct rp_pull {
     rp_control *control;
     rp_cq_reader *reader;
     rp_ring_reader **inputs; /* codecs, manager, store */
+    rp_ring **input_rings;
     uint32_t input_count;
+    uint64_t waiting_bytes; /* where the request at hand came from */
     rp_ring_writer *manager;
     rp_ring_writer **selectors;
     uint32_t selector_count;
@@ -73,8 +76,9 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     pull->limits = (rp_fetch_limits){config->bytes_in_memory, config->count_in_memory, config->bytes_on_disk,
                                      config->count_on_disk, config->memory_bytes};
     pull->inputs = calloc(config->input_count + 2, sizeof *pull->inputs);
+    pull->input_rings = calloc(config->input_count + 2, sizeof *pull->input_rings);
     pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);
-    if (!pull->inputs || !pull->selectors || rp_map_init(&pull->topics, 256) != 0 ||
+    if (!pull->inputs || !pull->input_rings || !pull->selectors || rp_map_init(&pull->topics, 256) != 0 ||
         rp_map_init(&pull->groups, 64) != 0 || rp_map_init(&pull->subscriptions, 64) != 0 ||
         rp_helds_init(&pull->helds, config->held) != 0 || rp_commits_init(&pull->commits) != 0)
         goto fail;
@@ -85,6 +89,7 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
         rp_ring *ring = i < config->input_count    ? config->inputs[i]
                         : i == config->input_count ? config->from_manager
                                                    : config->from_store;
+        pull->input_rings[i] = ring;
         if (!(pull->inputs[i] = rp_ring_reader_open(ring))) goto fail;
     }
     for (uint32_t i = 0; i < config->selector_count; i++, pull->selector_count++)
@@ -109,6 +114,7 @@ void rp_pull_close(rp_pull *pull) {
     if (pull->helds.by_queue && pull->helds.by_connection) rp_helds_destroy(&pull->helds);
     rp_commits_destroy(&pull->commits);
     free(pull->inputs);
+    free(pull->input_rings);
     free(pull->selectors);
     free(pull);
 }
@@ -310,9 +316,12 @@ static rp_status take_pull(rp_pull *pull, const uint8_t *data, uint32_t size) {
     judged pulled;
     if (!is_whole(request, size)) return RP_OK;
     if (pull->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
-        pull->now_ns > request->origin.received_ns + (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u)
+        pull->now_ns > request->origin.received_ns + (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u) {
+        char remark[160];
         return error_reply(pull, request, CODE_SYSTEM_BUSY,
-                           "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while");
+                           rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE",
+                                          pull->now_ns - request->origin.received_ns, pull->waiting_bytes / size));
+    }
     if (!judge(pull, data, size, &pulled)) return to_manager(pull, data, size);
     fetch(pull, &pulled, request->queue_offset);
     int32_t code = code_of(&pull->fetch, request);
@@ -415,6 +424,7 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
     const uint8_t *data;
     uint32_t size, taken = 0;
     uint16_t type;
+    pull->waiting_bytes = rp_ring_depth(pull->input_rings[input]);
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         rp_status status = take(pull, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {

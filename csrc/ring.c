@@ -176,6 +176,11 @@ void rp_ring_destroy(rp_ring *ring)
 uint64_t rp_ring_tail(const rp_ring *ring) { return rp_load_acquire(&ring->tail); }
 uint32_t rp_ring_capacity(const rp_ring *ring) { return ring->capacity; }
 
+const rp_worker *rp_ring_consumer(const rp_ring *ring)
+{
+    return ring->consumer;
+}
+
 uint64_t rp_ring_depth(const rp_ring *ring)
 {
     uint64_t head = rp_load_acquire(&ring->head); /* head first: it never passes a tail read later */

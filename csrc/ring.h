@@ -27,7 +27,8 @@ typedef struct rp_worker {
     uint32_t index;        /* in the supervisor's list of workers */
     uint32_t epoch;        /* how often this worker has been started */
     uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
-    uint64_t reserved[4];
+    uint64_t busy_since_ns; /* when it took up what it is at; 0 between two passes. Send only: a stalled append shows */
+    uint64_t reserved[3];
     uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of stage.h; plain stores by the worker alone */
     /* Per input ring: how far it is known to be done, so that a successor neither repeats nor drops a record.
      * The input up to `source_head` is done once `evidence` of `output` has reached `output_position`. */
@@ -66,6 +67,7 @@ void rp_ring_destroy(rp_ring *ring);
 uint64_t rp_ring_depth(const rp_ring *ring);
 uint64_t rp_ring_tail(const rp_ring *ring);
 uint32_t rp_ring_capacity(const rp_ring *ring);
+const rp_worker *rp_ring_consumer(const rp_ring *ring);
 
 /* Producer. A writer may be opened anew on the same ring after its predecessor died. */
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "admission.h"
 #include "atomic.h"
 #include "clock.h"
 #include "error_reply.h"
@@ -24,7 +25,6 @@ enum {
     BATCH_REQUESTS = 256,
     REPLY_BOUND = 512, /* a send reply without ids and region */
     NOTE_IS_LOG = UINT32_MAX, NOTE_IS_MANAGER = UINT32_MAX - 1,
-    FLAG_DISK_FULL = 16,
     SYS_FLAG_MULTI_TAGS = 2,
     CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_FLUSH_DISK_TIMEOUT = 10,
     CODE_MESSAGE_ILLEGAL = 13, CODE_SERVICE_NOT_AVAILABLE = 14
@@ -35,6 +35,7 @@ struct rp_send {
     rp_control *control;
     rp_commitlog *log;
     rp_ring_reader **inputs; /* codecs, then the manager */
+    rp_ring **input_rings;
     uint32_t input_count;    /* codecs + 1 */
     rp_ring_writer *manager;
     rp_ring_writer **selectors;
@@ -51,7 +52,7 @@ struct rp_send {
     int32_t permission;
     int tables_ready;
     uint64_t random;
-    uint64_t now_ns;
+    rp_admission admission;
     int64_t now_ms;
 };
 
@@ -75,15 +76,18 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->control = rp_control_header(config->block);
     send->permission = RP_PERM_READ | RP_PERM_WRITE;
     send->random = rp_now_ns() | 1;
+    rp_admission_init(&send->admission, config->worker, config->clock_ns, config->wait_time_in_queue_ms,
+                      config->page_cache_busy_ms);
     send->region_size = (uint32_t)strlen(config->region);
     send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
+    send->input_rings = calloc(config->input_count + 1, sizeof *send->input_rings);
     send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
-    if (!send->inputs || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
+    if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
         rp_map_init(&send->diverted, 16) != 0)
         goto fail;
     for (uint32_t i = 0; i < config->input_count + 1; i++, send->input_count++) {
-        rp_ring *ring = i < config->input_count ? config->inputs[i] : config->from_manager;
-        if (!(send->inputs[i] = rp_ring_reader_open(ring))) goto fail;
+        send->input_rings[i] = i < config->input_count ? config->inputs[i] : config->from_manager;
+        if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) goto fail;
     }
     for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
         if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
@@ -109,6 +113,7 @@ void rp_send_close(rp_send *send) {
     rp_map_destroy(&send->diverted, NULL);
     rp_waits_destroy(&send->waits);
     free(send->inputs);
+    free(send->input_rings);
     free(send->selectors);
     free(send->ids);
     free(send);
@@ -126,7 +131,7 @@ static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
 static void count(rp_send *send, uint32_t counter, uint64_t n) { rp_add(&send->config.worker->counters[counter], n); }
 
 static void count_latency(rp_send *send, uint64_t received_ns) {
-    uint64_t us = send->now_ns > received_ns ? (send->now_ns - received_ns) / 1000 : 0;
+    uint64_t us = send->admission.now_ns > received_ns ? (send->admission.now_ns - received_ns) / 1000 : 0;
     uint32_t bucket = us <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(us - 1);
     if (bucket >= RP_COUNT_PUT_LATENCY_BUCKETS) bucket = RP_COUNT_PUT_LATENCY_BUCKETS - 1;
     count(send, RP_COUNT_PUT_LATENCY + bucket, 1);
@@ -218,7 +223,7 @@ static uint32_t release_waits(rp_send *send) {
     for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
         int32_t code = CODE_SUCCESS;
         if (wait->need_phy_offset > durable) {
-            if (send->now_ns < wait->deadline_ns) break;
+            if (send->admission.now_ns < wait->deadline_ns) break;
             code = CODE_FLUSH_DISK_TIMEOUT;
         }
         if (!has_room(send, wait, 0) || answer(send, wait, code) != RP_OK) break;
@@ -254,17 +259,13 @@ static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t s
     return RP_OK;
 }
 
-static int is_too_old(const rp_send *send, const rp_send_request *request) {
-    return send->now_ns > request->origin.received_ns + (uint64_t)send->config.wait_time_in_queue_ms * 1000000u;
-}
-
 /* While the manager's ring has no room (a large message may be on its way through it) the input waits, and with it
  * whatever came behind; a request that has waited as long as any may is refused instead. */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
     uint64_t connection = request->origin.connection, token;
     rp_status status = leave_to_manager(send, data, size, &token);
-    if (status == RP_FULL && !is_too_old(send, request)) return RP_FULL;
+    if (status == RP_FULL && !rp_admission_is_too_old(&send->admission, request->origin.received_ns)) return RP_FULL;
     if (status != RP_OK)
         return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
     int failed;
@@ -325,7 +326,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
         send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
     }
     int must_wait = send->config.sync_flush && !(request->flags & RP_REQUEST_NO_WAIT);
-    rp_wait wait = {.deadline_ns = send->now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
+    rp_wait wait = {.deadline_ns = send->admission.now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
                     .received_ns = request->origin.received_ns,
                     .connection = request->origin.connection,
                     .token = request->token,
@@ -368,6 +369,9 @@ static int is_whole(const rp_send_request *request, uint32_t size) {
                                           size - sizeof *request;
 }
 
+/* How many requests of `size` bytes wait where this one came from: an estimate, for the remark. */
+static uint64_t waiting(const rp_send *send, uint32_t size) { return rp_ring_depth(send->input_rings[send->current_input]) / size; }
+
 /* One SEND record. RP_FULL: not taken. */
 static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
@@ -376,6 +380,10 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     put.properties = put.topic + request->topic_size + request->group_size + request->default_topic_size;
     put.body = put.properties + request->properties_size;
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
+    if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED)) {
+        const char *busy = rp_admission_refusal(&send->admission, request->origin.received_ns, waiting(send, size));
+        if (busy) return refuse(send, request, CODE_SYSTEM_BUSY, busy);
+    }
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
     if (topic) put.queue = choose_queue(send, topic, request, &put.queue_id);
     if (!put.queue && request->flags & RP_REQUEST_RESOLVED && request->queue_id >= 0) {
@@ -388,12 +396,8 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
         if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
         return refuse(send, request, CODE_SYSTEM_ERROR, "the topic or queue of this message is gone");
     }
-    if (rp_load_acquire32(&send->control->running_flags) & FLAG_DISK_FULL)
-        return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE,
-                      "service not available now: the disk is full; free space or shorten fileReservedTime");
-    if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) && is_too_old(send, request))
-        return refuse(send, request, CODE_SYSTEM_BUSY,
-                      "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while");
+    const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
+    if (fault) return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE, fault);
     put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
     put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? SYS_FLAG_MULTI_TAGS : 0;
     put.store_host = send->config.store_host;
@@ -402,6 +406,11 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
 }
 
 /* ------------------------------------------------------------------ the loop */
+
+static void set_broker(rp_send *send, const rp_stage_broker *broker) {
+    send->permission = broker->permission;
+    if (broker->max_message_size) send->config.max_message_size = broker->max_message_size;
+}
 
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
@@ -413,7 +422,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
             if (size >= sizeof(rp_settled)) settle(send, (const rp_settled *)data);
             return RP_OK;
         case RP_STAGE_BROKER:
-            if (size >= sizeof(rp_stage_broker)) send->permission = ((const rp_stage_broker *)data)->permission;
+            if (size >= sizeof(rp_stage_broker)) set_broker(send, (const rp_stage_broker *)data);
             return RP_OK;
         case RP_STAGE_TABLES_END:
             if (size >= sizeof(rp_stage_tables_end)) end_tables(send, (const rp_stage_tables_end *)data);
@@ -423,6 +432,11 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
     }
 }
 
+static void look_at_wall_clock(rp_send *send) {
+    send->now_ms = rp_wall_ms();
+    if (send->now_ms < send->control->last_store_timestamp_ms) send->now_ms = send->control->last_store_timestamp_ms;
+}
+
 static uint32_t drain(rp_send *send, uint32_t input) {
     rp_ring_reader *reader = send->inputs[input];
     const uint8_t *data;
@@ -430,6 +444,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     uint16_t type;
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        if (rp_admission_look(&send->admission)) look_at_wall_clock(send);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);
@@ -442,9 +457,8 @@ static uint32_t drain(rp_send *send, uint32_t input) {
 }
 
 static uint32_t pass(rp_send *send) {
-    send->now_ns = rp_now_ns();
-    send->now_ms = rp_wall_ms();
-    if (send->now_ms < send->control->last_store_timestamp_ms) send->now_ms = send->control->last_store_timestamp_ms;
+    rp_admission_begin(&send->admission);
+    look_at_wall_clock(send);
     send->appended = 0;
     send->is_awaited = 0;
     /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
@@ -453,6 +467,7 @@ static uint32_t pass(rp_send *send) {
     uint32_t manager = send->input_count - 1;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
+    rp_admission_end(&send->admission, taken);
     taken += release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
     rp_ring_wake(send->manager);
@@ -465,21 +480,21 @@ static uint32_t pass(rp_send *send) {
 
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
-    uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
+    uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
     for (;;) {
         uint32_t taken = pass(send);
-        worker->heartbeat_ns = send->now_ns;
+        worker->heartbeat_ns = send->admission.now_ns;
         count(send, RP_COUNT_LOOPS, 1);
         if (!taken) {
             if (rp_load_acquire32(&worker->stop) && !rp_waits_first(&send->waits)) return RP_STOPPED;
             rp_worker_prepare_sleep(worker);
-            if (!pass(send) && send->now_ns < end) {
+            if (!pass(send) && send->admission.now_ns < end) {
                 count(send, RP_COUNT_SLEEPS, 1);
-                rp_worker_sleep(worker, (int64_t)(end - send->now_ns));
+                rp_worker_sleep(worker, (int64_t)(end - send->admission.now_ns));
             } else {
                 rp_worker_awake(worker);
             }
         }
-        if (send->now_ns >= end) return RP_OK;
+        if (send->admission.now_ns >= end) return RP_OK;
     }
 }

@@ -32,6 +32,8 @@ typedef struct rp_send_config {
     uint32_t fast_failure;        /* brokerFastFailureEnable */
     int64_t sync_flush_timeout_ms;
     int64_t wait_time_in_queue_ms;/* waitTimeMillsInSendQueue */
+    int64_t page_cache_busy_ms;   /* osPageCacheBusyTimeOutMills */
+    uint64_t (*clock_ns)(void);   /* NULL: CLOCK_MONOTONIC */
 } rp_send_config;
 
 typedef struct rp_send rp_send;

@@ -214,7 +214,7 @@ typedef struct rp_stage_subscription {
 
 typedef struct rp_stage_broker {
     int32_t permission;     /* brokerPermission */
-    uint32_t flags;         /* reserved */
+    uint32_t max_message_size; /* bytes of body; 0: as it was */
 } rp_stage_broker;
 
 /* Counters of a worker's block; each worker adds to those it knows. */

@@ -167,7 +167,7 @@ class BrokerController:
         services = self.services
         services.topics.announce()
         services.groups.announce()
-        services.hot_lane.broker_permission_changed(services.live.broker.broker_permission)
+        services.tell_broker_changed()
         services.hot_lane.tables_end()
         try:
             with self._scope:

@@ -34,6 +34,8 @@ class Registrar(Protocol):
 
 @attrs.frozen
 class BrokerServices:
+    """The owners of the tables, and what they are reached by."""
+
     live: LiveSettings
     clock: Clock
     choose: random.Random
@@ -48,3 +50,9 @@ class BrokerServices:
     stats: BrokerStatsManager
     schedule: ScheduleService
     registrar: Registrar
+
+    def tell_broker_changed(self) -> None:
+        """The settings that the hot processes follow while they run."""
+        self.hot_lane.broker_changed(
+            permission=self.live.broker.broker_permission, max_message_size=self.live.store.max_message_size
+        )

@@ -159,7 +159,7 @@ class MessageStoreConfig:
     max_message_size: int = setting(
         4_194_304, "maxMessageSize",
         "Largest body, also of a whole batch. Producers check it on their side too.",
-        unit="bytes", effect=Effect.AT_RESTART, at_least=10,
+        unit="bytes", effect=Effect.AT_ONCE, at_least=10,
     )
     check_crc_on_recover: bool = setting(
         True, "checkCRCOnRecover", "Compare each body with its CRC when the log is recovered. Slower, safer.",
@@ -319,9 +319,10 @@ class MessageStoreConfig:
         ignored=_NO_STATISTICS,
     )
     os_page_cache_busy_time_out_mills: int = setting(
-        1_000, "osPageCacheBusyTimeOutMills", "An append that takes longer means a busy disk: sends are refused.",
-        unit="ms", effect=_IN_STORE, at_least=1, at_most=LONG_MAX,
-        ignored="the age of waiting sends is checked instead: waitTimeMillsInSendQueue",
+        1_000, "osPageCacheBusyTimeOutMills",
+        "An append that takes longer means a busy disk: sends are refused (SYSTEM_BUSY) until it is done, and what "
+        "waited behind it as well.",
+        unit="ms", effect=_IN_STORE, at_least=1, at_most=10**12,
     )
     default_query_max_num: int = setting(
         32, "defaultQueryMaxNum", "Messages of one query by unique key.", unit="messages", at_least=1,

@@ -27,8 +27,12 @@ class OpenCodec:
     kept: tuple[Any, ...]
 
 
-def open_codec(topology: Topology, name: str, table: DispatchTable) -> OpenCodec:
-    """The decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers."""
+def open_codec(topology: Topology, name: str, table: DispatchTable, send_stall_ms: int) -> OpenCodec:
+    """The decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
+
+    Args:
+        send_stall_ms: sends are refused while the send process has been at one thing for longer; 0: never.
+    """
     sizes = topology.sizes
     is_inline = not sizes.codecs
     inputs = [] if is_inline else [topology.ring(selector, name) for selector in sizes.selectors]
@@ -52,6 +56,7 @@ def open_codec(topology: Topology, name: str, table: DispatchTable) -> OpenCodec
             "selectors": arrays[2],
             "routes": routes,
             "version": OUR_VERSION,
+            "send_stall_ms": send_stall_ms,
         },
     )
     pointer = lib.rp_codec_open(config)
@@ -66,9 +71,10 @@ class CodecMain:
 
     topology: Topology
     table: DispatchTable
+    send_stall_ms: int = 0
 
     def __call__(self, context: WorkerContext) -> None:
-        codec = open_codec(self.topology, context.name, self.table)
+        codec = open_codec(self.topology, context.name, self.table, self.send_stall_ms)
         context.report_ready()
         while lib.rp_codec_run(codec.pointer, TURN_NS) != lib.RP_STOPPED:
             pass

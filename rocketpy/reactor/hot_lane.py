@@ -160,8 +160,8 @@ class RingHotLane:
         record = encode_subscription(group, topic, flags=lib.RP_TABLE_REMOVE)
         self._remove(Stage.SUBSCRIPTION, group, topic, record)
 
-    def broker_permission_changed(self, permission: int) -> None:
-        self._enter(Stage.BROKER, "", "", BROKER.pack(permission, 0))
+    def broker_changed(self, *, permission: int, max_message_size: int) -> None:
+        self._enter(Stage.BROKER, "", "", BROKER.pack(permission, max_message_size))
 
     def tables_end(self) -> None:
         self._are_tables_whole = True

@@ -34,6 +34,8 @@ class SelectorSettings:
     frame_bytes_max: int = 16_777_216
     idle_s: int = 120
     """A connection without a byte either way for so long is closed; 0: never."""
+    send_stall_ms: int = 0
+    """For the codec inside, if there is one: see `open_codec`."""
     high_water_bytes: int = 1 << 20
     """Queued output above which a connection is not read."""
 
@@ -51,7 +53,7 @@ class SelectorMain:
         sizes = self.topology.sizes
         settings = self.settings
         view = self._open_view()
-        codec = None if sizes.codecs else open_codec(self.topology, name, self.table)
+        codec = None if sizes.codecs else open_codec(self.topology, name, self.table, settings.send_stall_ms)
         codecs = ring_array([self.topology.ring(name, codec_name) for codec_name in sizes.codecs])
         inputs = self.topology.inputs(name)
         replies = ring_array(inputs)

@@ -57,7 +57,7 @@ TOPIC = struct.Struct("=IiiiII")  # flags, perm, read_queue_nums, write_queue_nu
 GROUP = struct.Struct("=IiiI")  # flags, broker_id, which_broker_when_slow, group_size
 SUBSCRIPTION = struct.Struct("=qIIII")  # sub_version, flags, group_size, topic_size, tag_count
 CLEAN_TOPIC = struct.Struct("=QII")  # token (0, or 1 for CLEAN_EXPIRED), topic_size
-BROKER = struct.Struct("=iI")  # permission, flags
+BROKER = struct.Struct("=iI")  # permission, max_message_size
 SEND = struct.Struct(
     "=iii"  # opaque, code, version
     "I"  # flags

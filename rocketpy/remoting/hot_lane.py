@@ -130,7 +130,8 @@ class HotLane(Protocol):
 
     def subscription_removed(self, group: str, topic: str) -> None: ...
 
-    def broker_permission_changed(self, permission: int) -> None: ...
+    def broker_changed(self, *, permission: int, max_message_size: int) -> None:
+        """brokerPermission and maxMessageSize from now on."""
 
     def tables_end(self) -> None:
         """The tables are complete: hot processors may start to serve."""

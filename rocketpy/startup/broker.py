@@ -104,6 +104,7 @@ def worker_specs(
     """Every worker of the broker, in the order in which they start: whoever feeds others last."""
     table, control, sizes = DispatchTable(), opened.control, topology.sizes
     paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
+    stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
     def spec(
@@ -121,7 +122,7 @@ def worker_specs(
     yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
     yield spec(MANAGER, MANAGER, ManagerMain(topology, control, settings, table), StopPhase.MANAGERS)
     for codec in sizes.codecs:
-        yield spec(codec, "codec", CodecMain(topology, table), StopPhase.CODECS)
+        yield spec(codec, "codec", CodecMain(topology, table, stall_ms), StopPhase.CODECS)
     selector_settings = SelectorSettings(
         commitlog_directory=str(paths.commitlog),
         commitlog_file_bytes=settings.store.mapped_file_size_commit_log,
@@ -129,6 +130,7 @@ def worker_specs(
         connections_max=settings.rocketpy.connections_max,
         frame_bytes_max=settings.rocketpy.frame_max_length,
         idle_s=settings.server.server_channel_max_idle_time_seconds,
+        send_stall_ms=stall_ms,
     )
     for selector in sizes.selectors:
         yield spec(

@@ -68,6 +68,7 @@ class SendMain:
                 "fast_failure": settings.broker.broker_fast_failure_enable,
                 "sync_flush_timeout_ms": settings.store.sync_flush_timeout,
                 "wait_time_in_queue_ms": settings.broker.wait_time_mills_in_send_queue,
+                "page_cache_busy_ms": settings.store.os_page_cache_busy_time_out_mills,
             },
         )
         send = lib.rp_send_open(config)

@@ -22,7 +22,7 @@ CQ_FILE_SIZE = 6_000
 class HotLane:
     """One selector's worth of connections in front of an inline codec."""
 
-    def __init__(self, root: Path, **send_options: Any) -> None:
+    def __init__(self, root: Path, pull_options: dict[str, Any] | None = None, **send_options: Any) -> None:
         self.root = root
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
         (root / "consumequeue").mkdir(exist_ok=True)
@@ -47,6 +47,8 @@ class HotLane:
         self.store_pull = ring("store", "pull")
         self.held = lib.rp_held_slots_create(100)
         self.send_options = send_options
+        self.pull_options = pull_options or {}
+        self.codec_options: dict[str, Any] = {}
         self.frames = ring("selector", "codec")
         self.codec = self.open_codec()
         self.send = self.open_send()
@@ -93,7 +95,8 @@ class HotLane:
                 "selectors": self._rings(self.codec_replies),
                 "routes": routes,
                 "version": 409,
-            },
+            }
+            | self.codec_options,
         )
         return lib.rp_codec_open(config)
 
@@ -155,7 +158,8 @@ class HotLane:
                 "bytes_on_disk": 65536,
                 "count_on_disk": 8,
                 "memory_bytes": 1 << 40,
-            },
+            }
+            | self.pull_options,
         )
         pull = lib.rp_pull_open(config)
         assert pull != ffi.NULL
@@ -185,6 +189,11 @@ class HotLane:
     def _tell(self, writer: Any, kind: int, data: bytes) -> None:
         span = ffi.new("rp_span *", (ffi.from_buffer(data), len(data)))
         assert lib.rp_ring_write(writer, kind, span, 1) == lib.RP_OK
+
+    def tell_broker(self, permission: int, max_message_size: int) -> None:
+        data = struct.pack("=iI", permission, max_message_size)
+        self._tell(self.manager_to_send, lib.RP_STAGE_BROKER, data)
+        self._tell(self.manager_to_pull, lib.RP_STAGE_BROKER, data)
 
     def add_topic(self, topic: str, queues: int = 4, *, perm: int = 6, flags: int = 0) -> None:
         name = topic.encode()

@@ -67,8 +67,9 @@ class AdminBrokerProcessor(TableProcessor):
         log.info("configuration changed: %s now, %s at restart", update.at_once, update.at_restart)
         services.live.settings = update.settings
         self._config_version = self._config_version.next(services.clock.now_ms())
+        if changes.keys() & {"brokerPermission", "maxMessageSize"}:
+            services.tell_broker_changed()
         if "brokerPermission" in changes:
-            services.hot_lane.broker_permission_changed(services.live.broker.broker_permission)
             services.topics.next_version()
             services.registrar.topics_changed()
         return RemotingCommand.response()

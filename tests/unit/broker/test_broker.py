@@ -48,7 +48,7 @@ def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:
             await nursery.start(rig.broker.run)
             names = [name for name, _ in rig.hot_lane.calls]
             assert names.count("topic_changed") == 8 and names.count("group_changed") == 7
-            assert names[-2:] == ["broker_permission_changed", "tables_end"]
+            assert names[-2:] == ["broker_changed", "tables_end"]
             await rig.broker.stop()
 
     trio.run(main)

@@ -90,7 +90,7 @@ def announce(lane: HotLane) -> None:
         is_online=True, is_broadcasting=False,
     )
     lane.subscription_changed("G", "T", expression_type="TAG", sub_string="TagA || TagB", sub_version=5)
-    lane.broker_permission_changed(6)
+    lane.broker_changed(permission=6, max_message_size=1000)
     lane.tables_end()
 
 
@@ -109,7 +109,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
         Stage.SUBSCRIPTION,
         stage.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
     )
-    assert broker == (Stage.BROKER, stage.BROKER.pack(6, 0))
+    assert broker == (Stage.BROKER, stage.BROKER.pack(6, 1000))
 
 
 @pytest.mark.parametrize(

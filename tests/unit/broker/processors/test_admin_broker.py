@@ -53,15 +53,18 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
     async def main() -> None:
         response = await rig.ask(25, None, b"brokerPermission=4\nautoCreateTopicEnable=false\nfileReservedTime=48\n")
         assert response.code == 0
+        assert (await rig.ask(25, None, b"maxMessageSize=1000\n")).code == 0
+        assert (await rig.ask(25, None, b"maxMessageSize=9\n")).code == 1
         assert rig.services.live.broker.broker_permission == 4
-        assert rig.hot_lane.named("broker_permission_changed") == [4]
+        sizes = [call[-1] for call in rig.hot_lane.named("broker_changed")]
+        assert sizes == [{"permission": 4, "max_message_size": size} for size in (4_194_304, 1000)]
         text = rig.settings.update_path.read_text()
         assert "brokerPermission=4" in text and "fileReservedTime=48" in text
         assert rig.services.topics.data_version.counter == 1
         answer = await rig.ask(26)
         assert b"brokerPermission=4\n" in (answer.body or b"")
         version = (answer.ext_fields or {})["version"]
-        assert version.startswith('{"counter":1,"timestamp":')
+        assert version.startswith('{"counter":2,"timestamp":')
 
     trio.run(main)
 

@@ -1,0 +1,44 @@
+#ifndef ROCKETPY_ADMISSION_H
+#define ROCKETPY_ADMISSION_H
+/* Which requests are too late, or come at a bad time, to be served: the send processor's view of time. C only.
+ *
+ * An append may stall for seconds: it touches a page that the kernel cannot give it while the disk is busy. Nothing else
+ * is served meanwhile, so three things are done about it. `busy_since_ns` of the worker shows for how long the present
+ * work has gone on, so that codecs refuse new sends on the spot ([REJECTREQUEST]); what had come in before a stall of
+ * more than `stall_ns` was over is refused when it is ([PCBUSY_CLEAN_QUEUE]); and whatever has waited longer than
+ * `wait_ns`, for whichever reason, is refused as well ([TIMEOUT_CLEAN_QUEUE]). The clock is read once in LOOK_EVERY
+ * requests: reading it for each would cost a fiftieth of the hot lane. */
+#include <stdint.h>
+#include "ring.h"
+
+typedef struct rp_admission {
+    rp_worker *worker;
+    uint64_t (*clock_ns)(void);
+    uint64_t wait_ns;
+    uint64_t stall_ns; /* 0: stalls are not looked for */
+    uint64_t now_ns;   /* as of the last look */
+    uint64_t stalled_until_ns;
+    uint32_t since_look;
+    char remark[160];
+} rp_admission;
+
+/* `clock_ns` NULL: the monotonic clock. */
+void rp_admission_init(rp_admission *admission, rp_worker *worker, uint64_t (*clock_ns)(void), int64_t wait_ms, int64_t stall_ms);
+/* A pass begins. */
+void rp_admission_begin(rp_admission *admission);
+/* Before each request; 1 if the clock was read. */
+int rp_admission_look(rp_admission *admission);
+/* A pass ends, in which `taken` requests were worked through. */
+void rp_admission_end(rp_admission *admission, uint32_t taken);
+int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns);
+/* Why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`: how many wait. */
+const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
+/* The same words for any queue. */
+const char *rp_busy_remark(char *out, uint32_t size, const char *kind, uint64_t age_ns, uint64_t waiting);
+
+/* Codecs: whether the worker has been at one thing for longer than `stall_ns`. */
+int rp_worker_is_stalled(const rp_worker *worker, uint64_t stall_ns, uint64_t now_ns);
+
+/* What the store's running flags have to say against a put: the remark of a SERVICE_NOT_AVAILABLE, or NULL. */
+const char *rp_store_fault(uint32_t running_flags);
+#endif

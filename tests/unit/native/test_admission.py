@@ -1,0 +1,244 @@
+"""Which requests the hot lane refuses because of their age, or because the disk is busy. The clock is the test's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+
+from rocketpy.native.core import ffi, lib
+from tests.support.hot_lane import HotLane
+from tests.unit.native.test_hot_lane import pull, send_v2
+
+MS = 1_000_000
+S = 1000 * MS
+START = 100 * S
+
+
+class Clock:
+    """Stands still but for what the test adds; `then` happens at a certain reading of it."""
+
+    def __init__(self) -> None:
+        self.now_ns = START
+        self.readings = 0
+        self.stalls: dict[int, int] = {}  # reading -> how long the stall before it was
+        self.then: Callable[[], None] | None = None
+        self.pointer = ffi.callback("uint64_t(void)", self._read)
+
+    def _read(self) -> int:
+        self.readings += 1
+        self.now_ns += self.stalls.pop(self.readings, 0)
+        if self.then is not None:
+            self.then()
+        return self.now_ns
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def open_lane(root: Path, clock: Clock, **options: Any) -> HotLane:
+    lane = HotLane(
+        root, **({"fast_failure": 1, "page_cache_busy_ms": 1000, "clock_ns": clock.pointer} | options)
+    )
+    lane.add_topic("T")
+    lane.add_group("G")
+    lane.subscribe("G", "T")
+    lane.tables_end()
+    return lane
+
+
+def outcomes(lane: HotLane) -> list[tuple[int, int, str]]:
+    """(opaque, code, first word of the remark) of what went out."""
+    return [(r.opaque, r.code, (r.remark or "").partition("]")[0].lstrip("[")) for _, r in lane.answers()]
+
+
+@pytest.mark.parametrize(
+    ("age_ns", "limit_ms", "is_refused"),
+    [(200 * MS, 200, False), (200 * MS + 1, 200, True), (201 * MS, 500, False), (501 * MS, 500, True)],
+)
+def test_sends_are_refused_by_age(
+    tmp_path: Path, clock: Clock, age_ns: int, limit_ms: int, is_refused: bool
+) -> None:
+    lane = open_lane(tmp_path, clock, wait_time_in_queue_ms=limit_ms)
+    lane.frame(send_v2(), received_ns=START - age_ns)
+    lane.turn()
+    assert outcomes(lane) == ([(7, 2, "TIMEOUT_CLEAN_QUEUE")] if is_refused else [(7, 0, "")])
+
+
+def test_the_words_are_the_references(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    for opaque in range(3):
+        lane.frame(send_v2(opaque=opaque), received_ns=START - 250 * MS)
+    lane.turn()
+    assert [reply.remark for _, reply in lane.answers()] == [
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 250ms, "
+        f"size of queue: {waiting}"
+        for waiting in (3, 2, 1)
+    ]
+
+
+def test_without_fast_failure_old_sends_are_served(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock, fast_failure=0)
+    lane.frame(send_v2(), received_ns=START - 60 * S)
+    lane.turn()
+    assert outcomes(lane) == [(7, 0, "")]
+
+
+def test_what_is_left_to_the_manager_is_not_left_there_too_late(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    lane.frame(send_v2(topic="Unknown"), received_ns=START - 250 * MS)
+    lane.turn()
+    assert outcomes(lane) == [(7, 2, "TIMEOUT_CLEAN_QUEUE")] and lane.for_manager() == []
+    lane.frame(send_v2(topic="Unknown"), received_ns=START)
+    lane.turn()
+    [(kind, record)] = lane.for_manager()
+    clock.now_ns += 10 * S  # what the manager needs for a new topic is its own business
+    lane.add_topic("Unknown")
+    lane.hand_back(kind, record, lib.RP_REQUEST_RESOLVED)
+    lane.turn()
+    assert outcomes(lane) == [(7, 0, "")]
+
+
+def test_pulls_are_refused_by_age(tmp_path: Path, clock: Clock) -> None:
+    lane = HotLane(tmp_path, {"fast_failure": 1, "wait_time_in_queue_ms": 5000})
+    lane.add_topic("T")
+    lane.add_group("G")
+    lane.tables_end()
+    lane.frame(pull(), received_ns=1)  # since the machine was started
+    lane.turn()
+    [(_, reply)] = lane.answers()
+    assert reply.code == 2 and reply.remark is not None
+    assert reply.remark.startswith(
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: "
+    ) and reply.remark.endswith("ms, size of queue: 1")
+
+
+def test_sends_that_waited_behind_a_stalled_append_are_refused(tmp_path: Path, clock: Clock) -> None:
+    """The clock is looked at once in eight requests: so many may follow the one that stalled. Then all are refused
+    that had come before it was over, as if it had been known when they came; and none that comes later."""
+    lane = open_lane(tmp_path, clock, wait_time_in_queue_ms=60_000)
+    for opaque in range(24):
+        lane.frame(send_v2(opaque=opaque), received_ns=START)
+    clock.stalls[clock.readings + 4] = 1500 * MS  # start of the run, of the pass, after 8 requests, after 16
+    lane.turn()
+    served = [(opaque, 0, "") for opaque in range(15)]
+    assert outcomes(lane) == served + [(opaque, 2, "PCBUSY_CLEAN_QUEUE") for opaque in range(15, 24)]
+    lane.frame(send_v2(opaque=90), received_ns=clock.now_ns - 1)
+    lane.frame(send_v2(opaque=91), received_ns=clock.now_ns)
+    lane.turn()
+    assert outcomes(lane) == [(90, 2, "PCBUSY_CLEAN_QUEUE"), (91, 0, "")]
+
+
+@pytest.mark.parametrize(
+    ("stall_ms", "limit_ms", "is_busy"), [(1000, 1000, False), (1001, 1000, True), (999, 500, True)]
+)
+def test_a_stall_is_one_from_its_limit_on(
+    tmp_path: Path, clock: Clock, stall_ms: int, limit_ms: int, is_busy: bool
+) -> None:
+    lane = open_lane(tmp_path, clock, page_cache_busy_ms=limit_ms, wait_time_in_queue_ms=60_000)
+    lane.frame(send_v2(opaque=1), received_ns=START)
+    clock.stalls[clock.readings + 3] = stall_ms * MS  # in the append of the one
+    lane.turn()
+    lane.frame(send_v2(opaque=2), received_ns=START + 1)
+    lane.turn()
+    assert outcomes(lane) == [(1, 0, ""), (2, 2, "PCBUSY_CLEAN_QUEUE") if is_busy else (2, 0, "")]
+
+
+def test_being_asleep_is_no_stall(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    lane.frame(send_v2(opaque=1), received_ns=START)
+    lane.turn()
+    clock.now_ns += 60 * S
+    lane.frame(send_v2(opaque=2), received_ns=clock.now_ns)
+    lane.turn()
+    assert outcomes(lane) == [(1, 0, ""), (2, 0, "")]
+    assert lane.workers["send"].busy_since_ns == 0
+
+
+def open_codec(lane: HotLane, clock: Clock, limit_ms: int = 1000) -> None:
+    lane.codec_options = {"send_stall_ms": limit_ms, "clock_ns": clock.pointer}
+    lane.codec = lane.open_codec()
+
+
+def test_new_sends_are_refused_while_an_append_stalls(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    open_codec(lane, clock)
+    worker = lane.workers["send"]
+    worker.busy_since_ns = START
+    for opaque, age_ms in ((1, 999), (2, 1000), (3, 1002), (4, 1003)):
+        clock.now_ns = START + age_ms * MS
+        lane.frame(send_v2(opaque=opaque), received_ns=clock.now_ns)
+    lane.frame(pull(opaque=9), received_ns=clock.now_ns)  # others are served
+    answers = {reply.opaque: reply for _, reply in lane.answers()}
+    assert sorted(answers) == [3, 4]
+    assert {reply.code for reply in answers.values()} == {2}
+    assert answers[3].remark == "[REJECTREQUEST]system busy, start flow control for a while"
+    clock.now_ns += 10 * MS
+    worker.busy_since_ns = clock.now_ns  # it is over
+    lane.frame(send_v2(opaque=5), received_ns=clock.now_ns)
+    lane.turn()
+    assert sorted(opaque for opaque, code, _ in outcomes(lane) if code == 0) == [1, 2, 5, 9]
+
+
+def test_a_send_that_waits_for_room_behind_a_stall_lets_others_pass(tmp_path: Path, clock: Clock) -> None:
+    """Else the pulls behind it, of all connections of the codec, would wait with it."""
+    lane = open_lane(tmp_path, clock)
+    open_codec(lane, clock)
+    lane.workers["send"].busy_since_ns = START
+    body = bytes(50_000)
+    statuses = [lane.frame(send_v2(body=body, opaque=i), received_ns=START) for i in range(8)]
+    assert statuses[-1] == lib.RP_FULL and lane.answers() == []
+    clock.now_ns = START + 1001 * MS
+    assert lane.frame(send_v2(body=body, opaque=77), received_ns=START) == lib.RP_OK
+    assert outcomes(lane) == [(77, 2, "REJECTREQUEST")]
+
+
+def test_no_limit_no_refusal(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    open_codec(lane, clock, limit_ms=0)
+    lane.workers["send"].busy_since_ns = 1
+    assert lane.frame(send_v2(), received_ns=START) == lib.RP_OK and lane.answers() == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [(16, "the disk is full"), (2, "cannot be brought to the disk"), (4, "consume queues"), (8, "or index"), (1, "")],
+)
+def test_why_the_store_takes_nothing(tmp_path: Path, clock: Clock, flags: int, words: str) -> None:
+    lane = open_lane(tmp_path, clock)
+    lib.rp_control_header(lane.block).running_flags = flags
+    lane.frame(send_v2(), received_ns=START)
+    lane.turn()
+    [(_, reply)] = lane.answers()
+    if words:
+        assert reply.code == 14 and words in (reply.remark or "")
+        lib.rp_control_header(lane.block).running_flags = 0
+        lane.frame(send_v2(opaque=8), received_ns=START)
+        lane.turn()
+        assert outcomes(lane) == [(8, 0, "")]
+    else:
+        assert reply.code == 0
+
+
+def test_the_largest_body_changes_at_run_time(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    lane.tell_broker(6, 100)
+    lane.turn()
+    for opaque, size in ((1, 100), (2, 101)):
+        lane.frame(send_v2(body=bytes(size), opaque=opaque), received_ns=START)
+    lane.turn()
+    assert outcomes(lane) == [(1, 0, "")]
+    assert len(lane.for_manager()) == 1  # it says so in the reference's words
+    lane.tell_broker(6, 0)  # of an older manager: as it was
+    lane.tell_broker(6, 200)
+    lane.settle(bytes(1000))
+    lane.turn()
+    lane.frame(send_v2(body=bytes(101), opaque=3), 2, received_ns=START)
+    lane.turn()
+    assert outcomes(lane) == [(3, 0, "")]
