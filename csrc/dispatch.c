@@ -18,6 +18,7 @@
 #include "atomic.h"
 #include "commitlog.h"
 #include "consume_queue.h"
+#include "consume_queue_ext.h"
 #include "crash_point.h"
 #include "endian.h"
 #include "index_file.h"
@@ -63,6 +64,8 @@ struct rp_dispatch {
     rp_control *control;
     rp_log_view *view;
     rp_cq_writer *writer;
+    rp_cq_ext_writer *ext;
+    int ext_enable;
     rp_index *index;
     rp_ring_writer *pull;
     int64_t *delay_level_ms;
@@ -90,14 +93,18 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     dispatch->view = rp_log_view_open(config->commitlog_directory, dispatch->control->commitlog_file_size, 2);
     dispatch->writer = rp_cq_writer_open(block, config->consume_queue_directory, config->consume_queue_file_size,
                                          config->consume_queue_files_max);
+    dispatch->ext_enable = config->consume_queue_ext_enable && config->consume_queue_ext_file_size;
+    if (config->consume_queue_ext_file_size)
+        dispatch->ext = rp_cq_ext_writer_open(block, config->consume_queue_directory, config->consume_queue_file_size,
+                                              config->consume_queue_ext_file_size);
     if (config->index_enable) dispatch->index = rp_index_open(config->index_directory, config->hash_slot_num, config->index_num);
     dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
     dispatch->chunk_of = calloc(RP_CONTROL_QUEUES_MAX, sizeof *dispatch->chunk_of);
     dispatch->chunks = calloc(CHUNKS, sizeof *dispatch->chunks);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
     dispatch->arrivals = calloc(ARRIVALS_MAX, sizeof *dispatch->arrivals);
-    if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) || !dispatch->delay_level_ms ||
-        !dispatch->chunk_of || !dispatch->chunks || !dispatch->keyed || !dispatch->arrivals) {
+    if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) ||
+        (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->delay_level_ms || !dispatch->chunk_of || !dispatch->chunks || !dispatch->keyed || !dispatch->arrivals) {
         int error = errno;
         rp_dispatch_close(dispatch);
         errno = error;
@@ -112,6 +119,7 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     if (!dispatch) return;
     rp_log_view_close(dispatch->view);
     rp_cq_writer_close(dispatch->writer);
+    rp_cq_ext_writer_close(dispatch->ext);
     rp_index_close(dispatch->index);
     free(dispatch->delay_level_ms);
     free(dispatch->chunk_of);
@@ -151,6 +159,14 @@ static int64_t tags_code(const rp_dispatch *dispatch, const rp_record_view *reco
         if (number_of(value, size) > 0) return record->store_timestamp_ms + delay_ms;
     }
     return find_property(record, "TAGS", &value, &size) ? rp_string_hash(value, size) : 0;
+}
+
+/* Put the tags code into an extension unit: its address is the third field then. */
+static int64_t extend(rp_dispatch *dispatch, const rp_queue *queue, const rp_record_view *record, int64_t code) {
+    int64_t address;
+    if (rp_cq_ext_append(dispatch->ext, queue, code, record->store_timestamp_ms, &address) == RP_OK) return address;
+    dispatch->counts.plain++;
+    return code;
 }
 
 static void forget_batch(rp_dispatch *dispatch) {
@@ -295,7 +311,9 @@ rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->min_offset, 0);
     RP_CRASH_POINT("dispatch.drop");
     rp_store_release(&queue->generation, queue->generation + 1);
-    return rp_cq_remove(dispatch->writer, queue);
+    rp_status status = rp_cq_remove(dispatch->writer, queue);
+    rp_status extended = dispatch->ext ? rp_cq_ext_remove(dispatch->ext, queue) : RP_OK;
+    return status != RP_OK ? status : extended;
 }
 
 rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue) {
@@ -353,7 +371,9 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     }
     struct chunk *chunk = chunk_for(dispatch, queue, index, record->queue_offset);
     if (!chunk) return RP_FULL;
-    fill_unit(chunk->units + chunk->count * RP_CQ_UNIT_SIZE, phy_offset, record->size, tags_code(dispatch, record));
+    int64_t code = tags_code(dispatch, record);
+    if (dispatch->ext_enable) code = extend(dispatch, queue, record, code);
+    fill_unit(chunk->units + chunk->count * RP_CQ_UNIT_SIZE, phy_offset, record->size, code);
     chunk->count++;
     chunk->max_phy_offset = phy_offset + record->size;
     dispatch->counts.units++;
@@ -435,6 +455,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
         uint64_t reached = position;
         rp_status status = dispatch_span(dispatch, image, position, to, stop, &reached);
         rp_log_view_release(dispatch->view, position);
+        if (status != RP_OK && dispatch->ext_enable) rp_cq_ext_forget(dispatch->ext); /* what was collected comes again */
         if (status != RP_OK) return status;
         position = reached;
         give_pages_back(dispatch, position);
@@ -461,7 +482,8 @@ rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
     rp_control *control = dispatch->control;
     uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset);
     int64_t timestamp_ms = 0;
-    rp_status status = rp_cq_writer_sync(dispatch->writer);
+    rp_status status = dispatch->ext ? rp_cq_ext_sync(dispatch->ext) : RP_OK; /* before the units that name them */
+    if (status == RP_OK) status = rp_cq_writer_sync(dispatch->writer);
     RP_CRASH_POINT("dispatch.units_durable");
     if (status == RP_OK) rp_store_release(&control->units_durable_phy_offset, dispatched);
     if (status != RP_OK || !dispatch->index) return status;

@@ -13,6 +13,8 @@ typedef struct rp_dispatch_config {
     const char *index_directory;
     uint64_t consume_queue_file_size;
     uint32_t consume_queue_files_max; /* descriptors kept open */
+    uint32_t consume_queue_ext_enable; /* units hold addresses of extension units (consume_queue_ext.h) */
+    uint64_t consume_queue_ext_file_size; /* 0: there are no extension files, not even old ones */
     uint32_t index_enable;
     uint32_t hash_slot_num;
     uint32_t index_num;
@@ -45,6 +47,7 @@ typedef struct rp_dispatch_counts {
     uint64_t units;
     uint64_t keys;     /* entered in the index */
     uint64_t unplaced; /* records without a place in any queue: a topic that is no directory name, or the table is full */
+    uint64_t plain;    /* units with the plain tags code because the extension unit could not be written */
     uint64_t resets;   /* queues begun anew because the log jumped in their offsets */
 } rp_dispatch_counts;
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts);

@@ -35,7 +35,15 @@ static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_
     return 1;
 }
 
-static void scan(rp_cq_reader *reader, const rp_control *control, const rp_queue *queue, uint32_t max,
+/* The queue's test. A tags code that cannot be found passes: the client looks again. */
+static int matches(rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, int64_t code) {
+    rp_cq_ext_unit unit;
+    if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
+    if (!rp_cq_ext_is_address(code)) return rp_tags_match(tags, code);
+    return !ext || rp_cq_ext_read(ext, queue, code, &unit) != RP_OK || rp_tags_match(tags, unit.tags_code);
+}
+
+static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
                  const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
     uint64_t log_min = rp_load_acquire(&control->min_phy_offset);
@@ -58,7 +66,7 @@ static void scan(rp_cq_reader *reader, const rp_control *control, const rp_queue
             out->is_far_behind = is_far;
             if (size == PRE_BLANK_SIZE || phy_offset < log_min) {
                 if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
-            } else if (!rp_tags_match(tags, (int64_t)rp_load64(unit + 12))) {
+            } else if (!matches(ext, queue, tags, (int64_t)rp_load64(unit + 12))) {
                 if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
             } else {
                 if (!add(out, phy_offset, size, control->commitlog_file_size)) return;
@@ -71,7 +79,7 @@ static void scan(rp_cq_reader *reader, const rp_control *control, const rp_queue
     }
 }
 
-void rp_fetch_messages(rp_cq_reader *reader, const rp_control *control, const rp_queue *queue, int64_t offset,
+void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, int64_t offset,
                        int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     out->message_count = out->body_size = out->slice_count = 0;
     out->is_far_behind = 0;
@@ -91,6 +99,6 @@ void rp_fetch_messages(rp_cq_reader *reader, const rp_control *control, const rp
         out->next_begin_offset = out->max_offset;
     } else {
         out->next_begin_offset = (uint64_t)offset;
-        scan(reader, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
+        scan(reader, ext, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
     }
 }

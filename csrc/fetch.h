@@ -3,6 +3,7 @@
 /* What a pull finds in a queue: the read path of store.md 10.1 over consume queue units alone. C only. */
 #include <stdint.h>
 #include "consume_queue.h"
+#include "consume_queue_ext.h"
 #include "stage.h"
 #include "subscription.h"
 
@@ -37,7 +38,8 @@ typedef struct rp_fetch {
 } rp_fetch;
 
 const char *rp_fetch_status_name(rp_fetch_status status);
-/* Look at `queue` from `offset` on. `queue` may be NULL: nothing was ever put there. */
-void rp_fetch_messages(rp_cq_reader *reader, const rp_control *control, const rp_queue *queue, int64_t offset,
+/* Look at `queue` from `offset` on. `queue` may be NULL: nothing was ever put there. `ext`: where units name extension
+ * units; NULL: nowhere, and what does passes every filter. */
+void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, int64_t offset,
                        int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out);
 #endif

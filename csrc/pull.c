@@ -46,6 +46,7 @@ struct rp_pull {
     rp_fetch_limits limits;
     rp_control *control;
     rp_cq_reader *reader;
+    rp_cq_ext *ext; /* or NULL */
     rp_ring_reader **inputs; /* codecs, manager, store */
     rp_ring **input_rings;
     uint32_t input_count;
@@ -84,6 +85,9 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
         goto fail;
     pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
                                      config->files_max);
+    if (config->consume_queue_ext_file_size &&
+        !(pull->ext = rp_cq_ext_open(config->block, config->consume_queue_directory, config->consume_queue_ext_file_size)))
+        goto fail;
     if (!pull->reader || !(pull->manager = rp_ring_writer_open(config->to_manager))) goto fail;
     for (uint32_t i = 0; i < config->input_count + 2; i++, pull->input_count++) {
         rp_ring *ring = i < config->input_count    ? config->inputs[i]
@@ -108,6 +112,7 @@ void rp_pull_close(rp_pull *pull) {
     for (uint32_t i = 0; i < pull->selector_count; i++) rp_ring_writer_close(pull->selectors[i]);
     if (pull->manager) rp_ring_writer_close(pull->manager);
     if (pull->reader) rp_cq_reader_close(pull->reader);
+    rp_cq_ext_close(pull->ext);
     rp_map_destroy(&pull->topics, free);
     rp_map_destroy(&pull->groups, free);
     rp_map_destroy(&pull->subscriptions, free);
@@ -254,7 +259,7 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
 /* ------------------------------------------------------------------ fetching and holding */
 
 static void fetch(rp_pull *pull, const judged *pulled, int64_t offset) {
-    rp_fetch_messages(pull->reader, pull->control, pulled->queue, offset, pulled->request->max_msg_nums, pulled->tags,
+    rp_fetch_messages(pull->reader, pull->ext, pull->control, pulled->queue, offset, pulled->request->max_msg_nums, pulled->tags,
                       &pull->limits, &pull->fetch);
 }
 

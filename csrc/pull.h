@@ -33,6 +33,7 @@ typedef struct rp_pull_config {
     rp_control_block *block;
     const char *consume_queue_directory;
     uint64_t consume_queue_file_size;
+    uint64_t consume_queue_ext_file_size; /* 0: there are no extension files */
     uint32_t files_max;          /* descriptors of consume queue files kept open */
     rp_held_slots *held;         /* as many pulls are held at once; more are answered empty */
     uint32_t input_count;        /* rings from codecs (or selectors, when inline) */

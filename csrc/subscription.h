@@ -17,10 +17,9 @@ typedef struct rp_tags {
 
 /* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (more than RP_TAGS_MAX tags). */
 rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags);
-/* The consume queue's test: tags code unknown (an address in the ext file) passes; hash collisions pass, clients
- * look again. */
+/* Whether a tags code is subscribed to. Hash collisions pass, clients look again. */
 static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
-    if (tags->flags & RP_SUBSCRIPTION_ALL || tags_code <= -2147483649ll) return 1;
+    if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
     for (uint32_t i = 0; i < tags->count; i++)
         if (tags->hashes[i] == (int32_t)tags_code) return 1;
     return 0;

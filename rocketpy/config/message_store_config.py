@@ -70,16 +70,18 @@ class MessageStoreConfig:
         unit="bytes", at_least=20,
     )
     enable_consume_queue_ext: bool = setting(
-        False, "enableConsumeQueueExt", "Keep SQL filter bits beside the consume queue.",
-        ignored="SQL filters are evaluated when messages are pulled",
+        False, "enableConsumeQueueExt",
+        "Keep tags code and store time of each message in files of their own beside the consume queue, for brokers "
+        "that keep SQL filter bits there. Costs 20 bytes and a write per message. What is there stays readable when "
+        "it is turned off.",
     )
     mapped_file_size_consume_queue_ext: int = setting(
-        50_331_648, "mappedFileSizeConsumeQueueExt", "Size of one file of those bits.", unit="bytes",
-        ignored="SQL filters are evaluated when messages are pulled",
+        50_331_648, "mappedFileSizeConsumeQueueExt",
+        "Size of one of those files. It cannot change once they exist.", unit="bytes", at_least=1_024,
     )
     bit_map_length_consume_queue_ext: int = setting(
-        64, "bitMapLengthConsumeQueueExt", "Bits per message.", unit="bits",
-        ignored="SQL filters are evaluated when messages are pulled",
+        64, "bitMapLengthConsumeQueueExt", "Filter bits per message.", unit="bits",
+        ignored="units are written without filter bits, and read with any number of them",
     )
     flush_interval_commit_log: int = setting(
         500, "flushIntervalCommitLog",

@@ -108,6 +108,7 @@ class PullMain:
                 "block": self.control.block,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
+                "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
                 "files_max": QUEUE_FILES_MAX,
                 "held": self.held,
                 "input_count": len(topology.requests_to(PULL)),

@@ -12,7 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rocketpy.errors import StoreError
+from rocketpy.store.consume_queue_ext import is_ext_address, real_offset
 from rocketpy.store.dump import QueueDump, StoreDump, describe_record
+from rocketpy.store.unit import ConsumeQueueUnit
 
 PROBLEMS_SHOWN = 50
 
@@ -75,7 +77,18 @@ def _unit_lines(store: StoreDump, topic: str, queue_id: int) -> Iterator[str]:
         raise StoreError(f"{store.paths.consumequeue} has no queue {queue_id} of topic {topic}")
     queue: QueueDump = queues[0]
     for offset, unit in store.units(queue):
-        yield f"{offset:>12} at {unit.phy_offset:>14} size {unit.size:>8} tags code {unit.tags_code}"
+        yield f"{offset:>12} at {unit.phy_offset:>14} size {unit.size:>8} {_tags(store, queue, unit)}"
+
+
+def _tags(store: StoreDump, queue: QueueDump, unit: ConsumeQueueUnit) -> str:
+    """The third field, and what it leads to."""
+    if not is_ext_address(unit.tags_code):
+        return f"tags code {unit.tags_code}"
+    place, ext = f"extension at {real_offset(unit.tags_code)}", store.ext_unit(queue, unit)
+    if ext is None:
+        return f"{place}, lost"
+    bits = f" filter bits {ext.bitmap.hex()}" if ext.bitmap else ""
+    return f"tags code {ext.tags_code} ({place}: stored={ext.store_timestamp_ms}{bits})"
 
 
 def _time(timestamp_ms: int) -> str:

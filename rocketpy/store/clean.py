@@ -20,6 +20,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import lib
 
 from .consume_queue import ConsumeQueues
+from .consume_queue_ext import is_ext_address, real_offset, remove_ext_files
 from .control_block import QUEUE_LIVE, ControlBlock
 from .disk import disk_ratio
 from .files import Files, StorePaths, file_name, numbered_files
@@ -66,7 +67,9 @@ class Cleaner:
         self._queue_lock = queue_lock or threading.Lock()
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         size = rounded_file_size(config.mapped_file_size_consume_queue)
-        self._queues = ConsumeQueues(self._paths.consumequeue, control, size, files)
+        self._queues = ConsumeQueues(
+            self._paths.consumequeue, control, size, files, config.mapped_file_size_consume_queue_ext
+        )
         self._requests_seen = int(control.header.delete_requests)
         self._manual_runs = 0
         self._cleaned_below = 0  # queues hold nothing that was deleted below this log offset
@@ -176,7 +179,8 @@ class Cleaner:
         # Dispatch may begin the queue anew at any moment: then neither its minimum nor its files are what we saw.
         if first == before or not lib.rp_control_move_min(entry, before, first):
             return False
-        directory = self._paths.consumequeue / self._control.topic_of(entry).decode() / str(entry.queue_id)
+        place = Path(self._control.topic_of(entry).decode(), str(entry.queue_id))
+        directory = self._paths.consumequeue / place
         per_file = self._queues.units_per_file
         # The last file stays, even if all of its units are of the past.
         keep_from = min(first, max(0, entry.max_offset - 1)) // per_file * self._queues.file_size
@@ -185,7 +189,11 @@ class Cleaner:
             if entry.generation != generation:
                 return False
             self._files.remove(directory / file_name(start))
-        return bool(starts)
+        unit = self._queues.unit(entry, first)
+        if entry.generation != generation or unit is None or not is_ext_address(unit.tags_code):
+            return bool(starts)
+        removed = remove_ext_files(self._files, self._paths.consumequeue_ext / place, real_offset(unit.tags_code))
+        return bool(starts) or removed > 0
 
     def _first_kept(self, entry: Any, log_min: int) -> int:
         """First offset whose record the log still has; max_offset if there is none."""

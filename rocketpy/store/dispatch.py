@@ -31,6 +31,7 @@ class DispatchCounts:
     units: int
     keys: int
     unplaced: int
+    plain: int
     resets: int
 
 
@@ -46,6 +47,8 @@ class Dispatch:
         parameters.commitlog_directory, parameters.consume_queue_directory, parameters.index_directory = keep
         parameters.consume_queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
         parameters.consume_queue_files_max = FILES_MAX
+        parameters.consume_queue_ext_enable = config.enable_consume_queue_ext
+        parameters.consume_queue_ext_file_size = config.mapped_file_size_consume_queue_ext
         parameters.index_enable = config.message_index_enable
         parameters.hash_slot_num = config.max_hash_slot_num
         parameters.index_num = config.max_index_num
@@ -111,4 +114,6 @@ class Dispatch:
     def counts(self) -> DispatchCounts:
         counts = ffi.new("rp_dispatch_counts *")
         lib.rp_dispatch_read_counts(self.handle, counts)
-        return DispatchCounts(counts.records, counts.units, counts.keys, counts.unplaced, counts.resets)
+        return DispatchCounts(
+            counts.records, counts.units, counts.keys, counts.unplaced, counts.plain, counts.resets
+        )

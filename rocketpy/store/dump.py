@@ -18,6 +18,7 @@ from rocketpy.message.properties import DELAY, TAGS, decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.message.tags import tags_code
 
+from .consume_queue_ext import ExtUnit, is_ext_address, read_ext_unit, real_offset
 from .files import DiskFiles, FileInfo, Files, StorePaths
 from .index_file import index_files, read_header
 from .unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
@@ -131,6 +132,14 @@ class StoreDump:
                 if queue.is_directory and queue.name.isdecimal():
                     yield QueueDump(topic.name, int(queue.name), directory / queue.name)
 
+    def ext_unit(self, queue: QueueDump, unit: ConsumeQueueUnit) -> ExtUnit | None:
+        """The extension of a unit; None if it has none, or if it is lost (the third field is an address then)."""
+        directory = self.paths.consumequeue_ext / queue.topic / str(queue.queue_id)
+        sizes = {info.size for info in self._files.entries(directory)}
+        if len(sizes) != 1 or not is_ext_address(unit.tags_code):
+            return None
+        return read_ext_unit(self._files, directory, max(*sizes, 1), unit.tags_code)
+
     def units(self, queue: QueueDump) -> Iterator[tuple[int, ConsumeQueueUnit]]:
         """(queue offset, unit) of every message of a queue; pre-blank units are left out."""
         for info in self._files.entries(queue.path):
@@ -234,8 +243,16 @@ class StoreDump:
         properties = decode_properties(record.properties.decode("utf-8", "replace"))
         is_delayed = record.topic == SCHEDULE_TOPIC and DELAY in properties
         expected = tags_code(properties.get(TAGS))
-        if not is_delayed and unit.tags_code != expected:
-            return f"tags code {unit.tags_code}, expected {expected}"
+        code = unit.tags_code
+        if is_ext_address(code):
+            ext = self.ext_unit(queue, unit)
+            if ext is None:
+                return f"names an extension unit at {real_offset(code)}, where there is none"
+            if ext.store_timestamp_ms != record.store_timestamp_ms:
+                return f"its extension unit has store time {ext.store_timestamp_ms}, not {record.store_timestamp_ms}"
+            code = ext.tags_code
+        if not is_delayed and code != expected:
+            return f"tags code {code}, expected {expected}"
         return None
 
 

@@ -20,6 +20,7 @@ from rocketpy.errors import DiskFull, StoreError
 
 FILE_NAME_DIGITS = 20
 READ_STEP = 65_536  # bytes
+KINDS = {"consumequeue": "ConsumeQueue", "consumequeue_ext": "ConsumeQueueExt"}  # by directory, as settings say it
 
 
 @attrs.frozen
@@ -29,6 +30,7 @@ class StorePaths:
     root: Path
     commitlog: Path
     consumequeue: Path
+    consumequeue_ext: Path
     index: Path
     checkpoint: Path
     abort: Path
@@ -43,6 +45,7 @@ class StorePaths:
             root=root,
             commitlog=Path(commitlog) if commitlog else root / "commitlog",
             consumequeue=root / "consumequeue",
+            consumequeue_ext=root / "consumequeue_ext",
             index=root / "index",
             checkpoint=root / "checkpoint",
             abort=root / "abort",
@@ -231,7 +234,7 @@ def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
         if info.is_directory:
             raise StoreError(f"{path} is a directory; only files of {size} bytes belong there")
         if info.size != size:
-            kind = "ConsumeQueue" if directory.parent.parent.name == "consumequeue" else "CommitLog"
+            kind = KINDS.get(directory.parent.parent.name, "CommitLog")
             raise StoreError(
                 f"{path} has {info.size} bytes, {size} are configured: mappedFileSize{kind} must be what the store "
                 "was made with, and nothing else may lie there"

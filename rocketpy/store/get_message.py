@@ -14,6 +14,7 @@ import attrs
 
 from .commitlog import CommitLog
 from .consume_queue import ConsumeQueues
+from .consume_queue_ext import is_ext_address
 from .unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 
 SCAN_BYTES_MIN = 16_000  # of units, per call, however few messages are asked for
@@ -72,8 +73,9 @@ def low_32_bits(tags_code: int) -> int:
 
 
 def matches(unit: ConsumeQueueUnit, tag_hashes: Collection[int] | None) -> bool:
-    """None subscribes to everything. Different tags may share a hash: consumers look again."""
-    return tag_hashes is None or low_32_bits(unit.tags_code) in tag_hashes
+    """None subscribes to everything. Different tags may share a hash, and a tags code may be lost (its extension unit
+    is): consumers look again."""
+    return tag_hashes is None or is_ext_address(unit.tags_code) or low_32_bits(unit.tags_code) in tag_hashes
 
 
 def place_offset(offset: int, min_offset: int, max_offset: int) -> tuple[GetMessageStatus, int] | None:
@@ -110,6 +112,8 @@ def get_message(
     if not units:
         next_offset = (offset // queues.units_per_file + 1) * queues.units_per_file
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
+    if tag_hashes is not None:
+        units = queues.with_tags(queue, units)
     scan = _Scan(log, limits, max_num, tag_hashes)
     scanned = scan.run(units)
     return GetMessageResult(

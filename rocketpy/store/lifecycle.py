@@ -13,6 +13,7 @@ from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
 
 from .checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from .consume_queue_ext import check_ext_files
 from .control_block import ControlBlock, fail
 from .dispatch import Dispatch
 from .files import DiskFiles, Files, StorePaths, numbered_files
@@ -55,6 +56,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
     try:
         _remove_leftovers(files, paths)
         numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is made anew
+        if config.enable_consume_queue_ext:
+            check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
         was_clean = files.info(paths.abort) is None
         recovery = Recovery(config, paths, files, control)

@@ -79,7 +79,9 @@ class MessageStore:
         self.paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self.log = CommitLog(self.paths.commitlog, control)
         size = rounded_file_size(config.mapped_file_size_consume_queue)
-        self.queues = ConsumeQueues(self.paths.consumequeue, control, size, self.files)
+        self.queues = ConsumeQueues(
+            self.paths.consumequeue, control, size, self.files, config.mapped_file_size_consume_queue_ext
+        )
         self.index = Index(self.paths.index, config.max_hash_slot_num, config.max_index_num, self.files)
         memory = physical_memory_bytes() if memory_bytes is None else memory_bytes
         self.limits = TransferLimits(
@@ -112,14 +114,14 @@ class MessageStore:
         return [state for state in self.control.queues() if topic is None or state.topic == topic]
 
     def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[ConsumeQueueUnit]:
-        """Up to `count` units from `index` on, across files."""
+        """Up to `count` units from `index` on, across files, with their tags codes or times of delivery."""
         queue = self.control.queue(topic, queue_id)
         units: list[ConsumeQueueUnit] = []
         while queue is not None and len(units) < count:
             more = self.queues.units(queue, index + len(units), count - len(units))
             if not more:
                 break
-            units += more
+            units += self.queues.with_tags(queue, more)
         return units
 
     # --- time ---

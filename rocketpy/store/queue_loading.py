@@ -14,6 +14,7 @@ import attrs
 
 from rocketpy.native.core import ffi, lib
 
+from .consume_queue_ext import remove_ext_files
 from .control_block import ControlBlock
 from .files import Files, file_name, numbered_files
 from .unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
@@ -142,6 +143,7 @@ def load_queues(
                 phy_limit, log_min_phy_offset
             )
             if loaded is None:
+                remove_ext_files(files, directory.with_name(f"{directory.name}_ext") / topic.name / queue.name)
                 continue
             entry = control.add_queue(os.fsencode(topic.name), int(queue.name))
             entry.min_offset, entry.max_offset = loaded.min_offset, loaded.max_offset

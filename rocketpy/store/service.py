@@ -90,6 +90,7 @@ class StoreService:
         self._queues_lock = threading.Lock()  # a queue is cleaned or dropped, not both at once
         self._requests: list[_CleanRequest] = []
         self._faults = 0
+        self._plain = 0  # units without their extension, as told
 
     def run(self) -> None:
         """Serve until the worker is told to stop.
@@ -161,6 +162,13 @@ class StoreService:
         elif self._faults:
             self._faults = 0
             self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, False)
+        self._tell_of_plain(dispatch.counts().plain)
+
+    def _tell_of_plain(self, plain: int) -> None:
+        """Units that could not be extended do their duty without: nothing but filter bits is lost."""
+        if plain > self._plain:
+            logger.error("%d consume queue units without their extension: it cannot be written", plain - self._plain)
+            self._plain = plain
 
     def _finish(self, dispatch: Dispatch) -> None:
         try:

@@ -15,6 +15,7 @@
 #include "atomic.h"
 #include "commitlog.h"
 #include "consume_queue.h"
+#include "consume_queue_ext.h"
 #include "control_block.h"
 #include "dispatch.h"
 #include "endian.h"
@@ -28,7 +29,7 @@
 struct store {
     char root[256], control[PATH_MAX], log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX];
     uint64_t file_size, queue_file_size;
-    uint32_t slot_num, index_num;
+    uint32_t slot_num, index_num, is_extended;
     rp_control_block *block;
     rp_commitlog *writer;
     rp_dispatch *dispatch;
@@ -40,7 +41,8 @@ static void open_store(struct store *store) {
     rp_dispatch_config config = {.commitlog_directory = store->log, .consume_queue_directory = store->queues,
                                  .index_directory = store->index, .consume_queue_file_size = store->queue_file_size,
                                  .consume_queue_files_max = 64, .index_enable = 1, .hash_slot_num = store->slot_num,
-                                 .index_num = store->index_num};
+                                 .index_num = store->index_num, .consume_queue_ext_enable = store->is_extended,
+                                 .consume_queue_ext_file_size = 4096};
     CHECK(store->dispatch = rp_dispatch_open(store->block, &config));
 }
 
@@ -99,15 +101,21 @@ static void check_queue(struct store *store, const char *topic, uint32_t queue_i
     rp_queue *queue = rp_control_find(store->block, (const uint8_t *)topic, (uint32_t)strlen(topic), queue_id);
     CHECK(queue && queue->min_offset == min && queue->max_offset == max);
     rp_cq_reader *reader = rp_cq_reader_open(store->block, store->queues, store->queue_file_size, 8);
+    rp_cq_ext *ext = rp_cq_ext_open(store->block, store->queues, 4096);
     rp_log_view *view = rp_log_view_open(store->log, store->file_size, 2);
-    CHECK(reader && view);
+    CHECK(reader && ext && view);
     for (uint64_t at = min; at < max;) {
         int32_t count = rp_cq_read(reader, queue, at, 64, units);
         CHECK(count > 0);
         for (int32_t i = 0; i < count; i++, at++) {
             uint64_t phy_offset = rp_load64(units + i * RP_CQ_UNIT_SIZE);
             uint32_t size = rp_load32(units + i * RP_CQ_UNIT_SIZE + 8);
+            int64_t code = (int64_t)rp_load64(units + i * RP_CQ_UNIT_SIZE + 12);
+            rp_cq_ext_unit unit;
             rp_record_view record;
+            CHECK(rp_cq_ext_is_address(code) == (int)store->is_extended);
+            CHECK(rp_cq_ext_read(ext, queue, code, &unit) == (store->is_extended ? RP_OK : RP_NOT_FOUND));
+            CHECK(!store->is_extended || unit.store_timestamp_ms == 1700000000000);
             const uint8_t *image = rp_log_view_acquire(view, phy_offset, size);
             CHECK(image && rp_record_decode(image, size, 1, &record) == RP_OK);
             CHECK(record.queue_offset == at && record.phy_offset == phy_offset && record.size == size);
@@ -116,6 +124,7 @@ static void check_queue(struct store *store, const char *topic, uint32_t queue_i
     }
     CHECK(rp_cq_read(reader, queue, max, 1, units) == 0);
     rp_log_view_close(view);
+    rp_cq_ext_close(ext);
     rp_cq_reader_close(reader);
 }
 
@@ -125,10 +134,11 @@ static void *keep_syncing(void *argument) {
     return NULL;
 }
 
-static void check_append_and_dispatch(void) {
+static void check_append_and_dispatch(uint32_t is_extended) {
     struct store store;
     pthread_t flusher;
     make_store(&store, "dispatch", 65536);
+    store.is_extended = is_extended;
     open_store(&store);
     for (int i = 0; i < 300; i++) {
         put(&store, "TopicA", (uint32_t)i % 3, "KEYS\001a b  c\002UNIQ_KEY\001u\002TAGS\001TagA", (uint32_t)i * 7 % 900);
@@ -301,7 +311,8 @@ int main(int argc, char **argv) {
         measure((uint32_t)strtoul(argv[1], NULL, 10), argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1024);
         return 0;
     }
-    check_append_and_dispatch();
+    check_append_and_dispatch(0);
+    check_append_and_dispatch(1);
     check_torn_tail();
     check_bridges();
     check_arrivals();

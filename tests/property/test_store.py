@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import attrs
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -29,7 +30,7 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="rocketpy-store-"))
-        self.config = small_config(self.root / "store")
+        self.config = small_config(self.root / "store", mapped_file_size_consume_queue_ext=1_024)
         self.model: dict[Key, list[tuple[bytes, str]]] = {}  # (image, tag) by offset
         self.shown: dict[Key, int] = {}  # how many of them are dispatched
         self.open()
@@ -68,9 +69,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.writer.dispatch.run_to_end()
         self.shown = {key: len(images) for key, images in self.model.items()}
 
-    @rule(clean=st.booleans())
-    def restart(self, clean: bool) -> None:
+    @rule(clean=st.booleans(), is_extended=st.booleans())
+    def restart(self, clean: bool, is_extended: bool) -> None:
         self.shut(clean=clean)
+        self.config = attrs.evolve(self.config, enable_consume_queue_ext=is_extended)
         self.open()
 
     @rule(clean=st.booleans(), units=st.booleans())

@@ -17,13 +17,18 @@ TURN_NS = 0  # a run with this timeout makes a pass or two and returns
 
 FILE_SIZE = 8 * 1024 * 1024
 CQ_FILE_SIZE = 6_000
+EXT_FILE_SIZE = 4_096
 
 
 class HotLane:
     """One selector's worth of connections in front of an inline codec."""
 
-    def __init__(self, root: Path, pull_options: dict[str, Any] | None = None, **send_options: Any) -> None:
+    def __init__(
+        self, root: Path, pull_options: dict[str, Any] | None = None, *, is_extended: bool = False, **send_options: Any
+    ) -> None:
+        """`is_extended`: the tags codes are in extension units."""
         self.root = root
+        self.is_extended = is_extended
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
         (root / "consumequeue").mkdir(exist_ok=True)
         (root / "index").mkdir(exist_ok=True)
@@ -137,6 +142,7 @@ class HotLane:
                 "block": self.block,
                 "consume_queue_directory": self._string(str(self.root / "consumequeue")),
                 "consume_queue_file_size": CQ_FILE_SIZE,
+                "consume_queue_ext_file_size": EXT_FILE_SIZE,
                 "files_max": 64,
                 "held": self.held,
                 "input_count": 1,
@@ -174,6 +180,8 @@ class HotLane:
                 "index_directory": self._string(str(self.root / "index")),
                 "consume_queue_file_size": CQ_FILE_SIZE,
                 "consume_queue_files_max": 64,
+                "consume_queue_ext_enable": self.is_extended,
+                "consume_queue_ext_file_size": EXT_FILE_SIZE,
                 "index_enable": 0,
                 "hash_slot_num": 1000,
                 "index_num": 4000,

@@ -13,14 +13,18 @@ from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-from tests.support.hot_lane import TURN_NS, HotLane
+from tests.support.hot_lane import EXT_FILE_SIZE, TURN_NS, HotLane
 
 TAG_A, TAG_B = 2598919, 2598920
 
 
 @pytest.fixture
 def lane(tmp_path: Path) -> HotLane:
-    lane = HotLane(tmp_path)
+    return ready(HotLane(tmp_path))
+
+
+def ready(lane: HotLane) -> HotLane:
+    """With a topic T, and a group G that subscribes to it."""
     lane.add_topic("T")
     lane.add_group("G")
     lane.subscribe("G", "T")
@@ -217,7 +221,9 @@ def test_sends_of_a_connection_keep_their_order_around_the_manager(lane: HotLane
     assert len(lane.answers()) == 1 and lane.for_manager() == []
 
 
-def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(lane: HotLane) -> None:
+@pytest.mark.parametrize("is_extended", [False, True])
+def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(tmp_path: Path, is_extended: bool) -> None:
+    lane = ready(HotLane(tmp_path, is_extended=is_extended))
     for tag in ("TagA", "TagB", "TagB", "TagA", "TagB"):
         lane.frame(send_v2(properties=f"TAGS\x01{tag}"))
     lane.turn()
@@ -229,6 +235,13 @@ def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(lane
     assert [r.queue_offset for r in records_of(found)] == [0, 3]
     assert found.ext_field("nextBeginOffset") == "5"
     assert (missed.code, missed.ext_field("nextBeginOffset")) == (20, "5")
+    extensions = list((tmp_path / "consumequeue_ext").rglob("0*0"))
+    assert len(extensions) == is_extended
+    for path in extensions:  # lost: their messages pass every filter
+        path.write_bytes(path.read_bytes()[:40].ljust(EXT_FILE_SIZE, b"\0"))
+        lane.frame(pull(expression="TagX"))
+        lane.turn()
+        assert [r.queue_offset for r in records_of(lane.answers()[0][1])] == [2, 3, 4]
 
 
 @pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
