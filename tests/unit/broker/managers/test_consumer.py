@@ -81,21 +81,23 @@ def test_a_closed_connection_is_told_to_the_rest(tmp_path: Path) -> None:
 
 
 def test_whoever_was_not_heard_of_is_offline_only_when_all_had_the_time(tmp_path: Path) -> None:
-    rig = Members(tmp_path)
+    rig, clock = Members(tmp_path), trio.testing.MockClock()
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             await nursery.start(rig.broker.run)
+            await trio.testing.wait_all_tasks_blocked()
             told = dict(call[0:2] for call in rig.hot_lane.named("group_changed"))
             assert {state["is_online"] for state in told.values()} == {None}
             await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=rig.a)
             assert rig.hot_lane.named("group_changed")[-1][1]["is_online"] is True
-            await trio.sleep(HEARTBEATS_HEARD_S + 1)
+            clock.jump(HEARTBEATS_HEARD_S)
+            await trio.testing.wait_all_tasks_blocked()
             told = dict(call[0:2] for call in rig.hot_lane.named("group_changed"))
             assert [group for group, state in told.items() if state["is_online"] is not False] == ["G"]
             await rig.broker.stop()
 
-    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    trio.run(main, clock=clock)
 
 
 def test_unregister(tmp_path: Path) -> None:
