@@ -154,11 +154,9 @@ class BrokerController:
     def _adopt_queues(self) -> None:
         """Give queues that hold messages their topic back: it is announced a moment before topics.json has it, and a
         process that died in between must not hide what others were already told is stored."""
-        queues: dict[str, int] = {}
-        for state in self.services.store.queue_states():
-            if state.next_offset > 0 and self.services.topics.select(state.topic) is None:
-                queues[state.topic] = max(queues.get(state.topic, 0), state.queue_id + 1)
-        for topic, queue_nums in queues.items():
+        for topic, queue_nums in self.services.store.used_topics().items():
+            if self.services.topics.select(topic) is not None:
+                continue
             log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, queue_nums)
             self.services.topics.create_if_missing(topic, queue_nums=queue_nums)
 

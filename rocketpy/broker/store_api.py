@@ -6,7 +6,7 @@ through the hot lane, whose send processor is the only writer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 
@@ -76,6 +76,9 @@ class Store(Protocol):
 
     def queue_states(self, topic: str | None = None) -> Sequence[QueueState]:
         """Every queue there is, whether its topic has a configuration or not."""
+
+    def used_topics(self) -> Mapping[str, int]:
+        """Topics that hold messages, each with the number of its queues up to the last that does."""
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 

@@ -1,7 +1,8 @@
 """The supervisor: forks the workers, watches them, replaces those that die, and stops them in order.
 
 It touches no message and runs neither threads nor trio, so that a fork at any moment is safe and quick: everything is
-imported, `gc.freeze()` keeps what is shared shared, and a replacement is up within milliseconds.
+imported, `gc.freeze()` keeps what is shared shared (the caller has collected what was not), and a replacement is up
+within milliseconds.
 
     handlers enqueue, the loop acts:   signal -> wakeup pipe -> poll -> order
                                        death  -> pidfd       -> poll -> restart, at once or after a jittered wait
@@ -90,8 +91,8 @@ class Supervisor:
         self._poller.register(self._signals[0], select.POLLIN)
         self._poller.register(self._news, select.POLLIN)
         self._listen_to_signals()
-        gc.collect()
         gc.freeze()
+        gc.enable()  # start-up may have gone without
         try:
             for spec in self.specs:
                 child = _Child(spec)

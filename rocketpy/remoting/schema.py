@@ -91,12 +91,44 @@ def wire_fields(cls: type[attrs.AttrsInstance]) -> tuple[WireField, ...]:
     )
 
 
-class Header:
-    """Base of all custom headers: the mapping to and from extFields."""
+class Later:
+    """A class attribute made when it is first asked for. Most processes never see most headers and bodies, and to find
+    out the types of all of them took a tenth of a broker's start."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+        self._value: Any = None
+
+    def __get__(self, instance: object, owner: type[object]) -> Any:
+        if self._value is None:
+            self._value = self._make()
+        return self._value
+
+
+class Value:
+    """What attrs would write for each class anew, and Python compile at each start: equality and a readable form."""
 
     __slots__ = ()
 
     __attrs_attrs__: ClassVar[Any]  # an AttrsInstance, once decorated
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return all(getattr(self, field.name) == getattr(other, field.name) for field in self.__attrs_attrs__)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like attrs.define makes them
+
+    def __repr__(self) -> str:
+        members = (f"{field.name}={getattr(self, field.name)!r}" for field in self.__attrs_attrs__)
+        return f"{self.__class__.__qualname__}({', '.join(members)})"
+
+
+class Header(Value):
+    """Base of all custom headers: the mapping to and from extFields."""
+
+    __slots__ = ()
+
     SCHEMA: ClassVar[tuple[tuple[WireField, Callable[[str], object]], ...]] = ()
 
     def to_ext_fields(self) -> dict[str, str]:
@@ -143,6 +175,7 @@ _PARSERS: Mapping[object, Callable[[str], object]] = types.MappingProxyType(
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def header(cls: type[_H]) -> type[_H]:
     """Make `cls`, a subclass of Header, an attrs value of keyword arguments with its schema."""
-    made = attrs.define(kw_only=True)(cls)
-    made.SCHEMA = tuple((field, _PARSERS[field.hint]) for field in wire_fields(made))
+    made = attrs.define(kw_only=True, eq=False, repr=False)(cls)
+    schema: Any = Later(lambda: tuple((field, _PARSERS[field.hint]) for field in wire_fields(made)))
+    made.SCHEMA = schema
     return made

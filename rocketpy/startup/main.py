@@ -6,6 +6,7 @@ wrong arguments). What a command needs is imported when it runs, so that `--help
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -86,6 +87,7 @@ def standalone(
     \b
     Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
     """
+    _collect_later()
     from .standalone import run_standalone
 
     overrides = {
@@ -119,6 +121,8 @@ def broker(
     \b
     Example: mqbroker -c broker.conf -n "10.0.0.1:9876;10.0.0.2:9876"
     """
+
+    _collect_later()
 
     def work() -> int:
         from rocketpy.config import load_broker_config
@@ -223,6 +227,12 @@ def default_store() -> Path:
     """`rocketpy` in the user's data directory (XDG)."""
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
+
+
+def _collect_later() -> None:
+    """No collection while a broker is imported: nearly everything stays. What does not is collected once, before the
+    fork; the supervisor switches it on again."""
+    gc.disable()
 
 
 def _pairs(settings: Sequence[str]) -> dict[str, str]:

@@ -139,6 +139,16 @@ class ControlBlock:
             max_phy_offset=entry.max_phy_offset,
         )
 
+    def used_topics(self) -> dict[str, int]:
+        """Topics that hold messages, or have held some, each with the number of its queues up to the last such one."""
+        counts: dict[int, int] = {}
+        some: dict[int, Any] = {}
+        for entry in self.entries():
+            if entry.next_offset > 0 and entry.state == QUEUE_LIVE:
+                counts[entry.topic] = max(counts.get(entry.topic, 0), entry.queue_id + 1)
+                some[entry.topic] = entry
+        return {self.topic_of(some[topic]).decode("utf-8", "replace"): count for topic, count in counts.items()}
+
     def queues(self) -> list[QueueState]:
         """All live queues."""
         return [self.state_of(entry) for entry in self.entries() if entry.state == QUEUE_LIVE]

@@ -113,6 +113,10 @@ class MessageStore:
         """All live queues, or those of one topic."""
         return [state for state in self.control.queues() if topic is None or state.topic == topic]
 
+    def used_topics(self) -> dict[str, int]:
+        """Topics that hold messages, or have held some, each with the number of its queues up to the last such one."""
+        return self.control.used_topics()
+
     def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[ConsumeQueueUnit]:
         """Up to `count` units from `index` on, across files, with their tags codes or times of delivery."""
         queue = self.control.queue(topic, queue_id)

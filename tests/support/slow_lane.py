@@ -166,6 +166,10 @@ class FakeStore:
         known = self.queues.items()
         return [State(name, queue_id, len(units)) for (name, queue_id), units in known if topic in (None, name)]
 
+    def used_topics(self) -> dict[str, int]:
+        used = sorted(queue for queue, units in self.queues.items() if units)
+        return {topic: queue_id + 1 for topic, queue_id in used}
+
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.low.get((topic, queue_id), 0)
 

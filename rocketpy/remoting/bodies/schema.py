@@ -23,7 +23,7 @@ from rocketpy.message.message_queue import MessageQueue
 
 from ..fastjson import JsonValue, dumps, loads, loads_text
 from ..fields import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, format_bool, parse_bool, parse_long
-from ..schema import Int, WireField, wire, wire_fields, without_none
+from ..schema import Int, Later, Value, WireField, wire, wire_fields, without_none
 
 __all__ = ["Body", "Int", "body", "wire"]
 
@@ -33,12 +33,11 @@ Reader = Callable[[JsonValue], object]
 _B = TypeVar("_B", bound="Body")
 
 
-class Body:
+class Body(Value):
     """Base of all JSON bodies."""
 
     __slots__ = ()
 
-    __attrs_attrs__: ClassVar[Any]  # an AttrsInstance, once decorated
     SCHEMA: ClassVar[tuple[tuple[WireField, Reader], ...]] = ()  # in the order of writing: by wire name
 
     def wire_members(self) -> Iterator[tuple[str, object]]:
@@ -85,10 +84,15 @@ class Body:
 @dataclass_transform(kw_only_default=True, field_specifiers=(wire,))
 def body(cls: type[_B]) -> type[_B]:
     """Make `cls`, a subclass of Body, an attrs value of keyword arguments with its schema."""
-    made = attrs.define(kw_only=True)(cls)
-    fields = sorted(wire_fields(made), key=lambda field: field.wire)
-    made.SCHEMA = tuple((field, reader_for(field.hint)) for field in fields)
+    made = attrs.define(kw_only=True, eq=False, repr=False)(cls)
+    schema: Any = Later(lambda: _schema_of(made))
+    made.SCHEMA = schema
     return made
+
+
+def _schema_of(made: type[Body]) -> tuple[tuple[WireField, Reader], ...]:
+    fields = sorted(wire_fields(made), key=lambda field: field.wire)
+    return tuple((field, reader_for(field.hint)) for field in fields)
 
 
 def read_int(value: JsonValue, minimum: int = LONG_MIN, maximum: int = LONG_MAX) -> int:

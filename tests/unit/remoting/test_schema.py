@@ -121,3 +121,12 @@ def test_every_header_survives_the_wire(cls: type[Header]) -> None:
 
 def test_there_is_a_header_for_each_family() -> None:
     assert len(ALL_HEADERS) > 50
+
+
+def test_headers_are_values() -> None:
+    one = QueueRequestHeader(topic="T", queue_id=1)
+    assert one == QueueRequestHeader(topic="T", queue_id=1) != QueueRequestHeader(topic="T", queue_id=2)
+    assert one != GetRouteInfoRequestHeader(topic="T") and one != ("T", 1)
+    assert repr(one) == "QueueRequestHeader(topic='T', queue_id=1, broker_name=None)"
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(one)

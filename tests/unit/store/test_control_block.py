@@ -114,3 +114,13 @@ def test_the_file_is_sparse(path: Path) -> None:
     assert path.stat().st_blocks * 512 < 16 << 20 < path.stat().st_size
     assert ffi.sizeof("rp_queue") == 64
     control.close()
+
+
+def test_used_topics_are_those_with_messages(tmp_path: Path) -> None:
+    control = ControlBlock(tmp_path / "control", 1 << 20)
+    for topic, queue_id, next_offset in ((b"A", 0, 5), (b"A", 3, 1), (b"A", 7, 0), (b"B", 0, 0), (b"C", 2, 9)):
+        control.add_queue(topic, queue_id).next_offset = next_offset
+    control.add_queue(b"D", 0).next_offset = 4
+    control.add_queue(b"D", 0).state = QUEUE_DELETED
+    assert control.used_topics() == {"A": 4, "C": 3}
+    control.close()
