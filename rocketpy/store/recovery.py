@@ -1,17 +1,14 @@
 """Where the store stands when it is opened: believed, checked, or found again from the files.
 
     believed    the control block is ours, nobody else held the store since, and either the same kernel runs (its page
-                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log;
-                what is behind the dispatched position is left to the store worker, which dispatches it while the
-                broker serves: what a queue shows only grows by that
+                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log
     flushed     ours, but the machine went down: what is below the durable positions is believed, the log behind is
                 scanned with CRC, units behind are dropped and made again
     files       no block, a damaged one, or a Java broker (or a restored backup) came between: the reference's rules.
                 After a clean exit the last three files are scanned, after another one everything since the checkpoint
 
-In the other two, and where a queue must be made again, dispatch catches up first: no consumer may see a queue that ends
-before what it has read. In each case every queue's next offset is that of its last record in the log plus one, and what
-lies behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
+In each case dispatch then catches up, so that every queue's next offset is its last unit's plus one, and what lies
+behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
 """
 
 from __future__ import annotations
@@ -33,6 +30,7 @@ from .control_block import QUEUE_LIVE, ControlBlock, fail
 from .dispatch import Dispatch
 from .files import Files, StorePaths, file_name, numbered_files
 from .index_file import limit_index
+from .index_mending import mend_index
 from .queue_loading import load_queues
 from .unit import rounded_file_size
 
@@ -63,7 +61,6 @@ class RecoveryReport:
     scanned_bytes: int
     scan_s: float
     dispatched_from: int
-    dispatched_to: int  # what lies behind it is left to the store worker
     queues_rebuilt: int
     damaged_bytes: int  # passed over by dispatch
 
@@ -71,8 +68,7 @@ class RecoveryReport:
         return (
             f"{self.kind.value}: log ends at {self.log_end}, {self.scanned_records} records "
             f"({self.scanned_bytes} bytes) scanned in {self.scan_s:.3f} s, "
-            f"{self.dispatched_to - self.dispatched_from} bytes dispatched again, "
-            f"{self.log_end - self.dispatched_to} left to dispatch, "
+            f"{self.log_end - self.dispatched_from} bytes dispatched again, "
             f"{self.queues_rebuilt} queues rebuilt, {self.damaged_bytes} damaged bytes"
         )
 
@@ -143,10 +139,9 @@ class Recovery:
         )
         if rebuilt < 0:
             raise fail(f"cannot check the consume queues in {self._paths.consumequeue}")
-        if header.rebuilding or header.dispatched_phy_offset < header.min_phy_offset:
+        if rebuilt:
             header.dispatched_phy_offset = header.min_phy_offset
-        scan = _Scan(header.published_phy_offset, 0, 0, 0)
-        return self._catch_up(RecoveryKind.BELIEVED, scan, 0, rebuilt, leave=not header.rebuilding)
+        return self._catch_up(RecoveryKind.BELIEVED, _Scan(header.published_phy_offset, 0, 0, 0), 0, rebuilt)
 
     def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
@@ -159,6 +154,7 @@ class Recovery:
         self._load(scan, checkpoint, phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
         lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
+        redo_from = self._mend_index(redo_from, checkpoint)
         header.dispatched_phy_offset = header.min_phy_offset if lost else max(redo_from, header.min_phy_offset)
         limit_index(self._files, self._paths.index, redo_from)
         return self._catch_up(RecoveryKind.FLUSHED, scan, scan.end - durable, lost)
@@ -172,13 +168,24 @@ class Recovery:
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
-        redo_from = max(reached, header.min_phy_offset) if was_clean else start
+        redo_from = max(reached, header.min_phy_offset) if was_clean else self._mend_index(start, checkpoint)
         if was_clean and self._scan(start, with_queues=True).missing < reached:
             redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue lacks what others have
         header.dispatched_phy_offset = redo_from
         return self._catch_up(RecoveryKind.FILES, scan, scan.end - start, rebuilt)
 
     # --- parts ---
+
+    def _mend_index(self, redo_from: int, checkpoint: StoreCheckpoint) -> int:
+        """Where dispatch is to start so that the index, too, has everything."""
+        config = self._config
+        if not config.message_index_enable:
+            return redo_from
+        end = mend_index(
+            self._files, self._paths.index, config.max_hash_slot_num, config.max_index_num,
+            checkpoint.index_msg_timestamp_ms,
+        )  # fmt: skip
+        return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
 
     def _is_plausible(self) -> bool:
         """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
@@ -292,16 +299,14 @@ class Recovery:
             log_min_phy_offset=header.min_phy_offset,
         )  # fmt: skip
 
-    def _catch_up(
-        self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False
-    ) -> RecoveryReport:
-        """Dispatch what is behind, unless that is left to the store worker; then find every queue's next offset."""
-        header, block = self._control.header, self._control.block
+    def _catch_up(self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int) -> RecoveryReport:
+        """Dispatch what is behind; then every queue's next offset is known."""
+        header = self._control.header
         dispatched_from = int(header.dispatched_phy_offset)
         self._control.mark_boot()
         header.running_flags = header.clean = 0
         damaged = 0
-        if dispatched_from < header.published_phy_offset and not leave:
+        if dispatched_from < header.published_phy_offset:
             dispatch = Dispatch(self._config, self._control)
             try:
                 damaged = dispatch.run_to_end(
@@ -309,14 +314,12 @@ class Recovery:
                 )
             finally:
                 dispatch.close()
-        header.rebuilding = 0
-        status = lib.rp_recovery_next_offsets(block, os.fsencode(self._paths.commitlog))
-        if status:
-            raise fail(f"cannot read the log in {self._paths.commitlog}", status)
-        lib.rp_recovery_forget_watchers(block)
+        for entry in self._control.entries():
+            entry.next_offset = entry.max_offset
+            entry.watched = 0
         return RecoveryReport(
-            kind, int(header.published_phy_offset), scan.records, scanned_bytes, self._scan_s, dispatched_from,
-            int(header.dispatched_phy_offset), rebuilt, damaged,
+            kind, int(header.published_phy_offset), scan.records, scanned_bytes, self._scan_s, dispatched_from, rebuilt,
+            damaged,
         )  # fmt: skip
 
 

@@ -1,0 +1,65 @@
+"""The index after a power failure: what it lost is found, and the log offset from which its keys are entered again.
+
+The reference removes the newest file and loses the keys of everything before the point where its recovery starts. Here
+a file keeps the units that hold together (csrc/index_repair.h), and dispatch goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from .control_block import fail
+from .files import Files
+from .index_file import index_files, read_header
+
+logger = logging.getLogger(__name__)
+
+
+def mend_index(files: Files, directory: Path, hash_slot_num: int, index_num: int, synced_until_ms: int) -> int | None:
+    """Mend the files that were not certainly on the disk, newest first.
+
+    Args:
+        synced_until_ms: store time up to which the index is on the disk, by the checkpoint.
+    Returns: the log offset from which on keys may be missing; None if the index has no files, and had none.
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    paths = index_files(files, directory)
+    end = 0
+    following: list[Path] = []
+    for path in reversed(paths):
+        found = _mend(path, hash_slot_num, index_num)
+        if found is None or found[1]:  # what it lost is entered into the newest file: there must be none behind it
+            for later in following:
+                files.remove(later)
+            following, end = [], 0
+        if found is None:
+            files.remove(path)
+            continue
+        end = end if following else found[0]
+        following.append(path)
+        header = read_header(files, path)
+        if header is not None and header.end_timestamp_ms <= synced_until_ms:
+            break
+    return end if paths else None
+
+
+def _mend(path: Path, hash_slot_num: int, index_num: int) -> tuple[int, bool] | None:
+    """(log offset of its end, whether it had to be mended), or None if nothing of it can be kept."""
+    end, is_mended = ffi.new("uint64_t *"), ffi.new("int *")
+    status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, end, is_mended)
+    if status == Status.EMPTY:
+        logger.warning("%s: lost, its keys are entered again", path)
+        return None
+    if status == Status.CORRUPT:
+        return 0, False  # made with other numbers; who opens it says so
+    if status != Status.OK:
+        raise fail(f"cannot mend {path}", status)
+    if is_mended[0]:
+        logger.warning("%s: lost units; keys are entered again from %d on", path, end[0])
+    return int(end[0]), bool(is_mended[0])

@@ -1,0 +1,125 @@
+"""An index after a power failure: any of its pages may be lost. What holds together stays, the rest is entered again."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.store.files import DiskFiles
+from rocketpy.store.index_file import index_files
+from rocketpy.store.index_mending import mend_index
+from rocketpy.store.lifecycle import close_store, open_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.verify import verify_store
+from rocketpy.store.dump import StoreDump
+from tests.support.store_writer import StoreWriter
+
+FILES = DiskFiles()
+COUNT = 500  # two index files: one has room for 399
+SLOTS_AT, UNITS_AT = 40, 440
+
+
+@pytest.fixture
+def root(config: MessageStoreConfig) -> Path:
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(COUNT):
+            writer.put("T", 0, b"", b"KEYS\x01k%d" % i, store_timestamp_ms=1_700_000_000_000 + i, dispatch=i == COUNT - 1)
+        opened.control.header.durable_phy_offset = opened.control.header.published_phy_offset
+        opened.control.header.units_durable_phy_offset = opened.control.header.published_phy_offset
+    close_store(opened, clean=False)
+    return opened.paths.root
+
+
+def mend(root: Path, synced_until_ms: int = 0) -> int | None:
+    return mend_index(FILES, root / "index", 100, 400, synced_until_ms)
+
+
+def lose(path: Path, at: int, size: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes(size))
+
+
+def all_keys_are_found(config: MessageStoreConfig) -> None:
+    """After another boot, everything is there again."""
+    with (Path(config.store_path_root_dir) / "control").open("r+b") as file:
+        file.seek(24)
+        file.write(bytes(16))  # the boot id
+    opened = open_store(config)
+    assert opened.report.kind is RecoveryKind.FLUSHED
+    store = MessageStore(config, opened.control)
+    for i in range(COUNT):
+        assert len(store.query_message("T", f"k{i}", 9, 0, 1 << 60).records) == 1, i
+    store.close()
+    report = verify_store(StoreDump(opened.paths.root))
+    assert [problem for problem in report.problems if problem.file.startswith("index")] == []
+    close_store(opened, clean=False)
+
+
+def test_a_whole_index_is_left_alone(root: Path) -> None:
+    before = [path.read_bytes() for path in index_files(FILES, root / "index")]
+    last = list(StoreDump(root).records())[-1].phy_offset
+    assert len(before) == 2 and mend(root) == last
+    assert [path.read_bytes() for path in index_files(FILES, root / "index")] == before
+
+
+@pytest.mark.parametrize(
+    ("number", "at", "size"),
+    [
+        (1, 0, 40),  # the newest header
+        (1, SLOTS_AT, 400),  # all of its slots
+        (1, SLOTS_AT + 200, 80),
+        (1, UNITS_AT + 20 * 50, 200),
+        (1, UNITS_AT, 8000),
+        (0, UNITS_AT + 20 * 300, 20),  # in a full file: what follows goes, too
+        (0, SLOTS_AT, 100),
+        (0, 0, 40),
+    ],
+)
+def test_lost_pages(config: MessageStoreConfig, root: Path, number: int, at: int, size: int) -> None:
+    lose(index_files(FILES, root / "index")[number], at, size)
+    all_keys_are_found(config)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_sectors_lost(config: MessageStoreConfig, root: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    for path in index_files(FILES, root / "index"):
+        for _ in range(rng.randrange(4)):
+            size = rng.choice((512, 1024, 4096))
+            at = rng.randrange(path.stat().st_size // 512) * 512
+            lose(path, at, min(size, path.stat().st_size - at))
+    all_keys_are_found(config)
+
+
+def test_a_lost_file_or_a_lost_directory(config: MessageStoreConfig, root: Path) -> None:
+    index_files(FILES, root / "index")[1].unlink()
+    all_keys_are_found(config)
+    shutil.rmtree(root / "index")
+    assert mend(root) is None
+
+
+def test_files_that_are_certainly_on_the_disk_are_not_looked_at(root: Path) -> None:
+    first, _ = index_files(FILES, root / "index")
+    lose(first, UNITS_AT + 20 * 300, 20)
+    image = first.read_bytes()
+    end_ms = struct.unpack_from(">q", image, 8)[0]
+    mend(root, synced_until_ms=end_ms + 50)  # in the middle of the second
+    assert first.read_bytes() != image
+    lose(first, UNITS_AT + 20 * 200, 20)
+    image = first.read_bytes()
+    mend(root, synced_until_ms=1 << 60)
+    assert first.read_bytes() == image or len(index_files(FILES, root / "index")) == 1
+
+
+def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
+    first, second = (path.read_bytes() for path in index_files(FILES, root / "index"))
+    assert mend_index(FILES, root / "index", 99, 400, 0) == 0
+    assert [path.read_bytes() for path in index_files(FILES, root / "index")] == [first, second]
