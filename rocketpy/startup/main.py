@@ -180,38 +180,89 @@ def admin(arguments: tuple[str, ...]) -> None:
 
 @cli.group()
 def store() -> None:
-    """Look into a store that no broker is using (read-only)."""
+    """Look into a store directory, rocketpy's or a Java broker's, without changing it.
+
+    \b
+    Exit status: 0 sound, 1 damaged, 2 not to be read.
+    A store in use may be looked at; what is being written meanwhile is left out.
+    """
+
+
+_DIRECTORY = click.argument("directory", type=click.Path())
+_COMMITLOG = click.option("--commitlog", default="", help="Directory of the log, where it is not below DIRECTORY.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+_SLOTS = click.option(
+    "--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, where an index file's size does not tell it."
+)
+
+
+def _look(command: Callable[[], int]) -> int:
+    """Exit status of a look at a store: what cannot be read is told from what is damaged."""
+    try:
+        return command()
+    except (RocketError, OSError) as exc:
+        click.echo(f"rocketpy: {exc}", err=True)
+        return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 @store.command("dump")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@_DIRECTORY
+@_COMMITLOG
+@click.option(
+    "--show", type=click.Choice(["records", "units", "index", "state"]),
+    help="What to print.  [default: records, or units if --queue is given]",
+)
 @click.option("--topic", help="Only this topic.")
-@click.option("--queue", type=int, help="Only this queue of the topic: its units too.")
-@click.option("--start", "start", type=int, default=0, show_default=True, help="CommitLog offset to begin at.")
-@click.option("--count", type=int, default=100, show_default=True, help="At most so many records.")
-def store_dump(directory: str, topic: str | None, queue: int | None, start: int, count: int) -> None:
-    """Print records (or the units of one queue) in readable form."""
-    from .store_tools import dump
+@click.option("--queue", type=click.IntRange(0), help="Only this queue.")
+@click.option(
+    "--from", "--start", "start", type=click.IntRange(0), default=0, show_default=True,
+    help="Begin at this log offset (records), queue offset (units) or number (index).",
+)
+@click.option("--count", type=click.IntRange(0), default=100, show_default=True, help="At most so many lines.")
+@_JSON
+@_SLOTS
+def store_dump(directory: str, commitlog: str, **wanted: Any) -> None:
+    """Print records, consume queue units, index entries or the store's state, a line each.
 
-    sys.exit(_guarded(lambda: dump(Path(directory), topic=topic, queue_id=queue, start=start, count=count)))
+    \b
+    rocketpy store dump DIR --topic T --count 10        first messages of a topic
+    rocketpy store dump DIR --topic T --queue 0         units of a queue
+    rocketpy store dump DIR --from 1073741824 --json    records of the second log file on
+    rocketpy store dump DIR --show state                checkpoint, abort, lock, control
+    """
+    from .store_tools import Selection, dump
+
+    wanted["queue_id"] = wanted.pop("queue")
+    sys.exit(_look(lambda: dump(Path(directory), Selection(**wanted), commitlog)))
 
 
 @store.command("verify")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
-def store_verify(directory: str) -> None:
-    """Check every record and every queue; exit status 1 if anything is damaged."""
+@_DIRECTORY
+@_COMMITLOG
+@_JSON
+@_SLOTS
+def store_verify(directory: str, commitlog: str, as_json: bool, slots: int | None) -> None:
+    """Check every record, unit and index entry; exit status 1 if anything is damaged.
+
+    Each finding names the file and the byte. Notes are no damage: what a killed broker left half done, and what the
+    next start mends.
+    """
     from .store_tools import verify
 
-    sys.exit(_guarded(lambda: verify(Path(directory))))
+    sys.exit(_look(lambda: verify(Path(directory), as_json=as_json, slots=slots, commitlog=commitlog)))
 
 
 @store.command("stats")
-@click.argument("directory", type=click.Path(exists=True, file_okay=False))
-def store_stats(directory: str) -> None:
-    """Sizes, offsets and message counts by topic."""
+@_DIRECTORY
+@_COMMITLOG
+@_JSON
+def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
+    """Sizes, offsets, times, state, and messages by topic."""
     from .store_tools import stats
 
-    sys.exit(_guarded(lambda: stats(Path(directory))))
+    sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
 
 
 @cli.command()

@@ -1,102 +1,227 @@
-"""`rocketpy store dump|verify|stats`: a store directory printed and judged. Read-only; progress on a terminal."""
+"""`rocketpy store dump|verify|stats`: a store directory printed and judged. Read-only; progress on a terminal.
+
+Exit status: 0 sound, 1 damaged, 2 cannot be read (main.py turns errors into it).
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import attrs
 from rich.console import Console
 from rich.table import Table
 
 from rocketpy.errors import StoreError
-from rocketpy.store.consume_queue_ext import is_ext_address, real_offset
-from rocketpy.store.dump import QueueDump, StoreDump, describe_record
-from rocketpy.store.unit import ConsumeQueueUnit
+from rocketpy.store.dump import (
+    StoreDump,
+    damage_fields,
+    describe_damage,
+    describe_entry,
+    describe_record,
+    describe_unit,
+    entry_fields,
+    header_line,
+    record_fields,
+    state_fields,
+    unit_fields,
+)
+from rocketpy.store.reader import Damage, guess_slots
+from rocketpy.store.state import StoreState
+from rocketpy.store.verify import StoreStats, VerifyReport, count_store, verify_store
 
+from .store_progress import StoreProgress
+
+SHOWS = ("records", "units", "index", "state")
 PROBLEMS_SHOWN = 50
+TOPICS_SHOWN = 30
+Line = tuple[str, dict[str, Any]]  # for people, for programs
 
 
-def dump(directory: Path, *, topic: str | None, queue_id: int | None, start: int, count: int) -> int:
-    """Records from CommitLog offset `start` on, or the units of one queue; at most `count` lines.
+@attrs.frozen
+class Selection:
+    """What of a store is to be printed."""
+
+    show: str | None = None  # of SHOWS; None: units if a queue is named, else records
+    topic: str | None = None
+    queue_id: int | None = None
+    start: int = 0  # log offset, queue offset, or number in the index
+    count: int = 100
+    as_json: bool = False
+    slots: int | None = None
+
+
+def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
+    """Print what was selected, a line each; at most `count` lines.
 
     Raises:
-        StoreError: no such directory, damage (with its offset), or no such queue.
+        StoreError: no such directory or queue.
     """
-    store = StoreDump(directory)
-    if queue_id is not None:
-        if topic is None:
-            raise StoreError("--queue needs --topic")
-        for line in itertools.islice(_unit_lines(store, topic, queue_id), count):
-            print(line)
-        return 0
-    records = (record for record in store.records(start) if topic in (None, record.topic))
-    for record in itertools.islice(records, count):
-        print(describe_record(record))
-    return 0
+    store = StoreDump(directory, commitlog)
+    show = wanted.show or ("records" if wanted.queue_id is None else "units")
+    sources = {"records": _record_lines, "units": _unit_lines, "index": _index_lines, "state": _state_lines}
+    damaged = False
+    for text, fields in itertools.islice(sources[show](store, wanted), wanted.count):
+        print(json.dumps(fields, ensure_ascii=False) if wanted.as_json else text)
+        damaged = damaged or "damage" in fields
+    return int(damaged)
 
 
-def verify(directory: Path) -> int:
-    """1 if anything is damaged; each finding names its file, queue or offset."""
-    with _working(f"checking {directory}"):
-        report = StoreDump(directory).verify()
-    print(f"{report.records} records, {report.units} units, log ends at {report.log_end}")
-    for problem in report.problems[:PROBLEMS_SHOWN]:
-        print(problem)
-    if len(report.problems) > PROBLEMS_SHOWN:
-        print(f"... and {len(report.problems) - PROBLEMS_SHOWN} more")
-    print("damaged" if report.problems else "sound")
+def verify(directory: Path, *, as_json: bool = False, slots: int | None = None, commitlog: str = "") -> int:
+    """1 if anything is damaged; each finding names its file and the byte in it."""
+    reader = StoreDump(directory, commitlog)
+    began_s = time.monotonic()
+    with StoreProgress() as progress:
+        report = verify_store(reader, progress, slots=slots)
+    _print_report(report, time.monotonic() - began_s, as_json)
     return int(bool(report.problems))
 
 
-def stats(directory: Path) -> int:
-    """Sizes, offsets and times in a table."""
-    with _working(f"reading {directory}"):
-        found = StoreDump(directory).stats()
-    table = Table(title=str(directory), title_justify="left", show_header=False)
+def stats(directory: Path, *, as_json: bool = False, commitlog: str = "") -> int:
+    """Sizes, offsets, times, and messages by topic."""
+    reader = StoreDump(directory, commitlog)
+    with StoreProgress() as progress:
+        found = count_store(reader, progress)
+    if as_json:
+        fields = attrs.asdict(found, filter=lambda attribute, _: attribute.name != "state")
+        print(json.dumps(fields | {"state": state_fields(found.state)}, ensure_ascii=False))
+        return 0
+    console = Console()
+    console.print(_stats_table(str(directory), found))
+    if found.topics:
+        console.print(_topics_table(found))
+    return 0
+
+
+# --- dump ---
+
+
+def _record_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
+    for found in store.walk(wanted.start, check_crc=True):
+        if isinstance(found, Damage):
+            yield describe_damage(found), damage_fields(found)
+        elif wanted.topic in (None, found.topic) and wanted.queue_id in (None, found.queue_id):
+            yield describe_record(found), record_fields(found)
+
+
+def _unit_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
+    queues = store.queues(wanted.topic, wanted.queue_id)
+    first = next(queues, None)
+    if first is None and (wanted.topic, wanted.queue_id) != (None, None):
+        name = wanted.topic or "any topic"
+        what = f"queue {wanted.queue_id} of {name}" if wanted.queue_id is not None else f"topic {name}"
+        raise StoreError(f"{store.paths.consumequeue} has no {what}")
+    for queue in itertools.chain([first] if first else [], queues):
+        prefix = "" if wanted.topic is not None and wanted.queue_id is not None else f"{queue.name} "
+        for offset, unit in store.units(queue, wanted.start):
+            if offset >= wanted.start:
+                yield prefix + describe_unit(offset, unit), unit_fields(queue, offset, unit)
+
+
+def _index_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
+    for path, header in store.index_headers():
+        if header is None:
+            continue
+        yield header_line(path, header), {"file": path.name} | attrs.asdict(header)
+        info = store.files.info(path)
+        slots = wanted.slots or guess_slots(info.size if info else 0)
+        if slots is None:
+            raise StoreError(f"{path}: how many slots it has cannot be told; give --hash-slots (maxHashSlotNum)")
+        for entry in store.index_entries(path, slots):
+            if entry.number >= wanted.start:
+                yield describe_entry(entry), entry_fields(path, entry)
+
+
+def _state_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
+    fields = state_fields(store.state())
+    if wanted.as_json:
+        yield "", fields
+        return
+    for name, value in fields.items():
+        inner = value.items() if isinstance(value, dict) else [("", value)]
+        for key, part in inner:
+            yield f"{f'{name} {key}'.strip()}: {part}", {}
+
+
+# --- verify and stats ---
+
+
+def _print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
+    if as_json:
+        fields = attrs.asdict(report, filter=lambda attribute, _: attribute.name != "state")
+        print(json.dumps(fields | {"sound": not report.problems, "state": state_fields(report.state)}))
+        return
+    size = report.log_end - report.log_begin
+    print(
+        f"{report.records} records, {report.units} units in {report.queues} queues, {report.index_units} index units; "
+        f"log from {report.log_begin} to {report.log_end}; {size / 1e6:.0f} MB in {seconds:.1f} s"
+    )
+    for note in report.notes:
+        print(f"note: {note}")
+    for problem in report.problems[:PROBLEMS_SHOWN]:
+        print(problem)
+    if len(report.problems) > PROBLEMS_SHOWN:
+        print(f"... and {len(report.problems) - PROBLEMS_SHOWN} more (--json shows all)")
+    print("damaged" if report.problems else "sound")
+
+
+def _stats_table(title: str, found: StoreStats) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    size = found.log_end - found.log_begin
     rows = {
-        "log": f"{found.log_begin} to {found.log_end} ({found.log_end - found.log_begin} bytes)",
+        "log": f"{found.log_begin} to {found.log_end} ({size} bytes)",
         "records": f"{found.records} with {found.body_bytes} bytes of body",
         "first stored": _time(found.first_store_timestamp_ms),
         "last stored": _time(found.last_store_timestamp_ms),
         "queues": f"{found.queues} with {found.units} units",
         "index": f"{found.index_files} files with {found.index_keys} keys",
-        "closed in order": "no: in use, or its broker was killed" if found.is_open else "yes",
+        "closed in order": _closed(found.state),
     }
+    if found.state.checkpoint:
+        times = attrs.astuple(found.state.checkpoint)
+        rows["checkpoint"] = ", ".join(
+            f"{name} {_time(ms or -1)}" for name, ms in zip(("log", "queues", "index"), times, strict=True)
+        )
+    rows["control"] = _control(found.state)
     for name, text in rows.items():
         table.add_row(name, text)
-    Console().print(table)
-    return 0
+    return table
 
 
-def _unit_lines(store: StoreDump, topic: str, queue_id: int) -> Iterator[str]:
-    queues = [queue for queue in store.queues() if (queue.topic, queue.queue_id) == (topic, queue_id)]
-    if not queues:
-        raise StoreError(f"{store.paths.consumequeue} has no queue {queue_id} of topic {topic}")
-    queue: QueueDump = queues[0]
-    for offset, unit in store.units(queue):
-        yield f"{offset:>12} at {unit.phy_offset:>14} size {unit.size:>8} {_tags(store, queue, unit)}"
+def _topics_table(found: StoreStats) -> Table:
+    table = Table("topic", title="messages by topic", title_justify="left")
+    for heading in ("queues", "messages", "bytes"):
+        table.add_column(heading, justify="right")
+    for topic in found.topics[:TOPICS_SHOWN]:
+        table.add_row(topic.topic, str(topic.queues), str(topic.records), str(topic.bytes))
+    if len(found.topics) > TOPICS_SHOWN:
+        table.add_row(f"... and {len(found.topics) - TOPICS_SHOWN} more")
+    return table
 
 
-def _tags(store: StoreDump, queue: QueueDump, unit: ConsumeQueueUnit) -> str:
-    """The third field, and what it leads to."""
-    if not is_ext_address(unit.tags_code):
-        return f"tags code {unit.tags_code}"
-    place, ext = f"extension at {real_offset(unit.tags_code)}", store.ext_unit(queue, unit)
-    if ext is None:
-        return f"{place}, lost"
-    bits = f" filter bits {ext.bitmap.hex()}" if ext.bitmap else ""
-    return f"tags code {ext.tags_code} ({place}: stored={ext.store_timestamp_ms}{bits})"
+def _closed(state: StoreState) -> str:
+    if state.in_use_by is not None:
+        return f"no: in use by process {state.in_use_by}" if state.in_use_by else "no: in use"
+    return "no: its broker was killed" if state.has_abort else "yes"
+
+
+def _control(state: StoreState) -> str:
+    control = state.control
+    if control is None:
+        return "none: the next start looks at the files"
+    if not control.is_current:
+        return "stale: another program has held the store since"
+    boot = "this boot" if control.is_same_boot else "an earlier boot"
+    return (
+        f"of {boot}: published {control.published_phy_offset}, durable {control.durable_phy_offset}, "
+        f"dispatched {control.dispatched_phy_offset}, {control.queue_count} queues"
+    )
 
 
 def _time(timestamp_ms: int) -> str:
     return "never" if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "milliseconds")
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """A spinner on standard error, where that is a terminal: a large store takes its time."""
-    with Console(stderr=True).status(what):
-        yield

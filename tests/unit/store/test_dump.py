@@ -1,16 +1,28 @@
-"""verify finds what is wrong and nothing else; stats count; a record is one readable line."""
+"""A store's parts as text and as JSON values: one line each, everything named."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
 from pathlib import Path
 
 import pytest
 
-from rocketpy.errors import StoreError
-from rocketpy.store.dump import StoreDump, describe_record
-from rocketpy.store.files import file_name
+from rocketpy.store.dump import (
+    StoreDump,
+    damage_fields,
+    describe_damage,
+    describe_entry,
+    describe_record,
+    describe_unit,
+    entry_fields,
+    header_line,
+    record_fields,
+    state_fields,
+    unit_fields,
+)
 from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.reader import Damage
+from rocketpy.store.unit import BLANK_SIZE, ConsumeQueueUnit
 from tests.support.store_writer import StoreWriter
 
 
@@ -21,9 +33,29 @@ def root(writer: StoreWriter, opened: OpenedStore) -> Path:
     return opened.paths.root
 
 
-def test_a_sound_store_has_no_problems(root: Path) -> None:
-    report = StoreDump(root).verify()
-    assert (report.records, report.units, report.problems) == (150, 150, [])
+def test_a_record_is_one_line(root: Path) -> None:
+    record = list(StoreDump(root).records())[3]
+    line = describe_record(record)
+    assert "T/1@1" in line and "UNIQ_KEY=u3" in line and "\n" not in line
+    fields = record_fields(record)
+    assert fields["bornHost"] == "192.168.1.10:50000" and fields["properties"] == {"TAGS": "A", "UNIQ_KEY": "u3"}
+    assert json.loads(json.dumps(fields)) == fields
+
+
+def test_damage_and_units_and_entries_are_lines(root: Path) -> None:
+    store = StoreDump(root)
+    damage = Damage(5, 7, "magic is 0", is_last=True)
+    assert "DAMAGED: magic is 0" in describe_damage(damage) and damage_fields(damage)["damage"] == "magic is 0"
+    assert describe_unit(3, ConsumeQueueUnit(0, BLANK_SIZE, 0)).split() == ["3", "blank"]
+    queue = next(store.queues())
+    offset, unit = next(iter(store.raw_units(queue)))
+    assert "size" in describe_unit(offset, unit)
+    assert unit_fields(queue, offset, unit)["tagsCode"] == 65
+    path, header = store.index_headers()[0]
+    assert header is not None and "150 units" in header_line(path, header)
+    entry = next(store.index_entries(path, 100))
+    assert f"hash {entry.key_hash:>10}" in describe_entry(entry)
+    assert entry_fields(path, entry)["number"] == 1
 
 
 def test_stats(root: Path) -> None:
@@ -31,43 +63,13 @@ def test_stats(root: Path) -> None:
     assert (stats.records, stats.queues, stats.units, stats.index_keys) == (150, 2, 150, 150)
     assert stats.is_open and stats.log_begin == 0 and stats.log_end > 16_384
     assert stats.first_store_timestamp_ms == stats.last_store_timestamp_ms == 1_700_000_000_000
+    assert [(topic.topic, topic.queues, topic.records) for topic in stats.topics] == [("T", 2, 150)]
+    assert stats.topics[0].bytes == sum(record.size for record in StoreDump(root).records())
 
 
-def flip(path: Path, at: int) -> None:
-    with path.open("r+b") as file:
-        file.seek(at)
-        byte = file.read(1)
-        file.seek(at)
-        file.write(bytes((byte[0] ^ 1,)))
-
-
-@pytest.mark.parametrize(
-    ("spoil", "text"),
-    [
-        (lambda root: flip(root / "commitlog" / file_name(0), 90), "CRC"),
-        (lambda root: flip(root / "commitlog" / file_name(0), 35), "says that it is at"),
-        (lambda root: flip(root / "commitlog" / file_name(0), 27), "queue offset"),
-        (lambda root: flip(root / "consumequeue/T/0" / file_name(0), 7), "record at"),
-        (lambda root: flip(root / "consumequeue/T/0" / file_name(0), 11), "names the record"),
-        (lambda root: flip(root / "consumequeue/T/0" / file_name(0), 19), "tags code"),
-        (lambda root: flip(root / "consumequeue/T/0" / file_name(0), 3), "behind the log's end"),
-        (lambda root: (root / "consumequeue/T/1" / file_name(1000)).unlink(), "ends at offset 50"),
-    ],
-)
-def test_damage_is_found(root: Path, spoil: Callable[[Path], None], text: str) -> None:
-    spoil(root)
-    problems = StoreDump(root).verify().problems
-    assert any(text in str(problem) for problem in problems), problems
-
-
-def test_records_from_an_offset(root: Path) -> None:
-    dump = StoreDump(root)
-    records = list(dump.records())
-    assert list(dump.records(records[100].phy_offset)) == records[100:]
-    line = describe_record(records[3])
-    assert "T/1@1" in line and "UNIQ_KEY=u3" in line and "\n" not in line
-
-
-def test_no_directory(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="not a directory"):
-        StoreDump(tmp_path / "none")
+def test_files_and_state_name_everything(root: Path) -> None:
+    store = StoreDump(root)
+    names = [line.split()[0] for line in store.file_lines()]
+    assert "abort" in names and "control" in names and f"commitlog/{0:020d}" in names
+    fields = state_fields(store.state())
+    assert fields["abort"] is True and fields["control"]["queue_count"] == 2 and fields["checkpoint"] is None
