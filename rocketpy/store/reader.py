@@ -1,7 +1,7 @@
 """A store directory read from outside: any 4.x directory, a Java broker's as well; nothing is ever written.
 
-Needs neither the lock nor the compiled core (verify does). A directory in use may change between two reads: files that go meanwhile
-are passed over.
+Needs neither the lock nor the compiled core (verify does). A directory in use may change between two reads: files that
+go meanwhile are passed over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An index after a power failure: any of its pages may be lost. What holds together stays, the rest is entered again."""
+"""An index after a power failure, which may have lost any page: what holds together stays, the rest is entered again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.index_file import index_files
 from rocketpy.store.index_mending import mend_index
@@ -17,7 +18,6 @@ from rocketpy.store.lifecycle import close_store, open_store
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery import RecoveryKind
 from rocketpy.store.verify import verify_store
-from rocketpy.store.dump import StoreDump
 from tests.support.store_writer import StoreWriter
 
 FILES = DiskFiles()
@@ -30,7 +30,9 @@ def root(config: MessageStoreConfig) -> Path:
     opened = open_store(config)
     with StoreWriter(config, opened.control) as writer:
         for i in range(COUNT):
-            writer.put("T", 0, b"", b"KEYS\x01k%d" % i, store_timestamp_ms=1_700_000_000_000 + i, dispatch=i == COUNT - 1)
+            writer.put(
+                "T", 0, b"", b"KEYS\x01k%d" % i, store_timestamp_ms=1_700_000_000_000 + i, dispatch=i == COUNT - 1
+            )
         opened.control.header.durable_phy_offset = opened.control.header.published_phy_offset
         opened.control.header.units_durable_phy_offset = opened.control.header.published_phy_offset
     close_store(opened, clean=False)
