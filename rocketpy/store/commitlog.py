@@ -77,7 +77,3 @@ class CommitLog:
         sys_flag = RECORD_SIZE.unpack_from(head, SYS_FLAG_AT)[0]
         at = BORN_HOST_AT + (20 if sys_flag & BORN_HOST_V6 else 8)
         return int(STORE_TIMESTAMP.unpack_from(head, at)[0]) if len(head) >= at + STORE_TIMESTAMP.size else -1
-
-    def next_file(self, phy_offset: int) -> int:
-        """Start of the file behind the one that holds `phy_offset`."""
-        return phy_offset - phy_offset % self.file_size + self.file_size

@@ -136,11 +136,10 @@ class _Scan:
         self._tag_hashes = tag_hashes
 
     def run(self, units: list[ConsumeQueueUnit]) -> int:
-        """Returns how many units are done with."""
-        log_end, size, skip_below = self._log.control.published_phy_offset, 0, -1
+        """Returns how many units are done with. A unit without a record costs its message only: the reference then
+        passes over all units of that log file, and over what they name though it is there."""
+        log_end, size = self._log.control.published_phy_offset, 0
         for scanned, unit in enumerate(units):
-            if unit.phy_offset < skip_below:
-                continue
             self.distance = log_end - unit.phy_offset
             is_in_disk = self.distance > self._limits.memory_bytes
             if self._limits.is_full(len(self.records), size, unit.size, self._max_num, is_in_disk):
@@ -151,10 +150,8 @@ class _Scan:
             if record is None:
                 if not self.records:
                     self.status = GetMessageStatus.MESSAGE_WAS_REMOVING
-                skip_below = self._log.next_file(unit.phy_offset)
                 continue
             self.records.append(record)
             self.status = GetMessageStatus.FOUND
             size += len(record)
-            skip_below = -1
         return len(units)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import attrs
 
@@ -73,7 +74,7 @@ class StoreWriter:
             self._dispatch = Dispatch(self.config, self.control)
         return self._dispatch
 
-    def reserve(self, size: int) -> tuple[object, int]:
+    def reserve(self, size: int) -> tuple[Any, int]:
         at, phy_offset = ffi.new("uint8_t **"), ffi.new("uint64_t *")
         status = lib.rp_commitlog_reserve(self._log, size, at, phy_offset)
         assert status == 0, status
@@ -90,18 +91,29 @@ class StoreWriter:
         sys_flag: int = 0,
         dispatch: bool = True,
     ) -> Put:
-        queue = self.control.add_queue(topic.encode(), queue_id)
-        has_offset = sys_flag & 0xC in (0, 8)
         record = Record(
             topic=topic.encode(), body=body, properties=properties, queue_id=queue_id, sys_flag=sys_flag,
-            queue_offset=queue.next_offset if has_offset else 0, born_timestamp_ms=store_timestamp_ms,
-            born_host=BORN_HOST, store_timestamp_ms=store_timestamp_ms, store_host=STORE_HOST,
+            born_timestamp_ms=store_timestamp_ms, born_host=BORN_HOST, store_timestamp_ms=store_timestamp_ms,
+            store_host=STORE_HOST,
         )  # fmt: skip
-        at, phy_offset = self.reserve(native.record_size(record))
-        image = native.record_encode(attrs.evolve(record, phy_offset=phy_offset))
-        ffi.memmove(at, image, len(image))
-        lib.rp_commitlog_publish(self._log, len(image), store_timestamp_ms)
-        queue.next_offset += has_offset
+        (put,) = self.put_records([record], dispatch=dispatch)
+        return put
+
+    def put_records(self, records: list[Record], *, dispatch: bool = True) -> list[Put]:
+        """Append together, as a batch is: all in one file, published at once. Offsets are given here."""
+        at, phy_offset = self.reserve(sum(map(native.record_size, records)))
+        puts = []
+        for record in records:
+            queue = self.control.add_queue(record.topic, record.queue_id)
+            has_offset = record.sys_flag & 0xC in (0, 8)
+            queue_offset = int(queue.next_offset) if has_offset else 0
+            image = native.record_encode(attrs.evolve(record, phy_offset=phy_offset, queue_offset=queue_offset))
+            puts.append(Put(phy_offset, queue_offset, len(image), image))
+            phy_offset += len(image)
+            queue.next_offset += has_offset
+        images = b"".join(put.image for put in puts)
+        ffi.memmove(at, images, len(images))
+        lib.rp_commitlog_publish(self._log, len(images), records[-1].store_timestamp_ms)
         if dispatch:
             self.dispatch.run_to_end()
-        return Put(phy_offset, record.queue_offset, len(image), image)
+        return puts

@@ -66,6 +66,17 @@ def test_get_message_limits_bytes_but_never_the_first(store: MessageStore, write
     far.close()
 
 
+def test_a_unit_without_a_record_costs_one_message(store: MessageStore, writer: StoreWriter) -> None:
+    """Dispatch leaves a blank where a record was damaged; the records behind it in the same file are there."""
+    first = writer.put("T", 0)
+    writer.control.add_queue(b"T", 0).next_offset = 2
+    last = writer.put("T", 0)
+    result = store.get_message("T", 0, 0, 9)
+    assert (result.records, result.next_begin_offset) == ([first.image], 1)
+    result = store.get_message("T", 0, 1, 9)
+    assert (result.status, result.records, result.next_begin_offset) == (GetMessageStatus.FOUND, [last.image], 3)
+
+
 def test_get_message_when_the_log_was_cleaned(
     store: MessageStore, writer: StoreWriter, opened: OpenedStore
 ) -> None:

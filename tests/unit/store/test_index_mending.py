@@ -1,4 +1,4 @@
-"""An index after a power failure, which may have lost any page: what holds together stays, the rest is entered again."""
+"""An index after a power failure, which may have lost any page: what holds together stays, the rest is entered anew."""
 
 from __future__ import annotations
 
