@@ -25,6 +25,7 @@ HEADERS = [
     "control_block.h",
     "commitlog.h",
     "consume_queue.h",
+    "consume_queue_ext.h",
     "dispatch.h",
     "mapped_file.h",
     "flush.h",

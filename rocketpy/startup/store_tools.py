@@ -120,7 +120,8 @@ def _unit_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
         prefix = "" if wanted.topic is not None and wanted.queue_id is not None else f"{queue.name} "
         for offset, unit in store.units(queue, wanted.start):
             if offset >= wanted.start:
-                yield prefix + describe_unit(offset, unit), unit_fields(queue, offset, unit)
+                ext = store.ext_unit(queue, unit)
+                yield prefix + describe_unit(offset, unit, ext), unit_fields(queue, offset, unit, ext)
 
 
 def _index_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:

@@ -16,6 +16,7 @@ from rocketpy.message.host import format_host
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord
 
+from .consume_queue_ext import ExtUnit, is_ext_address, real_offset
 from .index_file import INDEX_SLOT, IndexHeader
 from .reader import Damage, IndexEntry, QueueDirectory, StoreReader
 from .state import StoreState, read_state
@@ -68,10 +69,18 @@ def describe_damage(damage: Damage) -> str:
     return f"{damage.phy_offset:>12} {damage.size:>7} DAMAGED: {damage.reason}"
 
 
-def describe_unit(offset: int, unit: ConsumeQueueUnit) -> str:
+def describe_unit(offset: int, unit: ConsumeQueueUnit, ext: ExtUnit | None = None) -> str:
+    """One line; `ext`: the unit's extension, if it has one."""
     if unit.size == BLANK_SIZE:
         return f"{offset:>12} blank"
-    return f"{offset:>12} at {unit.phy_offset:>14} size {unit.size:>8} tags code {unit.tags_code}"
+    text = f"{offset:>12} at {unit.phy_offset:>14} size {unit.size:>8} tags code"
+    if not is_ext_address(unit.tags_code):
+        return f"{text} {unit.tags_code}"
+    place = f"extension at {real_offset(unit.tags_code)}"
+    if ext is None:
+        return f"{text} lost ({place})"
+    bits = f" filter bits {ext.bitmap.hex()}" if ext.bitmap else ""
+    return f"{text} {ext.tags_code} ({place}: stored={ext.store_timestamp_ms}{bits})"
 
 
 def describe_entry(entry: IndexEntry) -> str:
@@ -100,9 +109,17 @@ def damage_fields(damage: Damage) -> dict[str, Any]:
     return {"phyOffset": damage.phy_offset, "size": damage.size, "damage": damage.reason}
 
 
-def unit_fields(queue: QueueDirectory, offset: int, unit: ConsumeQueueUnit) -> dict[str, Any]:
-    place = {"topic": queue.topic, "queueId": queue.queue_id, "queueOffset": offset}
-    return place | {"phyOffset": unit.phy_offset, "size": unit.size, "tagsCode": unit.tags_code}
+def unit_fields(
+    queue: QueueDirectory, offset: int, unit: ConsumeQueueUnit, ext: ExtUnit | None = None
+) -> dict[str, Any]:
+    fields = {
+        "topic": queue.topic, "queueId": queue.queue_id, "queueOffset": offset, "phyOffset": unit.phy_offset,
+        "size": unit.size, "tagsCode": unit.tags_code,
+    }  # fmt: skip
+    if ext is None:
+        return fields
+    extension = {"tagsCode": ext.tags_code, "storeTimestamp": ext.store_timestamp_ms, "bitMap": ext.bitmap.hex()}
+    return fields | {"extension": extension}
 
 
 def entry_fields(path: Path, entry: IndexEntry) -> dict[str, Any]:

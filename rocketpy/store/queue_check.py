@@ -20,6 +20,7 @@ from rocketpy.message.record import StoredRecord
 from rocketpy.message.tags import tags_code
 from rocketpy.native.core import ffi, lib
 
+from .consume_queue_ext import is_ext_address, real_offset
 from .judgement import Judgement, Watcher
 from .log_check import LogCheck, topic_of
 from .reader import QueueDirectory, StoreReader
@@ -27,7 +28,6 @@ from .state import StoreState
 from .unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-EXT_ADDRESS_MAX = -(1 << 31) - 1  # tags codes at or below it are addresses in consumequeue_ext
 NO_RECORDS = (1 << 64) - 1
 PROBLEMS_PER_QUEUE = 20
 
@@ -102,7 +102,7 @@ class QueueCheck:
         if not total.extended and queue.topic != SCHEDULE_TOPIC:
             is_equal = is_equal and total.units_sum == tally.units_sum
         has_more = total.beyond and self._state.in_use_by is None
-        if not is_equal or total.stray or has_more:
+        if not is_equal or total.stray or has_more or total.extended:
             self._judge_units(queue, tally)
 
     def _check_files(self, queue: QueueDirectory) -> None:
@@ -184,15 +184,23 @@ class QueueCheck:
         wanted = (queue.topic, queue.queue_id, offset, unit.size)
         if found != wanted and not _is_dispatched_to(properties, queue, offset):
             return f"names the record {record.topic}/{record.queue_id}@{record.queue_offset} of {record.size} bytes"
-        return self._judge_tags(record, properties, unit)
+        return self._judge_tags(queue, record, properties, unit)
 
-    def _judge_tags(self, record: StoredRecord, properties: dict[str, str], unit: ConsumeQueueUnit) -> str | None:
+    def _judge_tags(
+        self, queue: QueueDirectory, record: StoredRecord, properties: dict[str, str], unit: ConsumeQueueUnit
+    ) -> str | None:
         """A delay queue's unit holds a time that depends on the broker's levels: not judged."""
+        code = unit.tags_code
+        if is_ext_address(code):
+            ext = self._reader.ext_unit(queue, unit)
+            if ext is None:
+                return f"has its extension unit at {real_offset(code)}, where there is none"
+            if ext.store_timestamp_ms != record.store_timestamp_ms:
+                return f"has an extension unit of store time {ext.store_timestamp_ms}, not {record.store_timestamp_ms}"
+            code = ext.tags_code
         is_delayed = record.topic == SCHEDULE_TOPIC and DELAY in properties
         expected = tags_code(properties.get(TAGS))
-        if is_delayed or unit.tags_code <= EXT_ADDRESS_MAX or unit.tags_code == expected:
-            return None
-        return f"has the tags code {unit.tags_code}, expected {expected}"
+        return None if is_delayed or code == expected else f"has the tags code {code}, expected {expected}"
 
 
 def _is_dispatched_to(properties: dict[str, str], queue: QueueDirectory, offset: int) -> bool:

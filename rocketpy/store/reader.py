@@ -17,6 +17,7 @@ import attrs
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import StoredRecord, decode_record
 
+from .consume_queue_ext import ExtUnit, is_ext_address, read_ext_unit
 from .files import DiskFiles, FileInfo, Files, StorePaths, translated
 from .index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT, IndexHeader, index_files, read_header
 from .unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
@@ -189,6 +190,12 @@ class StoreReader:
                     return
                 if unit.size != BLANK_SIZE:
                     yield base + index, unit
+
+    def ext_unit(self, queue: QueueDirectory, unit: ConsumeQueueUnit) -> ExtUnit | None:
+        """The extension of a unit; None if it has none, or if it is lost (the third field is an address then)."""
+        directory = self.paths.consumequeue_ext / queue.topic / str(queue.queue_id)
+        sizes = {info.size for info in self.files.entries(directory)} if is_ext_address(unit.tags_code) else set()
+        return read_ext_unit(self.files, directory, sizes.pop(), unit.tags_code) if len(sizes) == 1 else None
 
     # --- the index ---
 

@@ -1,14 +1,17 @@
 """Where the store stands when it is opened: believed, checked, or found again from the files.
 
     believed    the control block is ours, nobody else held the store since, and either the same kernel runs (its page
-                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log
+                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log;
+                what is behind the dispatched position is left to the store worker, which dispatches it while the
+                broker serves: what a queue shows only grows by that
     flushed     ours, but the machine went down: what is below the durable positions is believed, the log behind is
                 scanned with CRC, units behind are dropped and made again
     files       no block, a damaged one, or a Java broker (or a restored backup) came between: the reference's rules.
                 After a clean exit the last three files are scanned, after another one everything since the checkpoint
 
-In each case dispatch then catches up, so that every queue's next offset is its last unit's plus one, and what lies
-behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
+In the other two, and where a queue must be made again, dispatch catches up first: no consumer may see a queue that ends
+before what it has read. In each case every queue's next offset is that of its last record in the log plus one, and what
+lies behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
 """
 
 from __future__ import annotations
@@ -61,6 +64,7 @@ class RecoveryReport:
     scanned_bytes: int
     scan_s: float
     dispatched_from: int
+    dispatched_to: int  # what lies behind it is left to the store worker
     queues_rebuilt: int
     damaged_bytes: int  # passed over by dispatch
 
@@ -68,7 +72,8 @@ class RecoveryReport:
         return (
             f"{self.kind.value}: log ends at {self.log_end}, {self.scanned_records} records "
             f"({self.scanned_bytes} bytes) scanned in {self.scan_s:.3f} s, "
-            f"{self.log_end - self.dispatched_from} bytes dispatched again, "
+            f"{self.dispatched_to - self.dispatched_from} bytes dispatched again, "
+            f"{self.log_end - self.dispatched_to} left to dispatch, "
             f"{self.queues_rebuilt} queues rebuilt, {self.damaged_bytes} damaged bytes"
         )
 
@@ -139,9 +144,10 @@ class Recovery:
         )
         if rebuilt < 0:
             raise fail(f"cannot check the consume queues in {self._paths.consumequeue}")
-        if rebuilt:
+        if header.rebuilding or header.dispatched_phy_offset < header.min_phy_offset:
             header.dispatched_phy_offset = header.min_phy_offset
-        return self._catch_up(RecoveryKind.BELIEVED, _Scan(header.published_phy_offset, 0, 0, 0), 0, rebuilt)
+        scan = _Scan(header.published_phy_offset, 0, 0, 0)
+        return self._catch_up(RecoveryKind.BELIEVED, scan, 0, rebuilt, leave=not header.rebuilding)
 
     def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
@@ -299,14 +305,16 @@ class Recovery:
             log_min_phy_offset=header.min_phy_offset,
         )  # fmt: skip
 
-    def _catch_up(self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int) -> RecoveryReport:
-        """Dispatch what is behind; then every queue's next offset is known."""
-        header = self._control.header
+    def _catch_up(
+        self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False
+    ) -> RecoveryReport:
+        """Dispatch what is behind, unless that is left to the store worker; then find every queue's next offset."""
+        header, block = self._control.header, self._control.block
         dispatched_from = int(header.dispatched_phy_offset)
         self._control.mark_boot()
         header.running_flags = header.clean = 0
         damaged = 0
-        if dispatched_from < header.published_phy_offset:
+        if dispatched_from < header.published_phy_offset and not leave:
             dispatch = Dispatch(self._config, self._control)
             try:
                 damaged = dispatch.run_to_end(
@@ -314,12 +322,14 @@ class Recovery:
                 )
             finally:
                 dispatch.close()
-        for entry in self._control.entries():
-            entry.next_offset = entry.max_offset
-            entry.watched = 0
+        header.rebuilding = 0
+        status = lib.rp_recovery_next_offsets(block, os.fsencode(self._paths.commitlog))
+        if status:
+            raise fail(f"cannot read the log in {self._paths.commitlog}", status)
+        lib.rp_recovery_forget_watchers(block)
         return RecoveryReport(
-            kind, int(header.published_phy_offset), scan.records, scanned_bytes, self._scan_s, dispatched_from, rebuilt,
-            damaged,
+            kind, int(header.published_phy_offset), scan.records, scanned_bytes, self._scan_s, dispatched_from,
+            int(header.dispatched_phy_offset), rebuilt, damaged,
         )  # fmt: skip
 
 

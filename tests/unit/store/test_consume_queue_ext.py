@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -371,18 +372,29 @@ def root(writer: StoreWriter, opened: OpenedStore) -> Path:
 def test_dump_shows_where_a_tags_code_comes_from(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ext_file = root / "consumequeue_ext/T/0" / file_name(0)
     ext_file.write_bytes((ext_file.read_bytes()[:20] + JAVA_UNIT).ljust(EXT_FILE_SIZE, b"\0"))
-    store_tools.dump(root, topic="T", queue_id=0, start=0, count=9)
+    units = store_tools.Selection(topic="T", queue_id=0)
+    store_tools.dump(root, units)
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith(f"tags code {TAG_A} (extension at 0: stored={NOW})")
     assert second.endswith(f"(extension at 20: stored={NOW} filter bits {JAVA_UNIT[20:].hex()})")
+    store_tools.dump(root, attrs.evolve(units, start=1, as_json=True))
+    extension = {"tagsCode": TAG_A, "storeTimestamp": NOW, "bitMap": JAVA_UNIT[20:].hex()}
+    assert json.loads(capsys.readouterr().out)["extension"] == extension
     ext_file.unlink()
-    store_tools.dump(root, topic="T", queue_id=0, start=0, count=1)
-    assert capsys.readouterr().out.endswith("extension at 0, lost\n")
+    store_tools.dump(root, attrs.evolve(units, count=1))
+    assert capsys.readouterr().out.endswith("tags code lost (extension at 0)\n")
+    store_tools.dump(root, attrs.evolve(units, count=1, as_json=True))
+    assert json.loads(capsys.readouterr().out)["tagsCode"] == ADDRESS_BASE
 
 
 @pytest.mark.parametrize(
     ("at", "text"),
-    [(None, None), (1, "names an extension unit at 0"), (9, "tags code 2598935"), (17, "has store time")],
+    [
+        (None, None),
+        (1, "has its extension unit at 0"),
+        (9, "tags code 2598935"),
+        (17, "an extension unit of store time"),
+    ],
 )
 def test_verify_judges_extensions(root: Path, at: int | None, text: str | None) -> None:
     path = root / "consumequeue_ext/T/0" / file_name(0)
