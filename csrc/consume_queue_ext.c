@@ -31,7 +31,7 @@
 #include "endian.h"
 #include "queue_files.h"
 
-enum { FILES_MAX = 1024, QUEUE_FILES_MAX = 4, LOOKED_AT_UNITS = 64, LOOKED_AT_FILES = 3, WALK_BYTES = 16384 };
+enum { FILES_MAX = 1024, QUEUE_FILES_MAX = 4, LOOKED_AT_UNITS = 64, LOOKED_AT_FILES = 3, WALK_BYTES = 16384, UNITS_PER_WRITE = 128 };
 static const int64_t ADDRESS_MAX = (int64_t)INT32_MIN - 1;
 static const uint64_t REAL_OFFSET_MAX = (uint64_t)INT64_MAX - (1ull << 31);
 static const uint8_t END_OF_FILE[2] = {0xFF, 0xFF};
@@ -256,16 +256,16 @@ static rp_status find_end(rp_cq_ext_writer *writer, const rp_queue *queue, uint6
     return status == RP_OK ? cut(writer, queue, *end) : status;
 }
 
-/* The unit into its place, in a file that is made if it begins there. */
-static rp_status write_unit(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t end, const uint8_t *unit) {
+/* Units into their place, in a file that is made if it begins there. */
+static rp_status write_units(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t end, const uint8_t *units, uint64_t size) {
     uint64_t number = end / writer->file_size, at = end % writer->file_size;
     rp_new_file file;
     int fd = rp_queue_files_find(writer->files, queue, number);
-    if (fd >= 0) return rp_queue_files_write(writer->files, queue, number, fd, unit, RP_CQ_EXT_UNIT_SIZE, at);
+    if (fd >= 0) return rp_queue_files_write(writer->files, queue, number, fd, units, size, at);
     if (errno != ENOENT || at) return rp_status_of_errno();
     rp_status status = rp_queue_files_begin(writer->files, queue, &file);
     if (status != RP_OK) return status;
-    status = rp_write_at(file.fd, unit, RP_CQ_EXT_UNIT_SIZE, 0);
+    status = rp_write_at(file.fd, units, size, 0);
     return rp_queue_files_finish(writer->files, queue, number, &file, status);
 }
 
@@ -282,24 +282,46 @@ static rp_status end_full_file(rp_cq_ext_writer *writer, const rp_queue *queue, 
     return status;
 }
 
-rp_status rp_cq_ext_append(rp_cq_ext_writer *writer, const rp_queue *queue, int64_t tags_code, int64_t store_timestamp_ms,
-                           int64_t *address) {
-    uint8_t unit[RP_CQ_EXT_UNIT_SIZE] = {0, RP_CQ_EXT_UNIT_SIZE};
+/* As many of the units as fit into one file. */
+static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t *count, uint8_t *units,
+                             const int64_t *store_timestamps_ms) {
+    uint8_t data[UNITS_PER_WRITE * RP_CQ_EXT_UNIT_SIZE];
     uint64_t *known = &writer->ends[rp_control_queue_index(writer->block, queue)], end = *known - 1;
     rp_status status = *known ? RP_OK : find_end(writer, queue, &end);
     if (status != RP_OK) return status;
-    *known = end + 1; /* and stays so whatever fails: addresses before it may be in units that are not yet written */
+    *known = end + 1; /* and stays so whatever fails: addresses before it may be in units that are not yet shown */
     status = end_full_file(writer, queue, &end);
     if (status == RP_OK && end > REAL_OFFSET_MAX) status = RP_TOO_LARGE;
     if (status != RP_OK) return status;
-    rp_store64(unit + 2, (uint64_t)tags_code);
-    rp_store64(unit + 10, (uint64_t)store_timestamp_ms);
-    status = write_unit(writer, queue, end, unit);
+    uint64_t room = (writer->file_size - end % writer->file_size - RP_CQ_EXT_END_SIZE) / RP_CQ_EXT_UNIT_SIZE;
+    if (*count > UNITS_PER_WRITE) *count = UNITS_PER_WRITE;
+    if (*count > room) *count = (uint32_t)room;
+    for (uint32_t i = 0; i < *count; i++) {
+        uint8_t *unit = data + i * RP_CQ_EXT_UNIT_SIZE;
+        rp_store16(unit, RP_CQ_EXT_UNIT_SIZE);
+        memcpy(unit + 2, units + i * RP_CQ_UNIT_SIZE + 12, 8);
+        rp_store64(unit + 10, (uint64_t)store_timestamps_ms[i]);
+        rp_store16(unit + 18, 0);
+    }
+    status = write_units(writer, queue, end, data, *count * (uint64_t)RP_CQ_EXT_UNIT_SIZE);
     if (status != RP_OK) return status;
-    RP_CRASH_POINT("queue_ext.unit");
-    *address = address_of(end);
-    *known = end + RP_CQ_EXT_UNIT_SIZE + 1;
+    RP_CRASH_POINT("queue_ext.units");
+    for (uint32_t i = 0; i < *count; i++, end += RP_CQ_EXT_UNIT_SIZE)
+        rp_store64(units + i * RP_CQ_UNIT_SIZE + 12, (uint64_t)address_of(end));
+    *known = end + 1;
     return RP_OK;
+}
+
+uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
+                          const int64_t *store_timestamps_ms) {
+    while (count) {
+        uint32_t some = count;
+        if (extend_some(writer, queue, &some, units, store_timestamps_ms) != RP_OK) break;
+        count -= some;
+        units += some * (uint64_t)RP_CQ_UNIT_SIZE;
+        store_timestamps_ms += some;
+    }
+    return count;
 }
 
 void rp_cq_ext_forget(rp_cq_ext_writer *writer) {

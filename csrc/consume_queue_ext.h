@@ -30,11 +30,12 @@ typedef struct rp_cq_ext_writer rp_cq_ext_writer;
 rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *consume_queue_directory,
                                         uint64_t consume_queue_file_size, uint64_t file_size);
 void rp_cq_ext_writer_close(rp_cq_ext_writer *writer);
-/* Put a unit at the end of the queue's files. RP_OK, *address set; RP_TOO_LARGE: no addresses are left;
- * RP_NO_SPACE, RP_IO_ERROR. */
-rp_status rp_cq_ext_append(rp_cq_ext_writer *writer, const rp_queue *queue, int64_t tags_code, int64_t store_timestamp_ms,
-                           int64_t *address);
-/* Units were appended whose addresses did not come into their queues: find every end again before the next append. */
+/* Give `count` units of the queue, which are still to be written, their extensions: the tags code in the third field goes
+ * to the end of the extension files, its address takes its place. Returns how many of them, the last ones, keep their
+ * tags code because their extensions cannot be written. */
+uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
+                          const int64_t *store_timestamps_ms);
+/* Units were extended that did not come into their queues: find every end again before the next one. */
 void rp_cq_ext_forget(rp_cq_ext_writer *writer);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
 rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue);

@@ -46,6 +46,7 @@ struct chunk {
     uint64_t offset;
     uint64_t max_phy_offset;
     uint32_t count;
+    int64_t store_timestamps_ms[CHUNK_UNITS]; /* for extension units only */
     uint8_t units[CHUNK_UNITS * RP_CQ_UNIT_SIZE];
 };
 
@@ -161,14 +162,6 @@ static int64_t tags_code(const rp_dispatch *dispatch, const rp_record_view *reco
     return find_property(record, "TAGS", &value, &size) ? rp_string_hash(value, size) : 0;
 }
 
-/* Put the tags code into an extension unit: its address is the third field then. */
-static int64_t extend(rp_dispatch *dispatch, const rp_queue *queue, const rp_record_view *record, int64_t code) {
-    int64_t address;
-    if (rp_cq_ext_append(dispatch->ext, queue, code, record->store_timestamp_ms, &address) == RP_OK) return address;
-    dispatch->counts.plain++;
-    return code;
-}
-
 static void forget_batch(rp_dispatch *dispatch) {
     for (uint32_t i = 0; i < dispatch->chunk_count; i++)
         dispatch->chunk_of[rp_control_queue_index(dispatch->block, dispatch->chunks[i].queue)] = NO_CHUNK;
@@ -178,8 +171,11 @@ static void forget_batch(rp_dispatch *dispatch) {
 
 static rp_status write_chunks(rp_dispatch *dispatch) {
     for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
-        const struct chunk *chunk = &dispatch->chunks[i];
+        struct chunk *chunk = &dispatch->chunks[i];
         RP_CRASH_POINT("dispatch.chunk");
+        if (dispatch->ext_enable)
+            dispatch->counts.plain +=
+                rp_cq_ext_extend(dispatch->ext, chunk->queue, chunk->count, chunk->units, chunk->store_timestamps_ms);
         rp_status status = rp_cq_write(dispatch->writer, chunk->queue, chunk->offset, chunk->count, chunk->units);
         if (status != RP_OK) return status;
     }
@@ -371,9 +367,8 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     }
     struct chunk *chunk = chunk_for(dispatch, queue, index, record->queue_offset);
     if (!chunk) return RP_FULL;
-    int64_t code = tags_code(dispatch, record);
-    if (dispatch->ext_enable) code = extend(dispatch, queue, record, code);
-    fill_unit(chunk->units + chunk->count * RP_CQ_UNIT_SIZE, phy_offset, record->size, code);
+    fill_unit(chunk->units + chunk->count * RP_CQ_UNIT_SIZE, phy_offset, record->size, tags_code(dispatch, record));
+    if (dispatch->ext_enable) chunk->store_timestamps_ms[chunk->count] = record->store_timestamp_ms;
     chunk->count++;
     chunk->max_phy_offset = phy_offset + record->size;
     dispatch->counts.units++;

@@ -1,7 +1,7 @@
 /* Exercises the store's C under sanitizers: append with rolls, a torn tail, dispatch with restart in between, units,
  * index, views that outlive their files, queues that are dropped, and a flush thread beside the dispatching one.
  * driver_store            the checks
- * driver_store N [SIZE]   dispatch N records of SIZE body bytes and print the rate */
+ * driver_store N [SIZE [EXT]]  dispatch N records of SIZE body bytes and print the rate; EXT 1: with extension units */
 #define _GNU_SOURCE
 #include <inttypes.h>
 #include <limits.h>
@@ -28,7 +28,7 @@
 
 struct store {
     char root[256], control[PATH_MAX], log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX];
-    uint64_t file_size, queue_file_size;
+    uint64_t file_size, queue_file_size, ext_file_size;
     uint32_t slot_num, index_num, is_extended;
     rp_control_block *block;
     rp_commitlog *writer;
@@ -42,7 +42,7 @@ static void open_store(struct store *store) {
                                  .index_directory = store->index, .consume_queue_file_size = store->queue_file_size,
                                  .consume_queue_files_max = 64, .index_enable = 1, .hash_slot_num = store->slot_num,
                                  .index_num = store->index_num, .consume_queue_ext_enable = store->is_extended,
-                                 .consume_queue_ext_file_size = 4096};
+                                 .consume_queue_ext_file_size = store->ext_file_size};
     CHECK(store->dispatch = rp_dispatch_open(store->block, &config));
 }
 
@@ -62,6 +62,7 @@ static void make_store(struct store *store, const char *name, uint64_t file_size
     snprintf(store->index, PATH_MAX, "%s/index", store->root);
     store->file_size = file_size;
     store->queue_file_size = 50 * RP_CQ_UNIT_SIZE;
+    store->ext_file_size = 1024;
     store->slot_num = 100;
     store->index_num = 400;
 }
@@ -101,7 +102,7 @@ static void check_queue(struct store *store, const char *topic, uint32_t queue_i
     rp_queue *queue = rp_control_find(store->block, (const uint8_t *)topic, (uint32_t)strlen(topic), queue_id);
     CHECK(queue && queue->min_offset == min && queue->max_offset == max);
     rp_cq_reader *reader = rp_cq_reader_open(store->block, store->queues, store->queue_file_size, 8);
-    rp_cq_ext *ext = rp_cq_ext_open(store->block, store->queues, 4096);
+    rp_cq_ext *ext = rp_cq_ext_open(store->block, store->queues, store->ext_file_size);
     rp_log_view *view = rp_log_view_open(store->log, store->file_size, 2);
     CHECK(reader && ext && view);
     for (uint64_t at = min; at < max;) {
@@ -280,14 +281,16 @@ static void check_arrivals(void) {
     remove_store(&store);
 }
 
-static void measure(uint32_t records, uint32_t body_size) {
+static void measure(uint32_t records, uint32_t body_size, uint32_t is_extended) {
     struct store store;
     struct timespec t[3];
     char properties[128];
     make_store(&store, "rate", 1ull << 30);
     store.queue_file_size = 6000000;
+    store.ext_file_size = 50331648;
     store.slot_num = 5000000;
     store.index_num = 20000000;
+    store.is_extended = is_extended;
     open_store(&store);
     clock_gettime(CLOCK_MONOTONIC, &t[0]);
     for (uint32_t i = 0; i < records; i++) {
@@ -308,7 +311,8 @@ static void measure(uint32_t records, uint32_t body_size) {
 
 int main(int argc, char **argv) {
     if (argc > 1) {
-        measure((uint32_t)strtoul(argv[1], NULL, 10), argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1024);
+        measure((uint32_t)strtoul(argv[1], NULL, 10), argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 10) : 1024,
+                argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0);
         return 0;
     }
     check_append_and_dispatch(0);
