@@ -9,7 +9,10 @@
  * The file is sparse; blocks are reserved before a page is first written, so that a full disk is an error of
  * rp_control_add and never a SIGBUS. Lookups take no lock: a slot is stored with release after its entry is complete,
  * and never changes again. An adder that dies leaves at the most one counted entry without a slot; the next one
- * repairs that (lock: robust mutex). */
+ * repairs that (lock: robust mutex).
+ *
+ * Nothing in the file is trusted before it was looked at: lookups check no bounds and probe until a free slot, so a
+ * block whose tables do not fit each other is made anew when it is opened (`settle_tables`), and recovery has the files. */
 #define _GNU_SOURCE
 #include "control_block.h"
 #include <errno.h>
@@ -36,6 +39,7 @@
 #define NAMES_AT (SLOTS_AT + (uint64_t)QUEUE_SLOTS * 4)
 #define FILE_SIZE (NAMES_AT + (uint64_t)TOPIC_SLOTS * 4)
 #define RESERVE_STEP 4096u /* entries whose blocks are reserved at once */
+#define SLOTS_PER_READ 16384u
 
 _Static_assert(sizeof(rp_queue) == 64, "one cache line per queue");
 _Static_assert(sizeof(rp_control) <= LOCK_AT && sizeof(pthread_mutex_t) <= QUEUES_AT - LOCK_AT, "header fits its page");
@@ -197,13 +201,13 @@ static rp_queue *add_queue(rp_control_block *block, const uint8_t *name, uint32_
 }
 
 /* A topic becomes a directory below consumequeue/: names that would leave it or cannot be one are refused. */
-static int is_directory_name(const uint8_t *name, uint32_t size) {
+int rp_control_is_name(const uint8_t *name, uint32_t size) {
     if (!size || size > TOPIC_ENTRY - 1 || memchr(name, '/', size) || memchr(name, 0, size)) return 0;
     return !(name[0] == '.' && (size == 1 || (size == 2 && name[1] == '.')));
 }
 
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id) {
-    if (!is_directory_name(topic, topic_size) || queue_id > INT32_MAX) {
+    if (!rp_control_is_name(topic, topic_size) || queue_id > INT32_MAX) {
         errno = EINVAL;
         return NULL;
     }
@@ -279,7 +283,63 @@ static void set_identity(rp_control_block *block, uint64_t commitlog_file_size) 
 static int is_ours(const rp_control *control, uint64_t commitlog_file_size) {
     return control->magic == CONTROL_MAGIC && control->layout_version == LAYOUT_VERSION &&
            control->commitlog_file_size == commitlog_file_size && control->queue_count <= RP_CONTROL_QUEUES_MAX &&
-           control->topic_count <= RP_CONTROL_TOPICS_MAX;
+           control->topic_count <= RP_CONTROL_TOPICS_MAX && control->clean <= 1;
+}
+
+/* Every slot of a table names one of `entries` entries, and no more slots are taken than there are entries: then half of
+ * the table is free, and probing ends. Reads by descriptor: a table that is mapped would stay in the process. */
+static int slots_fit(int fd, uint64_t at, uint64_t end, uint32_t entries) {
+    uint32_t values[SLOTS_PER_READ];
+    uint64_t taken = 0;
+    while (at < end) {
+        off_t data = lseek(fd, (off_t)at, SEEK_DATA); /* over what was never written */
+        if (data < 0 && errno == ENXIO) break;
+        if (data > 0 && (uint64_t)data > at) at = (uint64_t)data - (uint64_t)data % sizeof *values;
+        if (at >= end) break;
+        uint64_t size = end - at < sizeof values ? end - at : sizeof values;
+        if (pread(fd, values, size, (off_t)at) != (ssize_t)size) return 0;
+        for (uint64_t i = 0; i < size / sizeof *values; i++) {
+            if (values[i] > entries) return 0;
+            taken += values[i] != 0;
+        }
+        at += size;
+    }
+    return taken <= entries;
+}
+
+/* The tables fit each other: nothing leads out of the mapping, and each entry is found by its own name. */
+static int tables_are_sound(rp_control_block *block, int fd) {
+    const rp_control *control = rp_control_header(block);
+    if (!slots_fit(fd, SLOTS_AT, NAMES_AT, control->queue_count) || !slots_fit(fd, NAMES_AT, FILE_SIZE, control->topic_count))
+        return 0;
+    for (uint32_t i = 0; i < control->topic_count; i++)
+        if (!rp_control_is_name(topic_at(block, i) + 1, topic_at(block, i)[0])) return 0;
+    for (uint32_t i = 0; i < control->queue_count; i++) {
+        const rp_queue *queue = queue_at(block, i);
+        if (queue->topic >= control->topic_count || queue->queue_id > INT32_MAX) return 0;
+        if (queue->state != RP_QUEUE_LIVE && queue->state != RP_QUEUE_DELETED) return 0;
+    }
+    show_newest(block);
+    for (uint32_t i = 0; i < control->topic_count; i++)
+        if (*topic_slot(block, topic_at(block, i) + 1, topic_at(block, i)[0]) != i + 1) return 0;
+    for (uint32_t i = 0; i < control->queue_count; i++) {
+        const uint8_t *name = topic_at(block, queue_at(block, i)->topic);
+        if (*queue_slot(block, name + 1, name[0], queue_at(block, i)->queue_id) != i + 1) return 0;
+    }
+    return 1;
+}
+
+/* Look at tables that were found. 1: they can be used. 0: the block is to be made anew. -1 with errno.
+ * After a power failure pages of different moments make up the tables and only the positions count, so that nothing is
+ * made anew for them: entries that lead nowhere become free ones, and none is found until recovery enters them again. */
+static int settle_tables(rp_control_block *block, int fd) {
+    const rp_control *control = rp_control_header(block);
+    if (tables_are_sound(block, fd)) return 1;
+    if (control->clean || rp_control_is_same_boot(block)) return 0;
+    for (uint32_t i = 0; i < control->queue_count; i++)
+        if (queue_at(block, i)->topic >= RP_CONTROL_TOPICS_MAX) memset(queue_at(block, i), 0, sizeof(rp_queue));
+    if (ftruncate(fd, (off_t)SLOTS_AT) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0) return -1;
+    return reserve_blocks(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0 ? -1 : 1;
 }
 
 rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size) {
@@ -293,16 +353,16 @@ rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size
     void *base = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     if (base == MAP_FAILED) goto failed;
     block->base = base;
-    if (!is_new && !is_ours(base, commitlog_file_size)) {
-        if (format_file(fd) < 0) goto failed;
-        is_new = 1;
+    if (!is_new) {
+        int is_usable = is_ours(base, commitlog_file_size) ? settle_tables(block, fd) : 0;
+        if (is_usable < 0 || (!is_usable && format_file(fd) < 0)) goto failed;
+        is_new = !is_usable;
     }
     if ((error = init_adders(block))) {
         errno = error;
         goto failed;
     }
     if (is_new) set_identity(block, commitlog_file_size);
-    else if (rp_control_is_same_boot(block)) show_newest(block);
     close(fd);
     return block;
 failed:

@@ -70,6 +70,8 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
 /* Find or add, and make it live; NULL with errno when the table is full (ENOSPC) or the name cannot be a directory
  * (EINVAL). Any process: a robust lock in the block keeps adders apart. */
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
+/* 1 if rp_control_add would take the name: of a size that fits, and a directory's. */
+int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
 /* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */
