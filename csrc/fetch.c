@@ -5,7 +5,7 @@
 #include "atomic.h"
 #include "endian.h"
 
-enum { EXAMINE_MIN = 800, CHUNK = 64, PRE_BLANK_SIZE = 0x7FFFFFFF };
+enum { EXAMINE_MIN = 800, CHUNK = 64 };
 
 const char *rp_fetch_status_name(rp_fetch_status status) {
     static const char *const names[] = {"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL",
@@ -43,6 +43,12 @@ static int matches(rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, i
     return !ext || rp_cq_ext_read(ext, queue, code, &unit) != RP_OK || rp_tags_match(tags, unit.tags_code);
 }
 
+/* The unit names bytes that a consumer can be sent: in one file, below the log's end. What a damaged one names cannot be
+ * mapped, and the selector would close the connection at each attempt. */
+static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64_t file_size) {
+    return size > 0 && phy_offset < log_end && size <= log_end - phy_offset && size <= file_size - phy_offset % file_size;
+}
+
 static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
                  const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
@@ -62,9 +68,10 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
             uint64_t phy_offset = rp_load64(unit);
             uint32_t size = rp_load32(unit + 8);
             int is_far = log_end > phy_offset && log_end - phy_offset > limits->memory_bytes;
-            if (is_full(out, size, is_far, max, limits)) return;
+            int is_there = phy_offset >= log_min && is_sound(phy_offset, size, log_end, control->commitlog_file_size);
+            if (is_there && is_full(out, size, is_far, max, limits)) return;
             out->is_far_behind = is_far;
-            if (size == PRE_BLANK_SIZE || phy_offset < log_min) {
+            if (!is_there) { /* deleted, pre-blank, or damage */
                 if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
             } else if (!matches(ext, queue, tags, (int64_t)rp_load64(unit + 12))) {
                 if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
