@@ -13,7 +13,10 @@
 #include "endian.h"
 #include "queue_files.h"
 
+#define OFFSET_MAX ((uint64_t)1 << 58) /* times 20 is below 2^63, with room for a file */
 enum { BLANKS_PER_WRITE = 256 };
+
+int rp_cq_is_offset(uint64_t offset) { return offset < OFFSET_MAX; }
 
 struct rp_cq_reader {
     uint64_t file_size;
@@ -122,6 +125,14 @@ rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offs
         units += (uint64_t)n * RP_CQ_UNIT_SIZE;
     }
     return status;
+}
+
+int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint64_t phy_offset, uint32_t size) {
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    uint64_t per_file = writer->file_size / RP_CQ_UNIT_SIZE;
+    int fd = rp_queue_files_find(writer->files, queue, offset / per_file);
+    if (fd < 0 || pread(fd, unit, sizeof unit, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE)) != sizeof unit) return 0;
+    return rp_load64(unit) == phy_offset && rp_load32(unit + 8) == size;
 }
 
 rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue) { return rp_queue_files_remove(writer->files, queue); }

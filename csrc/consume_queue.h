@@ -9,6 +9,9 @@
 enum { RP_CQ_UNIT_SIZE = 20 };
 typedef struct rp_cq_reader rp_cq_reader;
 
+/* 1 if a queue can have a unit at `offset`: its place in bytes is a file's name. Anything else is a damaged record's. */
+int rp_cq_is_offset(uint64_t offset);
+
 rp_cq_reader *rp_cq_reader_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max);
 void rp_cq_reader_close(rp_cq_reader *reader);
 /* Up to `count` units from `offset` on, raw, to the end of their file at the most, and below max_offset.
@@ -23,6 +26,8 @@ void rp_cq_writer_close(rp_cq_writer *writer);
  * first units, behind pre-blank units (0, 0x7FFFFFFF, 0) where `offset` is not its first.
  * RP_OK; RP_NO_SPACE, RP_IO_ERROR: nothing is lost, the same call may be made again. */
 rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint32_t count, const uint8_t *units);
+/* 1 if the unit at `offset`, shown or not, names the record of `size` bytes at `phy_offset`; 0 if not, or none is there. */
+int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint64_t phy_offset, uint32_t size);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
 rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue);
 /* Bring to the disk what was written before the call. The only call that another thread may make. */

@@ -99,6 +99,8 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
         dispatch->ext = rp_cq_ext_writer_open(block, config->consume_queue_directory, config->consume_queue_file_size,
                                               config->consume_queue_ext_file_size);
     if (config->index_enable) dispatch->index = rp_index_open(config->index_directory, config->hash_slot_num, config->index_num);
+    if (dispatch->index && rp_index_end(dispatch->index) > dispatch->control->published_phy_offset)
+        rp_index_limit(dispatch->index, dispatch->control->dispatched_phy_offset); /* damaged */
     dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
     dispatch->chunk_of = calloc(RP_CONTROL_QUEUES_MAX, sizeof *dispatch->chunk_of);
     dispatch->chunks = calloc(CHUNKS, sizeof *dispatch->chunks);
@@ -349,14 +351,17 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     uint32_t queue_id = (uint32_t)record->queue_id;
     rp_queue *queue = rp_control_find(dispatch->block, record->topic, record->topic_size, queue_id);
     if (!queue) queue = rp_control_add(dispatch->block, record->topic, record->topic_size, queue_id);
-    if (!queue) {
+    if (!queue || !rp_cq_is_offset(record->queue_offset)) {
         dispatch->counts.unplaced++;
         return RP_OK;
     }
     uint32_t index = rp_control_queue_index(dispatch->block, queue);
     uint64_t end, phy_end;
     queue_end(dispatch, queue, index, &end, &phy_end);
-    if (phy_offset + record->size <= phy_end) { /* done before a restart */
+    if (phy_offset + record->size <= phy_end) { /* done before a restart; or written, and not shown */
+        uint64_t next = queue->max_offset ? queue->max_offset : queue->min_offset;
+        if (record->queue_offset == next && rp_cq_holds(dispatch->writer, queue, next, phy_offset, record->size))
+            rp_store_release(&queue->max_offset, next + 1);
         tell_again(dispatch, index);
         return RP_OK;
     }

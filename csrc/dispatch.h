@@ -46,7 +46,7 @@ typedef struct rp_dispatch_counts {
     uint64_t records;
     uint64_t units;
     uint64_t keys;     /* entered in the index */
-    uint64_t unplaced; /* records without a place in any queue: a topic that is no directory name, or the table is full */
+    uint64_t unplaced; /* records without a place in any queue: a topic or queue offset that can be none, or the table is full */
     uint64_t plain;    /* units with the plain tags code because the extension unit could not be written */
     uint64_t resets;   /* queues begun anew because the log jumped in their offsets */
 } rp_dispatch_counts;

@@ -49,6 +49,10 @@ static int32_t count_of(const uint8_t *base) {
 
 uint64_t rp_index_end(const rp_index *index) { return index->base ? rp_load64(index->base + END_PHY_OFFSET) : 0; }
 
+void rp_index_limit(rp_index *index, uint64_t phy_offset) {
+    if (rp_index_end(index) > phy_offset) rp_store64(index->base + END_PHY_OFFSET, phy_offset);
+}
+
 /* The number that a file's name is; -1 for names of other kinds. */
 static int64_t number_of(const char *name) {
     int64_t value = 0;
@@ -223,8 +227,8 @@ static rp_status create_file(rp_index *index) {
 }
 
 static int32_t seconds_between(int64_t begin_ms, int64_t end_ms) {
-    int64_t difference = begin_ms > 0 ? (end_ms - begin_ms) / 1000 : 0;
-    if (difference < 0) return 0;
+    if (begin_ms <= 0 || end_ms <= begin_ms) return 0;
+    int64_t difference = (end_ms - begin_ms) / 1000;
     return difference > INT32_MAX ? INT32_MAX : (int32_t)difference;
 }
 

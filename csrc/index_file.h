@@ -21,6 +21,9 @@ void rp_index_close(rp_index *index);
 rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms, int is_redo);
 /* End offset of the newest file: records below it have been entered. */
 uint64_t rp_index_end(const rp_index *index);
+/* Let the newest file end at `phy_offset` at the most. (An end behind the log's is damage: it would keep every record to
+ * come out of the index.) */
+void rp_index_limit(rp_index *index, uint64_t phy_offset);
 /* Bring files that are full to the disk; *timestamp_ms becomes the end timestamp of the newest of them, if any.
  * Another thread may call this. */
 rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms);

@@ -17,9 +17,10 @@
 #include "mapped_file.h"
 #include "record.h"
 
+/* Dispatch makes a unit of it. What carries a place that no queue has is damaged, or no broker's: it gets none. */
 static int gets_unit(const rp_record_view *record) {
     int32_t transaction = record->sys_flag & 0xC; /* none, or commit */
-    return transaction == 0 || transaction == 0x8;
+    return (transaction == 0 || transaction == 0x8) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
 }
 
 /* A record whose body is sound may still have lost the page of its properties when the power went. */
@@ -29,7 +30,7 @@ static int is_torn(const rp_record_view *record, uint64_t phy_offset) {
 }
 
 static int lacks_unit(rp_control_block *block, const rp_record_view *record, uint64_t phy_offset) {
-    if (!gets_unit(record)) return 0;
+    if (!gets_unit(record) || !rp_control_is_name(record->topic, record->topic_size)) return 0;
     const rp_queue *queue = rp_control_find(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
     return !queue || queue->max_phy_offset < phy_offset + record->size;
 }
@@ -160,7 +161,9 @@ uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t p
         uint64_t phy_offset = rp_load64(unit);
         int32_t record_size = (int32_t)rp_load32(unit + 8);
         if (phy_offset > INT64_MAX || phy_offset >= phy_limit || record_size <= 0) break;
-        if (record_size != INT32_MAX) *max_phy_offset = phy_offset + (uint64_t)record_size;
+        if (record_size == INT32_MAX) continue;
+        if ((uint64_t)record_size > phy_limit - phy_offset) break;
+        *max_phy_offset = phy_offset + (uint64_t)record_size;
     }
     return count;
 }
@@ -202,6 +205,16 @@ static int has_last_unit(const rp_control_block *block, struct topic_directory *
     return size == sizeof unit && rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset;
 }
 
+/* 1 if the entry's numbers fit each other and the log, and the last unit is there; 0 if not; -1 with errno. */
+static int is_believable(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue, uint64_t file_size,
+                         uint64_t log_end) {
+    if (queue->max_phy_offset > log_end) return 0;
+    if (queue->max_offset == 0) return 1; /* whatever min_offset says: it is set before the first units are shown */
+    if (!rp_cq_is_offset(queue->max_offset) || queue->min_offset > queue->max_offset) return 0;
+    if (queue->min_offset == queue->max_offset) return 1; /* all were deleted */
+    return has_last_unit(block, at, queue, file_size);
+}
+
 int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
     rp_control *control = rp_control_header(block);
     int64_t lost = 0;
@@ -211,8 +224,8 @@ int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_qu
     if (at.root < 0 || !writer) lost = -1;
     for (uint32_t i = 0; lost >= 0 && i < control->queue_count; i++) {
         rp_queue *queue = rp_control_queue(block, i);
-        if (queue->state != RP_QUEUE_LIVE || queue->max_offset <= queue->min_offset) continue;
-        int is_sound = has_last_unit(block, &at, queue, file_size);
+        if (queue->state != RP_QUEUE_LIVE) continue;
+        int is_sound = is_believable(block, &at, queue, file_size, control->published_phy_offset);
         if (is_sound < 0) lost = -1;
         if (is_sound) continue;
         rp_store_release(&control->rebuilding, 1); /* before any queue shows less than it did */

@@ -35,7 +35,7 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
 /* No pull waits for any queue: before the first workers are forked. */
 void rp_recovery_forget_watchers(rp_control_block *block);
 
-/* Count the sound units at the start of `units` (`size` bytes): offset >= 0 and below `phy_limit`, size > 0. Sets
+/* Count the sound units at the start of `units` (`size` bytes): size > 0, all of the record below `phy_limit`. Sets
  * *max_phy_offset to the end of the last record they name, pre-blank units aside (0 if there is none). */
 uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset);
 
