@@ -1,0 +1,258 @@
+"""The traps of the specification (store.md 14) have their tests: README.md beside this file says which, and is held to
+it. What no other test asks is asked here."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.message.record import decode_record, decode_records
+from rocketpy.message.tags import string_hash
+from rocketpy.native.core import lib
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.store.files import file_name
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery import RecoveryKind
+from tests.support import hot_lane
+from tests.support.hot_lane import HotLane
+from tests.support.store_writer import StoreWriter, small_config
+from tests.unit.store.test_store_lock import HOLD
+
+ROOT = Path(__file__).parents[3]
+TABLE = Path(__file__).parent / "README.md"
+TRAPS = range(1, 39)
+ROW = re.compile(r"^\| (\d+) \| (.+?) \| (.+?) \|$", re.MULTILINE)
+TEST = re.compile(r"`([\w/.]+)(?:::(\w+))?`")
+
+
+def rows() -> dict[int, str]:
+    return {int(number): tests for number, _, tests in ROW.findall(TABLE.read_text())}
+
+
+def test_every_trap_is_in_the_table() -> None:
+    assert list(rows()) == list(TRAPS)
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_the_tests_of_a_trap_are_there(trap: int) -> None:
+    named = TEST.findall(rows()[trap])
+    assert named or "not there" in rows()[trap], "name a test, or say why none is needed"
+    for file, function in named:
+        path = ROOT / "tests" / file
+        assert path.is_file(), f"trap {trap}: {path} is not there"
+        if function:
+            assert re.search(rf"^\s*def {function}\(", path.read_text(), re.MULTILINE), f"trap {trap}: no {function}"
+        else:
+            assert path.suffix == ".txt" and re.search(rf"\(traps? (\d+ and )?{trap}( and \d+)?\)", path.read_text()), (
+                f"trap {trap}: {path.name} does not speak of it"
+            )
+
+
+# --- the send processor -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lane(tmp_path: Path) -> HotLane:
+    lane = HotLane(tmp_path)
+    lane.add_topic("T")
+    lane.tables_end()
+    return lane
+
+
+def entry(body: bytes, properties: bytes) -> bytes:
+    size = 22 + len(body) + len(properties)
+    return struct.pack(">iiiii", size, 0, 0, 0, len(body)) + body + struct.pack(">h", len(properties)) + properties
+
+
+def send(body: bytes, **more: str) -> RemotingCommand:
+    fields = dict(zip("abcdefgh", ("P", "T", "TBW102", "4", "0", "0", "1700000000000", "0"), strict=True))
+    command = RemotingCommand.request(310, ext_fields=fields | {"i": ""} | more, body=body)
+    command.opaque = 7
+    return command
+
+
+def log_of(lane: HotLane) -> bytes:
+    return (lane.root / "commitlog" / file_name(0)).read_bytes()
+
+
+def test_a_batch_whose_properties_do_not_fit_is_refused_whole(lane: HotLane) -> None:
+    """Trap 4: in a batch only the sum of an entry's properties and those that are added counts. The reference does not
+    check it, and the record that comes of it costs every later message at the next start."""
+    fitting = 32_767 - len(b"\x02CLUSTER\x01DefaultCluster")
+    lane.frame(send(entry(b"a", b"") + entry(b"b", b"K\x01" + b"v" * (fitting - 1)), m="true"))
+    lane.turn()
+    [(_, reply)] = lane.answers()
+    assert reply.code == 13
+    lane.frame(send(entry(b"a", b"") + entry(b"b", b"K\x01" + b"v" * (fitting - 2)), m="true"))
+    lane.turn()
+    [(_, reply)] = lane.answers()
+    assert reply.code == 0
+    assert [record.body for record in decode_records(log_of(lane), check_crc=True)] == [b"a", b"b"]
+
+
+def test_store_times_never_go_back(lane: HotLane) -> None:
+    """Trap 15: recovery, search by time and the index rest on it, whatever the clock does."""
+    header = lib.rp_control_header(lane.block)
+    header.last_store_timestamp_ms = later = 4_000_000_000_000
+    lane.frame(send(b"x"))
+    lane.turn()
+    record = decode_record(log_of(lane))
+    assert record is not None and record.store_timestamp_ms == later
+
+
+def test_a_batch_goes_to_the_next_file_as_a_whole(lane: HotLane) -> None:
+    """Trap 17, in the send processor; the bytes are in scripts/batch_across_a_file_end.txt."""
+    lane.frame(send(b"first"))
+    lane.turn()
+    assert len(lane.answers()) == 1
+    header = lib.rp_control_header(lane.block)
+    end = hot_lane.FILE_SIZE - 300  # room for two of the three
+    header.published_phy_offset = header.dispatched_phy_offset = end
+    lib.rp_send_close(lane.send)
+    lane.send = lane.open_send()
+    lane.add_topic("T")
+    lane.tables_end()
+    lane.frame(send(entry(b"x", b"") * 3, m="true"))
+    lane.turn()
+    [(_, reply)] = lane.answers()
+    ids = (reply.ext_field("msgId") or "").split(",")
+    offsets = [int(message_id[16:], 16) for message_id in ids]
+    assert reply.code == 0 and offsets[0] == hot_lane.FILE_SIZE and offsets == sorted(offsets)
+    image = log_of(lane)[end:]
+    assert image[:8] == struct.pack(">iI", 300, 0xCBD43194) and not any(image[8:])
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_gap_in_queue_offsets_moves_no_unit(writer: StoreWriter, store: MessageStore) -> None:
+    """Trap 13: a unit lies where its offset says; the reference appends behind a gap at the wrong place forever."""
+    writer.put("T", 0)
+    writer.control.add_queue(b"T", 0).next_offset = 5
+    put = writer.put("T", 0)
+    assert store.consume_queue_units("T", 0, 5, 1)[0].phy_offset == put.phy_offset
+    assert writer.put("T", 0).queue_offset == 6
+
+
+def test_a_pull_looks_at_800_units_however_few_are_wanted(tmp_path: Path) -> None:
+    """Trap 29: or consumers of a rare tag would crawl."""
+    sizes = {"mapped_file_size_consume_queue": 20_000, "mapped_file_size_commit_log": 1 << 20}
+    config = small_config(tmp_path / "store", **sizes)
+    opened = open_store(config)
+    store = MessageStore(config, opened.control)
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(900):
+            writer.put("T", 0, b"", b"TAGS\x01A", dispatch=i == 899)
+    result = store.get_message("T", 0, 0, 1, {string_hash("B")})
+    assert (result.records, result.next_begin_offset) == ([], 800)
+    store.close()
+    close_store(opened, clean=False)
+
+
+# --- opening and closing ----------------------------------------------------------------------------------------------
+
+
+def fill(config: MessageStoreConfig, *, clean: bool) -> OpenedStore:
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(20):
+            writer.put("T", 0, b"x" * 2000, store_timestamp_ms=1_700_000_000_000 + 10_000 * i)
+    close_store(opened, clean=clean)
+    return opened
+
+
+@pytest.mark.parametrize("empty", [2, 3, 5])
+def test_empty_files_ahead_do_not_hide_the_end(config: MessageStoreConfig, empty: int) -> None:
+    """Trap 19: recovery that starts in the third-last file takes the first of three empty ones for the end."""
+    opened = fill(config, clean=True)
+    last = max(int(path.name) for path in opened.paths.commitlog.iterdir())
+    for number in range(1, empty + 1):
+        (opened.paths.commitlog / file_name(last + number * 16_384)).write_bytes(bytes(16_384))
+    opened.paths.control.unlink()
+    again = open_store(config)
+    assert again.report.kind is RecoveryKind.FILES and again.report.log_end == last + 6 * 2092
+    assert again.control.queues()[0].max_offset == 20
+    close_store(again, clean=False)
+
+
+def test_abort_goes_only_when_all_is_done(config: MessageStoreConfig) -> None:
+    """Trap 22: it tells the next start which way to recover."""
+    opened = open_store(config)
+    assert opened.paths.abort.exists()
+    with StoreWriter(config, opened.control) as writer:
+        writer.put(dispatch=False)
+    opened.control.header.running_flags = 4  # units could not be written
+    close_store(opened, clean=True)
+    assert opened.paths.abort.exists()
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        writer.put(dispatch=False)
+    close_store(opened, clean=True)  # dispatches first
+    assert not opened.paths.abort.exists()
+    unit = (opened.paths.consumequeue / "TopicTest" / "0" / file_name(0)).read_bytes()[20:40]
+    assert any(unit) and struct.unpack_from(">q", opened.paths.checkpoint.read_bytes())[0] == 1_700_000_000_000
+
+
+def test_abort_comes_only_after_recovery(config: MessageStoreConfig) -> None:
+    """Trap 22, the other way round: a start that is refused leaves the directory closed as it was."""
+    opened = fill(config, clean=True)
+    stray = opened.paths.commitlog / "stray"
+    stray.write_bytes(b"x")
+    with pytest.raises(StoreError, match="stray"):
+        open_store(config)
+    assert not opened.paths.abort.exists()
+
+
+def test_the_lock_comes_before_everything(config: MessageStoreConfig) -> None:
+    """Trap 23: the reference recovers, truncates and deletes before it asks for the lock."""
+    opened = fill(config, clean=False)
+    path = max(opened.paths.commitlog.iterdir())
+    with path.open("r+b") as file:  # what recovery would wipe
+        file.seek(16_000)
+        file.write(b"old")
+    opened.paths.control.unlink()
+
+    def state() -> list[tuple[Path, int, int]]:
+        return [(path, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(opened.paths.root.rglob("*"))]
+
+    before = state()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(opened.paths.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreError, match="store in use"):
+            open_store(config)
+        assert state() == before
+        holder.communicate()
+
+
+@pytest.mark.parametrize(("physic", "from_file"), [(0, 0), (1_700_000_000_000 + 100_000 + 3_000, 16_384)])
+def test_a_checkpoint_of_zero_scans_everything(config: MessageStoreConfig, physic: int, from_file: int) -> None:
+    """Trap 24: a broker that lived shortly leaves it so. Otherwise the newest file whose first record is old enough."""
+    opened = fill(config, clean=False)
+    opened.paths.control.unlink()
+    opened.paths.checkpoint.write_bytes(struct.pack(">qqq", physic, physic, physic) + bytes(4072))
+    again = open_store(config)
+    assert again.report.scanned_bytes == again.report.log_end - from_file
+    assert again.control.queues()[0].max_offset == 20
+    close_store(again, clean=False)
+
+
+def test_names_are_byte_offsets_and_sizes_exact(opened: OpenedStore, writer: StoreWriter) -> None:
+    """Trap 8, for queues; a unit never spans two files."""
+    for _ in range(101):
+        writer.put("T", 0, b"", dispatch=False)
+    writer.dispatch.run_to_end()
+    directory = opened.paths.consumequeue / "T" / "0"
+    assert sorted((path.name, path.stat().st_size) for path in directory.iterdir()) == [
+        (file_name(start), 1000) for start in (0, 1000, 2000)
+    ]
+    assert not any((directory / file_name(2000)).read_bytes()[20:])
