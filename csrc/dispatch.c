@@ -304,20 +304,23 @@ static void fill_unit(uint8_t *unit, uint64_t phy_offset, uint32_t size, int64_t
     rp_store64(unit + 12, (uint64_t)code);
 }
 
-rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
-    rp_store_release(&queue->max_offset, 0); /* nothing can be read from here on */
-    rp_store_release(&queue->min_offset, 0);
-    RP_CRASH_POINT("dispatch.drop");
+static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->generation, queue->generation + 1);
     rp_status status = rp_cq_remove(dispatch->writer, queue);
     rp_status extended = dispatch->ext ? rp_cq_ext_remove(dispatch->ext, queue) : RP_OK;
     return status != RP_OK ? status : extended;
 }
 
+rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
+    rp_store_release(&queue->max_offset, 0); /* nothing can be read from here on */
+    rp_store_release(&queue->min_offset, 0);
+    RP_CRASH_POINT("dispatch.drop");
+    return remove_files(dispatch, queue);
+}
+
 rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->min_offset, queue->max_offset);
-    rp_store_release(&queue->generation, queue->generation + 1);
-    return rp_cq_remove(dispatch->writer, queue);
+    return remove_files(dispatch, queue);
 }
 
 /* The log jumps from `end` to the record's queue offset: a hole within a file is filled with pre-blank units, anything

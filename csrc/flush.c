@@ -110,18 +110,27 @@ rp_status rp_flush_log(rp_flush *flush) {
     return RP_OK;
 }
 
-static int is_behind(const rp_flush *flush) {
-    return rp_load_acquire(&flush->control->durable_phy_offset) < rp_load_acquire(&flush->control->published_phy_offset);
+static int is_behind(const rp_flush *flush, uint64_t least_bytes) {
+    uint64_t durable = rp_load_acquire(&flush->control->durable_phy_offset);
+    return rp_load_acquire(&flush->control->published_phy_offset) >= durable + least_bytes;
 }
 
-rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns) {
+/* Returns whether to stop. */
+static int wait_for(rp_flush *flush, uint64_t least_bytes, int64_t timeout_ns) {
     int64_t until_ns = now_ns() + timeout_ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     pthread_mutex_lock(&flush->lock);
-    while (!flush->stop && !is_behind(flush))
+    while (!flush->stop && !is_behind(flush, least_bytes))
         if (pthread_cond_timedwait(&flush->wake, &flush->lock, &until)) break;
     int stop = flush->stop;
     pthread_mutex_unlock(&flush->lock);
+    return stop;
+}
+
+void rp_flush_wait(rp_flush *flush, uint64_t least_bytes, int64_t timeout_ns) { wait_for(flush, least_bytes, timeout_ns); }
+
+rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns) {
+    int stop = wait_for(flush, 1, timeout_ns);
     rp_status status = rp_flush_log(flush);
     if (status == RP_OK && waiter) {
         rp_full_fence(); /* the durable position before the waiter's `asleep` */

@@ -19,7 +19,10 @@ rp_status rp_flush_log(rp_flush *flush);
 /* For the thread of sync flush: wait until something is published (poked) or `timeout_ns` have passed, flush, and
  * wake `waiter` (NULL: nobody), whose replies wait for the durable position. As rp_flush_log; RP_STOPPED after stop. */
 rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns);
-/* Let rp_flush_serve look at the published position. Any thread. */
+/* For async flush that does not go by the clock: wait until `least_bytes` of the log are not on the disk (looked at
+ * when poked), stopped, or `timeout_ns` have passed. */
+void rp_flush_wait(rp_flush *flush, uint64_t least_bytes, int64_t timeout_ns);
+/* Let whoever waits look at the published position. Any thread. */
 void rp_flush_poke(rp_flush *flush);
 void rp_flush_stop(rp_flush *flush);
 typedef struct rp_flush_counts {

@@ -53,7 +53,7 @@ static void doze(rp_worker *worker) {
 }
 
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
-                        rp_flush *flush, int is_sync_flush, int64_t timeout_ns) {
+                        rp_flush *flush, int pokes_flush, int64_t timeout_ns) {
     int64_t until_ns = now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
     for (;;) {
         int64_t now = now_ns();
@@ -63,12 +63,12 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
         if (has_request(worker, manager)) return RP_OK;
         if (now >= until_ns) return RP_EMPTY;
-        if (is_sync_flush && flush && is_behind(control)) rp_flush_poke(flush);
+        if (pokes_flush && flush && is_behind(control)) rp_flush_poke(flush);
         rp_status status = rp_dispatch_run(dispatch, BUDGET);
         show_counts(dispatch, flush, worker);
         if (status == RP_OK) continue;
         if (status != RP_EMPTY && status != RP_FULL) return status;
-        if (status == RP_EMPTY && !is_sync_flush && now - worked_ns < DOZE_AFTER_WORK_NS) {
+        if (status == RP_EMPTY && !pokes_flush && now - worked_ns < DOZE_AFTER_WORK_NS) {
             doze(worker);
             continue;
         }

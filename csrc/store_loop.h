@@ -8,10 +8,10 @@
 #include "status.h"
 
 /* Dispatch until there is something for Python. `manager` (may be NULL): the ring that CLEAN_TOPIC comes by; `flush`:
- * its counts are shown in the worker's counters (NULL: none), and with `is_sync_flush` it is poked whenever something
+ * its counts are shown in the worker's counters (NULL: none), and with `pokes_flush` it is poked whenever something
  * new is published.
  * RP_STOPPED the worker is to stop; RP_OK the manager's ring holds something; RP_EMPTY `timeout_ns` have passed;
  * otherwise the fault that dispatch met (dispatch.h). */
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
-                        rp_flush *flush, int is_sync_flush, int64_t timeout_ns);
+                        rp_flush *flush, int pokes_flush, int64_t timeout_ns);
 #endif

@@ -97,8 +97,10 @@ class MessageStoreConfig:
         True, "useReentrantLockWhenPutMessage", "Kind of the append lock.", ignored=_NO_LOCK,
     )
     flush_commit_log_timed: bool = setting(
-        True, "flushCommitLogTimed", "ASYNC_FLUSH: flush by the clock, not when woken.", effect=_IN_STORE,
-        important=True, ignored="flushing is always by the clock",
+        True, "flushCommitLogTimed",
+        "ASYNC_FLUSH: flush by the clock. Off: as soon as flushCommitLogLeastPages are dirty, which takes more of the "
+        "disk and leaves less to lose.",
+        effect=_IN_STORE, important=True,
     )
     flush_interval_consume_queue: int = setting(
         1_000, "flushIntervalConsumeQueue",

@@ -63,13 +63,8 @@ class SendMain:
                 "region": strings[2],
                 "version": OUR_VERSION,
                 "trace_on": settings.broker.trace_on,
-                "max_message_size": settings.store.max_message_size,
-                "sync_flush": settings.is_sync_flush,
-                "fast_failure": settings.broker.broker_fast_failure_enable,
-                "sync_flush_timeout_ms": settings.store.sync_flush_timeout,
-                "wait_time_in_queue_ms": settings.broker.wait_time_mills_in_send_queue,
-                "page_cache_busy_ms": settings.store.os_page_cache_busy_time_out_mills,
-            },
+            }
+            | send_limits(settings),
         )
         send = lib.rp_send_open(config)
         if send == ffi.NULL:
@@ -97,7 +92,7 @@ class PullMain:
         object.__setattr__(self, "held", held)
 
     def __call__(self, context: WorkerContext) -> None:
-        topology, broker, store = self.topology, self.settings.broker, self.settings.store
+        topology, store = self.topology, self.settings.store
         paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
         directory = ffi.new("char[]", os.fsencode(paths.consumequeue))
         inputs, selectors = ring_array(topology.requests_to(PULL)), ring_array(topology.replies_from(PULL))
@@ -119,18 +114,8 @@ class PullMain:
                 "to_manager": topology.ring(PULL, MANAGER).pointer,
                 "selectors": selectors,
                 "version": OUR_VERSION,
-                "is_slave": self.settings.is_slave,
-                "slave_read_enable": broker.slave_read_enable,
-                "long_polling": broker.long_polling_enable,
-                "fast_failure": broker.broker_fast_failure_enable,
-                "short_polling_ms": broker.short_polling_time_mills,
-                "wait_time_in_queue_ms": broker.wait_time_mills_in_pull_queue,
-                "bytes_in_memory": store.max_transfer_bytes_on_message_in_memory,
-                "count_in_memory": store.max_transfer_count_on_message_in_memory,
-                "bytes_on_disk": store.max_transfer_bytes_on_message_in_disk,
-                "count_on_disk": store.max_transfer_count_on_message_in_disk,
-                "memory_bytes": machine_memory_bytes() * store.access_message_in_memory_max_ratio // 100,
-            },
+            }
+            | pull_limits(self.settings, machine_memory_bytes()),
         )
         pull = lib.rp_pull_open(config)
         if pull == ffi.NULL:
@@ -139,6 +124,37 @@ class PullMain:
         while lib.rp_pull_run(pull, TURN_NS) != lib.RP_STOPPED:
             pass
         lib.rp_pull_close(pull)
+
+
+def send_limits(settings: BrokerSettings) -> dict[str, Any]:
+    """What the send loop takes from the settings."""
+    broker, store = settings.broker, settings.store
+    return {
+        "max_message_size": store.max_message_size,
+        "sync_flush": settings.is_sync_flush,
+        "fast_failure": broker.broker_fast_failure_enable,
+        "sync_flush_timeout_ms": store.sync_flush_timeout,
+        "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,
+        "page_cache_busy_ms": store.os_page_cache_busy_time_out_mills,
+    }
+
+
+def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
+    """What the pull loop takes from the settings, on a machine with so much memory."""
+    broker, store = settings.broker, settings.store
+    return {
+        "is_slave": settings.is_slave,
+        "slave_read_enable": broker.slave_read_enable,
+        "long_polling": broker.long_polling_enable,
+        "fast_failure": broker.broker_fast_failure_enable,
+        "short_polling_ms": broker.short_polling_time_mills,
+        "wait_time_in_queue_ms": broker.wait_time_mills_in_pull_queue,
+        "bytes_in_memory": store.max_transfer_bytes_on_message_in_memory,
+        "count_in_memory": store.max_transfer_count_on_message_in_memory,
+        "bytes_on_disk": store.max_transfer_bytes_on_message_in_disk,
+        "count_on_disk": store.max_transfer_count_on_message_in_disk,
+        "memory_bytes": memory_bytes * store.access_message_in_memory_max_ratio // 100,
+    }
 
 
 def store_host(address: str, port: int) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from typing import Any
 import attrs
 
 from rocketpy.config import FlushDiskType, MessageStoreConfig
-from rocketpy.config.message_store_config import PAGE_SIZE
 from rocketpy.errors import DiskFull, StoreError
 from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
@@ -27,6 +26,7 @@ from .control_block import ControlBlock, fail
 from .dispatch import Dispatch
 from .files import DiskFiles, Files, StorePaths
 from .lifecycle import save_checkpoint
+from .pace import FlushPace, HousePace
 from .queue_cleaning import clean_topic, expire_queues
 from .running_flags import RunningFlag, RunningFlags
 
@@ -37,9 +37,6 @@ LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to 
 RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
 ALLOCATE_INTERVAL_S = 0.5
-DISK_CHECK_INTERVAL_S = 1.0  # how soon sends are refused, or taken again; the reference looks every 10 s
-CLEAN_DELAY_S = 60.0  # after start
-UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not yet on the disk: bounds recovery after power loss
 JOIN_TIMEOUT_S = 30.0
 
 
@@ -134,11 +131,11 @@ class StoreService:
 
     def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any) -> None:
         manager = self._seams.manager_in or ffi.NULL
+        pokes = self._is_sync_flush or not self._config.flush_commit_log_timed  # the flush thread, for each put
         while self._failure is None:
             timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
             status = lib.rp_store_loop(
-                dispatch.handle, self._control.header, self._seams.worker, manager, flush, self._is_sync_flush,
-                timeout_ns,
+                dispatch.handle, self._control.header, self._seams.worker, manager, flush, pokes, timeout_ns
             )  # fmt: skip
             if status == Status.OK:
                 self._take_requests(dispatch)
@@ -221,24 +218,24 @@ class StoreService:
     # --- threads ---
 
     def _flush_log(self, flush: Any) -> None:
-        interval_s = self._config.flush_interval_commit_log / 1000
-        thorough_s = self._config.flush_commit_log_thorough_interval / 1000
-        flushed_s = time.monotonic()
+        pace = FlushPace.of_log(self._config, time.monotonic())
         if not self._is_sync_flush:
             lib.rp_process_prefer_others()
         waiter = self._seams.send or ffi.NULL
         while not self._stop.is_set():
             if self._is_sync_flush:
-                status = lib.rp_flush_serve(flush, waiter, int(interval_s * 1e9))
+                status = lib.rp_flush_serve(flush, waiter, int(pace.interval_s * 1e9))
             else:
-                self._stop.wait(interval_s)
+                if pace.is_timed:
+                    self._stop.wait(pace.interval_s)
+                else:
+                    lib.rp_flush_wait(flush, max(1, pace.least_bytes), int(pace.interval_s * 1e9))
                 header = self._control.header
-                dirty = (header.published_phy_offset - header.durable_phy_offset) // PAGE_SIZE
-                is_due = time.monotonic() - flushed_s >= thorough_s
-                if dirty < self._config.flush_commit_log_least_pages and not is_due and not self._stop.is_set():
+                dirty = header.published_phy_offset - header.durable_phy_offset
+                if not pace.is_due(dirty, time.monotonic()) and not self._stop.is_set():
                     continue
                 status = lib.rp_flush_log(flush)
-                flushed_s = time.monotonic()
+                pace.flushed_s = time.monotonic()
             if status < 0:
                 # What could not be synced may be lost though the kernel calls it clean: take nothing more.
                 self._flags.put(RunningFlag.NOT_WRITEABLE, True)
@@ -246,16 +243,13 @@ class StoreService:
                 return
 
     def _flush_units(self, dispatch: Dispatch) -> None:
-        interval_s = self._config.flush_interval_consume_queue / 1000
-        thorough_s = self._config.flush_consume_queue_thorough_interval / 1000
-        flushed_s = time.monotonic()
+        pace = FlushPace.of_units(self._config, time.monotonic())
         lib.rp_process_prefer_others()
         while not self._stop.is_set():
-            is_wanted = self._sync_units.wait(interval_s)
+            is_wanted = self._sync_units.wait(pace.interval_s)
             self._sync_units.clear()
             behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
-            is_due = time.monotonic() - flushed_s >= thorough_s
-            if not is_wanted and behind < UNITS_BEHIND_MAX and not is_due:
+            if not is_wanted and not pace.is_due(behind, time.monotonic()):
                 continue
             timestamp_ms = int(self._control.header.last_store_timestamp_ms)
             try:
@@ -264,36 +258,28 @@ class StoreService:
                 save_checkpoint(self._control, self._paths, self._files)
             except StoreError as exc:
                 logger.error("%s", exc)  # nothing is lost: recovery starts further back
-            flushed_s = time.monotonic()
+            pace.flushed_s = time.monotonic()
 
     def _keep_house(self) -> None:
         cleaner = Cleaner(
             self._config, self._control, self._flags, self._files, self._now_ms, self._stop.wait, self._queues_lock
         )
-        checked = -DISK_CHECK_INTERVAL_S
-        cleaned = -self._config.clean_resource_interval / 1000
-        began = time.monotonic()
+        pace = HousePace.of(self._config, time.monotonic())
         is_full = False
         lib.rp_process_prefer_others()
         try:
             while not self._stop.wait(ALLOCATE_INTERVAL_S):
                 is_full = self._allocate(is_full)
-                now = time.monotonic()
-                if now - checked >= DISK_CHECK_INTERVAL_S:
-                    cleaner.check_disk()
-                    checked = now
-                is_due = now - began >= CLEAN_DELAY_S and now - cleaned >= self._config.clean_resource_interval / 1000
-                if is_due or cleaner.is_asked:
-                    self._clean(cleaner, is_full)
-                    cleaned = now
+                now_s = time.monotonic()
+                try:
+                    if pace.is_check_due(now_s):
+                        cleaner.check_disk()
+                    if pace.is_clean_due(now_s, is_asked=cleaner.is_asked):
+                        cleaner.clean(lacks_room=is_full)
+                except StoreError as exc:
+                    logger.error("cleaning: %s", exc)
         finally:
             cleaner.close()
-
-    def _clean(self, cleaner: Cleaner, lacks_room: bool) -> None:
-        try:
-            cleaner.clean(lacks_room=lacks_room)
-        except StoreError as exc:
-            logger.error("cleaning: %s", exc)
 
     def _allocate(self, was_full: bool) -> bool:
         """Returns whether the disk is full; that is said once."""

@@ -70,7 +70,14 @@ def flush_disk_type() -> FlushDiskType:
 
 
 @pytest.fixture
-def rig(config: MessageStoreConfig, opened: OpenedStore, flush_disk_type: FlushDiskType) -> Iterator[Rig]:
+def changes() -> dict[str, Any]:
+    return {}
+
+
+@pytest.fixture
+def rig(
+    config: MessageStoreConfig, opened: OpenedStore, flush_disk_type: FlushDiskType, changes: dict[str, Any]
+) -> Iterator[Rig]:
     worker, pull, manager = (lib.rp_worker_create(index) for index in range(3))
     to_pull = lib.rp_ring_create(65_536, worker, pull)
     to_manager = lib.rp_ring_create(65_536, worker, manager)
@@ -86,7 +93,8 @@ def rig(config: MessageStoreConfig, opened: OpenedStore, flush_disk_type: FlushD
         opened, worker, lib.rp_ring_reader_open(to_pull), lib.rp_ring_writer_open(from_manager),
         lib.rp_ring_reader_open(to_manager),
     )  # fmt: skip
-    service = StoreService(attrs.evolve(config, flush_disk_type=flush_disk_type), opened.control, seams)
+    changed = attrs.evolve(config, flush_disk_type=flush_disk_type, **changes)
+    service = StoreService(changed, opened.control, seams)
 
     def run() -> None:
         try:
@@ -179,6 +187,29 @@ def test_sync_flush_moves_the_durable_position_at_once(rig: Rig, writer: StoreWr
         put = writer.put(dispatch=False)
         rig.wake()
         wait_until(lambda put=put: writer.control.durable_phy_offset >= put.phy_offset + put.size, "the flush")  # type: ignore[misc]
+
+
+SELDOM = {"flush_interval_commit_log": 600_000, "flush_commit_log_least_pages": 1}
+
+
+@pytest.mark.parametrize("changes", [SELDOM | {"flush_commit_log_timed": False}])
+def test_flushing_that_is_not_timed_follows_each_page(rig: Rig, writer: StoreWriter) -> None:
+    for _ in range(5):
+        end = writer.put(body=b"x" * 5_000, dispatch=False)
+        rig.wake()
+        wait_until(lambda end=end: writer.control.durable_phy_offset >= end.phy_offset + end.size, "the flush")  # type: ignore[misc]
+    small = writer.put(dispatch=False)  # less than a page: for the next time
+    rig.wake()
+    wait_until(lambda: writer.control.dispatched_phy_offset == writer.control.published_phy_offset, "dispatch")
+    assert writer.control.durable_phy_offset == small.phy_offset
+
+
+@pytest.mark.parametrize("changes", [SELDOM])
+def test_flushing_by_the_clock_waits_for_it(rig: Rig, writer: StoreWriter) -> None:
+    writer.put(body=b"x" * 9_000, dispatch=False)
+    rig.wake()
+    wait_until(lambda: writer.control.dispatched_phy_offset == writer.control.published_phy_offset, "dispatch")
+    assert writer.control.durable_phy_offset == 0
 
 
 def test_the_next_file_is_allocated_ahead(rig: Rig, writer: StoreWriter) -> None:
