@@ -39,6 +39,8 @@ void rp_cq_reader_close(rp_cq_reader *reader) {
     free(reader);
 }
 
+uint64_t rp_cq_units_per_file(const rp_cq_reader *reader) { return reader->file_size / RP_CQ_UNIT_SIZE; }
+
 int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units) {
     uint64_t max = rp_load_acquire(&queue->max_offset), min = rp_load_acquire(&queue->min_offset);
     uint64_t per_file = reader->file_size / RP_CQ_UNIT_SIZE, at = offset % per_file;

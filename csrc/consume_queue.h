@@ -18,6 +18,8 @@ void rp_cq_reader_close(rp_cq_reader *reader);
  * Returns how many were read; 0 if none can be; -1 with errno. */
 int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units);
 
+uint64_t rp_cq_units_per_file(const rp_cq_reader *reader);
+
 /* The one writer: dispatch. `file_size` is a multiple of 20. */
 typedef struct rp_cq_writer rp_cq_writer;
 rp_cq_writer *rp_cq_writer_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max);

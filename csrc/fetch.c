@@ -1,4 +1,4 @@
-/* Units are examined in chunks, to the end of their file at the most, at least 800 of them if filtering leaves room.
+/* Units are examined in chunks, to the end of their file at the most, at least 800 of them if there is room.
  * Adjacent records of one file become one slice. */
 #include "fetch.h"
 
@@ -49,47 +49,63 @@ static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64
     return size > 0 && phy_offset < log_end && size <= log_end - phy_offset && size <= file_size - phy_offset % file_size;
 }
 
+/* One look at units; where they and the log stood when it began. */
+struct look {
+    const rp_control *control;
+    uint64_t log_min;
+    uint64_t log_end;
+    uint32_t max;
+    const rp_fetch_limits *limits;
+};
+
+/* One unit; 0 if it is left for the next pull. */
+static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, const uint8_t *unit,
+                   rp_fetch *out) {
+    uint64_t phy_offset = rp_load64(unit);
+    uint32_t size = rp_load32(unit + 8);
+    int is_far = look->log_end > phy_offset && look->log_end - phy_offset > look->limits->memory_bytes;
+    out->is_far_behind = is_far;
+    int is_there = phy_offset >= look->log_min &&
+                   is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
+    if (is_there && is_full(out, size, is_far, look->max, look->limits)) return 0;
+    if (!matches(ext, queue, tags, (int64_t)rp_load64(unit + 12))) {
+        if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
+    } else if (!is_there) { /* deleted, pre-blank, or damage */
+        if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
+    } else {
+        if (!add(out, phy_offset, size, look->control->commitlog_file_size)) return 0;
+        out->status = RP_FOUND;
+    }
+    return 1;
+}
+
 static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
                  const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
-    uint64_t log_min = rp_load_acquire(&control->min_phy_offset);
-    uint64_t log_end = rp_load_acquire(&control->published_phy_offset);
-    uint64_t examine = max > EXAMINE_MIN ? max : EXAMINE_MIN;
+    struct look look = {.control = control, .log_min = rp_load_acquire(&control->min_phy_offset),
+                        .log_end = rp_load_acquire(&control->published_phy_offset), .max = max, .limits = limits};
+    uint64_t begin = out->next_begin_offset, per_file = rp_cq_units_per_file(reader);
+    uint64_t file_end = begin - begin % per_file + per_file;
+    uint64_t end = begin + (max > EXAMINE_MIN ? max : EXAMINE_MIN);
+    if (end > file_end) end = file_end;
     out->status = RP_NO_MATCHED_MESSAGE;
-    for (uint64_t examined = 0; examined < examine;) {
-        uint32_t want = max - out->message_count < CHUNK ? max - out->message_count : CHUNK;
-        int32_t count = rp_cq_read(reader, queue, out->next_begin_offset, want ? want : 1, units);
+    while (out->next_begin_offset < end && out->next_begin_offset < out->max_offset) {
+        uint64_t want = tags->flags & RP_SUBSCRIPTION_ALL ? max - out->message_count + 1ull : CHUNK;
+        if (want > end - out->next_begin_offset) want = end - out->next_begin_offset;
+        int32_t count = rp_cq_read(reader, queue, out->next_begin_offset, want < CHUNK ? (uint32_t)want : CHUNK, units);
         if (count <= 0) {
-            if (examined == 0) out->status = RP_OFFSET_FOUND_NULL;
+            if (out->next_begin_offset > begin) return;
+            out->status = RP_OFFSET_FOUND_NULL;
+            if (count == 0) out->next_begin_offset = file_end; /* else it may be read another time */
             return;
         }
-        for (int32_t i = 0; i < count; i++, examined++) {
-            const uint8_t *unit = units + i * RP_CQ_UNIT_SIZE;
-            uint64_t phy_offset = rp_load64(unit);
-            uint32_t size = rp_load32(unit + 8);
-            int is_far = log_end > phy_offset && log_end - phy_offset > limits->memory_bytes;
-            int is_there = phy_offset >= log_min && is_sound(phy_offset, size, log_end, control->commitlog_file_size);
-            if (is_there && is_full(out, size, is_far, max, limits)) return;
-            out->is_far_behind = is_far;
-            if (!is_there) { /* deleted, pre-blank, or damage */
-                if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
-            } else if (!matches(ext, queue, tags, (int64_t)rp_load64(unit + 12))) {
-                if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
-            } else {
-                if (!add(out, phy_offset, size, control->commitlog_file_size)) return;
-                out->status = RP_FOUND;
-            }
-            out->next_begin_offset++;
-        }
-        if (out->message_count >= max) return;
-        if (out->next_begin_offset >= out->max_offset) return;
+        for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
+            if (!examine(&look, ext, queue, tags, units + i * RP_CQ_UNIT_SIZE, out)) return;
     }
 }
 
-void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, int64_t offset,
-                       int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
-    out->message_count = out->body_size = out->slice_count = 0;
-    out->is_far_behind = 0;
+/* Status and next offset where there is nothing to read at `offset`; 0 where there is something. */
+static int place(const rp_queue *queue, int64_t offset, rp_fetch *out) {
     out->min_offset = queue ? rp_load_acquire(&queue->min_offset) : 0;
     out->max_offset = queue ? rp_load_acquire(&queue->max_offset) : 0;
     if (out->max_offset == 0) {
@@ -105,7 +121,18 @@ void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *c
         out->status = RP_OFFSET_OVERFLOW_BADLY;
         out->next_begin_offset = out->max_offset;
     } else {
-        out->next_begin_offset = (uint64_t)offset;
-        scan(reader, ext, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
+        return 0;
     }
+    return 1;
+}
+
+void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, int64_t offset,
+                       int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
+    out->message_count = out->body_size = out->slice_count = 0;
+    out->is_far_behind = 0;
+    if (place(queue, offset, out)) return;
+    out->next_begin_offset = (uint64_t)offset;
+    scan(reader, ext, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
+    /* Cleaned or dropped between our two looks: nothing there is to be passed over. */
+    if (out->status == RP_OFFSET_FOUND_NULL) place(queue, offset, out);
 }

@@ -110,6 +110,9 @@ def get_message(
         return GetMessageResult(*placed, min_offset, max_offset)
     units = queues.units(queue, offset, max(SCAN_BYTES_MIN // CQ_STORE_UNIT_SIZE, max_num))
     if not units:
+        placed = place_offset(offset, int(queue.min_offset), int(queue.max_offset))
+        if placed:  # the queue was cleaned or dropped between our two looks: nothing there is to be passed over
+            return GetMessageResult(*placed, int(queue.min_offset), int(queue.max_offset))
         next_offset = (offset // queues.units_per_file + 1) * queues.units_per_file
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
     if tag_hashes is not None:
@@ -145,6 +148,8 @@ class _Scan:
             if self._limits.is_full(len(self.records), size, unit.size, self._max_num, is_in_disk):
                 return scanned
             if not matches(unit, self._tag_hashes):
+                if not self.records:
+                    self.status = GetMessageStatus.NO_MATCHED_MESSAGE
                 continue
             record = self._log.read(unit.phy_offset, unit.size)
             if record is None:

@@ -34,7 +34,7 @@ def offset_by_time(
 ) -> int:
     """`files`: (start in bytes, mtime in ms), ascending."""
     if not files or max_offset <= min_offset:
-        return 0
+        return min_offset  # 0, unless everything has expired
     start = choose_file(files, timestamp_ms)
     low = max(0, min_offset * CQ_STORE_UNIT_SIZE - start)
     high = min(file_size, max_offset * CQ_STORE_UNIT_SIZE - start) - CQ_STORE_UNIT_SIZE

@@ -24,10 +24,12 @@ class HotLane:
     """One selector's worth of connections in front of an inline codec."""
 
     def __init__(
-        self, root: Path, pull_options: dict[str, Any] | None = None, *, is_extended: bool = False, **send_options: Any
+        self, root: Path, pull_options: dict[str, Any] | None = None, *, is_extended: bool = False,
+        file_size: int = FILE_SIZE, cq_file_size: int = CQ_FILE_SIZE, **send_options: Any,
     ) -> None:
         """`is_extended`: the tags codes are in extension units."""
         self.root = root
+        self.file_size, self.cq_file_size = file_size, cq_file_size
         self.is_extended = is_extended
         (root / "commitlog").mkdir(parents=True, exist_ok=True)
         (root / "consumequeue").mkdir(exist_ok=True)
@@ -37,7 +39,7 @@ class HotLane:
             name: lib.rp_worker_create(index)
             for index, name in enumerate(("selector", "send", "pull", "manager", "store", "codec"))
         }
-        self.block = lib.rp_control_open(str(root / "control").encode(), FILE_SIZE)
+        self.block = lib.rp_control_open(str(root / "control").encode(), file_size)
         assert self.block != ffi.NULL
         ring = self._ring
         self.to_send, self.to_pull, self.to_manager = (
@@ -141,7 +143,7 @@ class HotLane:
                 "worker": self.workers["pull"],
                 "block": self.block,
                 "consume_queue_directory": self._string(str(self.root / "consumequeue")),
-                "consume_queue_file_size": CQ_FILE_SIZE,
+                "consume_queue_file_size": self.cq_file_size,
                 "consume_queue_ext_file_size": EXT_FILE_SIZE,
                 "files_max": 64,
                 "held": self.held,
@@ -178,7 +180,7 @@ class HotLane:
                 "commitlog_directory": self._string(str(self.root / "commitlog")),
                 "consume_queue_directory": self._string(str(self.root / "consumequeue")),
                 "index_directory": self._string(str(self.root / "index")),
-                "consume_queue_file_size": CQ_FILE_SIZE,
+                "consume_queue_file_size": self.cq_file_size,
                 "consume_queue_files_max": 64,
                 "consume_queue_ext_enable": self.is_extended,
                 "consume_queue_ext_file_size": EXT_FILE_SIZE,
@@ -296,8 +298,8 @@ class HotLane:
         return connection, RemotingCommand.decode(head + body)
 
     def log(self, offset: int, size: int) -> bytes:
-        with open(self.root / "commitlog" / f"{offset // FILE_SIZE * FILE_SIZE:020d}", "rb") as file:
-            file.seek(offset % FILE_SIZE)
+        with open(self.root / "commitlog" / f"{offset // self.file_size * self.file_size:020d}", "rb") as file:
+            file.seek(offset % self.file_size)
             return file.read(size)
 
 

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.broker import seconds_to_midnight
+from rocketpy.broker.managers.config_file import ConfigFile
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.hot_lane import SlowLane
@@ -104,6 +105,33 @@ def test_duties_by_the_clock(tmp_path: Path) -> None:
 
     trio.run(main, clock=clock)
     assert "T@G" in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [("flush_consumer_offset_interval", "consumerOffset.json"), ("flush_delay_offset_interval", "delayOffset.json")],
+)
+def test_how_often_offsets_are_saved(
+    tmp_path: Path, setting: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = SlowLaneRig(tmp_path, **{setting: 3_000})
+    saved: list[float] = []
+
+    async def save(file: ConfigFile) -> None:
+        if file.path.name == name:
+            saved.append(trio.current_time())
+
+    monkeypatch.setattr(ConfigFile, "save", save)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            began = trio.current_time()
+            await trio.sleep(10)
+            assert [round(at - began) for at in saved] == [3, 6, 9]
+            await rig.broker.stop()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_a_slave_neither_delivers_delays_nor_takes_offsets_from_pulls(tmp_path: Path) -> None:

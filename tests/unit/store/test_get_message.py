@@ -86,3 +86,21 @@ def test_get_message_when_the_log_was_cleaned(
     result = store.get_message("T", 0, 0, 5)
     assert result.status is GetMessageStatus.FOUND
     assert all((decode_record(image) or pytest.fail("no record")).phy_offset >= 16_384 for image in result.records)
+
+
+def test_a_queue_cleaned_between_two_looks_loses_nothing(
+    store: MessageStore, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else its file's rest would be passed over, as if it were missing."""
+    for _ in range(5):
+        writer.put("T", 0)
+    entry = store.control.queue("T", 0)
+    assert entry is not None
+
+    def cleaned(*_: object) -> list[object]:
+        entry.min_offset = 3
+        return []
+
+    monkeypatch.setattr(store.queues, "units", cleaned)
+    result = store.get_message("T", 0, 1, 9)
+    assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, 3)

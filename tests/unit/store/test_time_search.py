@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from rocketpy.store.lifecycle import OpenedStore
 from rocketpy.store.message_store import MessageStore
+from rocketpy.store.time_search import choose_file, offset_by_time
+from rocketpy.store.unit import ConsumeQueueUnit
 from tests.support.store_writer import StoreWriter
 
 
@@ -22,3 +26,61 @@ def test_offset_by_time_table(store: MessageStore, writer: StoreWriter, opened: 
     }  # fmt: skip
     assert {moment: store.offset_by_time("T", 0, moment) for moment in table} == table
     assert store.offset_by_time("none", 0, 5) == 0
+
+
+def by_time(
+    times: list[int], moment: int, *, minimum: int = 0, log_min: int = 0, unreadable: int = -1
+) -> int:
+    """One file; record i lies at i * 100 of the log and was stored at times[i]."""
+
+    def unit_at(position: int) -> ConsumeQueueUnit:
+        return ConsumeQueueUnit(position // 20 * 100, 100, 0)
+
+    def time_of(unit: ConsumeQueueUnit) -> int:
+        return -1 if unit.phy_offset == unreadable * 100 else times[unit.phy_offset // 100]
+
+    return offset_by_time([(0, 10**9)], 20_000, minimum, len(times), log_min, moment, unit_at, time_of)
+
+
+@pytest.mark.parametrize(
+    ("times", "moment", "offset"),
+    [
+        ([10], 1, 0),
+        ([10], 10, 0),
+        ([10], 11, 0),
+        ([10, 20], 15, 0),  # a tie goes to the earlier one
+        ([10, 20], 16, 1),
+        ([10, 20, 20, 20, 30], 20, 2),  # one of several: that which the search meets first
+        ([10, 20, 30], 1 << 60, 2),  # the last one, not behind it
+        ([], 5, 0),
+    ],
+)
+def test_the_nearest_message(times: list[int], moment: int, offset: int) -> None:
+    assert by_time(times, moment) == offset
+
+
+@pytest.mark.parametrize(
+    ("minimum", "log_min", "moment", "offset"),
+    [
+        (2, 0, 1, 2),  # nothing below the queue's minimum
+        (0, 200, 1, 2),  # nor what the log has no more, though the minimum was not yet moved
+        (0, 200, 31, 2),
+        (4, 400, 99, 3 + 1),
+        (5, 500, 30, 5),  # all have expired: the queue goes on there
+        (0, 500, 30, 0),  # ... and the minimum does not know yet
+    ],
+)
+def test_what_has_expired_is_not_found(minimum: int, log_min: int, moment: int, offset: int) -> None:
+    assert by_time([10, 20, 30, 40, 50], moment, minimum=minimum, log_min=log_min) == offset
+
+
+def test_an_unreadable_record_on_the_way_gives_0(store: MessageStore) -> None:
+    assert by_time([10, 20, 30, 40, 50], 50, unreadable=2) == 0
+    assert by_time([10, 20, 30, 40, 50], 50, unreadable=0) == 4  # it is not met
+
+
+@pytest.mark.parametrize(
+    ("moment", "start"), [(0, 0), (100, 0), (101, 1000), (200, 1000), (201, 2000), (300, 2000), (999, 2000)]
+)
+def test_the_file_is_chosen_by_its_modification_time(moment: int, start: int) -> None:
+    assert choose_file([(0, 100), (1000, 200), (2000, 300)], moment) == start

@@ -27,6 +27,17 @@ def test_query_by_key(tmp_path: Path) -> None:
     trio.run(main)
 
 
+def test_messages_of_a_query_by_unique_key(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path, default_query_max_num=5)
+
+    async def main() -> None:
+        await rig.ask(12, KEY | {"_UNIQUE_KEY_QUERY": "true"})
+        await rig.ask(12, KEY | {"_UNIQUE_KEY_QUERY": "false"})
+        assert [count for _, _, count, _, _ in rig.store.queried] == [5, 64]
+
+    trio.run(main)
+
+
 def test_view_by_offset(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path)
     rig.store.records[77] = b"record"

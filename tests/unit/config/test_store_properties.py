@@ -1,0 +1,137 @@
+"""Every property of the reference's store is honoured, or accepted without effect, or refused; never anything between.
+
+The lists are those of 4.9 (MessageStoreConfig, and what of BrokerConfig belongs to the store). A property that is
+honoured names a test that fails when it is not; docs/compatibility.md names all others.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rocketpy.config import BrokerConfig, MessageStoreConfig
+from rocketpy.config.message_store_config import BrokerRole
+from rocketpy.config.setting import Declared, declared_settings
+
+TESTS = Path(__file__).parents[1]
+COMPATIBILITY = Path(__file__).parents[3] / "docs" / "compatibility.md"
+
+CLEAN, PACE, SERVICE = "store/test_clean.py", "store/test_pace.py", "store/test_service.py"
+PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_hot_workers.py", "broker/test_broker.py"
+LEVELS = f"{CLEAN}::test_levels_are_configured"
+TRANSFER = f"{PROPERTIES}::test_transfer_limits"
+PULL = f"{HOT}::test_pull_limits"
+
+HONOURED = {
+    "storePathRootDir": f"{PROPERTIES}::test_mapped_file_size_commit_log",
+    "storePathCommitLog": f"{PROPERTIES}::test_store_path_commit_log",
+    "mappedFileSizeCommitLog": f"{PROPERTIES}::test_mapped_file_size_commit_log",
+    "mappedFileSizeConsumeQueue": f"{PROPERTIES}::test_mapped_file_size_consume_queue",
+    "enableConsumeQueueExt": "store/test_consume_queue_ext.py::test_turned_off_and_on_again",
+    "mappedFileSizeConsumeQueueExt": "store/test_consume_queue_ext.py::test_another_file_size_is_refused",
+    "flushIntervalCommitLog": f"{PACE}::test_the_log_is_flushed_when_enough_is_dirty_or_too_long_ago",
+    "flushCommitLogTimed": f"{SERVICE}::test_flushing_that_is_not_timed_follows_each_page",
+    "flushIntervalConsumeQueue": f"{PACE}::test_units_are_flushed_when_recovery_would_take_long_or_too_long_ago",
+    "cleanResourceInterval": f"{PACE}::test_cleaning_begins_a_while_after_the_start",
+    "deleteCommitLogFilesInterval": f"{CLEAN}::test_pauses_between_deletions",
+    "deleteConsumeQueueFilesInterval": f"{CLEAN}::test_pauses_between_deletions",
+    "deleteWhen": f"{CLEAN}::test_hours_of_cleaning",
+    "diskMaxUsedSpaceRatio": LEVELS,
+    "diskSpaceWarningLevelRatio": LEVELS,
+    "diskSpaceCleanForciblyRatio": LEVELS,
+    "diskFreeMinBytes": LEVELS,
+    "cleanFileForciblyEnable": LEVELS,
+    "fileReservedTime": f"{CLEAN}::test_the_age_is_that_of_the_last_write",
+    "maxMessageSize": "native/test_admission.py::test_the_largest_body_changes_at_run_time",
+    "checkCRCOnRecover": f"{PROPERTIES}::test_check_crc_on_recover",
+    "flushCommitLogLeastPages": f"{PACE}::test_the_log_is_flushed_when_enough_is_dirty_or_too_long_ago",
+    "flushCommitLogThoroughInterval": f"{PACE}::test_the_log_is_flushed_when_enough_is_dirty_or_too_long_ago",
+    "flushConsumeQueueThoroughInterval": (
+        f"{PACE}::test_units_are_flushed_when_recovery_would_take_long_or_too_long_ago"
+    ),
+    "maxTransferBytesOnMessageInMemory": TRANSFER,
+    "maxTransferCountOnMessageInMemory": TRANSFER,
+    "maxTransferBytesOnMessageInDisk": TRANSFER,
+    "maxTransferCountOnMessageInDisk": TRANSFER,
+    "accessMessageInMemoryMaxRatio": TRANSFER,
+    "messageIndexEnable": f"{PROPERTIES}::test_message_index_enable",
+    "maxHashSlotNum": f"{PROPERTIES}::test_sizes_of_index_files",
+    "maxIndexNum": f"{PROPERTIES}::test_sizes_of_index_files",
+    "maxMsgsNumBatch": f"{PROPERTIES}::test_max_msgs_num_batch",
+    "messageIndexSafe": f"{PROPERTIES}::test_message_index_safe",
+    "flushDiskType": f"{SERVICE}::test_sync_flush_moves_the_durable_position_at_once",
+    "syncFlushTimeout": "native/test_hot_lane.py::test_sync_flush_that_takes_too_long_is_said_so",
+    "messageDelayLevel": f"{PROPERTIES}::test_message_delay_level",
+    "flushDelayOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",
+    "osPageCacheBusyTimeOutMills": "native/test_admission.py::test_a_stall_is_one_from_its_limit_on",
+    "defaultQueryMaxNum": "broker/processors/test_query.py::test_messages_of_a_query_by_unique_key",
+    # of BrokerConfig
+    "flushConsumerOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",
+    "longPollingEnable": PULL,
+    "shortPollingTimeMills": PULL,
+    "slaveReadEnable": PULL,
+    "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
+}
+IGNORED = {
+    "storePathDLedgerCommitLog", "bitMapLengthConsumeQueueExt", "commitIntervalCommitLog",
+    "useReentrantLockWhenPutMessage", "destroyMapedFileIntervalForcibly", "redeleteHangedFileInterval",
+    "putMsgIndexHightWater", "commitCommitLogLeastPages", "flushLeastPagesWhenWarmMapedFile",
+    "flushConsumeQueueLeastPages", "commitCommitLogThoroughInterval", "haListenPort", "haSendHeartbeatInterval",
+    "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress", "haSlaveFallbehindMax", "slaveTimeout",
+    "warmMapedFileEnable", "offsetCheckInSlave", "debugLockEnable", "diskFallRecorded", "transientStorePoolEnable",
+    "transientStorePoolSize", "fastFailIfNoBufferInStorePool", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
+    "preferredLeaderId", "enableBatchPush", "enableScheduleMessageStats", "maxLmqConsumeQueueNum",
+    "enableScheduleAsyncDeliver", "scheduleAsyncDeliverMaxPendingLimit", "scheduleAsyncDeliverMaxResendNum2Blocked",
+    "transferMsgByHeap", "enableCalcFilterBitMap", "expectConsumerNumUseFilter", "maxErrorRateOfBloomFilter",
+    "filterDataCleanTimeSpan", "filterSupportRetry", "enablePropertyFilter", "transactionTimeOut",
+    "transactionCheckMax", "transactionCheckInterval", "consumerFallbehindThreshold",
+}  # fmt: skip
+REFUSED = {
+    "readOnlyCommitLogStorePaths", "brokerRole", "duplicationEnable", "enableDLegerCommitLog", "enableLmq",
+    "enableMultiDispatch", "disableConsumeIfConsumerReadSlowly",
+}  # fmt: skip
+OF_BROKER_CONFIG = {
+    "flushConsumerOffsetInterval", "longPollingEnable", "shortPollingTimeMills", "slaveReadEnable",
+    "rejectTransactionMessage", "transferMsgByHeap", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
+    "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan", "filterSupportRetry", "enablePropertyFilter",
+    "transactionTimeOut", "transactionCheckMax", "transactionCheckInterval", "consumerFallbehindThreshold",
+    "disableConsumeIfConsumerReadSlowly",
+}  # fmt: skip
+
+
+def declarations() -> dict[str, Declared]:
+    of_store = {declared.setting.key: declared for declared in declared_settings(MessageStoreConfig)}
+    of_broker = {declared.setting.key: declared for declared in declared_settings(BrokerConfig)}
+    return of_store | {key: of_broker[key] for key in OF_BROKER_CONFIG}
+
+
+def test_every_property_is_of_exactly_one_kind() -> None:
+    assert len(HONOURED) + len(IGNORED) + len(REFUSED) == len({*HONOURED, *IGNORED, *REFUSED})
+    assert {*HONOURED, *IGNORED, *REFUSED} == set(declarations())
+
+
+@pytest.mark.parametrize("key", sorted(declarations()))
+def test_the_loader_treats_it_as_that_kind(key: str) -> None:
+    setting = declarations()[key].setting
+    assert setting.is_honoured is (key in HONOURED)
+    assert bool(setting.ignored) is (key in IGNORED)
+    assert bool(setting.only_default) is (key in REFUSED)
+
+
+@pytest.mark.parametrize("key", sorted(HONOURED))
+def test_what_is_honoured_has_a_test(key: str) -> None:
+    path, _, name = HONOURED[key].partition("::")
+    text = (TESTS / path).read_text(encoding="utf-8")
+    assert re.search(rf"^def {name}\(", text, re.MULTILINE), f"{key}: there is no {HONOURED[key]}"
+
+
+@pytest.mark.parametrize("key", sorted([*IGNORED, *REFUSED]))
+def test_what_is_not_honoured_is_named(key: str) -> None:
+    assert re.search(rf"\b{key}\b", COMPATIBILITY.read_text(encoding="utf-8")), "docs/compatibility.md does not name it"
+
+
+def test_only_one_role_can_be_had() -> None:
+    declared = declarations()["brokerRole"]
+    assert declared.default is BrokerRole.ASYNC_MASTER and declared.setting.only_default
