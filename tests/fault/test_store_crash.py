@@ -26,6 +26,7 @@ from tests.support.store_writer import StoreWriter, small_config
 
 ROOT = Path(__file__).parents[2]
 SECTOR = 512
+DERIVED = ("consumequeue", "consumequeue_ext", "index")  # what is made from the log
 QUEUES = (("A", 0), ("A", 1), ("B", 7), ("B", 8))
 
 
@@ -127,7 +128,7 @@ class ForgetfulDisk:
 
     def sync_units(self, writer: StoreWriter) -> None:
         writer.dispatch.sync()
-        self._synced.update(disk_of(self._opened.paths.root, "consumequeue", "index"))
+        self._synced.update(disk_of(self._opened.paths.root, *DERIVED))
 
     def remember_control(self) -> None:
         """The kernel may write the control block back whenever it likes, any page of it."""
@@ -141,7 +142,7 @@ class ForgetfulDisk:
         self.remember_control()
         close_store(self._opened, clean=False)
         chance = self._rng.random()
-        for path, data in disk_of(paths.root, "commitlog", "consumequeue", "index").items():
+        for path, data in disk_of(paths.root, "commitlog", *DERIVED).items():
             synced = self._synced.get(path)
             if synced is None and self._rng.random() < chance:
                 path.unlink()  # its name never reached the disk
@@ -166,12 +167,14 @@ class ForgetfulDisk:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_power_loss_keeps_what_was_flushed(tmp_path: Path, seed: int) -> None:
-    config = small_config(tmp_path / "store")
+    config = small_config(
+        tmp_path / "store", enable_consume_queue_ext=seed % 2 == 1, mapped_file_size_consume_queue_ext=1_024
+    )
     rng = random.Random(seed)
     expected: dict[tuple[str, int], list[bytes]] = {queue: [] for queue in QUEUES}
     flushed: dict[tuple[str, int], int] = dict.fromkeys(QUEUES, 0)
     for life in range(3):
-        before = disk_of(Path(config.store_path_root_dir), "commitlog", "consumequeue", "index")
+        before = disk_of(Path(config.store_path_root_dir), "commitlog", *DERIVED)
         opened = open_store(config)
         for queue in QUEUES:  # what was flushed is there; of the rest any beginning may be
             bodies = read_all(opened, *queue)
@@ -183,7 +186,7 @@ def test_power_loss_keeps_what_was_flushed(tmp_path: Path, seed: int) -> None:
             for number in range(rng.randrange(20, 250)):
                 queue = rng.choice(QUEUES)
                 body = b"%d/%d " % (life, number) * rng.randrange(60)
-                properties = b"KEYS\x01k%d\x02TAGS\x01T" % number
+                properties = b"KEYS\x01k%d\x02TAGS\x01T%d" % (number, number)
                 writer.put(*queue, body, properties, dispatch=rng.random() < 0.5)
                 expected[queue].append(body)
                 action = rng.random()
