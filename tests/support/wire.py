@@ -109,11 +109,11 @@ def send_request(
 
 def pull_request(
     topic: str, offset: int, *, queue_id: int = 0, group: str = "CG", hold_ms: int = 0, count: int = 32,
-    code: int = RequestCode.PULL_MESSAGE,
+    expression: str = "*", code: int = RequestCode.PULL_MESSAGE,
 ) -> RemotingCommand:  # fmt: skip
     return RemotingCommand.request(code, PullMessageRequestHeader(
         consumer_group=group, topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=count,
-        sys_flag=4 | (2 if hold_ms else 0), suspend_timeout_ms=hold_ms, subscription="*",
+        sys_flag=4 | (2 if hold_ms else 0), suspend_timeout_ms=hold_ms, subscription=expression,
     ))  # fmt: skip
 
 
