@@ -16,6 +16,7 @@ from tests.interop import toolchain
 from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, running_target
 from tests.interop.mqadmin import MqAdmin
 from tests.interop.programs import LANGUAGES, Launcher, command_of
+from tests.interop.store_filling import compile_filler
 
 Launch = Callable[[AnyBroker], Launcher]
 
@@ -102,6 +103,12 @@ def launch_at(tmp_path: Path) -> Iterator[Launch]:
 @pytest.fixture
 def mqadmin(tmp_path: Path) -> MqAdmin:
     return MqAdmin(tmp_path / "mqadmin")
+
+
+@pytest.fixture(scope="session")
+def filler(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The class path of store_java/Fill.java."""
+    return compile_filler(tmp_path_factory.mktemp("filler"))
 
 
 @pytest.fixture(params=LANGUAGES)

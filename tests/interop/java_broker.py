@@ -24,7 +24,8 @@ OPENS = [
     "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
 ]
-COMMON_FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *OPENS]
+JVM_FLAGS = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+COMMON_FLAGS = [*JVM_FLAGS, *OPENS]
 LOGBACK = """<configuration>
   <appender name="file" class="ch.qos.logback.core.FileAppender">
     <file>{path}</file><encoder><pattern>%d %p %t - %m%n</pattern></encoder>
@@ -90,7 +91,7 @@ class JavaBroker:
         deadline = time.monotonic() + START_TIMEOUT_S
         while b"boot success" not in log.read_bytes():
             if process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the Java {name} did not start:\n{log.read_text(errors='replace')}")
+                raise AssertionError(f"the Java {name} did not start ({process.poll()}):\n{self.text()}")
             time.sleep(0.02)
 
     def text(self) -> str:

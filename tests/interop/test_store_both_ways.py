@@ -1,4 +1,4 @@
-"""A store directory moves between the Java broker 4.9.7 and rocketpy, both ways and back, with all that is in it."""
+"""A store directory moves between the Java broker 4.9.7 and rocketpy and back, as clients and mqadmin see it."""
 
 from __future__ import annotations
 
@@ -102,8 +102,7 @@ def opened(kind: str, store: Path, end: str) -> Iterator[AnyBroker]:
             broker.kill_all()
 
 
-@pytest.mark.parametrize("end", ["clean", "kill"])
-@pytest.mark.parametrize("first", ["java", "rocketpy"])
+@pytest.mark.parametrize(("first", "end"), [("java", "kill"), ("rocketpy", "clean")])  # the rest: test_store_matrix
 def test_there_and_back(launch_at: Launch, mqadmin: MqAdmin, tmp_path: Path, first: str, end: str) -> None:
     """Written by one, read and continued by the other, read by the one again."""
     store = tmp_path / "store"

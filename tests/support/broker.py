@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -17,22 +18,24 @@ import attrs
 
 START_TIMEOUT_S = 60.0  # generous: the machine may be busy; nothing is measured here
 STOP_TIMEOUT_S = 60.0
+PORT_MIN, PORT_MAX = 12_000, 32_000  # net.ipv4.ip_local_port_range begins at 32768
 
 
 def free_ports() -> tuple[int, int]:
-    """(broker, name server): free now, as are broker - 2 and broker + 1."""
+    """(broker, name server): free now, as are broker - 2 and broker + 1.
+
+    Below the range that the kernel takes the near ends of connections from: a port out of that one may be taken by a
+    client of anybody's between this look and the start, or between a stop and the next start.
+    """
     while True:
+        port = random.randrange(PORT_MIN, PORT_MAX)
         with contextlib.ExitStack() as stack:
-            probes = [stack.enter_context(socket.socket()) for _ in range(4)]
             try:
-                probes[0].bind(("127.0.0.1", 0))
-                port = probes[0].getsockname()[1]
-                probes[1].bind(("127.0.0.1", port - 2))
-                probes[2].bind(("127.0.0.1", port + 1))
-                probes[3].bind(("127.0.0.1", 0))
-            except (OSError, OverflowError):
+                for number in (port - 2, port, port + 1, port + 2):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", number))
+            except OSError:
                 continue
-            return port, probes[3].getsockname()[1]
+            return port, port + 2
 
 
 @attrs.define

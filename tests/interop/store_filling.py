@@ -1,0 +1,85 @@
+"""A store with messages of every kind in it, put there by the official producers (store_java/Fill.java)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import attrs
+
+from tests.interop import toolchain
+from tests.interop.brokers import AnyBroker, max_offsets, wait_until
+
+from .java_broker import JVM_FLAGS
+
+TOPIC, QUEUES = "matrix", 4
+HALF, OP, SCHEDULE = "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC", "SCHEDULE_TOPIC_XXXX"
+SINGLES, BATCH, LARGE, DELAYED, TRANSACTIONS = 40, 6, 2, 3, 9  # as Fill.java has them; DELAYED soon, and as many long
+FILL_TIMEOUT_S = 120.0
+SMALL_FILES = {  # all kinds of files roll within one or two fillings
+    "maxMessageSize": "65528",
+    "mappedFileSizeCommitLog": "131072",  # the smallest with such messages
+    "mappedFileSizeConsumeQueue": "400",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "200",
+    "flushConsumerOffsetInterval": "500",
+    "flushDelayOffsetInterval": "500",
+    "transactionCheckInterval": "3600000",  # the reference puts half messages it asks about back as new ones
+}
+
+
+@attrs.frozen
+class Sent:
+    kind: str
+    key: str  # the first one
+    unique_id: str
+    offset_ids: list[str]
+
+
+@attrs.define
+class Expected:
+    """How much there must be by now; rocketpy leaves every half message pending."""
+
+    turns: int = 0
+    committed: int = 0
+    settled: int = 0
+
+    def add(self, kind: str) -> None:
+        self.turns += 1
+        if kind == "java":
+            self.committed += TRANSACTIONS // 3
+            self.settled += TRANSACTIONS // 3 * 2
+
+    @property
+    def messages(self) -> int:
+        return self.turns * (SINGLES + BATCH + LARGE + DELAYED) + self.committed
+
+
+def compile_filler(directory: Path) -> Path:
+    """Raises toolchain.Missing."""
+    source = Path(__file__).parent / "store_java" / "Fill.java"
+    library = f"{toolchain.server_directory()}/lib/*"
+    subprocess.run(["javac", "-nowarn", "-cp", library, "-d", directory, source], check=True)
+    return directory
+
+
+def ends(broker: AnyBroker, topic: str, queues: int) -> int:
+    return sum(max_offsets(broker, topic, queues))
+
+
+def fill(classes: Path, kind: str, broker: AnyBroker, expected: Expected, prefix: str) -> list[Sent]:
+    """Messages of every kind, dispatched; what was delayed for a second is delivered, what was committed as well."""
+    class_path = f"{classes}:{toolchain.server_directory()}/lib/*"
+    words = ["java", "-Xmx128m", *JVM_FLAGS, f"-Duser.home={classes}", "-cp", class_path]
+    done = subprocess.run(
+        [*words, "Fill", broker.namesrv, TOPIC, prefix], capture_output=True, text=True, timeout=FILL_TIMEOUT_S,
+        encoding="utf-8",
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert done.returncode == 0 and "done" in lines, done.stdout[-2000:] + done.stderr[-4000:]
+    expected.add(kind)
+    wait_until(lambda: ends(broker, TOPIC, QUEUES) >= expected.messages, f"{expected.messages} messages")
+    if expected.settled:
+        wait_until(lambda: ends(broker, OP, 1) >= expected.settled, f"{expected.settled} transactions settled")
+    said = [line.split("\t") for line in lines if "\t" in line]  # the others are the client's log
+    return [Sent(kind, keys.split(" ")[0], unique, ids.split(",")) for kind, keys, unique, ids in said]
