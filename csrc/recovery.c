@@ -29,10 +29,12 @@ static int is_torn(const rp_record_view *record, uint64_t phy_offset) {
     return record->properties_size && record->properties[record->properties_size - 1] == 0;
 }
 
-static int lacks_unit(rp_control_block *block, const rp_record_view *record, uint64_t phy_offset) {
-    if (!gets_unit(record) || !rp_control_is_name(record->topic, record->topic_size)) return 0;
-    const rp_queue *queue = rp_control_find(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
-    return !queue || queue->max_phy_offset < phy_offset + record->size;
+static void look_up_unit(rp_control_block *block, const rp_record_view *record, rp_log_scan *scan) {
+    if (!gets_unit(record) || !rp_control_is_name(record->topic, record->topic_size)) return;
+    rp_queue *queue = rp_control_find(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
+    if (scan->missing == UINT64_MAX && (!queue || queue->max_phy_offset < scan->end + record->size)) scan->missing = scan->end;
+    if (scan->gap == UINT64_MAX && record->queue_offset > (queue ? queue->next_offset : 0)) scan->gap = scan->end;
+    if (queue && queue->next_offset <= record->queue_offset) queue->next_offset = record->queue_offset + 1;
 }
 
 /* The part of the walk that lies in the file at `image`, which starts at `start`. */
@@ -52,7 +54,7 @@ static void scan_file(const uint8_t *image, uint64_t start, uint64_t file_size, 
             scan->reason = status;
             return;
         }
-        if (block && scan->missing == UINT64_MAX && lacks_unit(block, &record, scan->end)) scan->missing = scan->end;
+        if (block) look_up_unit(block, &record, scan);
         scan->end += record.size;
         scan->records++;
         scan->last_store_timestamp_ms = record.store_timestamp_ms;
@@ -61,7 +63,7 @@ static void scan_file(const uint8_t *image, uint64_t start, uint64_t file_size, 
 
 rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
                                uint32_t flags, rp_control_block *block, rp_log_scan *scan) {
-    *scan = (rp_log_scan){.end = from, .missing = UINT64_MAX, .reason = RP_OK};
+    *scan = (rp_log_scan){.end = from, .missing = UINT64_MAX, .gap = UINT64_MAX, .reason = RP_OK};
     while (scan->end < limit && scan->reason == RP_OK) {
         uint8_t *image;
         uint64_t start = scan->end - scan->end % file_size;
@@ -82,7 +84,8 @@ uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_of
     enum { OWN_OFFSET_AT = 28, HEAD = 40 };
     for (uint64_t at = 1; at + HEAD <= size; at++) {
         rp_record_view record;
-        if (rp_load32(image + at + 4) != (uint32_t)RP_MESSAGE_MAGIC_V1 ||
+        uint32_t magic = rp_load32(image + at + 4);
+        if ((magic != (uint32_t)RP_MESSAGE_MAGIC_V1 && magic != (uint32_t)RP_MESSAGE_MAGIC_V2) ||
             rp_load64(image + at + OWN_OFFSET_AT) != phy_offset + at)
             continue;
         if (rp_record_decode(image + at, size - at, 1, &record) == RP_OK) return at;

@@ -9,6 +9,7 @@ typedef struct rp_log_scan {
     uint64_t end;           /* the first offset that is not the start of a sound record (or where scanning was to stop) */
     uint64_t records;
     uint64_t missing;       /* offset of the first record without its unit; UINT64_MAX: none (only with a block) */
+    uint64_t gap;           /* of the first record whose queue lacks units before its own; UINT64_MAX: none (ditto) */
     int64_t last_store_timestamp_ms;
     int32_t reason;         /* why it ended: RP_OK at `limit`; RP_EMPTY zeros; RP_NOT_FOUND no next file; RP_INCOMPLETE,
                              * RP_CORRUPT: half a record, or damage */
@@ -19,7 +20,7 @@ enum {
     RP_SCAN_STRICT = 2 /* own log, unflushed part: also the offset each record carries, and NULs where text belongs */
 };
 /* Walk the log's records from `from` (the start of one) to `limit` at the most. `block`: also look up each record's
- * queue; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file cannot be mapped. */
+ * queue, and move its next_offset along; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file cannot be mapped. */
 rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
                                uint32_t flags, rp_control_block *block, rp_log_scan *scan);
 

@@ -77,6 +77,12 @@ def read_header(files: Files, path: Path) -> IndexHeader | None:
     return IndexHeader.parse(data) if len(data) == INDEX_HEADER.size else None
 
 
+def index_end(files: Files, directory: Path) -> int:
+    """Offset of the last record that was entered, by the newest file that says one; 0 if none does."""
+    headers = (read_header(files, path) for path in reversed(index_files(files, directory)))
+    return next((header.end_phy_offset for header in headers if header and header.end_phy_offset > 0), 0)
+
+
 def limit_index(files: Files, directory: Path, phy_offset: int) -> None:
     """Have the newest file forget that it knows records from `phy_offset` on, so that they are entered (again)."""
     paths = index_files(files, directory)

@@ -32,14 +32,14 @@ from .checkpoint import StoreCheckpoint
 from .control_block import QUEUE_LIVE, ControlBlock, fail
 from .dispatch import Dispatch
 from .files import Files, StorePaths, file_name, numbered_files
-from .index_file import limit_index
+from .index_file import index_end, limit_index
 from .index_mending import mend_index
 from .queue_loading import load_queues
 from .unit import rounded_file_size
 
 logger = logging.getLogger(__name__)
 
-MESSAGE_MAGIC = 0xDAA320A7
+MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)  # V1; V2, which differs behind what is looked at here
 CHECKPOINT_MARGIN_MS = 3_000
 FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-allocated
 NOTHING_MISSING = (1 << 64) - 1
@@ -83,6 +83,7 @@ class _Scan:
     end: int
     records: int
     missing: int
+    gap: int
     last_store_timestamp_ms: int
 
 
@@ -146,14 +147,18 @@ class Recovery:
             raise fail(f"cannot check the consume queues in {self._paths.consumequeue}")
         if header.rebuilding or header.dispatched_phy_offset < header.min_phy_offset:
             header.dispatched_phy_offset = header.min_phy_offset
-        scan = _Scan(header.published_phy_offset, 0, 0, 0)
-        return self._catch_up(RecoveryKind.BELIEVED, scan, 0, rebuilt, leave=not header.rebuilding)
+        behind = header.dispatched_phy_offset
+        header.dispatched_phy_offset = self._redo_for_index(behind, header.indexed_phy_offset)
+        leave = not header.rebuilding and header.dispatched_phy_offset == behind
+        scan = _Scan(header.published_phy_offset, 0, 0, 0, 0)
+        return self._catch_up(RecoveryKind.BELIEVED, scan, 0, rebuilt, leave=leave)
 
     def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
         durable = max(header.durable_phy_offset, self._log_begin(0))
         scan = self._scan(durable, flags=lib.RP_SCAN_CRC | lib.RP_SCAN_STRICT)
         redo_from = min(header.units_durable_phy_offset, scan.end)
+        indexed = min(header.indexed_phy_offset, redo_from)
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
         self._cut_log(scan.end)
@@ -161,8 +166,9 @@ class Recovery:
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
         lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
         redo_from = self._mend_index(redo_from, checkpoint)
-        header.dispatched_phy_offset = header.min_phy_offset if lost else max(redo_from, header.min_phy_offset)
         limit_index(self._files, self._paths.index, redo_from)
+        redo_from = header.min_phy_offset if lost else max(redo_from, header.min_phy_offset)
+        header.dispatched_phy_offset = self._redo_for_index(redo_from, indexed)
         return self._catch_up(RecoveryKind.FLUSHED, scan, scan.end - durable, lost)
 
     def _from_files(self, checkpoint: StoreCheckpoint, was_clean: bool) -> RecoveryReport:
@@ -175,9 +181,10 @@ class Recovery:
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
         redo_from = max(reached, header.min_phy_offset) if was_clean else self._mend_index(start, checkpoint)
-        if was_clean and self._scan(start, with_queues=True).missing < reached:
+        units = self._scan(start, with_queues=True)
+        if (was_clean and units.missing < reached) or units.gap < scan.end:
             redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue lacks what others have
-        header.dispatched_phy_offset = redo_from
+        header.dispatched_phy_offset = self._redo_for_index(redo_from, redo_from)
         return self._catch_up(RecoveryKind.FILES, scan, scan.end - start, rebuilt)
 
     # --- parts ---
@@ -192,6 +199,11 @@ class Recovery:
             checkpoint.index_msg_timestamp_ms,
         )  # fmt: skip
         return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
+
+    def _redo_for_index(self, redo_from: int, indexed: int) -> int:
+        """Where to dispatch from, further back if the index does not reach `indexed`: files of it are gone."""
+        end = index_end(self._files, self._paths.index) if self._config.message_index_enable else indexed
+        return int(max(min(redo_from, end), self._control.header.min_phy_offset) if end < indexed else redo_from)
 
     def _is_plausible(self) -> bool:
         """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
@@ -225,7 +237,7 @@ class Recovery:
         """Store time of the record that begins a file; 0 if there is none."""
         path = self._paths.commitlog / file_name(start)
         head = self._files.read(path, 0, 76)
-        if len(head) < 76 or int.from_bytes(head[4:8], "big") != MESSAGE_MAGIC:
+        if len(head) < 76 or int.from_bytes(head[4:8], "big") not in MESSAGE_MAGICS:
             return 0
         at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
         return int.from_bytes(head[at : at + 8], "big", signed=True)
@@ -255,7 +267,7 @@ class Recovery:
         block = self._control.block if with_queues else ffi.NULL
         directory = os.fsencode(self._paths.commitlog)
         progress = Progress("scanning the log", start, self._starts[-1] + self._file_size if self._starts else start)
-        found = _Scan(start, 0, NOTHING_MISSING, 0)
+        found = _Scan(start, 0, NOTHING_MISSING, NOTHING_MISSING, 0)
         limit = start
         while found.end >= limit:
             limit = min(found.end + SCAN_STEP, found.end - found.end % self._file_size + self._file_size)
@@ -264,7 +276,7 @@ class Recovery:
                 raise fail(f"cannot read the log in {self._paths.commitlog}", status)
             found = _Scan(
                 step.end, found.records + step.records, min(found.missing, step.missing),
-                step.last_store_timestamp_ms or found.last_store_timestamp_ms,
+                min(found.gap, step.gap), step.last_store_timestamp_ms or found.last_store_timestamp_ms,
             )  # fmt: skip
             progress(found.end)
         self._scan_s += progress.elapsed_s

@@ -255,7 +255,6 @@ def test_a_torn_record_is_never_seen(config: MessageStoreConfig) -> None:
         at, _ = writer.reserve(2000)
         image = puts["A", 0][0].image
 
-
         ffi.memmove(at, image, len(image))  # whole, but never published: nobody was told
     kill(opened)
     opened = reopen(config)
@@ -313,6 +312,63 @@ def test_a_lost_queue_directory_is_made_again(config: MessageStoreConfig, has_bl
     opened = reopen(config)
     assert opened.report.queues_rebuilt >= 1
     check(opened, puts)
+    kill(opened)
+
+
+def newest(directory: Path) -> Path:
+    return max(directory.iterdir(), key=lambda path: int(path.name))
+
+
+def check_index(opened: OpenedStore, puts: Filled) -> None:
+    """Every key finds its record, once."""
+    store = MessageStore(opened.config, opened.control)
+    for (topic, queue_id), expected in puts.items():
+        for number, put in enumerate(expected):
+            key = f"key{TOPICS.index((topic, queue_id)) + 3 * number}"
+            assert store.query_message(topic, key, 64, 0, 1 << 60).records == [put.image]
+    store.close()
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+@pytest.mark.parametrize("what", ["all", "newest"])
+@pytest.mark.parametrize("means", ["block", "files", "power"])
+def test_lost_index_files_are_made_again(config: MessageStoreConfig, was_clean: bool, what: str, means: str) -> None:
+    config = attrs.evolve(config, max_index_num=60)
+    opened = open_store(config)
+    puts = fill(opened)
+    close_store(opened, clean=was_clean)
+    if what == "all":
+        shutil.rmtree(opened.paths.index)
+    else:
+        newest(opened.paths.index).unlink()
+    if means == "files":
+        opened.paths.control.unlink()
+    elif means == "power":
+        another_boot(opened.paths)
+    opened = reopen(config)
+    check_index(opened, puts)
+    check(opened, puts)
+    kill(opened)
+
+
+def test_a_queue_lost_beside_a_crash_is_made_again(config: MessageStoreConfig) -> None:
+    """The checkpoint lets recovery begin late, behind most of what the queue has lost."""
+    opened = open_store(config)
+    puts = fill(opened)
+    paths = opened.paths
+    kill(opened)
+    last = newest(paths.commitlog)
+    with last.open("r+b") as file:  # its first record is old enough to be begun with
+        file.seek(56)
+        file.write(struct.pack(">q", 1_700_000_000_000 - 10_000))
+    paths.checkpoint.write_bytes(struct.pack(">qqq", *[1_700_000_000_000] * 3) + bytes(4072))
+    paths.control.unlink()
+    shutil.rmtree(paths.consumequeue / "A" / "1")
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FILES and opened.report.queues_rebuilt >= 1
+    store = MessageStore(opened.config, opened.control)
+    assert (store.min_offset("A", 1), store.max_offset("A", 1)) == (0, len(puts["A", 1]))
+    store.close()
     kill(opened)
 
 
