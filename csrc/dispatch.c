@@ -81,7 +81,7 @@ struct rp_dispatch {
     uint32_t *arrivals; /* queues to tell of; more than none between calls only while the ring is full */
     uint32_t arrival_count;
     rp_dispatch_counts counts;
-    uint8_t key[RP_TOPIC_SIZE_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
+    uint8_t key[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
 };
 
 rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config *config) {

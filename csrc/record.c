@@ -126,7 +126,7 @@ static rp_status take_variable(const uint8_t *at, const uint8_t *end, rp_record_
     if ((uint64_t)(end - at) < topic_length_size + 2u) return RP_CORRUPT;
     view->topic_size = topic_length_size == 2 ? rp_load16(at) : *at;
     at += topic_length_size;
-    if (view->topic_size > (topic_length_size == 2 ? INT16_MAX : INT8_MAX)) return RP_CORRUPT;
+    if (view->topic_size > (topic_length_size == 2 ? RP_TOPIC_SIZE_V2_MAX : RP_TOPIC_SIZE_MAX)) return RP_CORRUPT;
     if (view->topic_size + 2u > (uint64_t)(end - at)) return RP_CORRUPT;
     view->topic = at;
     at += view->topic_size;

@@ -10,6 +10,7 @@ enum {
     RP_BLANK_MAGIC = -875286124,    /* CB D4 31 94 */
     RP_END_FILE_MIN_BLANK = 8,
     RP_TOPIC_SIZE_MAX = 127,
+    RP_TOPIC_SIZE_V2_MAX = 32767, /* in records of 5.x; beyond RP_TOPIC_SIZE_MAX they have no queue here */
     RP_PROPERTIES_SIZE_MAX = 32767
 };
 
