@@ -33,6 +33,8 @@ static void look_up_unit(rp_control_block *block, const rp_record_view *record, 
     if (!gets_unit(record) || !rp_control_is_name(record->topic, record->topic_size)) return;
     rp_queue *queue = rp_control_find(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
     if (scan->missing == UINT64_MAX && (!queue || queue->max_phy_offset < scan->end + record->size)) scan->missing = scan->end;
+    if (!queue && !record->queue_offset) /* a new one: entered as dispatch will do, to follow it */
+        queue = rp_control_add(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
     if (scan->gap == UINT64_MAX && record->queue_offset > (queue ? queue->next_offset : 0)) scan->gap = scan->end;
     if (queue && queue->next_offset <= record->queue_offset) queue->next_offset = record->queue_offset + 1;
 }

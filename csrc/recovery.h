@@ -20,7 +20,8 @@ enum {
     RP_SCAN_STRICT = 2 /* own log, unflushed part: also the offset each record carries, and NULs where text belongs */
 };
 /* Walk the log's records from `from` (the start of one) to `limit` at the most. `block`: also look up each record's
- * queue, and move its next_offset along; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file cannot be mapped. */
+ * queue, enter it if it begins here, and move its next_offset along; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a
+ * file cannot be mapped. */
 rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
                                uint32_t flags, rp_control_block *block, rp_log_scan *scan);
 

@@ -9,6 +9,7 @@ import json
 from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.message.names import TOPIC_LENGTH_MAX
 from rocketpy.message.properties import (
     DELAY,
     INNER_MULTI_DISPATCH,
@@ -61,7 +62,7 @@ class QueueCheck:
         known = self._topics()
         for (topic, queue_id), tally in tallies.items():
             name = self._reader.paths.consumequeue / topic / str(queue_id)
-            if not tally.units:
+            if not tally.units or tally.topic_size > TOPIC_LENGTH_MAX:  # of 5.x: it has no queue here
                 continue
             if known is not None and topic not in known:
                 self._judgement.note(f"{topic}/{queue_id}: {tally.records} records of a deleted topic")
