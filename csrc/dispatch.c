@@ -273,10 +273,9 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
         status = index_batch(dispatch);
     }
     RP_CRASH_POINT("dispatch.advance");
-    if (status == RP_OK) {
-        if (dispatch->index) rp_store_release(&dispatch->control->indexed_phy_offset, rp_index_end(dispatch->index));
-        rp_store_release(&dispatch->control->dispatched_phy_offset, position); /* units and index */
-    }
+    if (status == RP_OK && dispatch->index)
+        rp_store_release(&dispatch->control->indexed_phy_offset, rp_index_end(dispatch->index));
+    if (status == RP_OK) rp_store_release(&dispatch->control->dispatched_phy_offset, position); /* units and index */
     forget_batch(dispatch);
     return status;
 }
