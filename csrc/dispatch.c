@@ -1,21 +1,26 @@
 /* See dispatch.h. A batch is a run of records of one log file:
  *
- *   collect   decode, find the queue, put the unit into the queue's chunk, remember the record for the index
- *   write     every chunk with one pwrite
+ *   collect   decode, find the queue, add the unit to what the batch has for it (unit_batch.h), remember the record for
+ *             the index
+ *   write     the units of each queue together
  *   publish   max_phy_offset, then max_offset (release) of each queue
  *   tell      full fence; a queue whose `watched` was 1 becomes an ARRIVAL. The pull processor sets `watched`, fences
- *             and looks at max_offset: one of the two sees the other
- *   index     the keys of each record
+ *             and looks at max_offset: one of the two sees the other. Write, publish and tell go by TELL_RUNS queues,
+ *             so that nobody waits for a large batch as a whole
+ *   index     the keys of each record; of a large batch, some before its units
  *   advance   dispatched_phy_offset (release)
  *
- * A crash or an error anywhere leaves `dispatched` where it was and the batch is done again: units have fixed places,
- * max_phy_offset and the index's end offset tell what is already there. Memory is allocated at open. */
+ * A batch ends where the published log ended when it began, after BATCH_RECORDS or the caller's budget; beyond those two
+ * it goes on only while it is thin. A crash or an error anywhere leaves `dispatched` where it was and the batch is done
+ * again: units have fixed places, max_phy_offset and the index's end offset tell what is already there. Memory is
+ * reserved at open. */
 #define _GNU_SOURCE
 #include "dispatch.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include "atomic.h"
+#include "clock.h"
 #include "commitlog.h"
 #include "consume_queue.h"
 #include "consume_queue_ext.h"
@@ -25,12 +30,13 @@
 #include "record.h"
 #include "recovery.h"
 #include "stage.h"
+#include "unit_batch.h"
 
 enum {
-    CHUNK_UNITS = 128,
-    CHUNKS = 1024,
     BATCH_RECORDS = 8192,
-    ARRIVALS_MAX = 2 * CHUNKS, /* one batch's, and as many queues met again after a restart */
+    BLANK_UNITS = 128, /* per write */
+    TELL_RUNS = 256,
+    ARRIVALS_MAX = 2 * RP_UNIT_RUNS_MAX, /* one batch's, and as many queues met again after a restart */
     DROP_PAGES_EVERY = 16 << 20, /* bytes of log read before their page table entries are given back */
     TRANSACTION_MASK = 0xC,
     TRANSACTION_COMMIT = 0x8,
@@ -38,17 +44,7 @@ enum {
     UNKNOWN_LEVEL_DELAY_MS = 1000
 };
 static const uint8_t SCHEDULE_TOPIC[] = "SCHEDULE_TOPIC_XXXX";
-enum { SCHEDULE_TOPIC_SIZE = sizeof SCHEDULE_TOPIC - 1, NO_CHUNK = 0 };
-
-/* Consecutive units of one queue. */
-struct chunk {
-    rp_queue *queue;
-    uint64_t offset;
-    uint64_t max_phy_offset;
-    uint32_t count;
-    int64_t store_timestamps_ms[CHUNK_UNITS]; /* for extension units only */
-    uint8_t units[CHUNK_UNITS * RP_CQ_UNIT_SIZE];
-};
+enum { SCHEDULE_TOPIC_SIZE = sizeof SCHEDULE_TOPIC - 1 };
 
 /* What the index needs of a record; spans point into the mapped log. */
 struct keyed {
@@ -73,11 +69,11 @@ struct rp_dispatch {
     uint32_t delay_level_count;
     uint64_t units_per_file;
     uint64_t dropped; /* pages of the log below it were given back */
-    uint32_t *chunk_of; /* by queue: its newest chunk of this batch + 1 */
-    struct chunk *chunks;
-    uint32_t chunk_count;
+    rp_unit_batch *batch;
+    uint32_t collected; /* records, since the batch began or its first keys were entered */
     struct keyed *keyed;
     uint32_t keyed_count;
+    uint64_t *heartbeat_ns; /* of the worker, or NULL */
     uint32_t *arrivals; /* queues to tell of; more than none between calls only while the ring is full */
     uint32_t arrival_count;
     rp_dispatch_counts counts;
@@ -102,12 +98,12 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     if (dispatch->index && rp_index_end(dispatch->index) > dispatch->control->published_phy_offset)
         rp_index_limit(dispatch->index, dispatch->control->dispatched_phy_offset); /* damaged */
     dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
-    dispatch->chunk_of = calloc(RP_CONTROL_QUEUES_MAX, sizeof *dispatch->chunk_of);
-    dispatch->chunks = calloc(CHUNKS, sizeof *dispatch->chunks);
+    dispatch->batch = rp_unit_batch_open(block, dispatch->ext_enable);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
     dispatch->arrivals = calloc(ARRIVALS_MAX, sizeof *dispatch->arrivals);
     if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) ||
-        (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->delay_level_ms || !dispatch->chunk_of || !dispatch->chunks || !dispatch->keyed || !dispatch->arrivals) {
+        (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->delay_level_ms ||
+        !dispatch->batch || !dispatch->keyed || !dispatch->arrivals) {
         int error = errno;
         rp_dispatch_close(dispatch);
         errno = error;
@@ -122,17 +118,17 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     if (!dispatch) return;
     rp_log_view_close(dispatch->view);
     rp_cq_writer_close(dispatch->writer);
+    rp_unit_batch_close(dispatch->batch);
     rp_cq_ext_writer_close(dispatch->ext);
     rp_index_close(dispatch->index);
     free(dispatch->delay_level_ms);
-    free(dispatch->chunk_of);
-    free(dispatch->chunks);
     free(dispatch->keyed);
     free(dispatch->arrivals);
     free(dispatch);
 }
 
 void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull) { dispatch->pull = pull; }
+void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch->heartbeat_ns = heartbeat_ns; }
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
 
 /* A decimal property as Java's Integer.parseInt would take it; 0 if it is none. */
@@ -165,34 +161,29 @@ static int64_t tags_code(const rp_dispatch *dispatch, const rp_record_view *reco
 }
 
 static void forget_batch(rp_dispatch *dispatch) {
-    for (uint32_t i = 0; i < dispatch->chunk_count; i++)
-        dispatch->chunk_of[rp_control_queue_index(dispatch->block, dispatch->chunks[i].queue)] = NO_CHUNK;
-    dispatch->chunk_count = 0;
-    dispatch->keyed_count = 0;
+    rp_unit_batch_clear(dispatch->batch);
+    dispatch->collected = dispatch->keyed_count = 0;
 }
 
-static rp_status write_chunks(rp_dispatch *dispatch) {
-    for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
-        struct chunk *chunk = &dispatch->chunks[i];
+static rp_status write_runs(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
+    rp_status status = RP_OK;
+    for (uint32_t i = from; i < to && status == RP_OK; i++) {
         RP_CRASH_POINT("dispatch.chunk");
-        if (dispatch->ext_enable)
-            dispatch->counts.plain +=
-                rp_cq_ext_extend(dispatch->ext, chunk->queue, chunk->count, chunk->units, chunk->store_timestamps_ms);
-        rp_status status = rp_cq_write(dispatch->writer, chunk->queue, chunk->offset, chunk->count, chunk->units);
-        if (status != RP_OK) return status;
+        status = rp_unit_batch_write(dispatch->batch, i, dispatch->writer, dispatch->ext_enable ? dispatch->ext : NULL,
+                                     &dispatch->counts.plain);
     }
-    return RP_OK;
+    return status;
 }
 
-static void publish_chunks(rp_dispatch *dispatch) {
-    for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
-        const struct chunk *chunk = &dispatch->chunks[i];
-        rp_queue *queue = chunk->queue;
-        if (queue->max_offset == 0 && chunk->offset) rp_store_release(&queue->min_offset, chunk->offset);
+static void publish_runs(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
+    for (uint32_t i = from; i < to; i++) {
+        const rp_unit_run *run = rp_unit_batch_run(dispatch->batch, i);
+        rp_queue *queue = run->queue;
+        if (queue->max_offset == 0 && run->offset) rp_store_release(&queue->min_offset, run->offset);
         RP_CRASH_POINT("dispatch.show_end");
-        rp_store_release(&queue->max_phy_offset, chunk->max_phy_offset);
+        rp_store_release(&queue->max_phy_offset, run->max_phy_offset);
         RP_CRASH_POINT("dispatch.show_units");
-        rp_store_release(&queue->max_offset, chunk->offset + chunk->count); /* the units on file */
+        rp_store_release(&queue->max_offset, run->offset + run->count); /* the units on file */
     }
 }
 
@@ -211,15 +202,14 @@ static rp_status send_arrivals(rp_dispatch *dispatch) {
     return dispatch->arrival_count ? RP_FULL : RP_OK;
 }
 
-static void tell_watchers(rp_dispatch *dispatch) {
+static void tell_watchers(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
     if (!dispatch->pull) return;
     rp_full_fence(); /* max_offset above before `watched` below */
-    for (uint32_t i = 0; i < dispatch->chunk_count; i++) {
-        rp_queue *queue = dispatch->chunks[i].queue;
+    for (uint32_t i = from; i < to; i++) {
+        rp_queue *queue = rp_unit_batch_run(dispatch->batch, i)->queue;
         if (rp_load_acquire32(&queue->watched) && rp_exchange32(&queue->watched, 0))
             dispatch->arrivals[dispatch->arrival_count++] = rp_control_queue_index(dispatch->block, queue);
     }
-    if (dispatch->arrival_count) send_arrivals(dispatch); /* what does not fit goes first in the next run */
 }
 
 static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, const uint8_t *key, uint32_t size, int is_redo) {
@@ -257,47 +247,34 @@ static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record)
 
 static rp_status index_batch(rp_dispatch *dispatch) {
     rp_status status = RP_OK;
-    if (!dispatch->index) return RP_OK;
-    for (uint32_t i = 0; i < dispatch->keyed_count && status == RP_OK; i++)
+    for (uint32_t i = 0; i < dispatch->keyed_count && status == RP_OK; i++) /* none without an index */
         if (dispatch->keyed[i].phy_offset >= rp_index_end(dispatch->index)) status = index_record(dispatch, &dispatch->keyed[i]);
+    dispatch->collected = dispatch->keyed_count = 0;
     return status;
 }
 
 /* Everything that was collected, up to `position` of the log. */
 static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
-    rp_status status = write_chunks(dispatch);
-    if (status == RP_OK) {
-        publish_chunks(dispatch);
-        tell_watchers(dispatch);
-        RP_CRASH_POINT("dispatch.index");
-        status = index_batch(dispatch);
+    uint32_t runs = rp_unit_batch_runs(dispatch->batch), to;
+    rp_status status = RP_OK;
+    for (uint32_t from = 0; from < runs && status == RP_OK; from = to) {
+        to = runs - from < TELL_RUNS ? runs : from + TELL_RUNS;
+        status = write_runs(dispatch, from, to);
+        if (status != RP_OK) break;
+        publish_runs(dispatch, from, to);
+        tell_watchers(dispatch, from, to);
+        if (dispatch->arrival_count) send_arrivals(dispatch); /* what does not fit goes first in the next run */
+        if (dispatch->heartbeat_ns) rp_store_release(dispatch->heartbeat_ns, rp_now_ns());
     }
+    if (status == RP_OK && dispatch->arrival_count) send_arrivals(dispatch); /* queues met again, and nothing to write */
+    RP_CRASH_POINT("dispatch.index");
+    if (status == RP_OK) status = index_batch(dispatch);
     RP_CRASH_POINT("dispatch.advance");
     if (status == RP_OK && dispatch->index)
         rp_store_release(&dispatch->control->indexed_phy_offset, rp_index_end(dispatch->index));
     if (status == RP_OK) rp_store_release(&dispatch->control->dispatched_phy_offset, position); /* units and index */
     forget_batch(dispatch);
     return status;
-}
-
-/* Where the queue's units end, those of this batch included. */
-static void queue_end(const rp_dispatch *dispatch, const rp_queue *queue, uint32_t index, uint64_t *offset, uint64_t *phy_offset) {
-    uint32_t at = dispatch->chunk_of[index];
-    *offset = at ? dispatch->chunks[at - 1].offset + dispatch->chunks[at - 1].count : queue->max_offset;
-    *phy_offset = at ? dispatch->chunks[at - 1].max_phy_offset : queue->max_phy_offset;
-}
-
-/* The chunk that takes the unit at `offset`, or NULL: finish the batch first. */
-static struct chunk *chunk_for(rp_dispatch *dispatch, rp_queue *queue, uint32_t index, uint64_t offset) {
-    uint32_t at = dispatch->chunk_of[index];
-    if (at && dispatch->chunks[at - 1].count < CHUNK_UNITS) return &dispatch->chunks[at - 1];
-    if (dispatch->chunk_count == CHUNKS) return NULL;
-    struct chunk *chunk = &dispatch->chunks[dispatch->chunk_count++];
-    chunk->queue = queue;
-    chunk->offset = offset;
-    chunk->count = 0;
-    dispatch->chunk_of[index] = dispatch->chunk_count;
-    return chunk;
 }
 
 static void fill_unit(uint8_t *unit, uint64_t phy_offset, uint32_t size, int64_t code) {
@@ -328,15 +305,15 @@ rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue) {
 /* The log jumps from `end` to the record's queue offset: a hole within a file is filled with pre-blank units, anything
  * else (an earlier life of the queue, a hole across files) begins the queue anew at that offset. No batch is open. */
 static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {
-    uint8_t blanks[CHUNK_UNITS * RP_CQ_UNIT_SIZE];
+    uint8_t blanks[BLANK_UNITS * RP_CQ_UNIT_SIZE];
     rp_status status = RP_OK;
     if (offset < end || end == 0 || offset / dispatch->units_per_file != (end - 1) / dispatch->units_per_file) {
         dispatch->counts.resets += end != 0;
         return end ? rp_dispatch_drop_queue(dispatch, queue) : RP_OK;
     }
-    for (uint32_t i = 0; i < CHUNK_UNITS; i++) fill_unit(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
+    for (uint32_t i = 0; i < BLANK_UNITS; i++) fill_unit(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
     while (end < offset && status == RP_OK) {
-        uint32_t count = offset - end < CHUNK_UNITS ? (uint32_t)(offset - end) : CHUNK_UNITS;
+        uint32_t count = offset - end < BLANK_UNITS ? (uint32_t)(offset - end) : BLANK_UNITS;
         status = rp_cq_write(dispatch->writer, queue, end, count, blanks);
         end += count;
     }
@@ -347,11 +324,11 @@ static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, ui
 /* A predecessor wrote the unit and died; whether it told who waits, nobody knows. */
 static void tell_again(rp_dispatch *dispatch, uint32_t index) {
     uint32_t count = dispatch->arrival_count;
-    if (dispatch->pull && count < ARRIVALS_MAX - CHUNKS && (!count || dispatch->arrivals[count - 1] != index))
+    if (dispatch->pull && count < ARRIVALS_MAX - RP_UNIT_RUNS_MAX && (!count || dispatch->arrivals[count - 1] != index))
         dispatch->arrivals[dispatch->arrival_count++] = index;
 }
 
-/* Put the record's unit into its queue's chunk. RP_OK; RP_FULL: finish the batch, then come again. */
+/* Add the record's unit to its queue's. RP_OK; RP_FULL: finish the batch, then come again. */
 static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
     uint32_t queue_id = (uint32_t)record->queue_id;
     rp_queue *queue = rp_control_find(dispatch->block, record->topic, record->topic_size, queue_id);
@@ -362,7 +339,7 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     }
     uint32_t index = rp_control_queue_index(dispatch->block, queue);
     uint64_t end, phy_end;
-    queue_end(dispatch, queue, index, &end, &phy_end);
+    int is_open = rp_unit_batch_end(dispatch->batch, queue, &end, &phy_end);
     if (phy_offset + record->size <= phy_end) { /* done before a restart; or written, and not shown */
         uint64_t next = queue->max_offset ? queue->max_offset : queue->min_offset;
         if (record->queue_offset == next && rp_cq_holds(dispatch->writer, queue, next, phy_offset, record->size))
@@ -370,17 +347,15 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
         tell_again(dispatch, index);
         return RP_OK;
     }
-    if (record->queue_offset != end && !(end == 0 && !dispatch->chunk_of[index])) {
-        if (dispatch->chunk_count || dispatch->keyed_count) return RP_FULL;
+    if (record->queue_offset != end && !(end == 0 && !is_open)) {
+        if (rp_unit_batch_runs(dispatch->batch) || dispatch->keyed_count) return RP_FULL;
         rp_status status = bridge(dispatch, queue, end, record->queue_offset);
         if (status != RP_OK) return status;
     }
-    struct chunk *chunk = chunk_for(dispatch, queue, index, record->queue_offset);
-    if (!chunk) return RP_FULL;
-    fill_unit(chunk->units + chunk->count * RP_CQ_UNIT_SIZE, phy_offset, record->size, tags_code(dispatch, record));
-    if (dispatch->ext_enable) chunk->store_timestamps_ms[chunk->count] = record->store_timestamp_ms;
-    chunk->count++;
-    chunk->max_phy_offset = phy_offset + record->size;
+    uint8_t *unit = rp_unit_batch_add(dispatch->batch, queue, record->queue_offset, phy_offset + record->size,
+                                      record->store_timestamp_ms);
+    if (!unit) return RP_FULL;
+    fill_unit(unit, phy_offset, record->size, tags_code(dispatch, record));
     dispatch->counts.units++;
     return RP_OK;
 }
@@ -388,12 +363,16 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
 /* One record into the batch. RP_OK; RP_FULL: finish the batch, then come again. */
 static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
     int32_t transaction = record->sys_flag & TRANSACTION_MASK;
-    if (dispatch->keyed_count == BATCH_RECORDS) return RP_FULL;
+    if (dispatch->collected == BATCH_RECORDS) {
+        rp_status status = rp_unit_batch_is_thin(dispatch->batch) ? index_batch(dispatch) : RP_FULL;
+        if (status != RP_OK) return status;
+    }
     if (transaction == 0 || transaction == TRANSACTION_COMMIT) {
         rp_status status = collect_unit(dispatch, record, phy_offset);
         if (status != RP_OK) return status;
     }
     dispatch->counts.records++;
+    dispatch->collected++;
     if (dispatch->index && transaction != TRANSACTION_ROLLBACK && record->properties_size)
         dispatch->keyed[dispatch->keyed_count++] = (struct keyed){
             .topic = record->topic, .topic_size = record->topic_size, .properties = record->properties,
@@ -403,12 +382,12 @@ static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, ui
 }
 
 /* Work through [position, end), which lies in one file and is mapped at `image`, until a record begins at `stop` or
- * beyond; *reached says how far. */
+ * beyond and the batch is not thin; *reached says how far. */
 static rp_status dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint64_t position, uint64_t end, uint64_t stop,
                                uint64_t *reached) {
     uint64_t file_size = dispatch->control->commitlog_file_size, at = position;
     rp_status status = RP_OK;
-    while (at < end && at < stop) {
+    while (at < end && (at < stop || rp_unit_batch_is_thin(dispatch->batch))) {
         rp_record_view record;
         status = rp_record_decode(image + (at - position), end - at, 0, &record);
         if (status == RP_END_OF_FILE) {

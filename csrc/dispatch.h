@@ -26,7 +26,9 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
 void rp_dispatch_close(rp_dispatch *dispatch);
 /* Tell held pulls through this writer (ARRIVAL records); NULL: nobody waits. */
 void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull);
-/* Work through what is published, at most `budget` bytes of log; writes units in batches, publishes max_offset, then
+/* Move this heartbeat (CLOCK_MONOTONIC) while a batch is written: a large one may take seconds. */
+void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
+/* Work through what is published, about `budget` bytes of log (more while many queues have few units each); writes units in batches, publishes max_offset, then
  * the dispatched position. RP_OK more is there, RP_EMPTY caught up, RP_CORRUPT at the dispatched position, RP_NOT_FOUND:
  * the log's file is not there, RP_FULL: the ring of held pulls is full; RP_NO_SPACE, RP_IO_ERROR: retry later. */
 rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget);

@@ -19,8 +19,8 @@ from .delay_level import parse_delay_levels
 from .files import StorePaths
 from .unit import rounded_file_size
 
-# Descriptors for consume queue files; the kernel's limit may make it fewer. Opening a file costs three times what the
-# write of a unit does: with more queues in turn than this, dispatch takes 100 000 messages a second, not 300 000.
+# Descriptors for consume queue files; the kernel's limit may make it fewer. With more queues in turn than this, files
+# are opened anew in each batch; dispatch then takes more units of each queue at once (csrc/unit_batch.c).
 FILES_MAX = 16_384
 BUDGET = 64 << 20  # bytes of log per call
 

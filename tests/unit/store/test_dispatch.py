@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 import pytest
 
+from rocketpy.errors import StoreError
 from rocketpy.message.tags import string_hash
+from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
-from tests.support.store_writer import StoreWriter
+from tests.support.store_writer import Put, StoreWriter, small_config
 
 NOW = 1_700_000_000_123
 
@@ -66,3 +69,58 @@ def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStor
     for key in ("u1", "a", "b", "号码"):
         assert len(store.query_message("T", key, 9, 0, 1 << 60).records) == 1
     assert store.query_message("T", "", 9, 0, 1 << 60).records == []
+
+
+MANY = 1_100  # queues: more than a thin batch begins with
+ROUNDS = 9  # MANY * ROUNDS is more than the records of an ordinary batch
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[OpenedStore, list[Put]]]:
+    """One log file of messages to many queues in turn, not dispatched."""
+    config = small_config(tmp_path_factory.mktemp("many") / "store", mapped_file_size_commit_log=4 << 20)
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        puts = [writer.put("T", i % MANY, b"", b"KEYS\x01k%d" % i, dispatch=False) for i in range(MANY * ROUNDS)]
+    yield opened, puts
+    close_store(opened, clean=False)
+
+
+def check_many(opened: OpenedStore, puts: list[Put]) -> None:
+    """Every unit in its place, every key found."""
+    store = MessageStore(opened.config, opened.control)
+    for queue_id in range(MANY):
+        units = store.consume_queue_units("T", queue_id, 0, ROUNDS + 1)
+        assert [(unit.phy_offset, unit.size) for unit in units] == [
+            (put.phy_offset, put.size) for put in puts[queue_id::MANY]
+        ]
+    for i in (0, 1, 8_191, 8_192, MANY * ROUNDS - 1):
+        assert store.query_message("T", f"k{i}", 9, 0, 1 << 60).records == [puts[i].image]
+    store.close()
+
+
+def test_many_queues_in_turn_and_an_error_on_the_way(many: tuple[OpenedStore, list[Put]]) -> None:
+    """A large batch that cannot write one of its queues is done again, and nothing of it comes twice."""
+    opened, puts = many
+    header = opened.control.header
+    obstacle = opened.paths.consumequeue / "T" / "700" / file_name(0)
+    obstacle.mkdir(parents=True)
+    dispatch = Dispatch(opened.config, opened.control)
+    with pytest.raises(StoreError):
+        dispatch.run_to_end()
+    ends = [state.max_offset for state in opened.control.queues()]
+    # One batch: it has not ended, though it had more records than an ordinary one, and what was written is shown whole.
+    assert header.dispatched_phy_offset == 0
+    assert set(ends[:512]) == {ROUNDS} and set(ends[768:]) == {0} and ends[700] == 0
+    obstacle.rmdir()
+    dispatch.run_to_end()
+    assert header.dispatched_phy_offset == header.published_phy_offset
+    counts = dispatch.counts()
+    # The last record that was indexed before its units is looked at again, and found to be there.
+    assert (counts.keys, counts.resets, counts.unplaced) == (MANY * ROUNDS + 1, 0, 0)
+    check_many(opened, puts)
+    header.dispatched_phy_offset = puts[3].phy_offset  # a predecessor died before it moved on
+    dispatch.run_to_end()
+    assert dispatch.counts().units == counts.units
+    dispatch.close()
+    check_many(opened, puts)
