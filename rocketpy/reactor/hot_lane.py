@@ -47,7 +47,7 @@ TableKey = tuple[int, str, str]
 
 @attrs.define(eq=False)
 class _HotProcess:
-    """A send or pull process as seen from here."""
+    """A send, pull or store process as seen from here."""
 
     block: WorkerBlock
     outbox: Outbox
@@ -68,7 +68,7 @@ class RingHotLane:
     """The manager's way to the hot processes.
 
     Args:
-        store: outbox to the store process, for cleaning; None where there is none (tests).
+        store: the store process, for cleaning; None where there is none (tests).
         add_queue: enters (topic, queue id) in the control block; a no-op if it is there already.
         store_host: brokerIP1 and listenPort, for message ids.
         sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
@@ -79,7 +79,7 @@ class RingHotLane:
         *,
         send: tuple[WorkerBlock, Outbox],
         pull: tuple[WorkerBlock, Outbox],
-        store: Outbox | None,
+        store: tuple[WorkerBlock, Outbox] | None,
         add_queue: Callable[[str, int], None],
         store_host: tuple[str, int],
         sends: RingReader | None = None,
@@ -88,7 +88,7 @@ class RingHotLane:
         common = {Stage.TOPIC, Stage.BROKER}
         self._send = _HotProcess(*send, frozenset(common))
         self._pull = _HotProcess(*pull, frozenset(common | {Stage.GROUP, Stage.SUBSCRIPTION}))
-        self._store = store
+        self._store = None if store is None else _HotProcess(*store, frozenset())
         self._add_queue = add_queue
         self._store_host = store_host
         self._now_ns = now_ns
@@ -96,7 +96,7 @@ class RingHotLane:
         self._puts: dict[int, _Put] = {}
         self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
         self._put_permits = trio.Semaphore(PUTS_MAX)
-        self._cleaning: dict[bytes, trio.Event] = {}  # by the record that asks
+        self._cleaning: dict[bytes, tuple[Stage, trio.Event]] = {}  # by the record that asks
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
@@ -267,8 +267,8 @@ class RingHotLane:
     async def _clean(self, kind: Stage, record: bytes) -> None:
         if self._store is None:
             return
-        cleaned = self._cleaning.setdefault(record, trio.Event())
-        self._store.put(kind, record, always=True)
+        _, cleaned = self._cleaning.setdefault(record, (kind, trio.Event()))
+        self._store.outbox.put(kind, record, always=True)
         await cleaned.wait()
 
     # -- the server's side
@@ -283,7 +283,7 @@ class RingHotLane:
 
     def cleaned(self, record: bytes) -> None:
         """A CLEANED has come: the record that asked for it."""
-        cleaned = self._cleaning.pop(record, None)
+        _, cleaned = self._cleaning.pop(record, (None, None))
         if cleaned is not None:
             cleaned.set()
 
@@ -296,9 +296,13 @@ class RingHotLane:
             process.outbox.flush()
         self._end_tables_if_settled()
         if self._store is not None:
-            self._store.flush()
+            if self._store.block.epoch != self._store.epoch:
+                self._store.epoch = self._store.block.epoch
+                for record, (kind, _) in self._cleaning.items():  # what its predecessor died at, once more
+                    self._store.outbox.put(kind, record, always=True)
+            self._store.outbox.flush()
 
     def is_idle(self) -> bool:
         """Nothing waits to go out, and no put waits for its outcome."""
-        outboxes = [self._send.outbox, self._pull.outbox] + ([self._store] if self._store is not None else [])
+        outboxes = [self._send.outbox, self._pull.outbox] + ([self._store.outbox] if self._store is not None else [])
         return not self._puts and all(outbox.is_empty() for outbox in outboxes)

@@ -69,6 +69,7 @@ class WorkerBlock:
         block = self.pointer
         block.asleep = block.stop = block.ready = 0
         block.heartbeat_ns = now_ns
+        block.busy_since_ns = 0  # whatever the one before it was at when it died
         block.epoch += 1
 
     def order(self, stop: int) -> None:

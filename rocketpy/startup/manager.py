@@ -55,7 +55,7 @@ class ManagerMain:
         hot_lane = RingHotLane(
             send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
             pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
-            store=Outbox(RingWriter(topology.ring(name, STORE))),
+            store=(topology.blocks[STORE], Outbox(RingWriter(topology.ring(name, STORE)))),
             add_queue=lambda topic, queue_id: self.control.add_queue(topic.encode(), queue_id),
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
             sends=inputs[SEND],

@@ -51,7 +51,7 @@ class Desk:
         lane = RingHotLane(
             send=(blocks["send"], boxes["send"]),
             pull=(blocks["pull"], boxes["pull"]),
-            store=boxes["store"],
+            store=(blocks["store"], boxes["store"]),
             add_queue=lambda topic, queue_id: queues.append((topic, queue_id)),
             store_host=("10.0.0.1", 10911),
             now_ns=lambda: 1000,
@@ -252,6 +252,24 @@ def test_clean_topic_returns_when_the_store_has_done_it(desk: Desk) -> None:
             for _, record in told:
                 desk.lane.cleaned(record)
         desk.lane.cleaned(encode_clean_topic("T"))  # once more: nobody waits
+
+    trio.run(main)
+
+
+def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
+    """Its predecessor may have died with the request in its hands; doing it twice does no harm."""
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.lane.clean_topic, "T")
+            await trio.testing.wait_all_tasks_blocked()
+            assert desk.kinds("store") == [Stage.CLEAN_TOPIC]
+            desk.blocks["store"].begin(1)
+            assert desk.told("store") == [(Stage.CLEAN_TOPIC, encode_clean_topic("T"))]
+            assert desk.kinds("store") == []
+            desk.lane.cleaned(encode_clean_topic("T"))
+        desk.blocks["store"].begin(1)
+        assert desk.kinds("store") == []
 
     trio.run(main)
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator
 import attrs
 import pytest
 
-core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
-ffi, lib = core.ffi, core.lib
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.ring import WorkerBlock
 
 CAPACITY = 65536
 SMALL_MAX = CAPACITY // 4
@@ -53,6 +55,18 @@ class Pair:
         poller = select.poll()
         poller.register(worker.doorbell, select.POLLIN)
         return bool(poller.poll(0))
+
+
+def test_a_worker_that_is_started_again_is_at_nothing() -> None:
+    """Its predecessor may have died asleep, or in the middle of its work."""
+    block = WorkerBlock("send", 3)
+    counted = block.pointer
+    counted.asleep = counted.stop = counted.ready = 1
+    counted.busy_since_ns, counted.counters[5] = 77, 9
+    block.begin(1000)
+    assert (counted.asleep, counted.stop, counted.ready, counted.busy_since_ns) == (0, 0, 0, 0)
+    assert (counted.heartbeat_ns, counted.epoch, counted.counters[5]) == (1000, 1, 9)
+    os.close(block.doorbell)
 
 
 @pytest.fixture
