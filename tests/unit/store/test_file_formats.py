@@ -1,0 +1,129 @@
+"""docs/file-formats.md: its examples are what the code reads and writes, its tables what the structures are."""
+
+from __future__ import annotations
+
+import re
+import struct
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.broker import persist
+from rocketpy.config.message_store_config import MessageStoreConfig
+from rocketpy.message.record import decode_record, encode_blank, encode_record
+from rocketpy.message.tags import index_hash, string_hash, tags_code
+from rocketpy.native.core import ffi
+from rocketpy.store.checkpoint import TIMES
+from rocketpy.store.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
+from rocketpy.store.reader import DEFAULT_INDEX_SIZE
+from rocketpy.store.state import CONTROL_LAYOUT, CONTROL_MAGIC
+from rocketpy.store.unit import BLANK_UNIT, CQ_UNIT
+
+ROOT = Path(__file__).parents[3]
+TEXT = (ROOT / "docs" / "file-formats.md").read_text()
+HEX_LINE = re.compile(r"^(?:[0-9a-f]{4}  )?((?:[0-9a-f]{2} {1,2})*[0-9a-f]{2})(?:  .*)?$")
+CONTROL_FIELDS = {
+    0: "magic", 8: "layout_version", 12: "queue_count", 20: "running_flags", 24: "boot_id", 40: "commitlog_file_size",
+    48: "min_phy_offset", 56: "published_phy_offset", 64: "durable_phy_offset", 72: "dispatched_phy_offset",
+    80: "replicated_phy_offset", 88: "last_store_timestamp_ms", 96: "clean", 104: "units_durable_phy_offset",
+    112: "physic_timestamp_ms", 136: "lock_mtime_ns",
+}  # fmt: skip
+
+
+def section(heading: str) -> str:
+    found = re.search(rf"^## {heading}.*?(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
+    assert found, f"no section {heading}"
+    return found[0]
+
+
+def examples(heading: str) -> list[bytes]:
+    """The hex examples of a section, one per line, or per block where lines carry their positions."""
+    found: list[bytes] = []
+    for block in re.findall(r"^```\n(.*?)^```", section(heading), re.MULTILINE | re.DOTALL):
+        lines = [HEX_LINE.match(line) for line in block.splitlines()]
+        parts = [bytes.fromhex(line[1]) for line in lines if line]
+        is_dump = bool(re.match(r"^[0-9a-f]{4}  ", block))
+        found += [b"".join(parts)] if is_dump else parts
+    return found
+
+
+def first_column(heading: str, title: str) -> list[int]:
+    table = section(heading).split(f"| {title} |", 1)[1].split("\n\n")[0]
+    return [int(at) for at in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
+
+
+def test_the_record() -> None:
+    image, blank = examples("CommitLog record")
+    properties = b"KEYS\x01order-1\x02UNIQ_KEY\x010A00000100002A9F00000000000000AA\x02TAGS\x01TagA"
+    assert image == encode_record(
+        topic="TopicTest", queue_id=3, flag=7, queue_offset=5, phy_offset=1 << 30, born_timestamp_ms=1_700_000_000_000,
+        born_host=("192.168.1.10", 50_000), store_timestamp_ms=1_700_000_000_123, store_host=("10.0.0.1", 10_911),
+        body=b"hello rocketpy", properties=properties,
+    )  # fmt: skip
+    assert blank[:8] == encode_blank(12) and len(blank) == 12
+
+
+def test_the_positions_of_the_record() -> None:
+    """Each field of the table is changed in the example, and only that field is another one."""
+    image, _ = examples("CommitLog record")
+    names = {
+        12: "queue_id", 16: "flag", 20: "queue_offset", 28: "phy_offset", 40: "born_timestamp_ms", 48: "born_host",
+        56: "store_timestamp_ms", 64: "store_host", 72: "reconsume_times", 76: "prepared_transaction_offset",
+    }  # fmt: skip
+    positions = first_column("CommitLog record", "at (IPv4) | size | field")
+    assert positions == [0, 4, 8, *sorted([*names, 36]), 84]
+    whole = decode_record(image)
+    assert whole is not None
+    for at, name in names.items():
+        changed = bytearray(image)
+        changed[at] ^= 1
+        record = decode_record(bytes(changed))
+        assert record is not None and attrs.evolve(record, **{name: getattr(whole, name)}) == whole != record
+
+
+def test_the_units() -> None:
+    tagged, negative, delayed, blank = examples("ConsumeQueue unit")
+    assert tagged == CQ_UNIT.pack(1 << 30, 178, tags_code("TagA"))
+    assert negative == CQ_UNIT.pack(0, 100, string_hash("tag-with-a-very-long-name-0123456789"))
+    assert delayed == CQ_UNIT.pack(0, 166, 1_700_000_000_123 + 10_000)
+    assert blank == BLANK_UNIT
+    assert first_column("ConsumeQueue unit", "at | size | field") == [0, 8, 12]
+
+
+def test_the_index() -> None:
+    (unit,) = examples("Index file")
+    key_hash = index_hash("TopicTest#order-1")
+    assert unit == INDEX_UNIT.pack(key_hash, 1 << 30, 0, 0)
+    slots, units = MessageStoreConfig().max_hash_slot_num, MessageStoreConfig().max_index_num
+    assert (key_hash % slots, 40 + 4 * (key_hash % slots)) == (4_193_424, 16_773_736)
+    units_at = INDEX_HEADER.size + slots * INDEX_SLOT.size
+    assert units_at + INDEX_UNIT.size == 20_000_060
+    assert units_at + units * INDEX_UNIT.size == DEFAULT_INDEX_SIZE == 420_000_040
+    assert first_column("Index file", "at | size | header") == [0, 8, 16, 24, 32, 36]
+
+
+def test_the_checkpoint() -> None:
+    (image,) = examples("checkpoint")
+    assert image == TIMES.pack(1_700_000_000_123, 1_700_000_000_120, 1_699_999_000_000)
+
+
+def test_the_configuration_files(tmp_path: Path) -> None:
+    (text,) = re.findall(r"^```\n(\{.*?)^```", section("config/"), re.MULTILINE | re.DOTALL)
+    value = {"offsetTable": {"TopicTest@GroupA": {0: 12, 3: 7}}}
+    assert persist.pretty(value) == text.rstrip("\n")
+    (tmp_path / "x.json").write_text(text)
+    assert persist.load(tmp_path / "x.json") == {"offsetTable": {"TopicTest@GroupA": {"0": 12, "3": 7}}}
+
+
+def test_the_control_block() -> None:
+    assert first_column("control", "at | size | header") == list(CONTROL_FIELDS)
+    for at, name in CONTROL_FIELDS.items():
+        assert ffi.offsetof("rp_control", name) == at, name
+    assert struct.pack("<Q", CONTROL_MAGIC) == b"RPYBLK01" and CONTROL_LAYOUT == 2
+    assert ffi.sizeof("rp_queue") == 64
+
+
+@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:csrc|rocketpy|tests)/[\w/.]+)`", TEXT))))
+def test_the_places_named_are_there(path: str) -> None:
+    assert (ROOT / path).exists()
