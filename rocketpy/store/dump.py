@@ -20,7 +20,7 @@ from .consume_queue_ext import ExtUnit, is_ext_address, real_offset
 from .index_file import INDEX_SLOT, IndexHeader
 from .reader import Damage, IndexEntry, QueueDirectory, StoreReader
 from .state import StoreState, read_state
-from .unit import BLANK_SIZE, CQ_UNIT, ConsumeQueueUnit
+from .unit import BLANK_SIZE, ConsumeQueueUnit
 from .verify import StoreStats, VerifyReport, count_store, verify_store
 
 TRANSACTION_KINDS = ("", "prepared", "commit", "rollback")
@@ -44,15 +44,6 @@ class StoreDump(StoreReader):
             info = self.files.info(path)
             if info is not None and not info.is_directory:
                 yield f"{path.relative_to(self.paths.root)} {info.size}"
-
-    def raw_units(self, queue: QueueDirectory) -> Iterator[tuple[int, ConsumeQueueUnit]]:
-        """Units with the pre-blank ones."""
-        for base, data in self.unit_runs(queue):
-            for index, fields in enumerate(CQ_UNIT.iter_unpack(data)):
-                unit = ConsumeQueueUnit(*fields)
-                if unit.size <= 0:
-                    return
-                yield base + index, unit
 
 
 def describe_record(record: StoredRecord) -> str:

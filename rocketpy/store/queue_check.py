@@ -6,6 +6,7 @@ One queue, one file at a time: the number of queues costs neither mappings nor d
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
@@ -19,6 +20,7 @@ from rocketpy.message.properties import (
 )
 from rocketpy.message.record import StoredRecord
 from rocketpy.message.tags import tags_code
+from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
 
 from .consume_queue_ext import is_ext_address, real_offset
@@ -44,7 +46,8 @@ class QueueCheck:
         self._judgement = judgement
         self._watcher = watcher
         self._log = log
-        self._file_size = 0
+        self._file_size = ffi.new("uint64_t *")  # of all queues, once the first has shown it
+        self._odd = ffi.new("uint32_t *")
         self._sum = ffi.new("rp_units *")
         self._behind = 0  # records without a unit, which the next start (or the running broker) makes
         # Units may be behind the log where no control block says how far dispatch is.
@@ -92,8 +95,11 @@ class QueueCheck:
     # --- one queue ---
 
     def _check(self, queue: QueueDirectory, tally: Any | None) -> None:
-        self._check_files(queue)
         total = self._add_up(queue, tally)
+        if self._odd[0] & ~lib.RP_QUEUE_NOT_ZERO:
+            self._name_files(queue)
+        if self._odd[0] & lib.RP_QUEUE_NOT_ZERO and self._state.in_use_by is None:
+            self._name_rest(queue)
         self.units += total.units + total.stray + total.beyond
         if tally is None:
             if total.stray:
@@ -106,13 +112,12 @@ class QueueCheck:
         if not is_equal or total.stray or has_more or total.extended:
             self._judge_units(queue, tally)
 
-    def _check_files(self, queue: QueueDirectory) -> None:
+    def _name_files(self, queue: QueueDirectory) -> None:
         expected = -1
         for info in self._reader.files.entries(queue.path):
             path = queue.path / info.name
-            self._file_size = self._file_size or info.size
-            if info.is_directory or not info.name.isdecimal() or info.size != self._file_size:
-                text = f"has {info.size} bytes, other queue files {self._file_size}: Java brokers refuse the store"
+            if info.is_directory or not info.name.isdecimal() or info.size != self._file_size[0]:
+                text = f"has {info.size} bytes, other queue files {self._file_size[0]}: Java brokers refuse the store"
                 self._judgement.problem(path, -1, text)
             elif expected not in (-1, int(info.name)):
                 self._judgement.problem(path, -1, f"the file at {expected} is missing before it")
@@ -123,20 +128,20 @@ class QueueCheck:
         ffi.memmove(total, bytes(ffi.sizeof("rp_units")), ffi.sizeof("rp_units"))
         first = tally.first_offset if tally is not None else NO_RECORDS
         end = tally.next_offset if tally is not None else NO_RECORDS
-        for offset, data in self._reader.unit_runs(queue):
-            count = len(data) // CQ_STORE_UNIT_SIZE
-            found = lib.rp_verify_units(ffi.from_buffer(data), count, offset, first, end, self._log.begin, total)
-            if found < count:
-                self._check_rest(queue, offset + found, data[found * CQ_STORE_UNIT_SIZE :])
-                break
+        status = lib.rp_verify_queue(
+            os.fsencode(queue.path), self._file_size, first, end, self._log.begin, total, self._odd
+        )
+        if status == Status.NO_MEMORY:
+            raise StoreError("not enough memory to check a store")
+        if status == Status.IO_ERROR:
+            self._judgement.problem(queue.path, -1, f"cannot be read: {os.strerror(ffi.errno)}")
         return total
 
-    def _check_rest(self, queue: QueueDirectory, offset: int, rest: bytes) -> None:
-        """Behind the last unit there is nothing but zeros."""
-        if not any(rest) or self._state.in_use_by is not None:
-            return
-        path, position = self._place(queue, offset)
-        self._judgement.problem(path, position, f"the units end at offset {offset}, but not in zeros")
+    def _name_rest(self, queue: QueueDirectory) -> None:
+        """Behind the last unit there is nothing but zeros, or should be."""
+        end = max((offset + 1 for offset, _ in self._reader.units(queue, blanks=True)), default=0)
+        path, position = self._place(queue, end)
+        self._judgement.problem(path, position, f"the units end at offset {end}, but not in zeros")
 
     def _place(self, queue: QueueDirectory, offset: int) -> tuple[Any, int]:
         position = offset * CQ_STORE_UNIT_SIZE

@@ -181,14 +181,16 @@ class StoreReader:
                     return
                 at, step = at + step, min(step * 4, READ_UNITS_MAX)
 
-    def units(self, queue: QueueDirectory, from_offset: int = 0) -> Iterator[tuple[int, ConsumeQueueUnit]]:
-        """(queue offset, unit) of every message of a queue; pre-blank units are left out."""
+    def units(
+        self, queue: QueueDirectory, from_offset: int = 0, *, blanks: bool = False
+    ) -> Iterator[tuple[int, ConsumeQueueUnit]]:
+        """(queue offset, unit) of every message of a queue; pre-blank units are left out unless asked for."""
         for base, data in self.unit_runs(queue, from_offset):
             for index, fields in enumerate(CQ_UNIT.iter_unpack(data)):
                 unit = ConsumeQueueUnit(*fields)
                 if unit.size <= 0 or unit.phy_offset < 0:
                     return
-                if unit.size != BLANK_SIZE:
+                if blanks or unit.size != BLANK_SIZE:
                     yield base + index, unit
 
     def ext_unit(self, queue: QueueDirectory, unit: ConsumeQueueUnit) -> ExtUnit | None:

@@ -268,7 +268,7 @@ class StoreScript:
         blanks, file = 0, -1
         size = self._config.mapped_file_size_consume_queue
         for directory in self._dump.queues(topic, int(queue_id)):
-            for offset, unit in self._dump.raw_units(directory):
+            for offset, unit in self._dump.units(directory, blanks=True):
                 if offset * CQ_STORE_UNIT_SIZE // size != file:
                     file = offset * CQ_STORE_UNIT_SIZE // size
                     yield f"{file_name(file * size)}:"

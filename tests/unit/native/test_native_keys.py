@@ -11,7 +11,11 @@ from rocketpy.native.abc import Host
     [
         ("", 0),
         ("*", 42),
+        ("a", 97),
+        ("d", 100),
         ("TagA", 2598919),
+        ("TagB", 2598920),
+        ("TagC", 2598921),
         ("标签", 857175),
         ("订单", 1129459),
         ("Ω", 937),
@@ -54,6 +58,21 @@ def test_malformed_sequences_count_as_replacement_characters(native: Native, tex
 )
 def test_index_hash(native: Native, key: str, value: int) -> None:
     assert native.index_hash(key.encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "slot_at"),
+    [
+        ("TopicTest#k1", 10984136),
+        ("TopicTest#order-1", 16773736),
+        ("TopicTest#0A00000100002A9F00000000000000AA", 14956776),
+        ("TopicTest#tbaekxa", 40),
+        ("订单#号码", 5178432),
+    ],
+)
+def test_slot_of_a_key(native: Native, key: str, slot_at: int) -> None:
+    """In a file of the default 5,000,000 slots, behind 40 bytes of header."""
+    assert 40 + 4 * (native.index_hash(key.encode()) % 5_000_000) == slot_at
 
 
 @pytest.mark.parametrize(

@@ -164,6 +164,26 @@ def test_properties_are_joined_by_one_separator(native: Native, properties: byte
 
 
 @pytest.mark.parametrize(
+    ("properties", "size", "stored"),
+    [
+        (b"TAGS\x01T1", 132, b"TAGS\x01T1\x02CLUSTER\x01DefaultCluster"),
+        (b"", 124, b"CLUSTER\x01DefaultCluster"),
+    ],
+)
+def test_entries_of_a_batch_as_they_are_stored(native: Native, properties: bytes, size: int, stored: bytes) -> None:
+    """The batch of 15.5 with the batch property CLUSTER."""
+    tail = b"CLUSTER\x01DefaultCluster"
+    record = Record(
+        topic=b"TopicTest", body=b"b1", properties=properties, properties_tail=tail, born_host=IPV4.born_host,
+        store_host=IPV4.store_host,
+    )  # fmt: skip
+    image = native.record_encode(record)
+    view = decode(native, image)
+    assert len(image) == native.record_size(record) == size
+    assert isinstance(view, RecordView) and view.properties == stored
+
+
+@pytest.mark.parametrize(
     ("changes", "fits"),
     [
         ({"topic": b"t" * 127}, True),

@@ -48,7 +48,7 @@ def test_damage_and_units_and_entries_are_lines(root: Path) -> None:
     assert "DAMAGED: magic is 0" in describe_damage(damage) and damage_fields(damage)["damage"] == "magic is 0"
     assert describe_unit(3, ConsumeQueueUnit(0, BLANK_SIZE, 0)).split() == ["3", "blank"]
     queue = next(store.queues())
-    offset, unit = next(iter(store.raw_units(queue)))
+    offset, unit = next(iter(store.units(queue)))
     assert "size" in describe_unit(offset, unit)
     assert unit_fields(queue, offset, unit)["tagsCode"] == 65
     path, header = store.index_headers()[0]
