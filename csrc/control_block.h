@@ -33,7 +33,8 @@ typedef struct rp_control {
     uint64_t delete_requests;          /* manager: counts the requests to delete expired files now (code 329) */
     uint64_t rebuilding;               /* supervisor: 1 while lost queues are made again: they end before what was read */
     uint64_t indexed_phy_offset;       /* store worker (dispatch): the last record with keys that is in the index */
-    uint64_t reserved[8];
+    int64_t dispatched_timestamp_ms;   /* store worker (dispatch): store time of a record that has its unit, the last one */
+    uint64_t reserved[7];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

@@ -76,9 +76,25 @@ struct rp_dispatch {
     uint64_t *heartbeat_ns; /* of the worker, or NULL */
     uint32_t *arrivals; /* queues to tell of; more than none between calls only while the ring is full */
     uint32_t arrival_count;
+    int64_t timestamp_ms; /* store time of the record collected last */
     rp_dispatch_counts counts;
     uint8_t key[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
 };
+
+static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
+    rp_store_release(&queue->generation, queue->generation + 1);
+    rp_status status = rp_cq_remove(dispatch->writer, queue);
+    rp_status extended = dispatch->ext ? rp_cq_ext_remove(dispatch->ext, queue) : RP_OK;
+    return status != RP_OK ? status : extended;
+}
+
+/* A predecessor may have died while it removed them: what is left would lie behind the units of the queue's next life. */
+static void finish_drops(rp_dispatch *dispatch) {
+    for (uint32_t i = 0; i < dispatch->control->queue_count; i++) {
+        rp_queue *queue = rp_control_queue(dispatch->block, i);
+        if (queue->state == RP_QUEUE_DELETED && queue->max_offset == 0) remove_files(dispatch, queue);
+    }
+}
 
 rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config *config) {
     rp_dispatch *dispatch = calloc(1, sizeof *dispatch);
@@ -111,6 +127,7 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     }
     if (config->delay_level_count)
         memcpy(dispatch->delay_level_ms, config->delay_level_ms, config->delay_level_count * sizeof *dispatch->delay_level_ms);
+    finish_drops(dispatch);
     return dispatch;
 }
 
@@ -269,6 +286,7 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
     if (status == RP_OK && dispatch->arrival_count) send_arrivals(dispatch); /* queues met again, and nothing to write */
     RP_CRASH_POINT("dispatch.index");
     if (status == RP_OK) status = index_batch(dispatch);
+    if (status == RP_OK && dispatch->timestamp_ms > 0) dispatch->control->dispatched_timestamp_ms = dispatch->timestamp_ms;
     RP_CRASH_POINT("dispatch.advance");
     if (status == RP_OK && dispatch->index)
         rp_store_release(&dispatch->control->indexed_phy_offset, rp_index_end(dispatch->index));
@@ -281,13 +299,6 @@ static void fill_unit(uint8_t *unit, uint64_t phy_offset, uint32_t size, int64_t
     rp_store64(unit, phy_offset);
     rp_store32(unit + 8, size);
     rp_store64(unit + 12, (uint64_t)code);
-}
-
-static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
-    rp_store_release(&queue->generation, queue->generation + 1);
-    rp_status status = rp_cq_remove(dispatch->writer, queue);
-    rp_status extended = dispatch->ext ? rp_cq_ext_remove(dispatch->ext, queue) : RP_OK;
-    return status != RP_OK ? status : extended;
 }
 
 rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue) {
@@ -372,6 +383,7 @@ static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, ui
         if (status != RP_OK) return status;
     }
     dispatch->counts.records++;
+    dispatch->timestamp_ms = record->store_timestamp_ms;
     dispatch->collected++;
     if (dispatch->index && transaction != TRANSACTION_ROLLBACK && record->properties_size)
         dispatch->keyed[dispatch->keyed_count++] = (struct keyed){

@@ -23,10 +23,16 @@ static int gets_unit(const rp_record_view *record) {
     return (transaction == 0 || transaction == 0x8) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
 }
 
-/* A record whose body is sound may still have lost the page of its properties when the power went. */
+/* A record whose body is sound may still have lost sectors of its properties when the power went. What is lost of a
+ * sector is its end (it was written from the front, if at all): zeros before its boundary, or at the record's end. */
 static int is_torn(const rp_record_view *record, uint64_t phy_offset) {
+    enum { SECTOR = 512 };
     if (record->phy_offset != phy_offset || memchr(record->topic, 0, record->topic_size)) return 1;
-    return record->properties_size && record->properties[record->properties_size - 1] == 0;
+    if (!record->properties_size) return 0;
+    uint64_t end = phy_offset + record->size, start = end - record->properties_size;
+    for (uint64_t at = start + SECTOR - start % SECTOR; at < end; at += SECTOR)
+        if (record->properties[at - 1 - start] == 0) return 1;
+    return record->properties[record->properties_size - 1] == 0;
 }
 
 static void look_up_unit(rp_control_block *block, const rp_record_view *record, rp_log_scan *scan) {
@@ -233,7 +239,14 @@ int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_qu
         int is_sound = is_believable(block, &at, queue, file_size, control->published_phy_offset);
         if (is_sound < 0) lost = -1;
         if (is_sound) continue;
-        rp_store_release(&control->rebuilding, 1); /* before any queue shows less than it did */
+        if (!control->rebuilding) { /* before any queue shows less than it did; what its units were is not certain */
+            rp_store_release(&control->units_durable_phy_offset, 0);
+            rp_store_release(&control->rebuilding, 1);
+            if (rp_control_sync(block) != RP_OK) {
+                lost = -1;
+                continue;
+            }
+        }
         RP_CRASH_POINT("recovery.queue_lost");
         queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
         queue->generation++;

@@ -117,3 +117,13 @@ class Dispatch:
         return DispatchCounts(
             counts.records, counts.units, counts.keys, counts.unplaced, counts.plain, counts.resets
         )
+
+
+def sync_units(dispatch: Dispatch) -> None:
+    """Bring units to the disk and say so in the time for the checkpoint: that of the last record with its unit. Later
+    ones may be in the log already, and recovery without a control block would not look for their units."""
+    header = dispatch.control.header
+    timestamp_ms = int(header.dispatched_timestamp_ms)
+    dispatch.sync()
+    if timestamp_ms > 0:
+        header.logics_timestamp_ms = timestamp_ms

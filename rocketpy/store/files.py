@@ -88,18 +88,22 @@ class Files(Protocol):
         """Up to `size` bytes; fewer at the end of the file."""
 
     def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
-        """Write into a file, which is made if it is not there."""
+        """Write into a file, which is made if it is not there. `sync`: it is on the disk then, name and all."""
 
     def is_zero(self, path: Path, offset: int) -> bool:
         """Whether nothing but zeros follows."""
 
     def wipe(self, path: Path, offset: int) -> None:
-        """Zeros from `offset` to the end, the size unchanged."""
+        """Zeros from `offset` to the end, on the disk; the size is unchanged at every moment."""
 
     def remove(self, path: Path) -> None:
         """Remove a file, or an empty directory; one that is not there is no error."""
 
-    def make_directory(self, path: Path) -> None: ...
+    def make_directory(self, path: Path) -> None:
+        """With its parents; what is made is on the disk then."""
+
+    def sync_directory(self, path: Path) -> None:
+        """Names added and removed are on the disk then."""
 
     def usage(self, path: Path) -> DiskUsage | None:
         """None if the path is not there."""
@@ -130,6 +134,14 @@ def _data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
             raise
         offset = os.lseek(descriptor, start, os.SEEK_HOLE)
         yield start, offset
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _info(name: str, status: os.stat_result) -> FileInfo:
@@ -165,6 +177,7 @@ class DiskFiles:
 
     def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
         with translated(path, "write"):
+            is_new = not path.exists()
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 written = 0
@@ -174,6 +187,8 @@ class DiskFiles:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)
+            if sync and is_new:
+                _sync_directory(path.parent)
 
     def is_zero(self, path: Path, offset: int) -> bool:
         with translated(path, "read"):
@@ -193,9 +208,10 @@ class DiskFiles:
         with translated(path, "wipe"):
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                size = os.fstat(descriptor).st_size
-                os.ftruncate(descriptor, offset)
-                os.ftruncate(descriptor, size)
+                # Not by ftruncate, twice: a death between the two leaves a file of a size that no store takes.
+                for start, end in list(_data_spans(descriptor, offset)):
+                    for at in range(start, end, READ_STEP):
+                        os.pwrite(descriptor, bytes(min(READ_STEP, end - at)), at)
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -209,7 +225,14 @@ class DiskFiles:
 
     def make_directory(self, path: Path) -> None:
         with translated(path, "make"):
+            missing = [part for part in (path, *path.parents) if not part.exists()]
             path.mkdir(parents=True, exist_ok=True)
+            for part in missing:
+                _sync_directory(part.parent)
+
+    def sync_directory(self, path: Path) -> None:
+        with translated(path, "sync"):
+            _sync_directory(path)
 
     def usage(self, path: Path) -> DiskUsage | None:
         with translated(path, "look at"):

@@ -98,11 +98,15 @@ class QueueFiles:
             self._files.wipe(path, end - last)
 
     def _remove_files(self, from_position: int) -> None:
-        for start in [start for start in self.starts if start >= from_position]:
+        gone = [start for start in self.starts if start >= from_position]
+        for start in gone:
             self._files.remove(self._directory / file_name(start))
             self.starts.remove(start)
         if not self.starts:
             self._files.remove(self._directory)
+            self._files.sync_directory(self._directory.parent)
+        elif gone:
+            self._files.sync_directory(self._directory)  # else their units may come back, and lie behind others
 
     def _unit(self, offset: int) -> tuple[int, int]:
         position = offset * CQ_STORE_UNIT_SIZE

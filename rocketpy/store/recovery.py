@@ -28,7 +28,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 
-from .checkpoint import StoreCheckpoint
+from .checkpoint import StoreCheckpoint, write_checkpoint
 from .control_block import QUEUE_LIVE, ControlBlock, fail
 from .dispatch import Dispatch
 from .files import Files, StorePaths, file_name, numbered_files
@@ -157,11 +157,13 @@ class Recovery:
         header = self._control.header
         durable = max(header.durable_phy_offset, self._log_begin(0))
         scan = self._scan(durable, flags=lib.RP_SCAN_CRC | lib.RP_SCAN_STRICT)
-        redo_from = min(header.units_durable_phy_offset, scan.end)
+        # Below the log's beginning nothing can be made again, nor must it: cleaning waits until units are on the disk.
+        redo_from = min(max(header.units_durable_phy_offset, self._log_begin(0)), scan.end)
         indexed = min(header.indexed_phy_offset, redo_from)
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
         self._cut_log(scan.end)
+        self._admit_redo(checkpoint, redo_from)
         self._load(scan, checkpoint, phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
         lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
@@ -174,9 +176,12 @@ class Recovery:
     def _from_files(self, checkpoint: StoreCheckpoint, was_clean: bool) -> RecoveryReport:
         header = self._control.header
         start = self._start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
-        scan = self._scan(start, flags=lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0)
+        flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
+        scan = self._scan(start, flags=flags if was_clean else flags | lib.RP_SCAN_STRICT)
         self._cut_log(scan.end)
-        reached = self._load(scan, checkpoint, phy_limit=scan.end)
+        # After a crash units behind the scan's start are made again: each may be torn, or of a record that was lost.
+        reached = self._load(scan, checkpoint, phy_limit=scan.end if was_clean else min(start, scan.end))
+        header.durable_phy_offset = start  # what was scanned may be in the page cache alone
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
@@ -204,6 +209,14 @@ class Recovery:
         """Where to dispatch from, further back if the index does not reach `indexed`: files of it are gone."""
         end = index_end(self._files, self._paths.index) if self._config.message_index_enable else indexed
         return int(max(min(redo_from, end), self._control.header.min_phy_offset) if end < indexed else redo_from)
+
+    def _admit_redo(self, checkpoint: StoreCheckpoint, redo_from: int) -> None:
+        """Units from `redo_from` on are about to be removed. Should we die before they are made again, the next start
+        has no block, and would believe a checkpoint that promises them."""
+        limit_ms = self._first_record(redo_from - redo_from % self._file_size) if self._starts else 0
+        if limit_ms < checkpoint.logics_msg_timestamp_ms:
+            times = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
+            write_checkpoint(self._files, self._paths.checkpoint, times)
 
     def _is_plausible(self) -> bool:
         """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
@@ -236,7 +249,7 @@ class Recovery:
     def _first_record(self, start: int) -> int:
         """Store time of the record that begins a file; 0 if there is none."""
         path = self._paths.commitlog / file_name(start)
-        head = self._files.read(path, 0, 76)
+        head = self._files.read(path, 0, 76) if start in self._starts else b""
         if len(head) < 76 or int.from_bytes(head[4:8], "big") not in MESSAGE_MAGICS:
             return 0
         at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
@@ -286,6 +299,7 @@ class Recovery:
         """Nothing is left behind `end`: files that begin there or later are removed, the last one is wiped."""
         for start in [start for run in self._runs for start in run if start >= end and start > 0]:
             self._files.remove(self._paths.commitlog / file_name(start))
+        self._files.sync_directory(self._paths.commitlog)  # else they may come back, behind what is written from now on
         self._starts = [start for start in self._starts if start < end or start == 0]
         if self._starts and end < self._starts[-1] + self._file_size:
             path = self._paths.commitlog / file_name(self._starts[-1])

@@ -23,7 +23,7 @@ from rocketpy.native.core import ffi, lib
 from .allocate import allocate_ahead
 from .clean import Cleaner
 from .control_block import ControlBlock, fail
-from .dispatch import Dispatch
+from .dispatch import Dispatch, sync_units
 from .files import DiskFiles, Files, StorePaths
 from .lifecycle import save_checkpoint
 from .pace import FlushPace, HousePace
@@ -251,10 +251,8 @@ class StoreService:
             behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
             if not is_wanted and not pace.is_due(behind, time.monotonic()):
                 continue
-            timestamp_ms = int(self._control.header.last_store_timestamp_ms)
             try:
-                dispatch.sync()
-                self._control.header.logics_timestamp_ms = timestamp_ms
+                sync_units(dispatch)
                 save_checkpoint(self._control, self._paths, self._files)
             except StoreError as exc:
                 logger.error("%s", exc)  # nothing is lost: recovery starts further back

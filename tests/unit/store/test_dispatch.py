@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import string_hash
+from rocketpy.store.control_block import QUEUE_DELETED
 from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.files import file_name
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
@@ -124,3 +125,46 @@ def test_many_queues_in_turn_and_an_error_on_the_way(many: tuple[OpenedStore, li
     assert dispatch.counts().units == counts.units
     dispatch.close()
     check_many(opened, puts)
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_a_death_between_end_and_units_loses_no_unit(writer: StoreWriter, opened: OpenedStore, before: int) -> None:
+    """What is known of a queue's records moves first, what can be read of its units then."""
+    for _ in range(before):
+        writer.put("T", 0)
+    dispatched = opened.control.dispatched_phy_offset
+    writer.put("T", 0, dispatch=False)
+    writer.put("T", 0)
+    queue = opened.control.queue("T", 0)
+    assert queue is not None
+    queue.max_offset = before
+    opened.control.header.dispatched_phy_offset = dispatched
+    writer.dispatch.run_to_end()
+    assert queue.max_offset == before + 2
+    assert writer.dispatch.counts().resets == 0
+
+
+def test_records_of_a_dropped_queue_stay_dropped(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Dispatched again by a successor, they do not bring it back."""
+    dispatched = opened.control.dispatched_phy_offset
+    writer.put("T", 0)
+    queue = opened.control.queue("T", 0)
+    assert queue is not None
+    writer.dispatch.drop_queue(queue)
+    opened.control.header.dispatched_phy_offset = dispatched
+    writer.dispatch.run_to_end()
+    assert queue.max_offset == 0
+
+
+def test_a_drop_that_was_interrupted_is_finished(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Units of the earlier life would lie behind those of the next one."""
+    for _ in range(120):
+        writer.put("T", 0)
+    queue = opened.control.queue("T", 0)
+    assert queue is not None
+    queue.state, queue.max_offset, queue.min_offset = QUEUE_DELETED, 0, 0
+    directory = opened.paths.consumequeue / "T" / "0"
+    (directory / file_name(0)).unlink()
+    assert len(list(directory.iterdir())) == 2
+    Dispatch(opened.config, opened.control).close()
+    assert not directory.exists()
