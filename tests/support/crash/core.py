@@ -1,0 +1,85 @@
+"""The compiled core with crash points, built from csrc/ into build/crash-core and loaded in the product's place."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+ROOT = Path(__file__).parents[3]
+CSRC = ROOT / "csrc"
+HERE = Path(__file__).parent
+NAME = "rocketpy.native._rocketpy"
+WRAPPED = ("fdatasync", "fsync", "syncfs", "fallocate")
+DECLARATIONS = """
+extern int crash_events_on;
+rp_status crash_put(rp_commitlog *log, const rp_put *put);
+extern "Python+C" void crash_event(int event, const char *name, int descriptor);
+"""
+
+
+def load() -> ModuleType:
+    """Make `rocketpy.native.core` the core with crash points; in this process there must be no other yet."""
+    assert NAME not in sys.modules, "the product's core is loaded already"
+    spec = importlib.util.spec_from_file_location(NAME, build())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def build() -> Path:
+    """The extension, made anew when any of its sources has changed. Several processes may ask at once."""
+    sources = [*sorted(CSRC.glob("*.[ch]")), CSRC / "build_native.py", HERE / "crash_core.c", Path(__file__)]
+    digest = hashlib.sha256(sys.version.encode())
+    for path in sources:
+        digest.update(path.read_bytes())
+    target = ROOT / "build" / "crash-core" / digest.hexdigest()[:16]
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(dir=target.parent))
+        try:
+            _compile(made)
+            with contextlib.suppress(OSError):  # another process was first
+                made.rename(target)
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return next((target / "rocketpy" / "native").glob("_rocketpy*.so"))
+
+
+def _compile(directory: Path) -> None:
+    from cffi import FFI
+
+    spec = importlib.util.spec_from_file_location("build_native", CSRC / "build_native.py")
+    assert spec is not None and spec.loader is not None
+    product = importlib.util.module_from_spec(spec)
+    before = Path.cwd()
+    os.chdir(ROOT)  # it names its sources relative to the place that it is run from
+    try:
+        spec.loader.exec_module(product)
+    finally:
+        os.chdir(before)
+    headers = [*product.headers, "send_store.h"]
+    ffi = FFI()
+    for name in headers:
+        ffi.cdef(product.declarations(name))
+    ffi.cdef(DECLARATIONS)
+    own = "extern int crash_events_on;\nrp_status crash_put(rp_commitlog *, const rp_put *);\n"
+    ffi.set_source(
+        NAME,
+        "".join(f'#include "{name}"\n' for name in headers) + own + product.GENERATED_CODE,
+        sources=[str(path) for path in (*sorted(CSRC.glob("*.c")), HERE / "crash_core.c")],
+        include_dirs=[str(CSRC)],
+        define_macros=[("RP_WITH_CRASH_POINTS", "1")],
+        extra_compile_args=["-std=gnu11", "-O1", "-g", "-w"],
+        extra_link_args=[f"-Wl,--wrap={name}" for name in WRAPPED],
+        libraries=["pthread"],
+    )
+    ffi.compile(tmpdir=str(directory))
