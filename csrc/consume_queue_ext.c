@@ -108,13 +108,20 @@ rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address,
 
 /* ------------------------------------------------------------------ writing */
 
+/* Where a queue's extension files end: with what this batch has added, and as its units show it. */
+struct place {
+    uint64_t end; /* + 1; 0: not known */
+    uint64_t shown_end;
+    uint64_t shown_max_offset; /* of the queue, at shown_end */
+};
+
 struct rp_cq_ext_writer {
     rp_control_block *block;
     uint64_t units_per_file; /* of the queues */
     uint64_t file_size;
     rp_cq_reader *queues;
     rp_queue_files *files;
-    uint64_t *ends; /* by queue: where its files end, + 1; 0: not known */
+    struct place *places; /* by queue */
 };
 
 rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *consume_queue_directory,
@@ -126,8 +133,8 @@ rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *con
     writer->file_size = file_size;
     writer->queues = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, QUEUE_FILES_MAX);
     writer->files = open_files(block, consume_queue_directory, file_size, 1);
-    writer->ends = calloc(RP_CONTROL_QUEUES_MAX, sizeof *writer->ends);
-    if (writer->queues && writer->files && writer->ends) return writer;
+    writer->places = calloc(RP_CONTROL_QUEUES_MAX, sizeof *writer->places);
+    if (writer->queues && writer->files && writer->places) return writer;
     int error = errno;
     rp_cq_ext_writer_close(writer);
     errno = error;
@@ -138,7 +145,7 @@ void rp_cq_ext_writer_close(rp_cq_ext_writer *writer) {
     if (!writer) return;
     rp_cq_reader_close(writer->queues);
     rp_queue_files_close(writer->files);
-    free(writer->ends);
+    free(writer->places);
     free(writer);
 }
 
@@ -282,14 +289,27 @@ static rp_status end_full_file(rp_cq_ext_writer *writer, const rp_queue *queue, 
     return status;
 }
 
+static rp_status find_place(rp_cq_ext_writer *writer, const rp_queue *queue, struct place *place) {
+    if (place->end && place->shown_max_offset == queue->max_offset) return RP_OK;
+    if (!place->end) {
+        uint64_t end;
+        rp_status status = find_end(writer, queue, &end);
+        if (status != RP_OK) return status;
+        place->end = end + 1;
+    }
+    place->shown_end = place->end; /* nothing of this batch yet */
+    place->shown_max_offset = queue->max_offset;
+    return RP_OK;
+}
+
 /* As many of the units as fit into one file. */
 static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t *count, uint8_t *units,
                              const int64_t *store_timestamps_ms) {
     uint8_t data[UNITS_PER_WRITE * RP_CQ_EXT_UNIT_SIZE];
-    uint64_t *known = &writer->ends[rp_control_queue_index(writer->block, queue)], end = *known - 1;
-    rp_status status = *known ? RP_OK : find_end(writer, queue, &end);
+    struct place *place = &writer->places[rp_control_queue_index(writer->block, queue)];
+    rp_status status = find_place(writer, queue, place);
     if (status != RP_OK) return status;
-    *known = end + 1; /* and stays so whatever fails: addresses before it may be in units that are not yet shown */
+    uint64_t end = place->end - 1;
     status = end_full_file(writer, queue, &end);
     if (status == RP_OK && end > REAL_OFFSET_MAX) status = RP_TOO_LARGE;
     if (status != RP_OK) return status;
@@ -308,7 +328,7 @@ static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, ui
     RP_CRASH_POINT("queue_ext.units");
     for (uint32_t i = 0; i < *count; i++, end += RP_CQ_EXT_UNIT_SIZE)
         rp_store64(units + i * RP_CQ_UNIT_SIZE + 12, (uint64_t)address_of(end));
-    *known = end + 1;
+    place->end = end + 1;
     return RP_OK;
 }
 
@@ -327,11 +347,12 @@ uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint3
 void rp_cq_ext_forget(rp_cq_ext_writer *writer) {
     uint32_t count = rp_load_acquire32(&rp_control_header(writer->block)->queue_count);
     for (uint32_t i = 0; i < count && i < RP_CONTROL_QUEUES_MAX; i++)
-        if (writer->ends[i]) writer->ends[i] = 0;
+        if (writer->places[i].shown_max_offset == rp_control_queue(writer->block, i)->max_offset)
+            writer->places[i].end = writer->places[i].shown_end;
 }
 
 rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue) {
-    writer->ends[rp_control_queue_index(writer->block, queue)] = 0;
+    writer->places[rp_control_queue_index(writer->block, queue)] = (struct place){0};
     return rp_queue_files_remove(writer->files, queue);
 }
 

@@ -35,7 +35,7 @@ void rp_cq_ext_writer_close(rp_cq_ext_writer *writer);
  * tags code because their extensions cannot be written. */
 uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
                           const int64_t *store_timestamps_ms);
-/* Units were extended that did not come into their queues: find every end again before the next one. */
+/* Units were extended that did not come into their queues: their extensions' places are free again. */
 void rp_cq_ext_forget(rp_cq_ext_writer *writer);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
 rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue);

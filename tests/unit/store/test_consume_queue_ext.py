@@ -214,23 +214,27 @@ def test_a_redo_leaves_no_duplicates(config: MessageStoreConfig) -> None:
     close_store(opened, clean=False)
 
 
-def test_a_batch_that_failed_comes_again_without_duplicates(
-    writer: StoreWriter, opened: OpenedStore, config: MessageStoreConfig
-) -> None:
-    put(writer, "Tag0")
+@pytest.mark.parametrize("was_extended", [True, False])
+def test_a_batch_that_failed_comes_again_without_duplicates(config: MessageStoreConfig, was_extended: bool) -> None:
+    opened = open_store(attrs.evolve(config, enable_consume_queue_ext=was_extended))
+    with StoreWriter(opened.config, opened.control) as writer:
+        put(writer, "Tag0")
+    opened = reopen(opened, config)
     obstacle = opened.paths.consumequeue / "U"  # its queue cannot be made: the whole batch fails
     obstacle.write_bytes(b"")
-    for i in range(1, 60):
-        put(writer, f"Tag{i}", dispatch=False)
-    put(writer, "Other", topic="U", dispatch=False)
-    for _ in range(3):
-        with pytest.raises(StoreError):
-            writer.dispatch.run_to_end()
-    obstacle.unlink()
-    writer.dispatch.run_to_end()
-    assert ext_units(config) == [string_hash(f"Tag{i}") for i in range(60)]
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(1, 60):
+            put(writer, f"Tag{i}", dispatch=False)
+        put(writer, "Other", topic="U", dispatch=False)
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                writer.dispatch.run_to_end()
+        obstacle.unlink()
+        writer.dispatch.run_to_end()
+    assert ext_units(config) == [string_hash(f"Tag{i}") for i in range(0 if was_extended else 1, 60)]
     assert ext_units(config, "U") == [string_hash("Other")]
     assert [tags_seen(opened, f"Tag{i}") for i in range(60)] == [[i] for i in range(60)]
+    close_store(opened, clean=False)
 
 
 def test_without_room_for_extensions_units_are_plain(
