@@ -9,6 +9,14 @@
 
 #include "atomic.h"
 
+int rp_held_watch(const rp_held *held, rp_worker *store) {
+    __atomic_store_n(&held->queue->watched, 1, __ATOMIC_RELAXED);
+    rp_full_fence();
+    if (rp_load_acquire(&held->queue->max_offset) > held->scanned) return 0;
+    if (store && __atomic_load_n(&held->queue->next_offset, __ATOMIC_RELAXED) > held->scanned) rp_worker_wake(store, 1);
+    return 1;
+}
+
 rp_held_slots *rp_held_slots_create(uint32_t capacity) {
     size_t size = sizeof(rp_held_slots) + (size_t)capacity * sizeof(rp_held_slot);
     rp_held_slots *slots = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

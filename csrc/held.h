@@ -38,6 +38,9 @@ void rp_helds_destroy(rp_helds *helds);
 /* Keep a copy of the request; NULL when full or without memory. */
 rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const uint8_t *request, uint32_t size);
 void rp_helds_remove(rp_helds *helds, rp_held *held); /* and free it */
+/* Have arrivals in its queue told: 1, or 0 if there is something to look at already. What it waits for may be stored and
+ * not dispatched: it was not watched for when it came, so `store` (NULL: nobody) may be dozing, and is rung. */
+int rp_held_watch(const rp_held *held, rp_worker *store);
 rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index);
 void rp_helds_drop_connection(rp_helds *helds, uint64_t connection);
 #endif

@@ -275,9 +275,7 @@ static rp_status hold(rp_pull *pull, const judged *pulled) {
     held->deadline_ns = pull->now_ns + (uint64_t)hold_ms * 1000000u;
     held->scanned = (uint64_t)request->queue_offset;
     ((rp_pull_request *)held->request)->flags |= RP_REQUEST_FIRST_TRY_DONE;
-    __atomic_store_n(&pulled->queue->watched, 1, __ATOMIC_RELAXED);
-    rp_full_fence();
-    if (rp_load_acquire(&pulled->queue->max_offset) <= held->scanned) return RP_OK;
+    if (rp_held_watch(held, pull->config.store)) return RP_OK;
     rp_status status = look_again(pull, held, 0);
     if (status == RP_FULL) rp_helds_remove(&pull->helds, held); /* its request stays in the ring, and is held anew */
     return status;
@@ -291,9 +289,7 @@ static int32_t examine(rp_pull *pull, rp_held *held, const judged *pulled) {
         int32_t code = code_of(&pull->fetch, pulled->request);
         if (code == CODE_PULL_RETRY_IMMEDIATELY) held->scanned = pull->fetch.next_begin_offset;
         else if (code != CODE_PULL_NOT_FOUND) return code;
-        __atomic_store_n(&held->queue->watched, 1, __ATOMIC_RELAXED);
-        rp_full_fence();
-        if (rp_load_acquire(&held->queue->max_offset) <= held->scanned) return CODE_PULL_NOT_FOUND;
+        if (rp_held_watch(held, pull->config.store)) return CODE_PULL_NOT_FOUND;
         if (looks == LOOKS_MAX) return code;
     }
 }

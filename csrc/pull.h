@@ -30,6 +30,7 @@ rp_held_slots *rp_held_slots_create(uint32_t capacity);
 
 typedef struct rp_pull_config {
     rp_worker *worker;
+    rp_worker *store;            /* rung when what a pull waits for is still to be dispatched; NULL: nobody */
     rp_control_block *block;
     const char *consume_queue_directory;
     uint64_t consume_queue_file_size;

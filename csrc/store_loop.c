@@ -10,7 +10,7 @@ enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
 static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */
 /* While messages come in, the worker dozes between them instead of having itself woken for each: a wake-up costs the
  * send processor and this one some 15 microseconds. Who waits for a message in a held pull does not wait for the doze:
- * the send processor rings unasked when the queue is watched. */
+ * the send processor rings unasked when the queue is watched, the pull processor when what it watches for is stored. */
 enum { DOZE_MS = 1 };
 static const int64_t DOZE_AFTER_WORK_NS = 50000000;
 

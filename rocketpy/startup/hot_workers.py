@@ -100,6 +100,7 @@ class PullMain:
             "rp_pull_config *",
             {
                 "worker": context.block.pointer,
+                "store": topology.blocks[STORE].pointer,
                 "block": self.control.block,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),

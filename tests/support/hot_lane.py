@@ -6,6 +6,7 @@ played by the test: it hands frames to the codec, and reads what comes out for c
 
 from __future__ import annotations
 
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,16 @@ class HotLane:
         ]
         self.manager_to_send = lib.rp_ring_writer_open(self.manager_send)
         self.manager_to_pull = lib.rp_ring_writer_open(self.manager_pull)
+
+    def close(self) -> None:
+        """Give the descriptors back: a suite has many lanes. Nothing may be asked of it any more."""
+        lib.rp_send_close(self.send)
+        lib.rp_pull_close(self.pull)
+        lib.rp_codec_close(self.codec)
+        lib.rp_dispatch_close(self.dispatch)
+        lib.rp_control_close(self.block)
+        for worker in self.workers.values():
+            os.close(worker.doorbell)
 
     def _ring(self, producer: str, consumer: str) -> Any:
         ring = lib.rp_ring_create(1 << 18, self.workers[producer], self.workers[consumer])
@@ -141,6 +152,7 @@ class HotLane:
             "rp_pull_config *",
             {
                 "worker": self.workers["pull"],
+                "store": self.workers["store"],
                 "block": self.block,
                 "consume_queue_directory": self._string(str(self.root / "consumequeue")),
                 "consume_queue_file_size": self.cq_file_size,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import select
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,8 +21,10 @@ TAG_A, TAG_B = 2598919, 2598920
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> HotLane:
-    return ready(HotLane(tmp_path))
+def lane(tmp_path: Path) -> Iterator[HotLane]:
+    lane = ready(HotLane(tmp_path))
+    yield lane
+    lane.close()
 
 
 def ready(lane: HotLane) -> HotLane:
@@ -277,6 +281,22 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(lane: HotLane) -> N
     answers = {r.opaque: (c, r) for c, r in lane.answers()}
     connection, reply = answers[77]
     assert connection == 8 and bytes(records_of(reply)[0].body) == b"awaited"
+
+
+@pytest.mark.parametrize(("queue", "is_rung"), [(0, True), (1, False)])
+def test_a_pull_that_waits_for_what_is_stored_wakes_a_store_worker_that_dozes(
+    lane: HotLane, queue: int, is_rung: bool
+) -> None:
+    """The message came when nobody watched its queue, so the send processor rang nobody."""
+    store = lane.workers["store"]
+    lane.frame(send_v2(queue=0))
+    lib.rp_codec_wake(lane.codec)
+    lib.rp_send_run(lane.send, TURN_NS)
+    assert not select.select([store.doorbell], [], [], 0)[0]
+    lane.frame(pull(0, queue=queue, flags=6))
+    lib.rp_codec_wake(lane.codec)
+    lib.rp_pull_run(lane.pull, TURN_NS)
+    assert bool(select.select([store.doorbell], [], [], 0)[0]) == is_rung
 
 
 def test_a_held_pull_waits_on_over_messages_that_do_not_match_and_ends_with_its_connection(lane: HotLane) -> None:
