@@ -64,9 +64,9 @@ static void write_anew(const image *file, uint32_t kept, const uint32_t *newest)
     }
     if (kept < file->count) {
         const uint8_t *last = unit_at(file, kept - 1);
-        int64_t begin_ms = (int64_t)rp_load64(file->base + BEGIN_TIMESTAMP);
+        uint64_t begin_ms = rp_load64(file->base + BEGIN_TIMESTAMP);
         rp_store64(file->base + END_PHY_OFFSET, rp_load64(last + 4));
-        rp_store64(file->base + END_TIMESTAMP, (uint64_t)(begin_ms + (int64_t)rp_load32(last + 12) * 1000));
+        rp_store64(file->base + END_TIMESTAMP, begin_ms + (uint64_t)rp_load32(last + 12) * 1000);
         memset(unit_at(file, kept), 0, (file->count - kept) * (uint64_t)RP_INDEX_UNIT_SIZE);
     }
     rp_store32(file->base + SLOT_COUNT, used);
