@@ -13,6 +13,7 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.errors import StoreError
 from rocketpy.message.tags import index_hash
 
 from .files import Files, translated
@@ -83,11 +84,27 @@ def index_end(files: Files, directory: Path) -> int:
     return next((header.end_phy_offset for header in headers if header and header.end_phy_offset > 0), 0)
 
 
+def check_newest_index(files: Files, directory: Path, hash_slot_num: int, index_num: int) -> None:
+    """Look whether the newest file can be gone on with.
+
+    Raises:
+        StoreError: it is larger than it would be made. (A smaller one is grown, as in the reference.)
+    """
+    paths = index_files(files, directory)
+    info = files.info(paths[-1]) if paths else None
+    size = INDEX_HEADER.size + hash_slot_num * INDEX_SLOT.size + index_num * INDEX_UNIT.size
+    if info is not None and info.size > size:
+        raise StoreError(
+            f"{paths[-1]} has {info.size} bytes, {size} are configured: maxHashSlotNum and maxIndexNum must be what the "
+            "store was made with"
+        )
+
+
 def limit_index(files: Files, directory: Path, phy_offset: int) -> None:
     """Have the newest file forget that it knows records from `phy_offset` on, so that they are entered (again)."""
     paths = index_files(files, directory)
     header = read_header(files, paths[-1]) if paths else None
-    if header and header.end_phy_offset > phy_offset:
+    if header and not 0 <= header.end_phy_offset <= phy_offset:
         files.write(paths[-1], END_PHY_OFFSET_AT, struct.pack(">q", phy_offset))
 
 
@@ -97,6 +114,7 @@ class Index:
     def __init__(self, directory: Path, hash_slot_num: int, index_num: int, files: Files) -> None:
         self.directory = directory
         self.hash_slot_num = hash_slot_num
+        self.index_num = index_num
         self.units_at = INDEX_HEADER.size + hash_slot_num * INDEX_SLOT.size
         self.file_size = self.units_at + index_num * INDEX_UNIT.size
         self._files = files
@@ -137,7 +155,7 @@ class Index:
         """(time, hash, offset) of the units in the key's slot, newest first. Unit numbers must fall: no loop."""
         slot_at = INDEX_HEADER.size + key_hash % self.hash_slot_num * INDEX_SLOT.size
         (unit,) = INDEX_SLOT.unpack_from(image, slot_at)
-        bound = header.index_count
+        bound = min(header.index_count, self.index_num)
         while 0 < unit < bound:
             unit_hash, phy_offset, seconds, previous = INDEX_UNIT.unpack_from(image, self.units_at + unit * 20)
             if seconds < 0:

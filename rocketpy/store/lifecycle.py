@@ -17,6 +17,7 @@ from .consume_queue_ext import check_ext_files
 from .control_block import ControlBlock, fail
 from .dispatch import Dispatch
 from .files import DiskFiles, Files, StorePaths, numbered_files
+from .index_file import check_newest_index
 from .recovery import Recovery, RecoveryReport, remove_unused_files
 from .store_lock import StoreLock
 
@@ -58,6 +59,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
         numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is made anew
         if config.enable_consume_queue_ext:
             check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
+        if config.message_index_enable:
+            check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
         was_clean = files.info(paths.abort) is None
         recovery = Recovery(config, paths, files, control)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.message.tags import index_hash
 from rocketpy.store.index_file import INDEX_UNIT, Index, index_files, limit_index, read_header
-from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
 from tests.support.store_writer import StoreWriter, small_config
 
@@ -67,3 +70,33 @@ def test_index_of_a_directory_without_files(opened: OpenedStore, store: MessageS
     index = Index(opened.paths.index, 10, 5, store.files)
     found = index.query("T", "k", 9, 0, 1 << 60)
     assert (found.phy_offsets, found.last_update_timestamp_ms, found.last_update_phy_offset) == ([], 0, 0)
+
+
+class TestDamage:
+    def test_a_count_beyond_the_file(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
+        put = writer.put("T", 0, b"", b"KEYS\x01k")
+        (path,) = index_files(store.files, opened.paths.index)
+        slot_at = 40 + 4 * (index_hash("T#k") % store.config.max_hash_slot_num)
+        store.files.write(path, 36, struct.pack(">i", 0x7FFFFFFF))
+        assert store.query_message("T", "k", 9, 0, 1 << 60).records == [put.image]
+        store.files.write(path, slot_at, struct.pack(">i", store.config.max_index_num))
+        assert store.query_message("T", "k", 9, 0, 1 << 60).records == []
+
+    def test_an_end_below_zero_is_limited(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
+        """To the writer it is a huge number: no key would ever be entered again."""
+        writer.put("T", 0, b"", b"KEYS\x01k")
+        (path,) = index_files(store.files, opened.paths.index)
+        store.files.write(path, 24, b"\xff" * 8)
+        limit_index(store.files, opened.paths.index, 50)
+        header = read_header(store.files, path)
+        assert header is not None and header.end_phy_offset == 50
+
+    def test_a_file_that_cannot_be_gone_on_with_is_named(self, config: MessageStoreConfig) -> None:
+        """Not when the first key is to be entered: by then the store would be open."""
+        close_store(open_store(config), clean=True)
+        path = Path(config.store_path_root_dir) / "index" / "20260102030405678"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(100_000))
+        with pytest.raises(StoreError, match=f"{path.name} has 100000 bytes, 8440 are configured"):
+            open_store(config)
+        close_store(open_store(attrs.evolve(config, message_index_enable=False)), clean=True)
