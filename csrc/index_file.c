@@ -53,10 +53,11 @@ void rp_index_limit(rp_index *index, uint64_t phy_offset) {
     if (rp_index_end(index) > phy_offset) rp_store64(index->base + END_PHY_OFFSET, phy_offset);
 }
 
-/* The number that a file's name is; -1 for names of other kinds. */
+/* The number that a file's name is; -1 for names of other kinds, which the number would not give back. */
 static int64_t number_of(const char *name) {
     int64_t value = 0;
-    if (!*name || strlen(name) > 18) return -1;
+    size_t size = strlen(name);
+    if (size != NAME_DIGITS && (size != NAME_DIGITS + 1 || *name == '0')) return -1;
     for (; *name; name++) {
         if (*name < '0' || *name > '9') return -1;
         value = value * 10 + (*name - '0');

@@ -225,4 +225,9 @@ def _control(state: StoreState) -> str:
 
 
 def _time(timestamp_ms: int) -> str:
-    return "never" if timestamp_ms < 0 else datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "milliseconds")
+    if timestamp_ms < 0:
+        return "never"
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(" ", "milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms, which is no date"

@@ -95,8 +95,8 @@ def check_newest_index(files: Files, directory: Path, hash_slot_num: int, index_
     size = INDEX_HEADER.size + hash_slot_num * INDEX_SLOT.size + index_num * INDEX_UNIT.size
     if info is not None and info.size > size:
         raise StoreError(
-            f"{paths[-1]} has {info.size} bytes, {size} are configured: maxHashSlotNum and maxIndexNum must be what the "
-            "store was made with"
+            f"{paths[-1]} has {info.size} bytes, {size} are configured: maxHashSlotNum and maxIndexNum must be what "
+            "the store was made with"
         )
 
 

@@ -111,6 +111,12 @@ def test_a_wrong_directory_is_one_line_and_status_2(tmp_path: Path, command: str
         assert result.exit_code == 2 and text in result.output and len(result.output.splitlines()) == 1
 
 
+def test_a_time_that_is_no_date(root: Path) -> None:
+    path = root / "checkpoint"
+    path.write_bytes((1 << 62).to_bytes(8, "big") + path.read_bytes()[8:])
+    assert f"{1 << 62} ms, which is no date" in " ".join("\n".join(lines("stats", root)).split())
+
+
 def test_a_wrong_queue_is_one_line(root: Path) -> None:
     result = run("dump", root, "--topic", "T", "--queue", 7)
     assert result.exit_code == 2 and "has no queue 7 of T" in result.output

@@ -91,6 +91,17 @@ class TestDamage:
         header = read_header(store.files, path)
         assert header is not None and header.end_phy_offset == 50
 
+    def test_a_name_that_is_too_short_is_nobodys(self, config: MessageStoreConfig) -> None:
+        close_store(open_store(config), clean=True)
+        path = Path(config.store_path_root_dir) / "index" / "7"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(bytes(8440))
+        opened = open_store(config)
+        with StoreWriter(config, opened.control) as writer:
+            writer.put("T", 0, b"", b"KEYS\x01k")
+        close_store(opened, clean=True)
+        assert len(list(path.parent.iterdir())) == 2 and path.read_bytes() == bytes(8440)
+
     def test_a_file_that_cannot_be_gone_on_with_is_named(self, config: MessageStoreConfig) -> None:
         """Not when the first key is to be entered: by then the store would be open."""
         close_store(open_store(config), clean=True)
