@@ -8,6 +8,7 @@
  *   send, pull -> manager  SEND, PULL (what the hot lane leaves to Python), PUT_RESULT, COMMIT_OFFSET
  *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
  *                          SETTLED after each SEND that had been left to it
+ *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
  *   store -> pull          ARRIVAL
  *   any -> selector        REPLY, PULL_REPLY */
 #include <stdint.h>
@@ -32,6 +33,7 @@ enum {
     RP_STAGE_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
     RP_STAGE_CLEANED = 17,
     RP_STAGE_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
+    RP_STAGE_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
     RP_STAGE_SETTLED = 18 /* manager -> send: rp_settled of a SEND that was left to it and is now dealt with */
 };
 

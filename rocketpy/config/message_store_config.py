@@ -14,6 +14,7 @@ PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
 
 # The store and hot processes read these when they start; one line to change when they are told of updates.
 _IN_STORE = Effect.AT_RESTART
+_IN_CLEANING = Effect.AT_ONCE  # the store worker is told of these
 
 _DLEDGER = "DLedger is not built; use master and slave"
 _NO_TRANSIENT = "appends go to the mapped file; there is no second buffer to commit from"
@@ -112,11 +113,11 @@ class MessageStoreConfig:
     )
     delete_commit_log_files_interval: int = setting(
         100, "deleteCommitLogFilesInterval", "Pause between two deletions of CommitLog files; spares the disk.",
-        unit="ms", effect=_IN_STORE,
+        unit="ms", effect=_IN_CLEANING,
     )
     delete_consume_queue_files_interval: int = setting(
         100, "deleteConsumeQueueFilesInterval", "Pause between two deletions of consume queue files.", unit="ms",
-        effect=_IN_STORE,
+        effect=_IN_CLEANING,
     )
     destroy_maped_file_interval_forcibly: int = setting(
         120_000, "destroyMapedFileIntervalForcibly", "How long a deleted file that is still read stays mapped.",
@@ -128,34 +129,34 @@ class MessageStoreConfig:
     )
     delete_when: str = setting(
         "04", "deleteWhen", "Hours of the day (local time, separated by `;`) in which old files are deleted.",
-        effect=_IN_STORE, important=True,
+        effect=_IN_CLEANING, important=True,
     )
     disk_max_used_space_ratio: int = setting(
         75, "diskMaxUsedSpaceRatio",
         "Fill level at which old files go outside of deleteWhen; held between 10 and 95.",
-        unit="%", effect=_IN_STORE, at_most=100,
+        unit="%", effect=_IN_CLEANING, at_most=100,
     )
     disk_space_warning_level_ratio: int = setting(
         90, "diskSpaceWarningLevelRatio",
         "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE). A system property in 4.9, a key in 5.x.",
-        unit="%", at_least=35, at_most=100,
+        unit="%", effect=_IN_CLEANING, at_least=35, at_most=100,
     )
     disk_space_clean_forcibly_ratio: int = setting(
         85, "diskSpaceCleanForciblyRatio",
         "Fill level at which files go however young they are. A system property in 4.9, a key in 5.x.",
-        unit="%", at_least=30, at_most=100,
+        unit="%", effect=_IN_CLEANING, at_least=30, at_most=100,
     )
     disk_free_min_bytes: int = setting(
         67_108_864, "diskFreeMinBytes",
         "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files go however young they are, "
         "whatever the fill level says; what has been stored needs room for its queue entries. 0 turns it off. "
         "Not in the reference.",
-        unit="bytes", effect=_IN_STORE, at_most=LONG_MAX,
+        unit="bytes", effect=_IN_CLEANING, at_most=LONG_MAX,
     )
     file_reserved_time: int = setting(
         72, "fileReservedTime",
         "How long a CommitLog file is kept after its last write: the memory that consumers have for being late.",
-        unit="hours", effect=_IN_STORE, important=True,
+        unit="hours", effect=_IN_CLEANING, important=True,
     )
     put_msg_index_hight_water: int = setting(
         600_000, "putMsgIndexHightWater", "Nothing.", ignored=_UNUSED,
@@ -301,7 +302,7 @@ class MessageStoreConfig:
         True, "cleanFileForciblyEnable",
         "At diskSpaceCleanForciblyRatio delete files that are too young to go. Off: the broker stops taking sends "
         "instead.",
-        effect=_IN_STORE, important=True,
+        effect=_IN_CLEANING, important=True,
     )
     warm_maped_file_enable: bool = setting(
         False, "warmMapedFileEnable", "Write to each page of a new file, and lock it in memory.",
@@ -329,7 +330,8 @@ class MessageStoreConfig:
         unit="ms", effect=_IN_STORE, at_least=1, at_most=10**12,
     )
     default_query_max_num: int = setting(
-        32, "defaultQueryMaxNum", "Messages of one query by unique key.", unit="messages", at_least=1,
+        32, "defaultQueryMaxNum", "Messages of one query by unique key.", unit="messages", effect=Effect.AT_ONCE,
+        at_least=1,
     )
     transient_store_pool_enable: bool = setting(
         False, "transientStorePoolEnable",

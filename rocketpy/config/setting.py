@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import attrs
@@ -105,6 +105,17 @@ def declared_settings(config_class: type[Any]) -> Iterator[Declared]:
     for field in attrs.fields(config_class):
         if _KEY in field.metadata:
             yield Declared(field.name, types_by_name[field.name], field.default, field.metadata[_KEY])
+
+
+def evolved(config: _T, changes: Mapping[str, str]) -> _T:
+    """`config` with those of `changes` (Java key to text) that are settings of its class; others are passed over.
+
+    Raises:
+        ValueError: a text that no such setting allows.
+    """
+    known = {declared.setting.key: declared for declared in declared_settings(type(config))}
+    values = {known[key].attribute: known[key].parse(text) for key, text in changes.items() if key in known}
+    return attrs.evolve(config, **values)  # type: ignore[misc]  # a config class is an attrs class
 
 
 def to_text(value: Any) -> str | None:

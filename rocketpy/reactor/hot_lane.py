@@ -8,7 +8,7 @@ with empty tables.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import attrs
 import trio
@@ -97,6 +97,7 @@ class RingHotLane:
         self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
         self._put_permits = trio.Semaphore(PUTS_MAX)
         self._cleaning: dict[bytes, tuple[Stage, trio.Event]] = {}  # by the record that asks
+        self._store_settings: dict[str, str] = {}  # changed since we were started
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
@@ -258,6 +259,15 @@ class RingHotLane:
             finally:
                 del self._puts[token]
 
+    def store_settings_changed(self, changes: Mapping[str, str]) -> None:
+        self._store_settings.update(changes)
+        self._tell_store_settings()
+
+    def _tell_store_settings(self) -> None:
+        if self._store is not None and self._store_settings:
+            lines = "".join(f"{key}={value}\n" for key, value in self._store_settings.items())
+            self._store.outbox.put(Stage.SETTINGS, lines.encode(), always=True)
+
     async def clean_topic(self, topic: str) -> None:
         await self._clean(Stage.CLEAN_TOPIC, encode_clean_topic(topic))
 
@@ -298,6 +308,7 @@ class RingHotLane:
         if self._store is not None:
             if self._store.block.epoch != self._store.epoch:
                 self._store.epoch = self._store.block.epoch
+                self._tell_store_settings()
                 for record, (kind, _) in self._cleaning.items():  # what its predecessor died at, once more
                     self._store.outbox.put(kind, record, always=True)
             self._store.outbox.flush()

@@ -7,6 +7,7 @@ tells the hot processors every change, in order, through the same HotLane.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import attrs
@@ -109,6 +110,9 @@ class HotLane(Protocol):
         """The topic exists from now on with these settings; its queues are entered in the control block first."""
 
     def topic_removed(self, topic: str) -> None: ...
+
+    def store_settings_changed(self, changes: Mapping[str, str]) -> None:
+        """Settings (Java key to text, checked) that the store follows while it runs."""
 
     async def clean_topic(self, topic: str) -> None:
         """After topic_removed: have the store drop the topic's queues; returns when that is done."""

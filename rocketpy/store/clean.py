@@ -58,7 +58,7 @@ class Cleaner:
         queue_lock: threading.Lock | None = None,
     ) -> None:
         """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed."""
-        self._config = config
+        self.config = config  # replaced when settings change
         self._control = control
         self._flags = flags
         self._files = files
@@ -96,18 +96,18 @@ class Cleaner:
     def _partition_need(self, path: Path) -> DiskNeed:
         ratio = disk_ratio(self._files, path)
         usage = self._files.usage(path)
-        if usage is not None and usage.usable < self._config.disk_free_min_bytes:
+        if usage is not None and usage.usable < self.config.disk_free_min_bytes:
             return DiskNeed.REFUSE
-        if ratio > self._config.disk_space_warning_level_ratio / 100:
+        if ratio > self.config.disk_space_warning_level_ratio / 100:
             return DiskNeed.REFUSE
-        if ratio > self._config.disk_space_clean_forcibly_ratio / 100:
+        if ratio > self.config.disk_space_clean_forcibly_ratio / 100:
             return DiskNeed.AT_ONCE
-        is_full = ratio < 0 or ratio > min(max(self._config.disk_max_used_space_ratio, 10), 95) / 100
+        is_full = ratio < 0 or ratio > min(max(self.config.disk_max_used_space_ratio, 10), 95) / 100
         return DiskNeed.EXPIRED if is_full else DiskNeed.NOTHING
 
     def _is_hour(self) -> bool:
         hour = datetime.datetime.fromtimestamp(self._now_ms() / 1000).hour
-        hours = (piece.strip() for piece in self._config.delete_when.split(";"))
+        hours = (piece.strip() for piece in self.config.delete_when.split(";"))
         return any(piece.isdecimal() and int(piece) == hour for piece in hours)
 
     @property
@@ -131,7 +131,7 @@ class Cleaner:
         by_hand, is_hour = self._is_by_hand(), self._is_hour()
         deleted = 0
         if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
-            deleted = self._clean_log(at_once and self._config.clean_file_forcibly_enable)
+            deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable)
         log_min = self._control.min_phy_offset
         if log_min > self._cleaned_below:
             self._clean_queues(log_min)
@@ -140,7 +140,7 @@ class Cleaner:
         return deleted
 
     def _clean_log(self, at_once: bool) -> int:
-        size = self._config.mapped_file_size_commit_log
+        size = self.config.mapped_file_size_commit_log
         header = self._control.header
         # What is not yet on the disk, with its units, is never given up (after a power failure units are made again
         # from the log, and queue offsets would start over without it), nor is the file being written.
@@ -156,10 +156,10 @@ class Cleaner:
             info = self._files.info(path)
             if start + size > done or deleted == FILES_PER_RUN or info is None:
                 break
-            if not at_once and self._now_ms() < info.mtime_ms + self._config.file_reserved_time * HOUR_MS:
+            if not at_once and self._now_ms() < info.mtime_ms + self.config.file_reserved_time * HOUR_MS:
                 break
             if deleted:
-                self._pause(self._config.delete_commit_log_files_interval / 1000)
+                self._pause(self.config.delete_commit_log_files_interval / 1000)
             header.min_phy_offset = start + size
             self._files.remove(path)
             deleted += 1
@@ -170,7 +170,7 @@ class Cleaner:
             with self._queue_lock:
                 removed = entry.state == QUEUE_LIVE and self._clean_queue(entry, log_min)
             if removed:
-                self._pause(self._config.delete_consume_queue_files_interval / 1000)
+                self._pause(self.config.delete_consume_queue_files_interval / 1000)
 
     def _clean_queue(self, entry: Any, log_min: int) -> bool:
         """Move the queue's minimum, then remove files in front of it. Returns whether files went."""

@@ -15,7 +15,8 @@ from typing import Any
 
 import attrs
 
-from rocketpy.config import FlushDiskType, MessageStoreConfig
+from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
+from rocketpy.config.setting import evolved
 from rocketpy.errors import DiskFull, StoreError
 from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
@@ -186,12 +187,22 @@ class StoreService:
                 start = ffi.sizeof("rp_clean_topic")
                 topic = record[start : start + head.topic_size].decode("utf-8", "replace")
                 steps = clean_topic(self._control, dispatch, self._queues_lock, topic)
+            elif kind[0] == lib.RP_STAGE_SETTINGS:
+                self._change_settings(record.decode())
+                continue
             elif kind[0] == lib.RP_STAGE_CLEAN_EXPIRED:
                 steps = expire_queues(self._control, dispatch, self._queues_lock)
             else:
                 logger.error("record of type %d from the manager: not for the store", kind[0])
                 continue
             self._requests.append(_CleanRequest(record, self._control.published_phy_offset, steps))
+
+    def _change_settings(self, text: str) -> None:
+        """What the cleaner follows; everything else has been read when we were started."""
+        try:
+            self._config = evolved(self._config, properties.as_mapping(text))
+        except (ValueError, properties.PropertiesError) as exc:
+            logger.error("settings from the manager: %s", exc)
 
     def _serve_requests(self) -> None:
         """In their order, each once dispatch has come up to where the log ended when it arrived; a step at a time."""
@@ -269,6 +280,7 @@ class StoreService:
             while not self._stop.wait(ALLOCATE_INTERVAL_S):
                 is_full = self._allocate(is_full)
                 now_s = time.monotonic()
+                cleaner.config = self._config
                 try:
                     if pace.is_check_due(now_s):
                         cleaner.check_disk()

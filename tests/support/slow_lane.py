@@ -80,7 +80,8 @@ class FakeHotLane:
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in {
             "topic_changed", "topic_removed", "group_changed", "group_removed", "subscription_changed",
-            "subscription_removed", "broker_changed", "tables_end", "resend", "settle", "repull",
+            "subscription_removed", "broker_changed", "store_settings_changed", "tables_end", "resend", "settle",
+            "repull",
         }:  # fmt: skip
             raise AttributeError(name)
 

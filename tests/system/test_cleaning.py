@@ -30,9 +30,11 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
         yield running
 
 
-def mqadmin(broker: RunningBroker, command: str) -> str:
-    words = [sys.executable, "-m", "rocketpy", "admin", command, "-n", broker.namesrv, "-b", broker.address, "--yes"]
-    return subprocess.run(words, check=True, capture_output=True, text=True, timeout=60).stdout
+def mqadmin(broker: RunningBroker, command: str, *options: str) -> str:
+    words = [sys.executable, "-m", "rocketpy", "admin", command, "-n", broker.namesrv, "-b", broker.address]
+    return subprocess.run(
+        [*words, *options], check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60
+    ).stdout
 
 
 def put(wire: Wire, topic: str, count: int, size: int = 30_000) -> list[int]:
@@ -83,6 +85,16 @@ def test_expired_files_and_queues_go_when_asked_for(broker: RunningBroker) -> No
     broker.start()
     with Wire.open(broker.port) as wire:
         assert (max_offset(wire, "Old"), max_offset(wire, "Kept")) == (4, 40)
+
+
+def test_how_long_files_are_kept_changes_at_run_time(broker: RunningBroker) -> None:
+    with Wire.open(broker.port) as wire:
+        put(wire, "T", 40)
+        assert len(read_all(wire, "T", 40)) == 40
+        mqadmin(broker, "updateBrokerConfig", "-k", "fileReservedTime", "-v", "0")
+        mqadmin(broker, "deleteExpiredCommitLog")
+        until(lambda: len(log_files(broker)) <= 2, "all but the active file (and perhaps the next one) are deleted")
+        until(lambda: min_offset(wire, "T") > 0, "the queue's minimum follows")
 
 
 def test_what_is_left_behind_is_found_after_a_kill(broker: RunningBroker) -> None:

@@ -12,8 +12,9 @@ import attrs
 import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.config import properties
+from rocketpy.config import MessageStoreConfig, properties
 from rocketpy.config.persist import write_atomically
+from rocketpy.config.setting import declared_settings
 from rocketpy.errors import ConfigError, RequestRefused
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
@@ -27,6 +28,7 @@ from ..services import BrokerServices
 from .table import TableProcessor
 
 log = logging.getLogger(__name__)
+STORE_KEYS = frozenset(declared.setting.key for declared in declared_settings(MessageStoreConfig))
 
 
 class AdminBrokerProcessor(TableProcessor):
@@ -69,6 +71,9 @@ class AdminBrokerProcessor(TableProcessor):
         self._config_version = self._config_version.next(services.clock.now_ms())
         if changes.keys() & {"brokerPermission", "maxMessageSize"}:
             services.tell_broker_changed()
+        of_store = {key: changes[key] for key in update.at_once if key in STORE_KEYS}
+        if of_store:
+            services.hot_lane.store_settings_changed(of_store)
         if "brokerPermission" in changes:
             services.topics.next_version()
             services.registrar.topics_changed()

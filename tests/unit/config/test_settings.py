@@ -8,13 +8,14 @@ import pytest
 from rocketpy.config import (
     BrokerSettings,
     Machine,
+    MessageStoreConfig,
     NamesrvSettings,
     load_broker_config,
     load_namesrv_config,
     properties,
     reference,
 )
-from rocketpy.config.setting import Effect
+from rocketpy.config.setting import Effect, evolved
 from rocketpy.config.settings import known_settings
 from rocketpy.errors import ConfigError, RequestRefused
 
@@ -68,6 +69,15 @@ def test_important_properties_are_a_part(broker: BrokerSettings) -> None:
     assert important.items() < everything.items()
     assert important["brokerName"] == "host-a"
     assert "haMasterAddress" not in everything  # null is left out
+
+
+def test_settings_of_one_class_evolve() -> None:
+    before = MessageStoreConfig()
+    after = evolved(before, {"fileReservedTime": "48", "deleteWhen": "05", "brokerName": "of another class"})
+    assert (after.file_reserved_time, after.delete_when) == (48, "05")
+    assert evolved(after, {"fileReservedTime": "72", "deleteWhen": "04"}) == before
+    with pytest.raises(ValueError, match="whole number"):
+        evolved(before, {"fileReservedTime": "3d"})
 
 
 def test_a_change_at_once_and_one_at_restart(broker: BrokerSettings) -> None:

@@ -274,6 +274,17 @@ def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
     trio.run(main)
 
 
+def test_settings_of_the_store_are_told_and_told_again(desk: Desk) -> None:
+    desk.blocks["store"].begin(1)
+    assert desk.told("store") == []
+    desk.lane.store_settings_changed({"fileReservedTime": "48"})
+    assert desk.told("store") == [(Stage.SETTINGS, b"fileReservedTime=48\n")]
+    desk.lane.store_settings_changed({"deleteWhen": "05"})
+    desk.told("store")
+    desk.blocks["store"].begin(2)
+    assert desk.told("store") == [(Stage.SETTINGS, b"fileReservedTime=48\ndeleteWhen=05\n")]
+
+
 def test_clean_expired_queues_returns_when_the_store_has_done_it(desk: Desk) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:

@@ -167,6 +167,26 @@ def test_clean_expired_drops_the_files_of_queues_without_messages(
     wait_until(lambda: store.max_offset("Old", 2) == 2, "dispatch into the queue")
 
 
+def test_settings_of_cleaning_change_while_it_runs(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    for _ in range(3):
+        writer.put(body=b"x" * 12_000, dispatch=False)
+    rig.wake()
+    first = rig.opened.paths.commitlog / f"{0:020d}"
+    wait_until(lambda: writer.control.dispatched_phy_offset == writer.control.published_phy_offset, "dispatch")
+    header = writer.control.header
+    header.durable_phy_offset = header.units_durable_phy_offset = header.published_phy_offset
+    for text in (b"fileReservedTime=never\n", b"fileReservedTime=0\nbrokerName=unknown\n"):
+        spans = [{"data": ffi.from_buffer(text), "size": len(text)}]
+        assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_SETTINGS, spans, 1) == 0
+    lib.rp_ring_wake(rig.manager_out)
+
+    def is_gone() -> bool:
+        store.request_delete_expired()  # again: it may have come before the settings
+        return not first.exists()
+
+    wait_until(is_gone, "the deletion of a file that is young")
+
+
 def test_expired_files_are_deleted_when_asked_for(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
     for _ in range(3):
         writer.put(body=b"x" * 12_000, dispatch=False)

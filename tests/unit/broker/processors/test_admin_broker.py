@@ -58,6 +58,7 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
         assert rig.services.live.broker.broker_permission == 4
         sizes = [call[-1] for call in rig.hot_lane.named("broker_changed")]
         assert sizes == [{"permission": 4, "max_message_size": size} for size in (4_194_304, 1000)]
+        assert rig.hot_lane.named("store_settings_changed") == [{"fileReservedTime": "48"}, {"maxMessageSize": "1000"}]
         text = rig.settings.update_path.read_text()
         assert "brokerPermission=4" in text and "fileReservedTime=48" in text
         assert rig.services.topics.data_version.counter == 1
