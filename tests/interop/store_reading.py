@@ -17,7 +17,8 @@ from bench.encoding import pull_fields
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson
-from rocketpy.store.dump import QueueDump, StoreDump
+from rocketpy.store.dump import StoreDump
+from rocketpy.store.reader import QueueDirectory
 
 from .brokers import AnyBroker
 
@@ -119,11 +120,11 @@ def query(control: Control, topic: str, key: str, *, unique: bool) -> list[bytes
     return sorted(set(split_records(body)))
 
 
-def queues_on_file(store: Path) -> list[QueueDump]:
+def queues_on_file(store: Path) -> list[QueueDirectory]:
     return [queue for queue in StoreDump(store).queues() if any(queue.path.iterdir())]
 
 
-def read_queue(control: Control, store: Path, queue: QueueDump) -> QueueReading:
+def read_queue(control: Control, store: Path, queue: QueueDirectory) -> QueueReading:
     fields = {"topic": queue.topic, "queueId": str(queue.queue_id)}
     low, high = (int(control.check(code, fields).fields["offset"]) for code in (GET_MIN_OFFSET, GET_MAX_OFFSET))
     units = {offset: tuple(unit) for offset, unit in StoreDump(store).units(queue) if low <= offset < high}

@@ -5,6 +5,7 @@ Java broker 4.9.7 then finds everything in the mended directory.
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import struct
 from collections.abc import Callable, Iterator
@@ -34,10 +35,14 @@ def read(broker: AnyBroker) -> Reading:
     return read_store(broker, topics=(TOPIC,), groups=())
 
 
-@pytest.fixture(scope="module", params=["java", "rocketpy"])
-def written(request: pytest.FixtureRequest, filler: Path, tmp_path_factory: pytest.TempPathFactory) -> Written:
+@pytest.fixture(scope="module")
+def written_by(filler: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Written]:
+    """One store by each kind of broker, made when first asked for."""
+    return functools.cache(lambda kind: write(kind, filler, tmp_path_factory.mktemp(kind)))
+
+
+def write(kind: str, filler: Path, directory: Path) -> Written:
     """Nothing is under way when the copy is made, and files keep their times: it is what kill -9 leaves."""
-    kind, directory = request.param, tmp_path_factory.mktemp("written")
     closed, killed = directory / "closed", directory / "killed"
     expected = Expected()
     with running_target(kind, settings=SMALL_FILES, store=closed) as broker:
@@ -120,8 +125,10 @@ def opened(kind: str, store: Path, end: str) -> Iterator[AnyBroker]:
 
 
 @pytest.mark.parametrize("end", ["closed", "killed"])
-def test_what_is_lost_is_made_again(written: Written, tmp_path: Path, end: str) -> None:
-    """Each loss meets the directory as it was written; the mended ones are the same to rocketpy, and one to Java."""
+@pytest.mark.parametrize("kind", ["java", "rocketpy"])
+def test_what_is_lost_is_made_again(written_by: Callable[[str], Written], tmp_path: Path, kind: str, end: str) -> None:
+    """Each loss meets the directory as it was written."""
+    written = written_by(kind)
     for number, (what, damage) in enumerate(DAMAGE.items()):
         store = tmp_path / str(number)
         shutil.copytree(written.closed if end == "closed" else written.killed, store)
@@ -130,11 +137,11 @@ def test_what_is_lost_is_made_again(written: Written, tmp_path: Path, end: str) 
             assert differences(read(broker), written.reading) == [], f"without {what}"
 
 
-@pytest.mark.parametrize(
-    ("written", "end"), [("java", "killed"), ("rocketpy", "closed"), ("rocketpy", "killed")], indirect=["written"]
-)
-def test_java_finds_all_of_a_mended_store(written: Written, tmp_path: Path, end: str) -> None:
-    store = tmp_path / "store"
+@pytest.mark.parametrize(("kind", "end"), [("java", "killed"), ("rocketpy", "closed"), ("rocketpy", "killed")])
+def test_java_finds_all_of_a_mended_store(
+    written_by: Callable[[str], Written], tmp_path: Path, kind: str, end: str
+) -> None:
+    store, written = tmp_path / "store", written_by(kind)
     shutil.copytree(written.closed if end == "closed" else written.killed, store)
     for lose in (lose_queues, lose_index, lose_control, lose_checkpoint):
         lose(store)
@@ -144,13 +151,12 @@ def test_java_finds_all_of_a_mended_store(written: Written, tmp_path: Path, end:
         assert differences(read(broker), written.reading) == []
 
 
-@pytest.mark.parametrize("written", ["rocketpy"], indirect=True)
-def test_expired_files(written: Written, tmp_path: Path) -> None:
+def test_expired_files(written_by: Callable[[str], Written], tmp_path: Path) -> None:
     """The oldest CommitLog file is gone, and the queues with it: both begin them anew, at the same offsets."""
     found: dict[str, Reading] = {}
     for kind in ("java", "rocketpy"):
         store = tmp_path / kind
-        shutil.copytree(written.closed, store)
+        shutil.copytree(written_by("rocketpy").closed, store)
         (store / "commitlog" / "0".zfill(20)).unlink()
         lose_queues(store)
         lose_index(store)
