@@ -107,7 +107,7 @@ def mqadmin(tmp_path: Path) -> MqAdmin:
 
 @pytest.fixture(scope="session")
 def filler(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The class path of store_java/Fill.java."""
+    """The class path of store_java/Fill.java and Settle.java."""
     return compile_filler(tmp_path_factory.mktemp("filler"))
 
 

@@ -1,4 +1,4 @@
-"""A store with messages of every kind in it, put there by the official producers (store_java/Fill.java)."""
+"""A store with messages of every kind in it, by the official producers (store_java/Fill.java and Settle.java)."""
 
 from __future__ import annotations
 
@@ -57,10 +57,15 @@ class Expected:
 
 def compile_filler(directory: Path) -> Path:
     """Raises toolchain.Missing."""
-    source = Path(__file__).parent / "store_java" / "Fill.java"
+    sources = [Path(__file__).parent / "store_java" / name for name in ("Fill.java", "Settle.java")]
     library = f"{toolchain.server_directory()}/lib/*"
-    subprocess.run(["javac", "-nowarn", "-cp", library, "-d", directory, source], check=True)
+    subprocess.run(["javac", "-nowarn", "-cp", library, "-d", directory, *sources], check=True)
     return directory
+
+
+def filler_command(classes: Path, *words: str) -> list[str]:
+    class_path = f"{classes}:{toolchain.server_directory()}/lib/*"
+    return ["java", "-Xmx128m", *JVM_FLAGS, f"-Duser.home={classes}", "-cp", class_path, *words]
 
 
 def ends(broker: AnyBroker, topic: str, queues: int) -> int:
@@ -69,12 +74,8 @@ def ends(broker: AnyBroker, topic: str, queues: int) -> int:
 
 def fill(classes: Path, kind: str, broker: AnyBroker, expected: Expected, prefix: str) -> list[Sent]:
     """Messages of every kind, dispatched; what was delayed for a second is delivered, what was committed as well."""
-    class_path = f"{classes}:{toolchain.server_directory()}/lib/*"
-    words = ["java", "-Xmx128m", *JVM_FLAGS, f"-Duser.home={classes}", "-cp", class_path]
-    done = subprocess.run(
-        [*words, "Fill", broker.namesrv, TOPIC, prefix], capture_output=True, text=True, timeout=FILL_TIMEOUT_S,
-        encoding="utf-8",
-    )  # fmt: skip
+    command = filler_command(classes, "Fill", broker.namesrv, TOPIC, prefix)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=FILL_TIMEOUT_S, encoding="utf-8")
     lines = done.stdout.splitlines()
     assert done.returncode == 0 and "done" in lines, done.stdout[-2000:] + done.stderr[-4000:]
     expected.add(kind)
