@@ -114,6 +114,8 @@ def check_contents(reading: Reading, expected: Expected, sent: list[Sent]) -> No
             assert found == {SCHEDULE}
         if message.kind == "transaction":
             assert HALF in found
+    assert len(reading.progress[GROUP]) == QUEUES and reading.consumer_offsets.keys() == {f"{TOPIC}@{GROUP}"}
+    assert (reading.topics.keys(), reading.groups.keys()) == ({TOPIC}, {GROUP}) and reading.delay_offsets["1"] > 0
     assert len(reading.records(HALF)) == expected.turns * TRANSACTIONS
     assert len(reading.records(OP)) == expected.settled
 
