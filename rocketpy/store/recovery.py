@@ -320,6 +320,7 @@ class Recovery:
     def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, phy_limit: int) -> int:
         """A new block, from the files. Returns how far the queues reach."""
         self._control.reset()
+        self._control.sync()  # the old one may not come back: units that it promises are about to be removed
         header = self._control.header
         header.min_phy_offset = self._log_begin(scan.end)
         header.published_phy_offset = header.durable_phy_offset = scan.end

@@ -115,8 +115,10 @@ class Aftermath:
         opened = self._open(after, model, Certain(bounds, certain.power), index_from, depth)
         if crash.kind == "death":
             assert crash.lost or not is_running or opened.report.kind is RecoveryKind.BELIEVED, opened.report
-        else:
+        elif crash.kind == "power":
             index_from = opened.report.dispatched_from
+        if not is_running:  # an index that was being mended is not looked at
+            index_from = NOTHING
         self._judge(model, opened.config, opened.control, bounds, index_from)
         if self.rng.random() < GOES_ON:
             opened = self._go_on(opened, model, after, index_from)
@@ -141,6 +143,7 @@ class Aftermath:
         crash_at = self.rng.randrange(1, POINTS_IN_RECOVERY) if is_crashed else 0
         with self.taps.listening(Recovering(disk, crash_at, crash_again)):
             opened = open_store(small_config(disk.root))
+            Workers(opened.config, opened.control, model).close()  # the log's writer wipes what a torn record left
         self.taps.check()
         return opened
 
@@ -159,7 +162,7 @@ class Aftermath:
     def _judge(
         self, model: Model, config: MessageStoreConfig, control: ControlBlock, bounds: Bounds, index_from: int
     ) -> None:  # fmt: skip
-        workers = Workers(config, control, model)  # the log's writer wipes what a torn record left
+        workers = Workers(config, control, model)
         assert workers.dispatch.run_to_end() == 0
         workers.close()
         store = MessageStore(config, control, memory_bytes=MEMORY_BYTES)

@@ -88,12 +88,13 @@ class Life:
         self._branch: Branch | None = None
 
     def run(self) -> None:
+        way = "clean"
         for _ in range(OPENINGS):
-            was_power = self._rng.random() < 0.4
-            self._open(is_index_damaged=was_power)
+            self._open(is_index_damaged=way == "power")
             for _ in range(self._rng.randrange(OPERATIONS)):
                 self._operate()
-            self._end("power" if was_power else self._rng.choice(("clean", "death")))
+            way = self._rng.choice(("clean", "clean", "death", "power", "power"))
+            self._end(way)
 
     # --- opening and ending ---
 
@@ -125,6 +126,7 @@ class Life:
             self._certain = Certain(self._certain.power, self._certain.power)
         if self._rng.random() < CONTROL_LOST:
             (self.root / "control").unlink(missing_ok=True)
+            self._disk.forget("control")
 
     def _take_branch(self) -> None:
         """Jump to where the last crash led."""

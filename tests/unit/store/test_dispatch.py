@@ -10,7 +10,7 @@ import pytest
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import string_hash
 from rocketpy.store.control_block import QUEUE_DELETED
-from rocketpy.store.dispatch import Dispatch
+from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import file_name
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
@@ -168,3 +168,13 @@ def test_a_drop_that_was_interrupted_is_finished(writer: StoreWriter, opened: Op
     assert len(list(directory.iterdir())) == 2
     Dispatch(opened.config, opened.control).close()
     assert not directory.exists()
+
+
+def test_the_checkpoint_promises_no_unit_that_is_not_there(writer: StoreWriter, opened: OpenedStore) -> None:
+    writer.put("T", 0, store_timestamp_ms=1_700_000_000_000)
+    writer.put("T", 0, store_timestamp_ms=1_700_000_009_000, dispatch=False)
+    sync_units(writer.dispatch)
+    assert opened.control.header.logics_timestamp_ms == 1_700_000_000_000
+    writer.dispatch.run_to_end()
+    sync_units(writer.dispatch)
+    assert opened.control.header.logics_timestamp_ms == 1_700_000_009_000

@@ -40,3 +40,40 @@ def test_errors_are_one_line_with_the_path(tmp_path: Path) -> None:
     (tmp_path / "directory").mkdir()
     with pytest.raises(StoreError, match="is a directory"):
         numbered_files(FILES, tmp_path, 10)
+
+
+def test_a_file_that_is_wiped_keeps_its_size_at_every_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A death in between would leave a file that no store takes."""
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 100_000)
+    sizes, pwrite = [], os.pwrite
+
+    def tapped(descriptor: int, data: bytes, at: int) -> int:
+        written = pwrite(descriptor, data, at)
+        sizes.append(path.stat().st_size)
+        return written
+
+    def forbidden(descriptor: int, size: int) -> None:
+        raise AssertionError("it was made shorter")
+
+    monkeypatch.setattr(os, "pwrite", tapped)
+    monkeypatch.setattr(os, "ftruncate", forbidden)
+    FILES.wipe(path, 10)
+    assert path.read_bytes() == b"x" * 10 + bytes(99_990) and set(sizes) == {100_000}
+
+
+def test_names_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of directories that were made, and of files that were written with `sync`, the first time."""
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.readlink(f"/proc/self/fd/{descriptor}")))
+    FILES.make_directory(tmp_path / "a" / "b")
+    assert set(synced) == {str(tmp_path), str(tmp_path / "a")}
+    synced.clear()
+    FILES.make_directory(tmp_path / "a" / "b")
+    assert synced == []
+    for expected in ([str(tmp_path / "f"), str(tmp_path)], [str(tmp_path / "f")]):
+        FILES.write(tmp_path / "f", 0, b"x", sync=True)
+        assert synced == expected
+        synced.clear()
+    FILES.sync_directory(tmp_path)
+    assert synced == [str(tmp_path)]

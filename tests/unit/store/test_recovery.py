@@ -459,6 +459,38 @@ def test_power_failure_keeps_what_was_flushed(config: MessageStoreConfig, lost: 
     kill(opened)
 
 
+@pytest.mark.parametrize("has_block", [True, False])
+def test_a_record_that_lost_the_middle_of_its_properties_is_torn(config: MessageStoreConfig, has_block: bool) -> None:
+    """Its body is sound, and so are the properties' ends."""
+    opened = open_store(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        writer.put("T", 0)
+        put = writer.put("T", 0, b"body", b"p\x01" + b"x" * 2_000)
+    kill(opened)
+    another_boot(opened.paths)
+    if not has_block:
+        opened.paths.control.unlink()
+    with (opened.paths.commitlog / file_name(0)).open("r+b") as file:
+        file.seek(1_024)  # a sector
+        file.write(bytes(512))
+    opened = reopen(config)
+    assert opened.report.kind is (RecoveryKind.FLUSHED if has_block else RecoveryKind.FILES)
+    assert opened.report.log_end == put.phy_offset
+    kill(opened)
+
+
+def test_what_was_scanned_is_not_called_durable(config: MessageStoreConfig) -> None:
+    """It may be in the page cache alone: the next flush begins where the scan did."""
+    opened = open_store(config)
+    fill(opened)
+    kill(opened)
+    opened.paths.control.unlink()
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FILES
+    assert opened.control.durable_phy_offset == 0 < opened.control.published_phy_offset
+    kill(opened)
+
+
 def test_a_half_written_header_page_falls_back_to_the_files(config: MessageStoreConfig) -> None:
     opened = open_store(config)
     puts = fill(opened)
