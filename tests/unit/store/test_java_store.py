@@ -49,6 +49,13 @@ def check_queues(store: MessageStore, name: str) -> None:
         assert zlib.crc32(b"".join(records)) == crc
 
 
+def test_verify_before_anybody_has_touched_it(config: MessageStoreConfig, java_store: str) -> None:
+    report = StoreDump(Path(config.store_path_root_dir)).verify()
+    assert (report.records, report.units, report.queues, report.index_units) == (200, 200, 3, 200)
+    assert (report.problems, report.notes) == ([], [])
+    assert report.state.is_closed is (java_store == "clean") and report.state.control is None
+
+
 def test_opens_and_goes_on(config: MessageStoreConfig, java_store: str) -> None:
     opened = open_store(config)
     assert opened.report.log_end == 23_824
