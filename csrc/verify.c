@@ -128,7 +128,7 @@ static rp_status tally_record(rp_verify *verify, const rp_record_view *record, u
     if (record->queue_offset != tally->next_offset) {
         int over_damage = verify->damage_at != NO_DAMAGE && tally->max_phy_offset <= verify->damage_at && verify->damage_at < at;
         if (record->queue_offset == 0) { /* deleted and made again */
-            tally->first_offset = tally->units = tally->units_sum = tally->places_sum = 0;
+            tally->first_offset = tally->units = tally->units_end = tally->units_sum = tally->places_sum = 0;
         } else if (!over_damage || record->queue_offset < tally->next_offset) {
             find_fault(verify, RP_FOUND_QUEUE_OFFSET, at, tally->next_offset, record->queue_offset, index_of(verify, tally));
         }
@@ -139,6 +139,7 @@ static rp_status tally_record(rp_verify *verify, const rp_record_view *record, u
     tally->max_phy_offset = at + record->size;
     if (at < units_limit) {
         tally->units++;
+        tally->units_end = record->queue_offset + 1;
         add_unit(record->queue_offset, at, record->size, tags_code(record), &tally->units_sum, &tally->places_sum);
     }
     return RP_OK;

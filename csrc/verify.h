@@ -11,7 +11,8 @@
 typedef struct rp_tally {
     uint64_t first_offset;
     uint64_t next_offset;
-    uint64_t units;
+    uint64_t units;          /* of records below the limit; the last of them is before units_end */
+    uint64_t units_end;
     uint64_t units_sum;
     uint64_t places_sum;
     uint64_t records;        /* all of them, with their bytes */

@@ -48,6 +48,7 @@ class QueueCheck:
         self._log = log
         self._file_size = ffi.new("uint64_t *")  # of all queues, once the first has shown it
         self._odd = ffi.new("uint32_t *")
+        self._log_files = reader.log_files()
         self._sum = ffi.new("rp_units *")
         self._behind = 0  # records without a unit, which the next start (or the running broker) makes
         # Units may be behind the log where no control block says how far dispatch is.
@@ -127,7 +128,7 @@ class QueueCheck:
         total = self._sum
         ffi.memmove(total, bytes(ffi.sizeof("rp_units")), ffi.sizeof("rp_units"))
         first = tally.first_offset if tally is not None else NO_RECORDS
-        end = tally.next_offset if tally is not None else NO_RECORDS
+        end = tally.units_end if tally is not None else NO_RECORDS
         status = lib.rp_verify_queue(
             os.fsencode(queue.path), self._file_size, first, end, self._log.begin, total, self._odd
         )
@@ -158,7 +159,7 @@ class QueueCheck:
             end = offset + 1
             if unit.phy_offset < self._log.begin or (tally is None and self._state.in_use_by is not None):
                 continue  # its record was deleted; or has only come since
-            if tally is not None and offset >= tally.next_offset and self._state.in_use_by is not None:
+            if tally is not None and offset >= tally.units_end and self._state.in_use_by is not None:
                 continue
             text = self._judge_unit(queue, offset, unit)
             matched += not text
@@ -180,7 +181,7 @@ class QueueCheck:
         if unit.phy_offset + unit.size > self._log.end:
             return f"{names}, behind the log's end"
         try:
-            record = self._reader.record_at(unit.phy_offset)
+            record = self._reader.record_at(unit.phy_offset, self._log_files)
         except (RecordCorrupt, StoreError) as exc:
             return f"{names}: {exc}"
         if record is None:

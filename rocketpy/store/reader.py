@@ -129,13 +129,16 @@ class StoreReader:
                 raise RecordCorrupt(found.phy_offset, found.reason)
             yield found
 
-    def record_at(self, phy_offset: int) -> StoredRecord | None:
+    def record_at(self, phy_offset: int, infos: list[FileInfo] | None = None) -> StoredRecord | None:
         """The record that starts at an offset; None if there is none, or no such file.
+
+        Args:
+            infos: the log's files, where many records are asked for.
 
         Raises:
             RecordCorrupt: there is something else.
         """
-        for info in self.log_files():
+        for info in self.log_files() if infos is None else infos:
             start = int(info.name)
             if start <= phy_offset < start + info.size:
                 path, position = self.paths.commitlog / info.name, phy_offset - start

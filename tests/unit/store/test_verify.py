@@ -13,7 +13,9 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.files import file_name
+from rocketpy.store.judgement import Unwatched
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.queue_check import QueueCheck
 from rocketpy.store.reader import StoreReader
 from rocketpy.store.verify import VerifyReport, verify_store
 from tests.support.store_writer import Put, StoreWriter
@@ -204,6 +206,23 @@ def test_a_store_in_use_is_looked_at_up_to_where_it_stands(opened: OpenedStore, 
     report = verify(opened.paths.root)
     assert report.problems == [] and (report.records, report.units) == (41, 40)
     assert any("in use" in note for note in report.notes)
+
+
+def test_units_that_come_while_it_looks_are_left_out(
+    opened: OpenedStore, writer: StoreWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a look at each: those before the position that counts add up."""
+    for i in range(40):
+        writer.put("T", 0, b"x", dispatch=i < 30)
+
+    class Watcher(Unwatched):
+        def begin(self, what: str, total: int, unit: str) -> None:
+            if what == "queues":
+                writer.dispatch.run_to_end()
+
+    monkeypatch.setattr(QueueCheck, "_judge_units", None)
+    report = verify_store(StoreReader(opened.paths.root), Watcher())
+    assert report.problems == [] and (report.records, report.units) == (40, 40)
 
 
 def test_a_killed_java_broker_may_be_behind_with_its_units(config: MessageStoreConfig) -> None:
