@@ -7,7 +7,7 @@ Who runs what:
     store        `StoreService`: dispatch, flush, allocation, cleaning
     pull         units and log slices (csrc/consume_queue.c, csrc/log_view.c)
     manager      `MessageStore`: everything that Python asks of the store
-    nobody       `dump`: a directory made readable, for tools
+    nobody       `reader`, `state`, `verify`, `dump`: a directory read, judged and shown from outside, for tools
 
 The C loops do the work per message; what is here decides, recovers and reads. All of them meet in the control block
 (csrc/control_block.h), which can always be lost: recovery rebuilds it from the files.
