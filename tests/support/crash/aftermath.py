@@ -19,10 +19,9 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery import RecoveryKind
-from tests.support.store_writer import small_config
 
 from .disk import SimulatedDisk
-from .model import Bounds, Judge, Model
+from .model import Bounds, Judge, Model, life_config
 from .taps import Taps
 from .writer import Workers
 
@@ -142,14 +141,14 @@ class Aftermath:
         is_crashed = depth < DEPTH_MAX and self.rng.random() < RECOVERY_CRASHES
         crash_at = self.rng.randrange(1, POINTS_IN_RECOVERY) if is_crashed else 0
         with self.taps.listening(Recovering(disk, crash_at, crash_again)):
-            opened = open_store(small_config(disk.root))
+            opened = open_store(life_config(disk.root))
             Workers(opened.config, opened.control, model).close()  # the log's writer wipes what a torn record left
         self.taps.check()
         return opened
 
     def _succeed(self, root: Path, model: Model, bounds: Bounds, index_from: int) -> None:
         """New workers on the block as it is; no recovery."""
-        config = small_config(root)
+        config = life_config(root)
         control = ControlBlock(root / "control", config.mapped_file_size_commit_log)
         workers = Workers(config, control, model)
         directory = os.fsencode(workers.paths.commitlog)

@@ -22,7 +22,7 @@ import attrs
 SECTOR = 512
 PAGE = 4096
 VERSIONS_MAX = 4
-FULL_SIZE_FROM_THE_START = ("commitlog", "consumequeue", "index")  # their files get a name when they have their size
+FULL_SIZE_FROM_THE_START = ("commitlog", "consumequeue", "consumequeue_ext", "index")  # named only then
 CONTROL = "control"
 LOCK = "lock"
 BOOT_ID = slice(24, 40)  # in the control block

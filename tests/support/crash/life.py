@@ -18,11 +18,10 @@ import attrs
 
 from rocketpy.native.core import ffi
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from tests.support.store_writer import small_config
 
 from .aftermath import Aftermath, Branch, Certain, Crash
 from .disk import SimulatedDisk
-from .model import Bounds, Key, Model
+from .model import Bounds, Key, Model, life_config
 from .taps import Taps
 from .writer import PREPARED, ROLLBACK, Workers, random_properties
 
@@ -76,7 +75,7 @@ class Life:
         self._options = options
         self._taps = taps
         self._disk = SimulatedDisk(self.root)
-        config = small_config(self.root)
+        config = life_config(self.root)
         self._model = Model(config.mapped_file_size_commit_log, config.mapped_file_size_consume_queue)
         self._rng = random.Random(f"life {options.seed}")
         self._point_number = self._put_number = self._roots = 0
@@ -100,7 +99,7 @@ class Life:
 
     def _open(self, *, is_index_damaged: bool) -> None:
         with self._in_phase("recovery"):
-            self._opened = opened = open_store(small_config(self.root))
+            self._opened = opened = open_store(life_config(self.root))
         if is_index_damaged:
             self._index_from = opened.report.dispatched_from
         self._model.cut(opened.control.published_phy_offset)

@@ -12,16 +12,29 @@ from pathlib import Path
 
 import attrs
 
+from rocketpy.config import MessageStoreConfig
+from rocketpy.store.consume_queue_ext import is_ext_address, read_ext_unit, real_offset
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dump import StoreDump
-from rocketpy.store.files import StorePaths
+from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.unit import CQ_STORE_UNIT_SIZE, CQ_UNIT
+from rocketpy.store.unit import CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
+from tests.support.store_writer import small_config
 
 BLANK_MAGIC = 0xCBD43194
 NO_OFFSET = -1
 KEYS_LOOKED_UP = 4
+EXTENDED = "extended-"
+EXT_FILE_SIZE = 1_024  # of extension units: files roll after 51
 Key = tuple[str, int]
+
+
+def life_config(root: Path) -> MessageStoreConfig:
+    """Of the store at `root`. Lives in a directory whose name says so have extension units."""
+    is_extended = root.parent.name.startswith(EXTENDED)
+    return small_config(
+        root, enable_consume_queue_ext=is_extended, mapped_file_size_consume_queue_ext=EXT_FILE_SIZE
+    )
 
 
 @attrs.frozen
@@ -182,13 +195,21 @@ class Judge:
         assert starts and starts == list(range(starts[0], starts[-1] + size, size)), (key, starts)
         assert all(len(data) == size for data in files.values()), key
         data, base = b"".join(files[start] for start in starts), starts[0] // CQ_STORE_UNIT_SIZE
-        expected = b"".join(CQ_UNIT.pack(put.phy_offset, len(put.image), put.tags_code) for put in puts)
         at, end_at = (first - base) * CQ_STORE_UNIT_SIZE, (end - base) * CQ_STORE_UNIT_SIZE
-        if data[at:end_at] != expected:
-            found = [unit[:2] for unit in CQ_UNIT.iter_unpack(data[at:end_at])]
-            wanted = [(put.phy_offset, len(put.image)) for put in puts]
+        found = [self._with_tags(key, ConsumeQueueUnit(*unit)) for unit in CQ_UNIT.iter_unpack(data[at:end_at])]
+        wanted = [(put.phy_offset, len(put.image), put.tags_code) for put in puts]
+        if found != wanted:
             raise AssertionError(f"units of {key} from {first} on: found {found}, expected {wanted}")
         assert not any(data[end_at:]), f"{key} has bytes behind its end {end}"
+
+    def _with_tags(self, key: Key, unit: ConsumeQueueUnit) -> ConsumeQueueUnit:
+        """With the tags code of its extension: lost ones are found."""
+        if not is_ext_address(unit.tags_code):
+            return unit
+        directory = StorePaths.of(self.root).consumequeue_ext / key[0] / str(key[1])
+        ext = read_ext_unit(DiskFiles(), directory, EXT_FILE_SIZE, unit.tags_code)
+        assert ext is not None, f"{key} has lost the extension at {real_offset(unit.tags_code)}"
+        return unit._replace(tags_code=ext.tags_code)
 
     def _look_at_other_queues(self) -> None:
         known = {put.key for put in self.model.puts if put.queue_offset != NO_OFFSET}

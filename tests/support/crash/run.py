@@ -21,6 +21,7 @@ import traceback  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from tests.support.crash.life import Counts, CrashFailure, Life, Options  # noqa: E402
+from tests.support.crash.model import EXTENDED  # noqa: E402
 from tests.support.crash.taps import Taps  # noqa: E402
 
 PROGRESS = 1000
@@ -33,6 +34,7 @@ def main() -> int:
     parser.add_argument("--step", type=int, default=1, help="from one life's seed to the next one's")
     parser.add_argument("--crashes", type=int, default=0, help="lives begin until so many were looked at; 0: one life")
     parser.add_argument("--point", type=int, help="the one to look at")
+    parser.add_argument("--extended", action="store_true", help="with extension units of consume queues")
     parser.add_argument("--keep-going", action="store_true", help="show all failures, not the first alone")
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="rocketpy-crash-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
@@ -47,7 +49,8 @@ def run(arguments: argparse.Namespace, base: Path) -> int:
     taps, total, failures = Taps(), Counts(), 0
     seed, began, said = arguments.seed, time.monotonic(), 0
     while True:
-        life = Life(Options(seed, base / str(seed), arguments.point), taps)
+        home = base / f"{EXTENDED if arguments.extended else ''}{seed}"
+        life = Life(Options(seed, home, arguments.point), taps)
         try:
             life.run()
         except Exception as exc:
@@ -58,7 +61,7 @@ def run(arguments: argparse.Namespace, base: Path) -> int:
                 traceback.print_exc(file=sys.stdout)
                 return 1
         total += life.counts
-        shutil.rmtree(base / str(seed), ignore_errors=True)
+        shutil.rmtree(home, ignore_errors=True)
         done = sum(total.crashes.values())
         if done // PROGRESS > said:
             said = done // PROGRESS

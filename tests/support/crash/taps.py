@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from rocketpy.native.core import ffi, lib
 
 POINT, SYNC_FILE, SYNC_FILE_SYSTEM = 0, 1, 2
-KINDS = {"commitlog": "log", "consumequeue": "queue", "index": "index"}
+KINDS = {"commitlog": "log", "consumequeue": "queue", "consumequeue_ext": "queue_ext", "index": "index"}
 
 
 class Listener(Protocol):
