@@ -19,6 +19,7 @@ typedef struct image {
     uint8_t *units;
     uint32_t slot_num;
     uint32_t count; /* number of the next unit, by the header */
+    uint64_t phy_limit;
     uint64_t size;
 } image;
 
@@ -37,7 +38,8 @@ static uint32_t follow(const image *file, uint32_t *newest) {
         const uint8_t *unit = unit_at(file, number);
         uint32_t hash = rp_load32(unit);
         uint64_t phy_offset = rp_load64(unit + 4);
-        if (hash > INT32_MAX || is_lost(file, number) || phy_offset < at_least || phy_offset > end) break;
+        if (hash > INT32_MAX || is_lost(file, number) || phy_offset < at_least || phy_offset > end || phy_offset >= file->phy_limit)
+            break;
         uint32_t *head = &newest[hash % file->slot_num];
         if (rp_load32(unit + 16) != *head) break;
         *head = number;
@@ -91,7 +93,8 @@ static rp_status mend(const image *file, uint64_t *end_phy_offset, int *is_mende
     return status;
 }
 
-rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_num, uint64_t *end_phy_offset, int *is_mended) {
+rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_num, uint64_t phy_limit,
+                          uint64_t *end_phy_offset, int *is_mended) {
     uint64_t units_at = RP_INDEX_HEADER_SIZE + (uint64_t)slot_num * RP_INDEX_SLOT_SIZE;
     uint64_t size = units_at + (uint64_t)index_num * RP_INDEX_UNIT_SIZE;
     struct stat info;
@@ -103,7 +106,7 @@ rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_nu
     void *base = status == RP_OK ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (status == RP_OK && base == MAP_FAILED) status = RP_NO_MEMORY;
     if (status == RP_OK) {
-        image file = {.base = base, .units = (uint8_t *)base + units_at, .slot_num = slot_num, .size = size,
+        image file = {.base = base, .units = (uint8_t *)base + units_at, .slot_num = slot_num, .size = size, .phy_limit = phy_limit,
                       .count = rp_load32((uint8_t *)base + INDEX_COUNT)};
         status = file.count == 0 || file.count > index_num ? RP_EMPTY : mend(&file, end_phy_offset, is_mended);
     }

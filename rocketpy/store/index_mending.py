@@ -20,10 +20,13 @@ from .index_file import index_files, read_header
 logger = logging.getLogger(__name__)
 
 
-def mend_index(files: Files, directory: Path, hash_slot_num: int, index_num: int, synced_until_ms: int) -> int | None:
+def mend_index(
+    files: Files, directory: Path, hash_slot_num: int, index_num: int, synced_until_ms: int, phy_limit: int
+) -> int | None:
     """Mend the files that were not certainly on the disk, newest first.
 
     Args:
+        phy_limit: keys of records from here on are entered again; those that are there may be of lost records.
         synced_until_ms: store time up to which the index is on the disk, by the checkpoint.
     Returns: the log offset from which on keys may be missing; None if the index has no files, and had none.
     Raises:
@@ -33,7 +36,7 @@ def mend_index(files: Files, directory: Path, hash_slot_num: int, index_num: int
     end = 0
     following: list[Path] = []
     for path in reversed(paths):
-        found = _mend(path, hash_slot_num, index_num)
+        found = _mend(path, hash_slot_num, index_num, phy_limit)
         if found is None or found[1]:  # what it lost is entered into the newest file: there must be none behind it
             for later in following:
                 files.remove(later)
@@ -49,10 +52,10 @@ def mend_index(files: Files, directory: Path, hash_slot_num: int, index_num: int
     return end if paths else None
 
 
-def _mend(path: Path, hash_slot_num: int, index_num: int) -> tuple[int, bool] | None:
+def _mend(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> tuple[int, bool] | None:
     """(log offset of its end, whether it had to be mended), or None if nothing of it can be kept."""
     end, is_mended = ffi.new("uint64_t *"), ffi.new("int *")
-    status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, end, is_mended)
+    status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, phy_limit, end, is_mended)
     if status == Status.EMPTY:
         logger.warning("%s: lost, its keys are entered again", path)
         return None

@@ -201,7 +201,7 @@ class Recovery:
             return redo_from
         end = mend_index(
             self._files, self._paths.index, config.max_hash_slot_num, config.max_index_num,
-            checkpoint.index_msg_timestamp_ms,
+            checkpoint.index_msg_timestamp_ms, redo_from,
         )  # fmt: skip
         return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
 

@@ -90,7 +90,7 @@ static void index_checks(void) {
         for (uint32_t i = next_random(4) + 1; i; i--) damaged[next_random(INDEX_SIZE)] ^= (uint8_t)(1 + next_random(255));
         rp_verify_index(damaged, sizeof damaged, SLOTS, UNITS, &check);
         CHECK(pwrite(fd, damaged, sizeof damaged, 0) == sizeof damaged);
-        rp_status status = rp_index_repair(path, SLOTS, UNITS, &end, &is_mended);
+        rp_status status = rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_mended);
         CHECK(status == RP_OK || status == RP_EMPTY);
         CHECK(pread(fd, damaged, sizeof damaged, 0) == sizeof damaged);
         if (status == RP_OK) CHECK(rp_verify_index(damaged, sizeof damaged, SLOTS, UNITS, &check) == RP_OK && check.faults == 0);

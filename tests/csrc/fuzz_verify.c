@@ -70,12 +70,12 @@ static void check_index(const fuzz_paths *here, const uint8_t *data, const uint8
     snprintf(path, sizeof path, "%s/20200101000000000", here->index);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     CHECK(fd >= 0 && write(fd, file, data[0] & 2 ? 100 : PAGE_SIZE) > 0);
-    rp_status status = rp_index_repair(path, SLOTS, UNITS, &end, &is_mended);
+    rp_status status = rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_mended);
     CHECK(data[0] & 2 ? status == RP_CORRUPT : status == RP_OK || status == RP_EMPTY);
     if (status == RP_OK) {
         CHECK(pread(fd, file, PAGE_SIZE, 0) == PAGE_SIZE && rp_verify_index(file, PAGE_SIZE, SLOTS, UNITS, &check) == RP_OK);
         CHECK(check.faults == 0 && rp_load64(file + 24) == end);
-        CHECK(rp_index_repair(path, SLOTS, UNITS, &end, &is_mended) == RP_OK && !is_mended);
+        CHECK(rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_mended) == RP_OK && !is_mended);
     }
     close(fd);
     free(file);

@@ -39,8 +39,8 @@ def root(config: MessageStoreConfig) -> Path:
     return opened.paths.root
 
 
-def mend(root: Path, synced_until_ms: int = 0) -> int | None:
-    return mend_index(FILES, root / "index", 100, 400, synced_until_ms)
+def mend(root: Path, synced_until_ms: int = 0, phy_limit: int = 1 << 62) -> int | None:
+    return mend_index(FILES, root / "index", 100, 400, synced_until_ms, phy_limit)
 
 
 def lose(path: Path, at: int, size: int) -> None:
@@ -123,5 +123,14 @@ def test_files_that_are_certainly_on_the_disk_are_not_looked_at(root: Path) -> N
 
 def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
     first, second = (path.read_bytes() for path in index_files(FILES, root / "index"))
-    assert mend_index(FILES, root / "index", 99, 400, 0) == 0
+    assert mend_index(FILES, root / "index", 99, 400, 0, 1 << 62) == 0
     assert [path.read_bytes() for path in index_files(FILES, root / "index")] == [first, second]
+
+
+def test_keys_of_records_that_are_entered_again_are_forgotten(root: Path) -> None:
+    """They may be of others, that were lost; and the file stays in the order of the log."""
+    puts = list(StoreDump(root).records())
+    limit = puts[-3].phy_offset
+    assert mend(root, phy_limit=limit) == puts[-4].phy_offset
+    newest = list(StoreDump(root).index_headers())[-1][1]
+    assert newest is not None and newest.end_phy_offset == puts[-4].phy_offset < limit
