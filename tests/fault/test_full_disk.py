@@ -24,7 +24,7 @@ SERVICE_NOT_AVAILABLE = 14
 SETTINGS = {
     "mappedFileSizeCommitLog": str(4 << 20), "mappedFileSizeConsumeQueue": "20000", "maxMessageSize": "100000",
     # Not the share of the disk that is used, but the disk itself is to say no.
-    "diskSpaceWarningLevelRatio": "100", "diskSpaceCleanForciblyRatio": "100",
+    "diskSpaceWarningLevelRatio": "100", "diskSpaceCleanForciblyRatio": "100", "diskFreeMinBytes": "0",
 }  # fmt: skip
 
 
