@@ -27,7 +27,8 @@ CONTROL_FIELDS = {
     0: "magic", 8: "layout_version", 12: "queue_count", 20: "running_flags", 24: "boot_id", 40: "commitlog_file_size",
     48: "min_phy_offset", 56: "published_phy_offset", 64: "durable_phy_offset", 72: "dispatched_phy_offset",
     80: "replicated_phy_offset", 88: "last_store_timestamp_ms", 96: "clean", 104: "units_durable_phy_offset",
-    112: "physic_timestamp_ms", 136: "lock_mtime_ns",
+    112: "physic_timestamp_ms", 136: "lock_mtime_ns", 144: "delete_requests", 152: "rebuilding",
+    160: "indexed_phy_offset", 168: "dispatched_timestamp_ms",
 }  # fmt: skip
 
 
