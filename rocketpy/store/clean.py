@@ -162,6 +162,8 @@ class Cleaner:
                 self._pause(self.config.delete_commit_log_files_interval / 1000)
             header.min_phy_offset = start + size
             self._files.remove(path)
+            # One by one: after a power failure some may come back, but never with a gap behind them.
+            self._files.sync_directory(self._paths.commitlog)
             deleted += 1
         return deleted
 
