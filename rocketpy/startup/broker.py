@@ -2,7 +2,8 @@
 
     open sockets -> open (and recover) the store -> blocks and rings -> fork workers -> serve -> stop -> close the store
 
-Until the store is open nothing on the disk has changed, so a mistake found before costs nothing but its line.
+Until the store is open nothing on the disk has changed, so a mistake found before costs nothing but its line. What the
+workers need is imported while the store is being opened: that is mostly C and the disk, and this is mostly Python.
 """
 
 from __future__ import annotations
@@ -10,37 +11,24 @@ from __future__ import annotations
 import contextlib
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from rocketpy.config import BrokerSettings
-from rocketpy.metrics import check_address
 from rocketpy.native import require_core
-from rocketpy.reactor.acceptor import Acceptor, Target, open_listener
-from rocketpy.reactor.codec import CodecMain
-from rocketpy.reactor.dispatch import DispatchTable
-from rocketpy.reactor.selector import SelectorMain, SelectorSettings
+from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.supervisor import Supervisor
-from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
-from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
-from rocketpy.store.files import StorePaths
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.reactor.worker_spec import WorkerSpec
 
-from .hot_workers import MANAGER, PullMain, SendMain
 from .logs import set_up_logging
-from .manager import ManagerMain
-from .memory import fill_pools, trim_before_fork
-from .store_worker import StoreMain
+from .store_opening import StoreOpening
 
 log = logging.getLogger(__name__)
-
-MAIN_LISTENER, VIP_LISTENER = 0, 1
-HOT_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE})
 
 
 def run_broker(
     settings: BrokerSettings,
     *,
-    beside: Sequence[WorkerSpec] = (),
+    beside: Callable[[], Sequence[WorkerSpec]] = lambda: (),
     ready_lines: Callable[[], Sequence[str]] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; in the main thread of a process without other threads.
@@ -60,12 +48,19 @@ def run_broker(
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
         if settings.rocketpy.metrics_port:
+            from rocketpy.metrics import check_address
+
             check_address(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port)
-        opened = open_store(settings.store)
+        opening = StoreOpening(settings.store)
         clean = False
         try:
+            from .memory import fill_pools, trim_before_fork
+            from .workers import Topology, reactor_sizes, worker_specs
+
+            specs = list(beside())
+            opened = opening.wait()
             topology = Topology.create(reactor_sizes(settings))
-            specs = [*beside, *worker_specs(settings, topology, opened, listeners)]
+            specs += worker_specs(settings, topology, opened, listeners)
             supervisor = Supervisor(
                 specs,
                 stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000,
@@ -77,7 +72,7 @@ def run_broker(
             del filling
             clean = status == 0
         finally:
-            close_store(opened, clean=clean)
+            opening.close(clean=clean)
     return status
 
 
@@ -86,62 +81,6 @@ def ready_line(settings: BrokerSettings) -> str:
     place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
     known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
     return f"The broker{place} boot success. serializeType=JSON{known}"
-
-
-def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
-    own = settings.rocketpy
-    return ReactorSizes(
-        selector_workers=own.selector_workers,
-        codec_workers=own.codec_workers,
-        ring_bytes=own.ring_size,
-        shared_bytes_max=own.shared_memory_max,
-    )
-
-
-def worker_specs(
-    settings: BrokerSettings, topology: Topology, opened: OpenedStore, listeners: Sequence[socket.socket]
-) -> Iterator[WorkerSpec]:
-    """Every worker of the broker, in the order in which they start: whoever feeds others last."""
-    table, control, sizes = DispatchTable(), opened.control, topology.sizes
-    paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
-    stall_ms = settings.store.os_page_cache_busy_time_out_mills
-    hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
-
-    def spec(
-        name: str, role: str, main: Callable[[WorkerContext], None], phase: int, *, keep_fds: tuple[int, ...] = (),
-        quiet_phase: int | None = None,
-    ) -> WorkerSpec:  # fmt: skip
-        return WorkerSpec(
-            name=name, role=role, block=topology.blocks[name], main=main, keep_fds=keep_fds, stop_phase=phase,
-            quiet_phase=quiet_phase, hang_timeout_s=hang_s, is_hot=role in HOT_ROLES,
-        )  # fmt: skip
-
-    writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
-    yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
-    yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS, keep_fds=writes)
-    yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
-    yield spec(MANAGER, MANAGER, ManagerMain(topology, control, settings, table), StopPhase.MANAGERS)
-    for codec in sizes.codecs:
-        yield spec(codec, "codec", CodecMain(topology, table, stall_ms), StopPhase.CODECS)
-    selector_settings = SelectorSettings(
-        commitlog_directory=str(paths.commitlog),
-        commitlog_file_bytes=settings.store.mapped_file_size_commit_log,
-        min_phy_offset=lambda: control.min_phy_offset,
-        connections_max=settings.rocketpy.connections_max,
-        frame_bytes_max=settings.rocketpy.frame_max_length,
-        idle_s=settings.server.server_channel_max_idle_time_seconds,
-        send_stall_ms=stall_ms,
-    )
-    for selector in sizes.selectors:
-        yield spec(
-            selector, "selector", SelectorMain(topology, table, selector_settings), StopPhase.SELECTORS,
-            quiet_phase=StopPhase.INTAKE, keep_fds=(topology.handoffs[selector][1].fileno(),),
-        )  # fmt: skip
-    targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in sizes.selectors]
-    numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
-    acceptor = Acceptor(numbered, targets, topology.blocks[ACCEPTOR])
-    kept = [sock.fileno() for sock in (*listeners, *(target.handoff for target in targets))]
-    yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(kept))
 
 
 def _listeners(settings: BrokerSettings) -> list[socket.socket]:

@@ -6,7 +6,6 @@ wrong arguments). What a command needs is imported when it runs, so that `--help
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -31,6 +30,14 @@ def _guarded(command: Callable[[], int]) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+
+
+def _serve(command: Callable[[], int]) -> int:
+    """Run a server; what it imports, it imports in here."""
+    from .quick_start import quick_start
+
+    with quick_start():
+        return _guarded(command)
 
 
 @click.group(context_settings=_CONTEXT)
@@ -87,16 +94,19 @@ def standalone(
     \b
     Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
     """
-    _collect_later()
-    from .standalone import run_standalone
-
     overrides = {
         "storePathRootDir": str(Path(store or default_store()).absolute()),
         "listenPort": str(port),
         "bindAddress": bind,
         "metricsPort": str(metrics_port),
     } | _pairs(settings)
-    sys.exit(_guarded(lambda: run_standalone(config, overrides, namesrv_port, os.environ)))
+
+    def work() -> int:
+        from .standalone import run_standalone
+
+        return run_standalone(config, overrides, namesrv_port, os.environ)
+
+    sys.exit(_serve(work))
 
 
 @cli.command("broker")
@@ -122,8 +132,6 @@ def broker(
     Example: mqbroker -c broker.conf -n "10.0.0.1:9876;10.0.0.2:9876"
     """
 
-    _collect_later()
-
     def work() -> int:
         from rocketpy.config import load_broker_config
 
@@ -142,7 +150,7 @@ def broker(
 
         return run_broker(loaded)
 
-    sys.exit(_guarded(work))
+    sys.exit(_serve(work))
 
 
 @cli.command("namesrv")
@@ -278,12 +286,6 @@ def default_store() -> Path:
     """`rocketpy` in the user's data directory (XDG)."""
     data = os.environ.get("XDG_DATA_HOME")
     return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
-
-
-def _collect_later() -> None:
-    """No collection while a broker is imported: nearly everything stays. What does not is collected once, before the
-    fork; the supervisor switches it on again."""
-    gc.disable()
 
 
 def _pairs(settings: Sequence[str]) -> dict[str, str]:

@@ -10,9 +10,9 @@ import attrs
 from rocketpy.config import BrokerSettings, load_broker_config, load_namesrv_config
 from rocketpy.native import require_core
 from rocketpy.reactor.acceptor import open_listener
+from rocketpy.reactor.worker_spec import WorkerSpec
 
 from .broker import ready_line, run_broker
-from .namesrv import namesrv_spec
 
 
 def run_standalone(
@@ -41,9 +41,15 @@ def run_standalone(
     )
     namesrv = attrs.evolve(namesrv, server=attrs.evolve(namesrv.server, bind_address=bind))
     with open_listener(bind, namesrv_port, key="--namesrv-port") as listener:
+
+        def name_server() -> list[WorkerSpec]:
+            from .namesrv import namesrv_spec  # while the store is being opened
+
+            return [namesrv_spec(namesrv, listener)]
+
         return run_broker(
             settings,
-            beside=[namesrv_spec(namesrv, listener)],
+            beside=name_server,
             ready_lines=lambda: welcome(settings, namesrv_addr),
         )
 
