@@ -92,7 +92,6 @@ class Supervisor:
         self._poller.register(self._news, select.POLLIN)
         self._listen_to_signals()
         gc.freeze()
-        gc.enable()  # start-up may have gone without
         try:
             for spec in self.specs:
                 child = _Child(spec)

@@ -17,6 +17,7 @@ from rocketpy.native.core import lib
 LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
 SMALL_OBJECT_STEP = 16
+GENERATIONS = 700, 10, 10  # Python's own thresholds of collection; imports have others (quick_start.py)
 FILL_BYTES = 32_768  # of each size: about what imports leave free of the busiest ones
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _IS_CODE_OR_CONSTANTS = re.compile(r"r-[-x]p \S+ \S+ [1-9]\d* +/")
@@ -32,7 +33,8 @@ def trim_before_fork() -> None:
     cleanups: list[Callable[[], None]] = getattr(typing, "_cleanups", [])
     for cleanup in cleanups:
         cleanup()
-    gc.collect()
+    gc.collect(1)  # the oldest generation holds what was imported: 30 ms for next to nothing
+    gc.set_threshold(*GENERATIONS)
     lib.rp_process_trim(LARGE_BYTES)
     for start, size in _clean_file_mappings():
         lib.rp_process_drop_pages(start, size)

@@ -1,10 +1,10 @@
 """What makes a server start in a fraction of a second; nothing of it changes what the server does.
 
-    collect later    no garbage collection while modules are imported: nearly everything stays. What does not is
-                     collected once, before the fork; the supervisor switches collection on again
+    collect little   while modules are imported nearly everything stays: only the young are looked at, often enough that
+                     what does not stay leaves no holes; as usual again before the fork (memory.py)
     classes          attrs writes the methods of each class as source text and compiles it at every start: a quarter of
                      the start. The code is kept as Python keeps that of modules, in `__pycache__`, found again by its
-                     exact source text; a file of another Python, or none, costs time and nothing else
+                     source text; a file of another Python, or none, costs time and nothing else
     no subprocess    trio asks ctypes where the thread library is, which runs ldconfig, and a compiler where that fails.
                      What it wants it for, names of threads, is in the C library itself; here threads go without
 
@@ -16,9 +16,11 @@ from __future__ import annotations
 import contextlib
 import ctypes.util
 import gc
+import hashlib
 import importlib.util
 import marshal
 import os
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,39 +28,49 @@ from types import CodeType
 
 CACHE = Path(__file__).parent / "__pycache__" / f"classes.{sys.implementation.cache_tag}.marshal"
 MAGIC = importlib.util.MAGIC_NUMBER
+THRESHOLDS = 2_000, 10, 1_000  # of the garbage collector's generations; never the oldest
 CLASSES_MAX = 10_000  # more than there can be: whoever adds without end is cut off
+_SALT = re.compile(r"(?<=hash\(\()\s*-?\d+(?=,)")
 
 
 class ClassCode:
-    """Compiled source texts by (file name, text)."""
+    """Compiled source texts, by what they are a digest of; a text is made into code objects when it is asked for."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known = self._load()
-        self._is_changed = False
+        self._known = self._load()  # what was used is let go: workers would have it in memory for ever
+        self._used: set[bytes] = set()
+        self._new: dict[bytes, bytes] = {}
 
     def compile(self, source: str, filename: str, mode: str) -> CodeType:
-        """As the built-in."""
-        key = filename, source
-        code = self._known.get(key)
-        if code is None:
-            code = compile(source, filename, mode)
-            if len(self._known) < CLASSES_MAX:
-                self._known[key] = code
-                self._is_changed = True
+        """As the built-in.
+
+        The number that begins a generated `__hash__` is another one in each process. Any will do that stays the same
+        as long as the class lives, so it counts for nothing here.
+        """
+        text = f"{filename}\n{mode}\n{_SALT.sub('', source)}"
+        key = hashlib.sha256(text.encode()).digest()
+        known = self._known.pop(key, None)
+        if known is not None:
+            self._used.add(key)
+            return marshal.loads(known)  # type: ignore[no-any-return]  # what we saved
+        code = compile(source, filename, mode)
+        if key not in self._used and len(self._new) < CLASSES_MAX:
+            self._new[key] = marshal.dumps(code)
         return code
 
     def save(self) -> None:
-        """If there is anything new, and Python may write bytecode; a directory that is not ours is left alone."""
-        if not self._is_changed or sys.dont_write_bytecode:
+        """What was used, if any of it is new, and Python may write bytecode; a directory not ours is left alone."""
+        if not self._new or sys.dont_write_bytecode:
             return
+        used = {key: code for key, code in self._load().items() if key in self._used}
         aside = self._path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(exist_ok=True)
-            aside.write_bytes(MAGIC + marshal.dumps(self._known))
+            aside.write_bytes(MAGIC + marshal.dumps(used | self._new))
             aside.replace(self._path)
 
-    def _load(self) -> dict[tuple[str, str], CodeType]:
+    def _load(self) -> dict[bytes, bytes]:
         try:
             data = self._path.read_bytes()
             if data.startswith(MAGIC):
@@ -74,7 +86,8 @@ def quick_start(path: Path = CACHE) -> Iterator[ClassCode]:
     """Around everything that a server does, entered before its modules are imported."""
     import attr._make
 
-    gc.disable()
+    thresholds = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
     code, find_library = ClassCode(path), ctypes.util.find_library
     maker = vars(attr._make)
     maker["compile"] = code.compile  # hides the built-in in that module alone
@@ -84,7 +97,7 @@ def quick_start(path: Path = CACHE) -> Iterator[ClassCode]:
     finally:
         ctypes.util.find_library = find_library
         maker.pop("compile", None)
-        gc.enable()
+        gc.set_threshold(*thresholds)
         code.save()
 
 
