@@ -13,6 +13,7 @@ import shlex
 import statistics
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from .turn import TOPIC_SEND, TOPIC_WARM_UP, Watch, figures, settle, warm_up
 TOPIC_FILL = "bench_fill"
 FILL_BODY, FILL_BATCH = 1024, 32
 ROLLING_FILE_SIZE = 64 << 20  # of the open loop: 10 000 messages a second fill it in five seconds
+SETTLE_S = 10.0  # between two questions: what the first one deleted is still being discarded by the disk
 SCANNED = re.compile(r"\((\d+) bytes\) scanned in ([0-9.]+) s")
 Figures = dict[str, float]
 
@@ -378,7 +380,9 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
     """The answers, and what failed: one question that fails does not take the others with it."""
     answers: dict[str, Answer] = {}
     failures = []
-    for name in names:
+    for index, name in enumerate(names):
+        if index:
+            time.sleep(SETTLE_S)
         console.print(f"{name}: {(QUESTIONS[name].ask.__doc__ or '').splitlines()[0]}", style="bold", markup=False)
         try:
             answers[name] = QUESTIONS[name].ask(setup)
