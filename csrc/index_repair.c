@@ -30,7 +30,8 @@ static int is_lost(const image *file, uint32_t number) {
     return number > 1 && memcmp(unit_at(file, number), zeros, sizeof zeros) == 0;
 }
 
-/* Number behind the last unit that fits (units are in the log's order, but for those entered again: so are these, then); `newest` becomes what the slots must hold. */
+/* Number behind the last unit that fits (units are in the log's order, but for those entered again: so are these, then);
+ * `newest` becomes what the slots must hold. */
 static uint32_t follow(const image *file, uint32_t *newest) {
     uint64_t at_least = rp_load64(file->base + BEGIN_PHY_OFFSET), end = rp_load64(file->base + END_PHY_OFFSET);
     uint32_t number = 1;
@@ -38,8 +39,8 @@ static uint32_t follow(const image *file, uint32_t *newest) {
         const uint8_t *unit = unit_at(file, number);
         uint32_t hash = rp_load32(unit);
         uint64_t phy_offset = rp_load64(unit + 4);
-        if (hash > INT32_MAX || is_lost(file, number) || phy_offset < at_least || phy_offset > end || phy_offset >= file->phy_limit)
-            break;
+        if (hash > INT32_MAX || is_lost(file, number)) break;
+        if (phy_offset < at_least || phy_offset > end || phy_offset >= file->phy_limit) break;
         uint32_t *head = &newest[hash % file->slot_num];
         if (rp_load32(unit + 16) != *head) break;
         *head = number;
@@ -48,11 +49,11 @@ static uint32_t follow(const image *file, uint32_t *newest) {
     return number;
 }
 
-/* A slot may already name the unit that comes next: its writer died between the two. */
+/* A slot that names the unit that comes next does not fit either: that unit may be lost, or become another slot's. */
 static int slots_fit(const image *file, const uint32_t *newest) {
     for (uint32_t slot = 0; slot < file->slot_num; slot++) {
         uint32_t shown = rp_load32(file->base + RP_INDEX_HEADER_SIZE + slot * (uint64_t)RP_INDEX_SLOT_SIZE);
-        if (shown != newest[slot] && shown != file->count) return 0;
+        if (shown != newest[slot]) return 0;
     }
     return 1;
 }
@@ -106,8 +107,8 @@ rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_nu
     void *base = status == RP_OK ? mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (status == RP_OK && base == MAP_FAILED) status = RP_NO_MEMORY;
     if (status == RP_OK) {
-        image file = {.base = base, .units = (uint8_t *)base + units_at, .slot_num = slot_num, .size = size, .phy_limit = phy_limit,
-                      .count = rp_load32((uint8_t *)base + INDEX_COUNT)};
+        image file = {.base = base, .units = (uint8_t *)base + units_at, .slot_num = slot_num, .size = size,
+                      .phy_limit = phy_limit, .count = rp_load32((uint8_t *)base + INDEX_COUNT)};
         status = file.count == 0 || file.count > index_num ? RP_EMPTY : mend(&file, end_phy_offset, is_mended);
     }
     int error = errno;

@@ -101,6 +101,21 @@ def test_any_sectors_lost(config: MessageStoreConfig, root: Path, seed: int) -> 
     all_keys_are_found(config)
 
 
+def test_a_slot_that_names_the_unit_to_come_is_set_back(config: MessageStoreConfig, root: Path) -> None:
+    """Its writer died before it was counted, and the power went before the unit was written back."""
+    newest = index_files(FILES, root / "index")[-1]
+    image = newest.read_bytes()
+    slot, value = next((slot, value) for slot in range(100) if (value := struct.unpack_from(">i", image, 40 + 4 * slot)[0]))
+    count = struct.unpack_from(">i", image, 36)[0]
+    assert 0 < value < count
+    with newest.open("r+b") as file:
+        file.seek(SLOTS_AT + 4 * slot)
+        file.write(struct.pack(">i", count))
+    mend(root)
+    assert newest.read_bytes() == image
+    all_keys_are_found(config)
+
+
 def test_a_lost_file_or_a_lost_directory(config: MessageStoreConfig, root: Path) -> None:
     index_files(FILES, root / "index")[1].unlink()
     all_keys_are_found(config)
