@@ -105,9 +105,8 @@ def test_a_slot_that_names_the_unit_to_come_is_set_back(config: MessageStoreConf
     """Its writer died before it was counted, and the power went before the unit was written back."""
     newest = index_files(FILES, root / "index")[-1]
     image = newest.read_bytes()
-    slot, value = next((slot, value) for slot in range(100) if (value := struct.unpack_from(">i", image, 40 + 4 * slot)[0]))
-    count = struct.unpack_from(">i", image, 36)[0]
-    assert 0 < value < count
+    slots, (count,) = struct.unpack_from(">100i", image, SLOTS_AT), struct.unpack_from(">i", image, 36)
+    slot = next(slot for slot, unit in enumerate(slots) if 0 < unit < count)
     with newest.open("r+b") as file:
         file.seek(SLOTS_AT + 4 * slot)
         file.write(struct.pack(">i", count))
