@@ -1,4 +1,5 @@
-/* See file_cache.h: entries in one array, chained by hash and by use, all as indexes. */
+/* See file_cache.h: entries in one array, chained by hash and by use, all as indexes from 1 on. Memory of entries that
+ * were never needed is never touched: most caches stay nearly empty. */
 #define _GNU_SOURCE
 #include "file_cache.h"
 #include <errno.h>
@@ -6,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#define NONE UINT32_MAX
+enum { NONE = 0 }; /* what fresh memory holds */
 
 struct entry {
     rp_file_key key;
@@ -21,6 +22,7 @@ struct rp_file_cache {
     uint32_t *buckets;
     uint32_t capacity;
     uint32_t mask;
+    uint32_t used; /* entries from 1 to here have been in use */
     uint32_t free;
     uint32_t newest;
     uint32_t oldest;
@@ -35,25 +37,19 @@ rp_file_cache *rp_file_cache_open(uint32_t files_max) {
     cache->capacity = files_max < 4 ? 4 : files_max;
     cache->mask = 15;
     while (cache->mask < cache->capacity) cache->mask = cache->mask * 2 + 1;
-    cache->entries = calloc(cache->capacity, sizeof *cache->entries);
+    cache->entries = calloc(cache->capacity + 1ull, sizeof *cache->entries);
     cache->buckets = calloc(cache->mask + 1ull, sizeof *cache->buckets);
     if (!cache->entries || !cache->buckets) {
         rp_file_cache_close(cache);
         errno = ENOMEM;
         return NULL;
     }
-    for (uint32_t i = 0; i <= cache->mask; i++) cache->buckets[i] = NONE;
-    for (uint32_t i = 0; i < cache->capacity; i++) {
-        cache->entries[i].fd = -1;
-        cache->entries[i].chain = i + 1 < cache->capacity ? i + 1 : NONE;
-    }
-    cache->newest = cache->oldest = NONE;
     return cache;
 }
 
 void rp_file_cache_close(rp_file_cache *cache) {
     if (!cache) return;
-    for (uint32_t i = 0; cache->entries && i < cache->capacity; i++)
+    for (uint32_t i = 1; cache->entries && i <= cache->used; i++)
         if (cache->entries[i].fd >= 0) close(cache->entries[i].fd);
     free(cache->entries);
     free(cache->buckets);
@@ -116,9 +112,11 @@ void rp_file_cache_drop(rp_file_cache *cache, rp_file_key key) {
 
 void rp_file_cache_put(rp_file_cache *cache, rp_file_key key, int fd) {
     rp_file_cache_drop(cache, key);
-    if (cache->free == NONE) rp_file_cache_drop(cache, cache->entries[cache->oldest].key);
+    if (cache->free == NONE && cache->used == cache->capacity)
+        rp_file_cache_drop(cache, cache->entries[cache->oldest].key);
     uint32_t at = cache->free, *bucket = bucket_of(cache, key);
-    cache->free = cache->entries[at].chain;
+    if (at == NONE) at = ++cache->used;
+    else cache->free = cache->entries[at].chain;
     cache->entries[at].key = key;
     cache->entries[at].fd = fd;
     cache->entries[at].chain = *bucket;
