@@ -28,6 +28,7 @@ from types import CodeType
 
 CACHE = Path(__file__).parent / "__pycache__" / f"classes.{sys.implementation.cache_tag}.marshal"
 MAGIC = importlib.util.MAGIC_NUMBER
+DATA_AT = len(MAGIC) + hashlib.sha256().digest_size  # behind the digest of the data
 THRESHOLDS = 2_000, 10, 1_000  # of the garbage collector's generations; never the oldest
 CLASSES_MAX = 10_000  # more than there can be: whoever adds without end is cut off
 _SALT = re.compile(r"(?<=hash\(\()\s*-?\d+(?=,)")
@@ -67,18 +68,19 @@ class ClassCode:
         aside = self._path.with_suffix(f".{os.getpid()}")
         with contextlib.suppress(OSError):
             self._path.parent.mkdir(exist_ok=True)
-            aside.write_bytes(MAGIC + marshal.dumps(used | self._new))
+            data = marshal.dumps(used | self._new)
+            aside.write_bytes(MAGIC + hashlib.sha256(data).digest() + data)
             aside.replace(self._path)
 
     def _load(self) -> dict[bytes, bytes]:
         try:
-            data = self._path.read_bytes()
-            if data.startswith(MAGIC):
-                known = marshal.loads(data[len(MAGIC) :])
-                return known if isinstance(known, dict) else {}
-        except (OSError, ValueError, EOFError, TypeError):
-            pass
-        return {}
+            content = self._path.read_bytes()
+        except OSError:
+            return {}
+        digest, data = content[len(MAGIC) : DATA_AT], content[DATA_AT:]
+        if not content.startswith(MAGIC) or hashlib.sha256(data).digest() != digest:
+            return {}  # of another Python; or the power went while it was written, and marshal believes what it reads
+        return marshal.loads(data)  # type: ignore[no-any-return]  # what we saved
 
 
 @contextlib.contextmanager

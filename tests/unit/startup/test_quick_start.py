@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import gc
+import hashlib
 import importlib.util
 import marshal
 from pathlib import Path
@@ -12,7 +13,7 @@ import attr._make
 import attrs
 import pytest
 
-from rocketpy.startup.quick_start import ClassCode, quick_start
+from rocketpy.startup.quick_start import DATA_AT, ClassCode, quick_start
 
 SOURCE = "def twice(n):\n    return 2 * n\n"
 
@@ -21,6 +22,11 @@ SOURCE = "def twice(n):\n    return 2 * n\n"
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("sys.dont_write_bytecode", False)
     return tmp_path / "cache" / "classes.marshal"
+
+
+def content(known: dict[bytes, bytes]) -> bytes:
+    data = marshal.dumps(known)
+    return importlib.util.MAGIC_NUMBER + hashlib.sha256(data).digest() + data
 
 
 def run(code: ClassCode) -> int:
@@ -33,10 +39,22 @@ def test_code_is_found_by_its_text(path: Path) -> None:
     first = ClassCode(path)
     assert run(first) == 42
     first.save()
-    [(key, data)] = marshal.loads(path.read_bytes()[len(importlib.util.MAGIC_NUMBER) :]).items()
+    [(key, data)] = marshal.loads(path.read_bytes()[DATA_AT:]).items()
     other = compile(SOURCE.replace("2", "3"), "<twice>", "exec")  # to see where it comes from
-    path.write_bytes(importlib.util.MAGIC_NUMBER + marshal.dumps({key: marshal.dumps(other)}))
+    path.write_bytes(content({key: marshal.dumps(other)}))
     assert run(ClassCode(path)) == 63 and data
+
+
+def test_a_damaged_byte_makes_it_of_no_use(path: Path) -> None:
+    code = ClassCode(path)
+    run(code)
+    code.save()
+    whole = path.read_bytes()
+    for at in range(len(whole)):
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 0x41,)) + whole[at + 1 :])
+        assert run(ClassCode(path)) == 42
+        path.write_bytes(whole[:at])
+        assert run(ClassCode(path)) == 42
 
 
 def test_the_salt_of_a_hash_makes_no_difference(path: Path) -> None:
@@ -51,10 +69,10 @@ def test_the_salt_of_a_hash_makes_no_difference(path: Path) -> None:
     assert path.stat().st_size == size
 
 
-@pytest.mark.parametrize("content", [b"", b"old!", importlib.util.MAGIC_NUMBER, importlib.util.MAGIC_NUMBER + b"\xff"])
-def test_a_file_that_is_of_no_use_is_made_anew(path: Path, content: bytes) -> None:
+@pytest.mark.parametrize("found", [b"", b"old!", importlib.util.MAGIC_NUMBER, importlib.util.MAGIC_NUMBER + b"\xff"])
+def test_a_file_that_is_of_no_use_is_made_anew(path: Path, found: bytes) -> None:
     path.parent.mkdir()
-    path.write_bytes(content)
+    path.write_bytes(found)
     code = ClassCode(path)
     assert run(code) == 42
     code.save()
