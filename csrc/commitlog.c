@@ -11,7 +11,11 @@
  *
  * Pages that are populated are dirty: the next flush writes them, zeros as they are, and write-protects them again. So
  * the helper goes only as far ahead as the writer comes in the time that it is asked after, starts at the position anew
- * after a flush, and gives way to whoever has messages to move. */
+ * after a flush, and gives way to whoever has messages to move.
+ *
+ * Where flushes come as often as the helper is asked (sync flush, or few messages) each page is populated once, and
+ * singly: the kernel otherwise caches the log in pieces of up to 2 MiB and writes the whole piece for each kilobyte that
+ * changed. Writing the zeros first also spares those flushes the file system's journal (docs/adr/0055). */
 #define _GNU_SOURCE
 #include "commitlog.h"
 #include <errno.h>
@@ -31,12 +35,13 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 enum {
-    AHEAD_MIN = 256 << 10,    /* bytes ahead of the position that are populated, asked for at half way; doubled */
-    AHEAD_MAX = 8 << 20,      /* while the writer comes that far in less than ASK_NS, halved when it takes 8 times that */
+    AHEAD_MIN = 256 << 10,       /* bytes ahead of the position that are populated, asked for at half way; doubled */
+    AHEAD_MAX = 8 << 20,         /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
+    AHEAD_MAX_FLUSHED = 1 << 20, /* where flushes come often: one of them writes all of it */
     ASK_NS = 20000000,
-    POPULATE_STEP = 64 << 10, /* per call of madvise: how long others wait for the processor */
-    KEEP_BEHIND = 16 << 20,    /* page table entries kept behind the position */
-    WIPE_SPAN = 8 << 20,       /* zeros in a row that prove there is no torn record further on */
+    POPULATE_STEP = 64 << 10,    /* per call of madvise: how long others wait for the processor */
+    KEEP_BEHIND = 16 << 20,      /* page table entries kept behind the position */
+    WIPE_SPAN = 8 << 20,         /* zeros in a row that prove there is no torn record further on */
     PAGE = 4096
 };
 
@@ -48,6 +53,8 @@ struct errands {
     uint64_t populate_to;
     uint64_t dropped;
     uint64_t drop_to;
+    int advice;    /* MADV_NORMAL or MADV_RANDOM, wanted for the file */
+    int advised;   /* what it has */
     uint8_t *full; /* a file to unmap */
     int stop;
 };
@@ -63,6 +70,7 @@ struct rp_commitlog {
     uint64_t ahead;
     uint64_t asked_ns;
     uint64_t durable; /* durable_phy_offset when it was asked */
+    int was_flushed;  /* it saw a flush, then */
     struct errands errands;
     pthread_t helper;
 };
@@ -76,16 +84,19 @@ static void *run_errands(void *argument) {
         uint8_t *base = errands->base, *full = errands->full;
         uint64_t from = errands->populated, drop_from = errands->dropped, drop_to = errands->drop_to;
         uint64_t to = from + POPULATE_STEP < errands->populate_to ? from + POPULATE_STEP : errands->populate_to;
+        int advice = errands->advice != errands->advised ? errands->advice : -1;
         if (errands->stop) break;
-        if (from >= to && drop_from >= drop_to && !full) {
+        if (from >= to && drop_from >= drop_to && !full && advice < 0) {
             pthread_cond_wait(&errands->wake, &errands->lock);
             continue;
         }
         errands->full = NULL;
+        errands->advised = errands->advice;
         if (from < to) errands->populated = to;
         if (drop_from < drop_to) errands->dropped = drop_to;
         pthread_mutex_unlock(&errands->lock);
         /* Failure costs page faults later, nothing else. `base` stays mapped: only this thread unmaps full files. */
+        if (advice >= 0) madvise(base, log->file_size, advice);
         if (from < to) madvise(base + from, to - from, MADV_POPULATE_WRITE);
         if (drop_from < drop_to) madvise(base + drop_from, drop_to - drop_from, MADV_DONTNEED);
         if (full) munmap(full, log->file_size);
@@ -101,14 +112,17 @@ static uint64_t page_down(uint64_t offset) { return offset & ~(uint64_t)(PAGE - 
 static void ask_helper(rp_commitlog *log) {
     struct errands *errands = &log->errands;
     uint64_t now = rp_now_ns(), took = now - log->asked_ns, durable = rp_load_acquire(&log->control->durable_phy_offset);
-    int is_flushed = durable != log->durable;
-    if (took < ASK_NS && log->ahead < AHEAD_MAX) log->ahead *= 2;
-    if (took > 8 * ASK_NS && log->ahead > AHEAD_MIN) log->ahead /= 2;
+    int is_flushed = durable != log->durable, is_flushed_often = is_flushed && log->was_flushed;
+    uint64_t ahead_max = is_flushed_often ? AHEAD_MAX_FLUSHED : AHEAD_MAX;
+    if (took < ASK_NS && log->ahead < ahead_max) log->ahead *= 2;
+    if ((took > 8 * ASK_NS && log->ahead > AHEAD_MIN) || log->ahead > ahead_max) log->ahead /= 2;
     log->asked_ns = now;
     log->durable = durable;
+    log->was_flushed = is_flushed;
     uint64_t at = log->position - log->start, to = page_down(at + log->ahead);
     pthread_mutex_lock(&errands->lock);
-    if (is_flushed || errands->populated < page_down(at)) errands->populated = page_down(at);
+    if ((is_flushed && !is_flushed_often) || errands->populated < page_down(at)) errands->populated = page_down(at);
+    errands->advice = is_flushed_often ? MADV_RANDOM : MADV_NORMAL;
     errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
     if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
     pthread_cond_signal(&errands->wake);
@@ -125,6 +139,7 @@ static void switch_file(rp_commitlog *log, uint8_t *base, uint64_t start) {
     errands->full = log->base;
     errands->base = base;
     errands->populated = errands->populate_to = 0;
+    errands->advised = MADV_NORMAL;
     errands->dropped = errands->drop_to = page_down(log->position - start);
     pthread_mutex_unlock(&errands->lock);
     if (unmap_here) munmap(unmap_here, log->file_size);
