@@ -13,9 +13,13 @@
  * the helper goes only as far ahead as the writer comes in the time that it is asked after, starts at the position anew
  * after a flush, and gives way to whoever has messages to move.
  *
- * Where flushes come as often as the helper is asked (sync flush, or few messages) each page is populated once, and
- * singly: the kernel otherwise caches the log in pieces of up to 2 MiB and writes the whole piece for each kilobyte that
- * changed. Writing the zeros first also spares those flushes the file system's journal (docs/adr/0055). */
+ * How much of the page cache one first touch takes is said to the kernel (docs/adr/0056), which otherwise takes as much as
+ * the disk's read-ahead and clears all of it in one go, while whoever shares the processor waits: single pages, or pieces
+ * of 2 MiB while the writer is so fast that a touch per page would halve its speed.
+ *
+ * While flushes come as often as the helper is asked (sync flush) pages are single and populated once: a flush writes the
+ * whole of a piece for each kilobyte that changed, and the zeros written first spare the flushes after it the file
+ * system's journal (docs/adr/0055). */
 #define _GNU_SOURCE
 #include "commitlog.h"
 #include <errno.h>
@@ -39,6 +43,8 @@ enum {
     AHEAD_MAX = 8 << 20,         /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
     AHEAD_MAX_FLUSHED = 1 << 20, /* where flushes come often: one of them writes all of it */
     ASK_NS = 20000000,
+    FAST_SPAN = 8 << 20,         /* the writer is fast when it comes this far */
+    FAST_NS = 125000000,         /* in this time */
     POPULATE_STEP = 64 << 10,    /* per call of madvise: how long others wait for the processor */
     KEEP_BEHIND = 16 << 20,      /* page table entries kept behind the position */
     WIPE_SPAN = 8 << 20,         /* zeros in a row that prove there is no torn record further on */
@@ -53,8 +59,8 @@ struct errands {
     uint64_t populate_to;
     uint64_t dropped;
     uint64_t drop_to;
-    int advice;    /* MADV_NORMAL or MADV_RANDOM, wanted for the file */
-    int advised;   /* what it has */
+    enum touch { UNSAID, SINGLE, PIECES } touch; /* what a first touch is to take */
+    enum touch said;                             /* and what the kernel was told of this file */
     uint8_t *full; /* a file to unmap */
     int stop;
 };
@@ -71,9 +77,21 @@ struct rp_commitlog {
     uint64_t asked_ns;
     uint64_t durable; /* durable_phy_offset when it was asked */
     int was_flushed;  /* it saw a flush, then */
+    int is_fast;
+    uint64_t fast_from; /* where the writer was, and when, when `is_fast` was found */
+    uint64_t fast_from_ns;
     struct errands errands;
     pthread_t helper;
 };
+
+static void say_touch(uint8_t *base, uint64_t size, enum touch touch) {
+    if (touch == SINGLE) {
+        madvise(base, size, MADV_NOHUGEPAGE);
+        madvise(base, size, MADV_RANDOM);
+    } else {
+        madvise(base, size, madvise(base, size, MADV_HUGEPAGE) == 0 ? MADV_RANDOM : MADV_NORMAL);
+    }
+}
 
 static void *run_errands(void *argument) {
     struct rp_commitlog *log = argument;
@@ -84,19 +102,19 @@ static void *run_errands(void *argument) {
         uint8_t *base = errands->base, *full = errands->full;
         uint64_t from = errands->populated, drop_from = errands->dropped, drop_to = errands->drop_to;
         uint64_t to = from + POPULATE_STEP < errands->populate_to ? from + POPULATE_STEP : errands->populate_to;
-        int advice = errands->advice != errands->advised ? errands->advice : -1;
+        enum touch touch = errands->touch, said = errands->said;
         if (errands->stop) break;
-        if (from >= to && drop_from >= drop_to && !full && advice < 0) {
+        if (from >= to && drop_from >= drop_to && !full && touch == said) {
             pthread_cond_wait(&errands->wake, &errands->lock);
             continue;
         }
         errands->full = NULL;
-        errands->advised = errands->advice;
+        errands->said = touch;
         if (from < to) errands->populated = to;
         if (drop_from < drop_to) errands->dropped = drop_to;
         pthread_mutex_unlock(&errands->lock);
         /* Failure costs page faults later, nothing else. `base` stays mapped: only this thread unmaps full files. */
-        if (advice >= 0) madvise(base, log->file_size, advice);
+        if (touch != said) say_touch(base, log->file_size, touch);
         if (from < to) madvise(base + from, to - from, MADV_POPULATE_WRITE);
         if (drop_from < drop_to) madvise(base + drop_from, drop_to - drop_from, MADV_DONTNEED);
         if (full) munmap(full, log->file_size);
@@ -119,10 +137,15 @@ static void ask_helper(rp_commitlog *log) {
     log->asked_ns = now;
     log->durable = durable;
     log->was_flushed = is_flushed;
+    if (log->position >= log->fast_from + FAST_SPAN) {
+        log->is_fast = now - log->fast_from_ns < FAST_NS;
+        log->fast_from = log->position;
+        log->fast_from_ns = now;
+    }
     uint64_t at = log->position - log->start, to = page_down(at + log->ahead);
     pthread_mutex_lock(&errands->lock);
     if ((is_flushed && !is_flushed_often) || errands->populated < page_down(at)) errands->populated = page_down(at);
-    errands->advice = is_flushed_often ? MADV_RANDOM : MADV_NORMAL;
+    errands->touch = log->is_fast && !is_flushed_often ? PIECES : SINGLE;
     errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
     if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
     pthread_cond_signal(&errands->wake);
@@ -139,7 +162,7 @@ static void switch_file(rp_commitlog *log, uint8_t *base, uint64_t start) {
     errands->full = log->base;
     errands->base = base;
     errands->populated = errands->populate_to = 0;
-    errands->advised = MADV_NORMAL;
+    errands->said = UNSAID;
     errands->dropped = errands->drop_to = page_down(log->position - start);
     pthread_mutex_unlock(&errands->lock);
     if (unmap_here) munmap(unmap_here, log->file_size);

@@ -24,7 +24,7 @@
 #include "new_file.h"
 
 enum { BEGIN_TIMESTAMP = 0, END_TIMESTAMP = 8, BEGIN_PHY_OFFSET = 16, END_PHY_OFFSET = 24, SLOT_COUNT = 32, INDEX_COUNT = 36 };
-enum { GROW = 4 << 20, FULL_MAX = 8, NAME_DIGITS = 17 };
+enum { GROW = 4 << 20, FULL_MAX = 8, NAME_DIGITS = 17, PAGE = 4096 };
 
 struct rp_index {
     char *directory;
@@ -93,10 +93,13 @@ static rp_status reserve_blocks(rp_index *index, uint64_t to) {
     return RP_OK;
 }
 
-/* Map the open file `fd` as the newest. Keeps fd on RP_OK. */
+/* Map the open file `fd` as the newest. Keeps fd on RP_OK. Units are touched page after page, each for the first time:
+ * reading ahead would clear megabytes in one go, and whoever shares the processor would wait (docs/adr/0056). */
 static rp_status take_file(rp_index *index, int fd, int64_t name) {
-    void *base = mmap(NULL, index->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    uint8_t *base = mmap(NULL, index->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) return rp_status_of_errno();
+    uint64_t units_page = index->units_at & ~(uint64_t)(PAGE - 1);
+    madvise(base + units_page, index->file_size - units_page, MADV_RANDOM);
     index->base = base;
     index->fd = fd;
     index->name = name;
