@@ -14,7 +14,8 @@ from pathlib import Path
 
 from rocketpy.native.core import lib
 
-LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
+# A block of this size goes back to the kernel when it is freed, and one of zeros is not touched before it is used.
+LARGE_BYTES = 32_768
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
 SMALL_OBJECT_STEP = 16
 GENERATIONS = 700, 10, 10  # Python's own thresholds of collection; imports have others (quick_start.py)
