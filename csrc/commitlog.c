@@ -7,19 +7,13 @@
  *
  * The helper populates pages ahead of the position (MADV_POPULATE_WRITE: a first touch costs six times a warm write),
  * drops page table entries far behind it (the pages stay in the page cache; a worker's resident size stays small) and
- * unmaps files that are full. It shares nothing with the writer but `struct errands`, under its lock.
+ * unmaps files that are full. It shares nothing with the writer but `struct errands`, under its lock, and gives way to
+ * whoever has messages to move.
  *
- * Pages that are populated are dirty: the next flush writes them, zeros as they are, and write-protects them again. So
- * the helper goes only as far ahead as the writer comes in the time that it is asked after, starts at the position anew
- * after a flush, and gives way to whoever has messages to move.
- *
- * How much of the page cache one first touch takes is said to the kernel (docs/adr/0056), which otherwise takes as much as
- * the disk's read-ahead and clears all of it in one go, while whoever shares the processor waits: single pages, or pieces
- * of 2 MiB while the writer is so fast that a touch per page would halve its speed.
- *
- * While flushes come as often as the helper is asked (sync flush) pages are single and populated once: a flush writes the
- * whole of a piece for each kilobyte that changed, and the zeros written first spare the flushes after it the file
- * system's journal (docs/adr/0055). */
+ * Populated pages are dirty: the next flush writes them, zeros as they are, and write-protects them. So the helper goes
+ * no further ahead than the writer comes until it asks again. Where little waits for its flush (sync flush, or few
+ * messages) it populates each page once (docs/adr/0055), elsewhere anew from the position after a flush. How much a touch
+ * takes is said to the kernel: docs/adr/0056. */
 #define _GNU_SOURCE
 #include "commitlog.h"
 #include <errno.h>
@@ -41,14 +35,22 @@
 enum {
     AHEAD_MIN = 256 << 10,       /* bytes ahead of the position that are populated, asked for at half way; doubled */
     AHEAD_MAX = 8 << 20,         /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
-    AHEAD_MAX_FLUSHED = 1 << 20, /* where flushes come often: one of them writes all of it */
+    AHEAD_MAX_FLUSHED = 1 << 20, /* where flushes are close behind: one of them writes all of it */
+    CLOSE = 256 << 10,           /* what waits for its flush then, at most */
     ASK_NS = 20000000,
     FAST_SPAN = 8 << 20,         /* the writer is fast when it comes this far */
     FAST_NS = 125000000,         /* in this time */
-    POPULATE_STEP = 64 << 10,    /* per call of madvise: how long others wait for the processor */
+    POPULATE_STEP = 64 << 10,    /* per call of madvise: how long others wait for the processor, with single pages */
     KEEP_BEHIND = 16 << 20,      /* page table entries kept behind the position */
     WIPE_SPAN = 8 << 20,         /* zeros in a row that prove there is no torn record further on */
-    PAGE = 4096
+    PAGE = 4096,
+    FULL_MAX = 2
+};
+
+/* What the first touch of a page brings into the page cache. */
+enum caching {
+    SINGLE_PAGES,
+    PIECES /* of 2 MiB, two at a time */
 };
 
 struct errands {
@@ -59,9 +61,10 @@ struct errands {
     uint64_t populate_to;
     uint64_t dropped;
     uint64_t drop_to;
-    enum touch { UNSAID, SINGLE, PIECES } touch; /* what a first touch is to take */
-    enum touch said;                             /* and what the kernel was told of this file */
-    uint8_t *full; /* a file to unmap */
+    enum caching caching;    /* wanted of it; changed by the writer alone */
+    enum caching advised;    /* what the kernel was told */
+    uint8_t *busy;           /* the file that the helper works on without the lock */
+    uint8_t *full[FULL_MAX]; /* files to unmap */
     int stop;
 };
 
@@ -76,7 +79,7 @@ struct rp_commitlog {
     uint64_t ahead;
     uint64_t asked_ns;
     uint64_t durable; /* durable_phy_offset when it was asked */
-    int was_flushed;  /* it saw a flush, then */
+    int was_close;    /* to the position, then */
     int is_fast;
     uint64_t fast_from; /* where the writer was, and when, when `is_fast` was found */
     uint64_t fast_from_ns;
@@ -84,13 +87,30 @@ struct rp_commitlog {
     pthread_t helper;
 };
 
-static void say_touch(uint8_t *base, uint64_t size, enum touch touch) {
-    if (touch == SINGLE) {
-        madvise(base, size, MADV_NOHUGEPAGE);
-        madvise(base, size, MADV_RANDOM);
-    } else {
-        madvise(base, size, madvise(base, size, MADV_HUGEPAGE) == 0 ? MADV_RANDOM : MADV_NORMAL);
+/* Random access alone means single pages. Huge pages without it mean pieces, or, where the kernel knows none of files,
+ * what the disk reads ahead. */
+static void advise(uint8_t *base, uint64_t size, enum caching caching) {
+    madvise(base, size, caching == PIECES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    madvise(base, size, caching == PIECES ? MADV_NORMAL : MADV_RANDOM);
+}
+
+static uint8_t *take_full(struct errands *errands) {
+    for (int i = 0; i < FULL_MAX; i++) {
+        uint8_t *full = errands->full[i];
+        errands->full[i] = NULL;
+        if (full) return full;
     }
+    return NULL;
+}
+
+/* Leave `base` (NULL: nothing) to the helper. Returns a file that the caller has to unmap instead: it is too far behind. */
+static uint8_t *put_full(struct errands *errands, uint8_t *base) {
+    int at = 0;
+    while (at < FULL_MAX && errands->full[at]) at++;
+    if (at == FULL_MAX) at = errands->full[0] == errands->busy; /* one of the others */
+    uint8_t *instead = errands->full[at];
+    errands->full[at] = base;
+    return instead;
 }
 
 static void *run_errands(void *argument) {
@@ -98,27 +118,28 @@ static void *run_errands(void *argument) {
     struct errands *errands = &log->errands;
     rp_process_prefer_others();
     pthread_mutex_lock(&errands->lock);
-    for (;;) {
-        uint8_t *base = errands->base, *full = errands->full;
+    while (!errands->stop) {
+        uint8_t *base = errands->base, *full = take_full(errands);
         uint64_t from = errands->populated, drop_from = errands->dropped, drop_to = errands->drop_to;
         uint64_t to = from + POPULATE_STEP < errands->populate_to ? from + POPULATE_STEP : errands->populate_to;
-        enum touch touch = errands->touch, said = errands->said;
-        if (errands->stop) break;
-        if (from >= to && drop_from >= drop_to && !full && touch == said) {
+        enum caching caching = errands->caching;
+        int is_changed = caching != errands->advised;
+        if (from >= to && drop_from >= drop_to && !full && !is_changed) {
             pthread_cond_wait(&errands->wake, &errands->lock);
             continue;
         }
-        errands->full = NULL;
-        errands->said = touch;
+        errands->busy = base;
+        errands->advised = caching;
         if (from < to) errands->populated = to;
         if (drop_from < drop_to) errands->dropped = drop_to;
         pthread_mutex_unlock(&errands->lock);
-        /* Failure costs page faults later, nothing else. `base` stays mapped: only this thread unmaps full files. */
-        if (touch != said) say_touch(base, log->file_size, touch);
+        /* Failure costs page faults later, nothing else. The writer unmaps no file that is `busy`. */
+        if (is_changed) advise(base, log->file_size, caching);
         if (from < to) madvise(base + from, to - from, MADV_POPULATE_WRITE);
         if (drop_from < drop_to) madvise(base + drop_from, drop_to - drop_from, MADV_DONTNEED);
         if (full) munmap(full, log->file_size);
         pthread_mutex_lock(&errands->lock);
+        errands->busy = NULL;
     }
     pthread_mutex_unlock(&errands->lock);
     return NULL;
@@ -126,27 +147,31 @@ static void *run_errands(void *argument) {
 
 static uint64_t page_down(uint64_t offset) { return offset & ~(uint64_t)(PAGE - 1); }
 
+static void see_speed(rp_commitlog *log, uint64_t now) {
+    if (log->position < log->fast_from + FAST_SPAN) return;
+    log->is_fast = now - log->fast_from_ns < FAST_NS;
+    log->fast_from = log->position;
+    log->fast_from_ns = now;
+}
+
 /* Tell the helper where the position is. */
 static void ask_helper(rp_commitlog *log) {
     struct errands *errands = &log->errands;
     uint64_t now = rp_now_ns(), took = now - log->asked_ns, durable = rp_load_acquire(&log->control->durable_phy_offset);
-    int is_flushed = durable != log->durable, is_flushed_often = is_flushed && log->was_flushed;
-    uint64_t ahead_max = is_flushed_often ? AHEAD_MAX_FLUSHED : AHEAD_MAX;
+    int is_flushed = durable != log->durable, is_close = log->position - durable <= CLOSE;
+    int stays_close = is_close && log->was_close; /* once alone may be chance: any flush has just ended then */
+    uint64_t ahead_max = stays_close ? AHEAD_MAX_FLUSHED : AHEAD_MAX;
     if (took < ASK_NS && log->ahead < ahead_max) log->ahead *= 2;
     if ((took > 8 * ASK_NS && log->ahead > AHEAD_MIN) || log->ahead > ahead_max) log->ahead /= 2;
     log->asked_ns = now;
     log->durable = durable;
-    log->was_flushed = is_flushed;
-    if (log->position >= log->fast_from + FAST_SPAN) {
-        log->is_fast = now - log->fast_from_ns < FAST_NS;
-        log->fast_from = log->position;
-        log->fast_from_ns = now;
-    }
+    log->was_close = is_close;
+    see_speed(log, now);
     uint64_t at = log->position - log->start, to = page_down(at + log->ahead);
     pthread_mutex_lock(&errands->lock);
-    if ((is_flushed && !is_flushed_often) || errands->populated < page_down(at)) errands->populated = page_down(at);
-    errands->touch = log->is_fast && !is_flushed_often ? PIECES : SINGLE;
+    if ((is_flushed && !stays_close) || errands->populated < page_down(at)) errands->populated = page_down(at);
     errands->populate_to = to < log->file_size ? to : page_down(log->file_size);
+    errands->caching = log->is_fast && !stays_close ? PIECES : SINGLE_PAGES;
     if (at > KEEP_BEHIND) errands->drop_to = page_down(at - KEEP_BEHIND);
     pthread_cond_signal(&errands->wake);
     pthread_mutex_unlock(&errands->lock);
@@ -156,13 +181,11 @@ static void ask_helper(rp_commitlog *log) {
 /* Make the file at `start` the one being written; it is mapped at `base`. */
 static void switch_file(rp_commitlog *log, uint8_t *base, uint64_t start) {
     struct errands *errands = &log->errands;
-    uint8_t *unmap_here;
     pthread_mutex_lock(&errands->lock);
-    unmap_here = errands->full; /* the helper is two files behind: do its work */
-    errands->full = log->base;
+    uint8_t *unmap_here = put_full(errands, log->base);
     errands->base = base;
+    errands->advised = errands->caching;
     errands->populated = errands->populate_to = 0;
-    errands->said = UNSAID;
     errands->dropped = errands->drop_to = page_down(log->position - start);
     pthread_mutex_unlock(&errands->lock);
     if (unmap_here) munmap(unmap_here, log->file_size);
@@ -171,11 +194,18 @@ static void switch_file(rp_commitlog *log, uint8_t *base, uint64_t start) {
     ask_helper(log);
 }
 
-static rp_status map_file(rp_commitlog *log, uint64_t start, uint8_t **base) {
+/* With its advice, before anything touches it. */
+static rp_status map_existing(const rp_commitlog *log, uint64_t start, uint8_t **base) {
     rp_status status = rp_mapped_file_map(log->directory, start, log->file_size, 1, base);
+    if (status == RP_OK) advise(*base, log->file_size, log->errands.caching);
+    return status;
+}
+
+static rp_status map_file(const rp_commitlog *log, uint64_t start, uint8_t **base) {
+    rp_status status = map_existing(log, start, base);
     if (status != RP_NOT_FOUND) return status;
     status = rp_mapped_file_create(log->directory, start, log->file_size);
-    return status == RP_OK ? rp_mapped_file_map(log->directory, start, log->file_size, 1, base) : status;
+    return status == RP_OK ? map_existing(log, start, base) : status;
 }
 
 static int is_zero(const uint8_t *at, uint64_t size) {
@@ -212,7 +242,7 @@ rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control) {
     rp_status status = RP_NO_MEMORY;
     if (!(log->directory = strdup(directory))) goto failed;
     /* A file that is not there yet is made by the first reservation: a store can be opened on a full disk. */
-    status = rp_mapped_file_map(directory, start, log->file_size, 1, &base);
+    status = map_existing(log, start, &base);
     if (status != RP_OK && status != RP_NOT_FOUND && status != RP_NO_SPACE) goto failed;
     if (base) wipe(base, log->position - start, log->file_size);
     if ((errno = pthread_create(&log->helper, NULL, run_errands, log))) goto failed;
@@ -232,7 +262,7 @@ void rp_commitlog_close(rp_commitlog *log) {
     pthread_cond_signal(&log->errands.wake);
     pthread_mutex_unlock(&log->errands.lock);
     pthread_join(log->helper, NULL);
-    if (log->errands.full) munmap(log->errands.full, log->file_size);
+    for (uint8_t *full; (full = take_full(&log->errands));) munmap(full, log->file_size);
     if (log->base) munmap(log->base, log->file_size);
     pthread_cond_destroy(&log->errands.wake);
     pthread_mutex_destroy(&log->errands.lock);

@@ -93,13 +93,14 @@ static rp_status reserve_blocks(rp_index *index, uint64_t to) {
     return RP_OK;
 }
 
-/* Map the open file `fd` as the newest. Keeps fd on RP_OK. Units are touched page after page, each for the first time:
- * reading ahead would clear megabytes in one go, and whoever shares the processor would wait (docs/adr/0056). */
-static rp_status take_file(rp_index *index, int fd, int64_t name) {
+/* Map the open file `fd` as the newest. Keeps fd on RP_OK. What is touched for the first time, units and all of a new file,
+ * is touched page by page: reading ahead would clear megabytes in one go, and whoever shares the processor would wait
+ * (docs/adr/0056). Slots of an older file are read from the disk. */
+static rp_status take_file(rp_index *index, int fd, int64_t name, int is_new) {
     uint8_t *base = mmap(NULL, index->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) return rp_status_of_errno();
-    uint64_t units_page = index->units_at & ~(uint64_t)(PAGE - 1);
-    madvise(base + units_page, index->file_size - units_page, MADV_RANDOM);
+    uint64_t fresh = is_new ? 0 : index->units_at & ~(uint64_t)(PAGE - 1);
+    madvise(base + fresh, index->file_size - fresh, MADV_RANDOM);
     index->base = base;
     index->fd = fd;
     index->name = name;
@@ -130,7 +131,7 @@ static rp_status open_newest(rp_index *index) {
         errno = EINVAL;
         status = RP_CORRUPT;
     }
-    if (status == RP_OK) status = take_file(index, fd, name);
+    if (status == RP_OK) status = take_file(index, fd, name, 0);
     if (status == RP_OK && count_of(index->base) > (int32_t)index->index_num) rp_store32(index->base + INDEX_COUNT, index->index_num);
     if (status != RP_OK) close(fd);
     return status;
@@ -225,7 +226,7 @@ static rp_status create_file(rp_index *index) {
     if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
     RP_CRASH_POINT("index.roll");
     if (index->base) retire_file(index);
-    status = take_file(index, file.fd, name);
+    status = take_file(index, file.fd, name, 1);
     if (status != RP_OK) close(file.fd);
     return status;
 }

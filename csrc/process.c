@@ -26,12 +26,17 @@ void rp_process_set_title(const char *title, const char *name, uint64_t start, u
     memcpy(place, title, size < room ? size : room - 1);
 }
 
-void rp_process_trim(uint64_t bytes) {
+void rp_process_map_blocks(uint64_t bytes) {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, (int)bytes); /* fixed: without this it would grow with the blocks that were freed */
-    malloc_trim(0);
 #else
     (void)bytes;
+#endif
+}
+
+void rp_process_trim(void) {
+#ifdef __GLIBC__
+    malloc_trim(0);
 #endif
 }
 

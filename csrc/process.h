@@ -11,8 +11,11 @@ rp_status rp_process_die_with_parent(void);
 /* Show `title` as the command line (`ps`) and `name` (cut to 15 bytes) as the thread's name. The memory of the
  * arguments, `start` to `end` of /proc/self/stat, is overwritten. */
 void rp_process_set_title(const char *title, const char *name, uint64_t start, uint64_t end);
-/* malloc: give freed blocks of `bytes` and more back to the kernel at once, from now on; and what is free now. */
-void rp_process_trim(uint64_t bytes);
+/* malloc: map blocks of `bytes` and more by themselves, from now on: they go back to the kernel when they are freed, and
+ * zeroed ones take no memory before they are used. */
+void rp_process_map_blocks(uint64_t bytes);
+/* malloc: give back what is free. */
+void rp_process_trim(void);
 /* Unmap the clean pages of [start, start + size), a private mapping of a file that was never written to. */
 void rp_process_drop_pages(uint64_t start, uint64_t size);
 /* Have the kernel run this thread soon after each wake-up, for a short while (EEVDF's slice; kernels before 6.12 ignore

@@ -11,6 +11,7 @@ from rocketpy.native.core import lib
 
 NAME_MAX = 15
 DESCRIPTORS_MAX = 1 << 20
+LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
 
 
 def die_with_parent(parent_pid: int) -> None:
@@ -45,6 +46,11 @@ def set_title(title: str) -> None:
 def prefer_latency() -> None:
     """Run soon after each wake-up, in short slices; kernels before 6.12 go on as before."""
     lib.rp_process_prefer_latency()
+
+
+def expect_frames() -> None:
+    """Tables are made, frames will come: from now on only large ones are worth a mapping of their own."""
+    lib.rp_process_map_blocks(LARGE_BYTES)
 
 
 def reset_signals() -> None:

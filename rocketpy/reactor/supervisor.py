@@ -26,7 +26,15 @@ import attrs
 
 from rocketpy.errors import ConfigError, RocketError
 
-from .process import close_all_but, die_with_parent, own_standard_streams, prefer_latency, reset_signals, set_title
+from .process import (
+    close_all_but,
+    die_with_parent,
+    expect_frames,
+    own_standard_streams,
+    prefer_latency,
+    reset_signals,
+    set_title,
+)
 from .ring import STOP_INTAKE, STOP_LEAVE
 from .worker_spec import WorkerContext, WorkerSpec
 
@@ -210,6 +218,8 @@ class Supervisor:
             os._exit(status)
 
     def _tell_ready(self, spec: WorkerSpec) -> None:
+        if spec.is_hot:
+            expect_frames()
         spec.block.mark_ready()
         os.eventfd_write(self._news, 1)
 

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from rocketpy.native.core import lib
 
-# A block of this size goes back to the kernel when it is freed, and one of zeros is not touched before it is used.
-LARGE_BYTES = 32_768
+TABLE_BYTES = 32_768  # tables of the core of this size, zeros at first, take no memory before they are used
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
 SMALL_OBJECT_STEP = 16
 GENERATIONS = 700, 10, 10  # Python's own thresholds of collection; imports have others (quick_start.py)
-FILL_BYTES = 32_768  # of each size: about what imports leave free of the busiest ones
+FILL_BYTES = 16_384  # of each size: about what imports leave free of the busiest ones
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _IS_CODE_OR_CONSTANTS = re.compile(r"r-[-x]p \S+ \S+ [1-9]\d* +/")
 
@@ -36,7 +35,8 @@ def trim_before_fork() -> None:
         cleanup()
     gc.collect(1)  # the oldest generation holds what was imported: 30 ms for next to nothing
     gc.set_threshold(*GENERATIONS)
-    lib.rp_process_trim(LARGE_BYTES)
+    lib.rp_process_map_blocks(TABLE_BYTES)
+    lib.rp_process_trim()
     for start, size in _clean_file_mappings():
         lib.rp_process_drop_pages(start, size)
 
