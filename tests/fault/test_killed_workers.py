@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.history import PULL_RETRY, Connection, Load, check, pull_request, send_request
+from tests.support.history import PULL_NOT_FOUND, PULL_RETRY, Connection, Load, check, pull_request, send_request
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 KILLS = 34  # per shape: a hundred in all
@@ -43,7 +43,10 @@ class HeldPulls:
             connection = Connection(self._port, timeout_s=30.0)
             reply = connection.ask(send_request("quiet", 0, [b"0 quiet 0 x"], 1))
             assert reply.code in (0, 1, 2), reply
-            connection.send(pull_request("quiet", 3, 0, hold_ms=HOLD_MS))
+            connection.ask(pull_request("quiet", 3, 0))  # its group is there now
+            connection.send(pull_request("quiet", 3, 0, hold_ms=HOLD_MS), pull_request("quiet", 2, 0))
+            reply = connection.receive()  # to the second one: so the first is held
+            assert reply.code == PULL_NOT_FOUND, reply
             self._connections.append(connection)
 
     def expect_end(self) -> None:

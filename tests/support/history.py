@@ -316,10 +316,12 @@ def check(port: int, loads: Sequence[Load], settle_s: float = 30.0) -> Verdict:
     wait_for_dispatch(port, topics, settle_s)
     reader = Reader(port)
     stored: dict[tuple[int, str, int], Stored] = {}
-    for topic, queues in topics.items():
-        for queue_id in range(queues):
-            _check_queue(reader, topic, queue_id, stored, faults)
-    reader.close()
+    try:
+        for topic, queues in topics.items():
+            for queue_id in range(queues):
+                _check_queue(reader, topic, queue_id, stored, faults)
+    finally:
+        reader.close()
     for key, ack in acks.items():
         found = stored.get(key)
         if found is None:

@@ -13,4 +13,14 @@ def test_a_topic_that_was_lost_before_it_was_saved_comes_back_with_its_queues(tm
     rig.broker.load()
     config = rig.services.topics.select("lost")
     assert config is not None
-    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (3, 3, 6)
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (8, 8, 6)  # as TBW102 has
+
+
+def test_it_has_at_least_the_queues_that_hold_messages(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.store.fill("lost", 11, 1)
+    rig.store.fill("%RETRY%group", 0, 1)
+    rig.broker.load()
+    lost, retry = rig.services.topics.select("lost"), rig.services.topics.select("%RETRY%group")
+    assert lost is not None and lost.read_queue_nums == 12
+    assert retry is not None and retry.read_queue_nums == 1
