@@ -11,8 +11,8 @@
  * whoever has messages to move.
  *
  * Populated pages are dirty: the next flush writes them, zeros as they are, and write-protects them. So the helper goes
- * no further ahead than the writer comes until it asks again. Where little waits for its flush (sync flush, or few
- * messages) it populates each page once (docs/adr/0055), elsewhere anew from the position after a flush. How much a touch
+ * no further ahead than the writer comes until it asks again, and starts at the position anew after a flush; but where
+ * little waits for its flush (sync flush, or few messages) it populates each page once (docs/adr/0055). How much a touch
  * takes is said to the kernel: docs/adr/0056. */
 #define _GNU_SOURCE
 #include "commitlog.h"
@@ -44,7 +44,7 @@ enum {
     KEEP_BEHIND = 16 << 20,      /* page table entries kept behind the position */
     WIPE_SPAN = 8 << 20,         /* zeros in a row that prove there is no torn record further on */
     PAGE = 4096,
-    FULL_MAX = 2
+    FULL_MAX = 2 /* files: the helper works on one at most */
 };
 
 /* What the first touch of a page brings into the page cache. */
@@ -159,7 +159,7 @@ static void ask_helper(rp_commitlog *log) {
     struct errands *errands = &log->errands;
     uint64_t now = rp_now_ns(), took = now - log->asked_ns, durable = rp_load_acquire(&log->control->durable_phy_offset);
     int is_flushed = durable != log->durable, is_close = log->position - durable <= CLOSE;
-    int stays_close = is_close && log->was_close; /* once alone may be chance: any flush has just ended then */
+    int stays_close = is_close && log->was_close; /* once may be chance: a flush has just ended */
     uint64_t ahead_max = stays_close ? AHEAD_MAX_FLUSHED : AHEAD_MAX;
     if (took < ASK_NS && log->ahead < ahead_max) log->ahead *= 2;
     if ((took > 8 * ASK_NS && log->ahead > AHEAD_MIN) || log->ahead > ahead_max) log->ahead /= 2;

@@ -218,8 +218,7 @@ class Supervisor:
             os._exit(status)
 
     def _tell_ready(self, spec: WorkerSpec) -> None:
-        if spec.is_hot:
-            expect_frames()
+        expect_frames()
         spec.block.mark_ready()
         os.eventfd_write(self._news, 1)
 

@@ -40,5 +40,4 @@ class StoreMain:
             send=topology.blocks[SEND].pointer,
         )
         service = StoreService(self.config, self.control, seams)
-        context.report_ready()
-        service.run()
+        service.run(context.report_ready)

@@ -90,8 +90,8 @@ class StoreService:
         self._faults = 0
         self._plain = 0  # units without their extension, as told
 
-    def run(self) -> None:
-        """Serve until the worker is told to stop.
+    def run(self, report_ready: Callable[[], None]) -> None:
+        """Serve until the worker is told to stop; `report_ready` is called when the files are open.
 
         Raises:
             StoreError: the files cannot be opened.
@@ -107,7 +107,7 @@ class StoreService:
         for thread in threads:
             thread.start()
         try:
-            self._seams.worker.ready = 1
+            report_ready()
             self._dispatch_until_stopped(dispatch, flush)
         finally:
             self._stop.set()

@@ -98,7 +98,7 @@ def rig(
 
     def run() -> None:
         try:
-            service.run()
+            service.run(lambda: setattr(worker, "ready", 1))
         except BaseException as exc:
             rig.errors.append(exc)
 
