@@ -414,7 +414,7 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
 @click.option("--only", multiple=True, help="Questions whose name contains this; may be given several times.")
 @click.option("--target", type=click.Choice([*TARGETS, "both"]), default="both", show_default=True)
 @click.option("--quick", is_flag=True, help="Smaller stores, shorter runs: 512 MiB, 1 000 queues, 20 seconds.")
-@click.option("--repeat", type=click.IntRange(1), help="Restarts of each broker, and turns under sync flush.  [default: 3, quick 1]")
+@click.option("--repeat", type=click.IntRange(1), help="Restarts, and turns of sync flush.  [default: 3, quick 1]")
 @click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of the open loop, each.")
 @click.option("--strict", is_flag=True, help="A bar that does not hold is a failure.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="store-bars.json", show_default=True)
