@@ -5,7 +5,8 @@
 #include "status.h"
 
 /* Keep the units of records below `phy_limit` from the first on that fit each other; make slots and header anew from
- * them if they do not fit, and forget the units behind. *end_phy_offset becomes the log offset from which on keys may be missing: the header's end.
+ * them if they do not fit, and forget the units behind. *end_phy_offset becomes the log offset from which on keys may be
+ * missing: the header's end.
  * RP_OK: was whole, or was mended (*is_mended 1); RP_EMPTY: nothing can be kept; RP_CORRUPT: not of the size that belongs
  * to the numbers; RP_IO_ERROR, RP_NO_MEMORY. */
 rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_num, uint64_t phy_limit,

@@ -17,7 +17,6 @@ from pathlib import Path
 import trio
 
 from rocketpy.config import BrokerSettings
-from rocketpy.message import names
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
@@ -154,20 +153,12 @@ class BrokerController:
 
     def _adopt_queues(self) -> None:
         """Give queues that hold messages their topic back: it is announced a moment before topics.json has it, and a
-        process that died in between must not hide what others were already told is stored.
-
-        The hot processors may still be sending to any queue that the topic was made with, which were no more than its
-        template has.
-        """
+        process that died in between must not hide what others were already told is stored."""
         topics = self.services.topics
-        template = topics.select(names.AUTO_CREATE_TOPIC_KEY_TOPIC)
         for topic, used in self.services.store.used_topics().items():
-            if topics.select(topic) is not None:
-                continue
-            is_made_by_send = not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX))
-            queue_nums = max(used, template.write_queue_nums) if template and is_made_by_send else used
-            log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, queue_nums)
-            topics.create_if_missing(topic, queue_nums=queue_nums)
+            if topics.select(topic) is None:
+                count = topics.adopt(topic, used).read_queue_nums
+                log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, count)
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""

@@ -126,6 +126,18 @@ class TopicConfigManager:
             )
         )
 
+    def adopt(self, topic: str, used: int) -> TopicConfig:
+        """A topic that has messages in its first `used` queues and is in no file.
+
+        The hot processors may go on sending to any queue that a send has made it with: no more than its template has,
+        and which one that was is not known.
+        """
+        queue_nums = used
+        if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
+            templates = (config.write_queue_nums for config in self._topics.values() if config.perm & PermName.INHERIT)
+            queue_nums = max((used, *templates))
+        return self.create_if_missing(topic, queue_nums=queue_nums)
+
     def update(self, config: TopicConfig) -> None:
         """Create or replace, as the admin says. Raises: StoreError (no room for its queues); nothing changes then."""
         self._put(config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocketpy.broker.managers.evolve import evolved
 from tests.support.slow_lane import SlowLaneRig
 
 
@@ -13,14 +14,21 @@ def test_a_topic_that_was_lost_before_it_was_saved_comes_back_with_its_queues(tm
     rig.broker.load()
     config = rig.services.topics.select("lost")
     assert config is not None
-    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (8, 8, 6)  # as TBW102 has
+    assert (config.read_queue_nums, config.write_queue_nums, config.perm) == (16, 16, 6)  # the cluster's template
 
 
 def test_it_has_at_least_the_queues_that_hold_messages(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path)
-    rig.store.fill("lost", 11, 1)
+    rig.store.fill("lost", 20, 1)
     rig.store.fill("%RETRY%group", 0, 1)
     rig.broker.load()
     lost, retry = rig.services.topics.select("lost"), rig.services.topics.select("%RETRY%group")
-    assert lost is not None and lost.read_queue_nums == 12
+    assert lost is not None and lost.read_queue_nums == 21
     assert retry is not None and retry.read_queue_nums == 1
+
+
+def test_it_needs_no_template(tmp_path: Path) -> None:
+    topics = SlowLaneRig(tmp_path).services.topics
+    for config in topics.topics.values():
+        topics.update(evolved(config, perm=6))
+    assert topics.adopt("lost", 3).read_queue_nums == 3
