@@ -145,7 +145,12 @@ def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None]
     server = NameServer(settings)
     for note in settings.notes:
         log.warning("%s", note)
-    trio.run(_serve_until_signal, server, started)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:  # ignored before and after the receiver: a second signal to a server that is stopping does not kill it
+        trio.run(_serve_until_signal, server, started)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     return 0
 
 

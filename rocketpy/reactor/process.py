@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from rocketpy.native.core import lib
 
 NAME_MAX = 15
 DESCRIPTORS_MAX = 1 << 20
+SUPERVISED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # what the supervisor acts upon
 LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
 
 
@@ -53,13 +55,24 @@ def expect_frames() -> None:
     lib.rp_process_map_blocks(LARGE_BYTES)
 
 
+@contextlib.contextmanager
+def hold_signals() -> Iterator[None]:
+    """Around a fork: what arrives meanwhile waits, in the parent until the end, in the child until `reset_signals`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SUPERVISED)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def reset_signals() -> None:
-    """The supervisor decides when a worker stops: what a terminal sends to the whole group is not for the children."""
+    """The supervisor decides when a worker stops, by its block: what a terminal or a service manager sends to the whole
+    group is for the supervisor, and a worker that obeyed it would be missing from the orderly stop."""
     signal.set_wakeup_fd(-1)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in SUPERVISED:
         signal.signal(number, signal.SIG_IGN)
-    for number in (signal.SIGTERM, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SUPERVISED)
 
 
 def _command_line_place() -> tuple[int, int]:

@@ -7,6 +7,8 @@ within milliseconds.
     handlers enqueue, the loop acts:   signal -> wakeup pipe -> poll -> order
                                        death  -> pidfd       -> poll -> restart, at once or after a jittered wait
     one turn:                          deaths, signals, due restarts, heartbeats, readiness, the stop's next phase
+
+What this process was late itself (stopped, paused, starved) counts against nobody: see `_discount_lateness`.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from .process import (
     close_all_but,
     die_with_parent,
     expect_frames,
+    hold_signals,
     own_standard_streams,
     prefer_latency,
     reset_signals,
@@ -41,6 +44,7 @@ from .worker_spec import WorkerContext, WorkerSpec
 EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is on standard error
 EXIT_CRASHED = 70  # EX_SOFTWARE: a traceback is
 HEARTBEAT_CHECK_S = 1.0
+LATE_S = 1.0  # a turn later than this says that the whole machine or tree stood still
 PHASE_GRACE_S = 1.0  # even when the stop's time is over, each phase has so long before it is killed
 
 
@@ -58,7 +62,7 @@ class _Child:
     pidfd: int = -1
     restart_at: float | None = None
     restarts: list[float] = attrs.field(factory=list)  # times of those within the window
-    has_stopped_intake: bool = False
+    failed_forks: int = 0  # in a row
 
 
 @attrs.define(eq=False)
@@ -70,6 +74,8 @@ class Supervisor:
         on_ready: called once, when every worker serves.
         on_reload: called on SIGHUP.
         stop_timeout_s: for a clean stop; whoever takes longer is killed.
+        insist_after_s: a second signal within this time is the same request (`timeout` and `make` pass a signal on
+            that the terminal or the service manager sends to the whole group as well).
     """
 
     specs: Sequence[WorkerSpec]
@@ -79,6 +85,9 @@ class Supervisor:
     on_start: Callable[[str, int], None] = lambda name, pid: None
     jitter: Callable[[], float] = random.random
     log: Callable[[str], None] = report
+    insist_after_s: float = 1.0
+    clock: Callable[[], float] = time.monotonic  # that of the heartbeats
+    fork: Callable[[], int] = os.fork
     _children: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by pidfd
     _all: list[_Child] = attrs.field(init=False, factory=list)
     _poller: select.poll = attrs.field(init=False, factory=select.poll)
@@ -86,6 +95,9 @@ class Supervisor:
     _news: int = attrs.field(init=False, default=-1)  # eventfd: a worker has become ready
     _ready_told: bool = attrs.field(init=False, default=False)
     _stopping: bool = attrs.field(init=False, default=False)
+    _stop_asked_at: float = attrs.field(init=False, default=0.0)
+    _turned_at: float = attrs.field(init=False, default=0.0)
+    _watching_since: float = attrs.field(init=False, default=0.0)  # silence before it is not counted
     _deadline: float = attrs.field(init=False, default=0.0)
     _phase_deadline: float = attrs.field(init=False, default=0.0)
     _phases: list[int] = attrs.field(init=False, factory=list)
@@ -105,6 +117,7 @@ class Supervisor:
                 child = _Child(spec)
                 self._all.append(child)
                 self._start(child)
+            self._turned_at = self.clock()
             while self._children or not self._stopping:
                 self._turn()
         finally:
@@ -113,11 +126,13 @@ class Supervisor:
 
     def request_stop(self) -> None:
         """Begin an orderly stop, as SIGTERM does; asked twice, whoever is left is killed soon."""
-        now = time.monotonic()
+        now = self.clock()
         if self._stopping:
-            self._deadline = self._phase_deadline = now
+            if now >= self._stop_asked_at + self.insist_after_s:
+                self._deadline = self._phase_deadline = now
             return
         self._stopping = True
+        self._stop_asked_at = now
         self._deadline = now + self.stop_timeout_s
         specs = [child.spec for child in self._all]
         phases = {spec.stop_phase for spec in specs} | {
@@ -129,14 +144,16 @@ class Supervisor:
     # -- one turn
 
     def _turn(self) -> None:
-        for fd, _ in self._poller.poll(self._wait_ms()):
+        events = self._poller.poll(self._wait_ms())
+        now = self.clock()  # one time for the whole turn: what passes during it is found late by the next one
+        self._discount_lateness(now)
+        for fd, _ in events:
             if fd == self._signals[0]:
                 self._take_signals()
             elif fd == self._news:
                 os.eventfd_read(self._news)
             elif fd in self._children:
                 self._buried(self._children[fd])
-        now = time.monotonic()
         if self._stopping:
             self._go_on_stopping(now)
             return
@@ -144,14 +161,24 @@ class Supervisor:
             if child.restart_at is not None and child.restart_at <= now:
                 self._start(child)
                 self._wake_all()
-                self._wake_all()
-        self._kill_hung()
+        self._kill_hung(now)
         if not self._ready_told and all(child.spec.block.is_ready for child in self._all):
             self._ready_told = True
             self.on_ready()
 
+    def _discount_lateness(self, now: float) -> None:
+        """A turn comes at least every HEARTBEAT_CHECK_S. Where it did not, nothing ran: everybody has a fresh grace."""
+        late_s = now - self._turned_at - HEARTBEAT_CHECK_S
+        self._turned_at = now
+        if late_s <= LATE_S:
+            return
+        self.log(f"stood still for {late_s:.1f} s (stopped, paused or starved of CPU)")
+        self._watching_since = now
+        self._deadline += late_s
+        self._phase_deadline += late_s
+
     def _wait_ms(self) -> int:
-        now = time.monotonic()
+        now = self.clock()
         waits = [HEARTBEAT_CHECK_S]
         if self._stopping:
             waits.append(self._phase_deadline - now)
@@ -177,18 +204,37 @@ class Supervisor:
     def _start(self, child: _Child) -> None:
         child.restart_at = None
         spec = child.spec
-        spec.block.begin(time.monotonic_ns())
+        spec.block.begin(int(self.clock() * 1e9))
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            self._become(spec, parent)
-        child.pid = pid
-        child.pidfd = os.pidfd_open(pid)
-        self._children[child.pidfd] = child
-        self._poller.register(child.pidfd, select.POLLIN)
+        pid = 0
+        try:
+            with hold_signals():  # until the child has handlers of its own: ours would write to our pipe
+                pid = self.fork()
+                if pid == 0:
+                    self._become(spec, parent)
+            pidfd = os.pidfd_open(pid)
+        except OSError as exc:
+            self._try_later(child, pid, exc)
+            return
+        child.pid, child.pidfd, child.failed_forks = pid, pidfd, 0
+        self._children[pidfd] = child
+        self._poller.register(pidfd, select.POLLIN)
         self.on_start(spec.name, pid)
+
+    def _try_later(self, child: _Child, pid: int, why: OSError) -> None:
+        """No process or no memory to be had, or (`pid` runs) no descriptor: that passes, so the others serve on."""
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        child.failed_forks += 1
+        delay_s = child.spec.restart.delay_s(child.failed_forks, self.jitter())
+        child.restart_at = self.clock() + delay_s
+        self.log(
+            f"cannot fork {child.spec.name}: {why.strerror}; tried again in {delay_s * 1000:.0f} ms "
+            "(limits: `ulimit -u`, pids.max and memory.max of the cgroup)"
+        )
 
     def _become(self, spec: WorkerSpec, parent: int) -> None:
         """In the child: never returns."""
@@ -237,7 +283,7 @@ class Supervisor:
         if not self._ready_told and not was_ready and code == EXIT_CANNOT_BOOT:
             self._give_up()
             return
-        now = time.monotonic()
+        now = self.clock()
         policy = child.spec.restart
         child.restarts = [at for at in child.restarts if at > now - policy.window_s]
         if len(child.restarts) >= policy.limit:
@@ -263,17 +309,16 @@ class Supervisor:
         self._exit_status = 1
         self.request_stop()
 
-    def _kill_hung(self) -> None:
-        now_ns = time.monotonic_ns()
+    def _kill_hung(self, now: float) -> None:
         for child in self._all:
             limit_s = child.spec.hang_timeout_s
             if child.pid == 0 or limit_s is None:
                 continue
-            silent_s = (now_ns - child.spec.block.heartbeat_ns) / 1e9
+            silent_s = now - max(child.spec.block.heartbeat_ns / 1e9, self._watching_since)
             if silent_s > limit_s:
                 self.log(f"{child.spec.name} has not moved for {silent_s:.1f} s: killed")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
-                child.spec.block.beat(now_ns)  # once is enough
+                child.spec.block.beat(int(now * 1e9))  # once is enough
 
     def _kill_all(self) -> None:
         for child in self._all:

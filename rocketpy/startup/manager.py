@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-import signal
 from collections.abc import AsyncIterator
 
 import attrs
@@ -41,7 +40,6 @@ class ManagerMain:
     table: DispatchTable
 
     def __call__(self, context: WorkerContext) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the supervisor says when, by the block
         store = MessageStore(self.settings.store, self.control)
         try:
             trio.run(self._run, context, store)

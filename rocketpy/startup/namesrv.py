@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
 import time
 
@@ -67,7 +66,6 @@ class NamesrvMain:
     listener: socket.socket
 
     def __call__(self, context: WorkerContext) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the supervisor says when, by the block
         trio.run(self._run, context)
 
     async def _run(self, context: WorkerContext) -> None:

@@ -125,3 +125,24 @@ def test_workers_that_stand_still_are_replaced() -> None:
         reported = re.findall(r"^rocketpy: (\S+) has not moved for [\d.]+ s: killed$", broker.text(), re.MULTILINE)
         assert sorted(name.replace("-", " ") for name in reported) == names, broker.text()[-4000:]
         assert broker.stop() == 0, broker.text()[-4000:]
+
+
+def test_a_frozen_broker_wakes_with_the_workers_it_had() -> None:
+    """All of it stands still for longer than a worker may (a paused container, Ctrl-Z): nobody is to blame."""
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    with running_broker({"workerHeartbeatTimeoutMillis": "3000"}) as broker:
+        before = broker.workers()
+        assert broker.process is not None
+        group = broker.process.pid
+        with Load(broker.port, SEED, TOPICS) as load:
+            load.wait_for_answers(10)
+            os.killpg(group, signal.SIGSTOP)
+            time.sleep(5)
+            os.kill(group, signal.SIGCONT)  # the supervisor first: it sees the others silent for 5 s
+            time.sleep(0.1)
+            os.killpg(group, signal.SIGCONT)
+            load.wait_for_answers(20)
+        assert broker.workers() == before, broker.text()[-4000:]
+        assert "stood still for" in broker.text()
+        assert check(broker.port, [load]).acknowledged > 10
+        assert broker.stop() == 0, broker.text()[-4000:]

@@ -118,30 +118,34 @@ def test_a_stop_under_load_keeps_what_was_acknowledged(broker: RunningBroker) ->
     assert_kept(broker, load)
 
 
-def test_a_second_signal_hurries_the_stop_and_loses_nothing(broker: RunningBroker) -> None:
+def test_a_second_signal_at_once_is_the_same_stop(broker: RunningBroker) -> None:
+    """`timeout` and service managers signal the server, and then its group."""
     load = loaded(broker)
     process = broker.process
     assert process is not None
     process.send_signal(signal.SIGTERM)
-    process.send_signal(signal.SIGTERM)
-    process.wait(ENDS_WITHIN_S)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(ENDS_WITHIN_S) == 0, broker.text()
     load.join()
     broker.process = None
-    assert "Traceback" not in broker.text()
+    assert "Traceback" not in broker.text() and "killed" not in broker.text()
     broker.start()
     assert_kept(broker, load)
 
 
-def test_ctrl_c_reaches_the_whole_group_and_is_a_clean_stop(broker: RunningBroker) -> None:
-    """A terminal sends SIGINT to every process of the foreground group, workers included."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_is_a_clean_stop(broker: RunningBroker, number: int) -> None:
+    """A terminal sends SIGINT to every process of the foreground group, systemd SIGTERM to all of the unit."""
     load = loaded(broker)
     process = broker.process
     assert process is not None
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     assert process.wait(ENDS_WITHIN_S) == 0, broker.text()
     load.join()
     assert not (broker.store / "abort").exists()
-    assert "Traceback" not in broker.text() and "KeyboardInterrupt" not in broker.text()
+    said = broker.text()
+    assert "Traceback" not in said and "KeyboardInterrupt" not in said
+    assert "killed" not in said and "restarted" not in said
     broker.process = None
     broker.start()
     assert_kept(broker, load)

@@ -133,6 +133,18 @@ def test_run_until_a_signal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert seen == ["The Name Server boot success. serializeType=JSON\n"]
 
 
+def test_a_second_signal_while_it_stops_changes_nothing(tmp_path: Path) -> None:
+    """`timeout`, `make` and service managers pass on what the whole group gets as well."""
+
+    def started(server: NameServer) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    assert run_namesrv(settings_in(tmp_path), started) == 0
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
 def test_the_key_value_table_is_logged_now_and_then(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "kv.json").write_text('{"configTable":{"N":{"k":"v"}}}')
     clock = MockClock()

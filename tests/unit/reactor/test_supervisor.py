@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
+import resource
 import select
 import signal
+import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -224,12 +228,64 @@ def test_who_does_not_stop_in_time_is_killed_and_the_others_still_have_theirs(la
 
 
 def test_a_second_signal_does_not_wait(launch: Callable[..., Run]) -> None:
-    run = launch({"stubborn": stay}, stop_timeout_s=3600.0)
+    run = launch({"stubborn": stay}, stop_timeout_s=3600.0, insist_after_s=0.0)
     run.journal.lines_until("all ready")
     run.signal(signal.SIGINT)
     run.signal(signal.SIGTERM)
     assert run.journal.line() == "log: stubborn did not stop in time: killed"
     assert run.end() == 0
+
+
+def test_the_same_request_twice_is_one(launch: Callable[..., Run]) -> None:
+    """`timeout` signals its child and then the child's group."""
+    may_leave, let = os.pipe()
+
+    def leave_when_let(context: WorkerContext, journal: Journal) -> None:
+        serve(context, journal)
+        assert os.read(may_leave, 1) == b"!"
+
+    run = launch({"slow": (leave_when_let, {"keep_fds": (may_leave,)})}, insist_after_s=3600.0)
+    run.journal.lines_until("all ready")
+    run.signal(signal.SIGTERM)
+    assert run.journal.line() == "slow leaves"
+    run.signal(signal.SIGTERM)
+    run.signal(signal.SIGHUP)
+    assert run.journal.line() == "reload"  # so the other has been taken too, in order or before
+    os.write(let, b"!")
+    assert run.end() == 0
+    assert "killed" not in " ".join(run.journal.rest())
+    os.close(may_leave)
+    os.close(let)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_whole_group_is_for_the_supervisor_alone(launch: Callable[..., Run], number: int) -> None:
+    run = launch({"selector": (serve, {"stop_phase": 30}), "store": (serve, {"stop_phase": 20})})
+    lines = run.journal.lines_until("all ready")
+    for line in lines[:-1]:
+        os.kill(pid_in(line), number)
+    os.kill(run.pid, number)
+    if number == signal.SIGHUP:
+        assert run.journal.line() == "reload"
+        run.signal(signal.SIGTERM)
+    assert run.end() == 0
+    assert run.journal.rest() == ["store", "leaves", "selector", "leaves"]
+
+
+def test_a_child_that_has_no_handlers_yet_tells_the_parent_nothing(launch: Callable[..., Run]) -> None:
+    """Right after the fork it has its parent's handlers, which write to the parent's pipe."""
+
+    def fork_and_signal() -> int:
+        pid = os.fork()
+        if pid == 0:
+            os.kill(os.getpid(), signal.SIGHUP)
+        return pid
+
+    run = launch({"a": serve}, fork=fork_and_signal)
+    run.journal.lines_until("all ready")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+    assert run.journal.rest() == ["a", "leaves"]  # and no "reload"
 
 
 def test_hangup_calls_the_hook_and_nothing_else(launch: Callable[..., Run]) -> None:
@@ -271,22 +327,137 @@ def test_restarts_are_bounded_and_wait_longer_each_time(launch: Callable[..., Ru
     assert "a ended with status 3, after 3 restarts in 60 s: stopping" in told
 
 
+class SharedClock:
+    """Seconds, from the real time on; moved by the test alone, read by the supervisor in its process."""
+
+    def __init__(self) -> None:
+        self._shared = mmap.mmap(-1, 8)
+        self.set(time.monotonic())
+
+    def __call__(self) -> float:
+        return float(struct.unpack("d", self._shared[:8])[0])
+
+    def set(self, seconds: float) -> None:
+        self._shared[:8] = struct.pack("d", seconds)
+
+    def turn(self, run: Run, seconds: float) -> None:
+        """Time passes, the supervisor has had a turn, and what it did in it can be seen."""
+        self.set(self() + seconds)
+        for _ in range(2):  # the first answer comes in the middle of a turn
+            run.signal(signal.SIGHUP)
+            run.journal.lines_until("reload")
+
+
 def hang(context: WorkerContext, journal: Journal) -> None:
     context.report_ready()
     journal.say(f"hangs {context.block.epoch}")
-    if context.block.epoch == 1:
-        context.block.beat(time.monotonic_ns() - 60_000_000_000)
-        signal.pause()
-    serve(context, journal)
+    signal.pause()
 
 
 def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Callable[..., Run]) -> None:
-    run = launch({"a": (hang, {"hang_timeout_s": 30.0})})
-    lines = [run.journal.line()]
-    while not lines[-1].startswith("hangs 2"):
-        lines.append(run.journal.line())
-    assert any(line.startswith("log: a has not moved for 6") for line in lines)
-    assert "log: a was killed by SIGKILL; restarted at once" in lines
+    clock = SharedClock()
+    run = launch({"a": (hang, {"hang_timeout_s": 10.0})}, clock=clock)
+    run.journal.lines_until("all ready")
+    for _ in range(10):
+        clock.turn(run, 1.0)
+    clock.set(clock() + 1.0)
+    assert run.journal.line() == "log: a has not moved for 11.0 s: killed"
+    assert run.journal.line() == "log: a was killed by SIGKILL; restarted at once"
+    assert run.journal.line() == "hangs 2"
+
+
+def test_what_the_supervisor_slept_itself_counts_against_nobody(launch: Callable[..., Run]) -> None:
+    """SIGSTOP to the whole group, a paused container: who wakes first must not find the others guilty."""
+    clock = SharedClock()
+    run = launch({"a": (hang, {"hang_timeout_s": 10.0})}, clock=clock)
+    run.journal.lines_until("all ready")
+    clock.turn(run, 1.0)
+    clock.set(clock() + 3600.0)
+    assert run.journal.line() == "log: stood still for 3599.0 s (stopped, paused or starved of CPU)"
+    for _ in range(10):  # a whole grace from then on
+        clock.turn(run, 1.0)
+    clock.set(clock() + 1.0)
+    assert run.journal.line() == "log: a has not moved for 11.0 s: killed"
+
+
+def test_a_stop_that_was_frozen_still_has_its_time(launch: Callable[..., Run]) -> None:
+    clock = SharedClock()
+    may_leave, let = os.pipe()
+
+    def leave_when_let(context: WorkerContext, journal: Journal) -> None:
+        serve(context, journal)
+        assert os.read(may_leave, 1) == b"!"
+
+    run = launch({"slow": (leave_when_let, {"keep_fds": (may_leave,)})}, clock=clock, stop_timeout_s=10.0)
+    run.journal.lines_until("all ready")
+    run.signal(signal.SIGTERM)
+    assert run.journal.line() == "slow leaves"
+    clock.set(clock() + 3600.0)
+    assert run.journal.line().startswith("log: stood still for 3599.0 s")
+    os.write(let, b"!")
+    assert run.end() == 0
+    assert run.journal.rest() == []
+    os.close(may_leave)
+    os.close(let)
+
+
+@attrs.define
+class FailingFork:
+    """fork() that fails some times after the first ones have worked; counts in the supervisor's process."""
+
+    errors: list[int]
+    good: int = 1
+
+    def __call__(self) -> int:
+        self.good -= 1
+        if self.good < 0 and self.errors:
+            raise OSError(self.errors[0], os.strerror(self.errors.pop(0)))
+        return os.fork()
+
+
+def test_a_fork_that_fails_is_tried_again_and_ends_nothing(launch: Callable[..., Run]) -> None:
+    errors = [errno.EAGAIN, errno.ENOMEM] * 3  # more often than restarts are allowed
+    run = launch({"a": serve}, fork=FailingFork(list(errors)))
+    lines = run.journal.lines_until("all ready")
+    os.kill(pid_in(lines[0]), signal.SIGKILL)
+    assert run.journal.line() == "log: a was killed by SIGKILL; restarted at once"
+    for number in errors:
+        assert run.journal.line().startswith(f"log: cannot fork a: {os.strerror(number)}; tried again in ")
+    assert run.journal.line().startswith("a serves ")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+
+
+def test_a_first_fork_that_fails_delays_the_start(launch: Callable[..., Run]) -> None:
+    run = launch({"a": serve}, fork=FailingFork([errno.EAGAIN], good=0))
+    lines = run.journal.lines_until("all ready")
+    assert lines[0].startswith("log: cannot fork a: ")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+
+
+def test_a_worker_without_a_descriptor_to_watch_it_is_started_again(launch: Callable[..., Run]) -> None:
+    """pidfd_open finds no descriptor: the child that runs already must not live on unwatched."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def fork_without_descriptors() -> int:
+        low = not forks
+        forks.append(1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        pid = os.fork()
+        if pid == 0 and low:
+            signal.pause()
+        if low:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        return pid
+
+    forks: list[int] = []
+    run = launch({"a": serve}, fork=fork_without_descriptors)
+    lines = run.journal.lines_until("all ready")
+    assert lines[0].startswith(f"log: cannot fork a: {os.strerror(errno.EMFILE)}; ")
+    assert lines[1].startswith("a serves 2 ")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
 
 
 def test_a_death_rings_everybody(launch: Callable[..., Run]) -> None:
