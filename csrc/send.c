@@ -27,7 +27,7 @@ enum {
     NOTE_IS_LOG = UINT32_MAX, NOTE_IS_MANAGER = UINT32_MAX - 1,
     SYS_FLAG_MULTI_TAGS = 2,
     CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_FLUSH_DISK_TIMEOUT = 10,
-    CODE_MESSAGE_ILLEGAL = 13, CODE_SERVICE_NOT_AVAILABLE = 14
+    CODE_MESSAGE_ILLEGAL = 13, CODE_SERVICE_NOT_AVAILABLE = 14, CODE_TOPIC_NOT_EXIST = 17
 };
 
 struct rp_send {
@@ -312,11 +312,17 @@ static int is_for_manager(const rp_send *send, const rp_send_request *request, c
             rp_map_get(&send->diverted, &request->origin.connection, sizeof request->origin.connection));
 }
 
+/* maxMessageSize bounds what clients may send. What the broker stores on its own account was taken from a client under
+ * the limit of that day; only the format and the size of a CommitLog file bound it. */
+static int is_too_long(const rp_send *send, const rp_send_request *request) {
+    return !is_internal(request) && request->body_size > send->config.max_message_size;
+}
+
 static rp_status append(rp_send *send, const rp_put *put) {
     const rp_send_request *request = put->request;
     uint64_t total;
     uint32_t messages = rp_put_measure(put, &total);
-    if (!messages || request->body_size > send->config.max_message_size)
+    if (!messages || is_too_long(send, request))
         return refuse(send, request, CODE_MESSAGE_ILLEGAL,
                       "the message is illegal: malformed batch, body too long, topic or properties beyond the limits");
     if (messages > send->ids_capacity / RP_MESSAGE_ID_MAX) {
@@ -363,22 +369,14 @@ static rp_status append(rp_send *send, const rp_put *put) {
     return RP_OK;
 }
 
-static int is_whole(const rp_send_request *request, uint32_t size) {
-    return size >= sizeof *request && (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
-                                              request->properties_size + request->body_size ==
-                                          size - sizeof *request;
-}
-
 /* How many requests of `size` bytes wait where this one came from: an estimate, for the remark. */
 static uint64_t waiting(const rp_send *send, uint32_t size) { return rp_ring_depth(send->input_rings[send->current_input]) / size; }
 
 /* One SEND record. RP_FULL: not taken. */
 static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
-    if (!is_whole(request, size)) return RP_OK;
-    rp_put put = {.request = request, .topic = data + sizeof *request};
-    put.properties = put.topic + request->topic_size + request->group_size + request->default_topic_size;
-    put.body = put.properties + request->properties_size;
+    rp_put put;
+    if (!rp_put_open(data, size, &put)) return RP_OK;
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED)) {
         const char *busy = rp_admission_refusal(&send->admission, request->origin.received_ns, waiting(send, size));
@@ -394,7 +392,8 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     }
     if (!put.queue) {
         if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
-        return refuse(send, request, CODE_SYSTEM_ERROR, "the topic or queue of this message is gone");
+        return refuse(send, request, is_internal(request) ? CODE_TOPIC_NOT_EXIST : CODE_SYSTEM_ERROR,
+                      "the topic or queue of this message is gone");
     }
     const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
     if (fault) return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE, fault);

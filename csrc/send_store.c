@@ -9,6 +9,18 @@
 #include "crash_point.h"
 #include "endian.h"
 
+int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
+    const rp_send_request *request = (const rp_send_request *)data;
+    if (size < sizeof *request || (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
+                                          request->properties_size + request->body_size !=
+                                      size - sizeof *request)
+        return 0;
+    *put = (rp_put){.request = request, .topic = data + sizeof *request};
+    put->properties = put->topic + request->topic_size + request->group_size + request->default_topic_size;
+    put->body = put->properties + request->properties_size;
+    return 1;
+}
+
 static void record_of(const rp_put *put, rp_record *record) {
     const rp_send_request *request = put->request;
     *record = (rp_record){.queue_id = put->queue_id,

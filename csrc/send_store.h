@@ -34,6 +34,8 @@ typedef struct rp_stored {
 /* Called when the records are complete and about to be published, with everything in `stored` set. */
 typedef void (*rp_before_publish)(void *context, const rp_stored *stored);
 
+/* Lay the SEND record at `data` open; `put` borrows it. 0 if its sizes do not add up to `size`. */
+int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put);
 /* How many messages the request holds: 1, or the entries of a batch; 0 if the batch is malformed or empty, or some
  * record would be beyond the format's limits. *total is the size of all records in bytes. */
 uint32_t rp_put_measure(const rp_put *put, uint64_t *total);

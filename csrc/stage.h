@@ -145,7 +145,7 @@ typedef struct rp_put_result {
     uint64_t phy_offset;
     uint64_t queue_offset;
     int64_t store_timestamp_ms;
-    int32_t code; /* response code: 0, 10, 11, 12 stored; else not */
+    int32_t code; /* response code: 0, 10, 11, 12 stored; 13, 17 will never be; any other: not now */
     int32_t queue_id;
     uint32_t size;
     uint32_t reserved;

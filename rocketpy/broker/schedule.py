@@ -4,6 +4,9 @@ One look every 100 ms finds the levels with something due; each is worked off in
 deliver time is the unit's third field. A delivered message keeps its DELAY, REAL_TOPIC and REAL_QID properties, as in
 the reference; it is a put of ours and so is not delayed again.
 
+A message that can never be delivered (its topic is gone, it does not fit a log file) goes to %DLQ%SCHEDULE_TOPIC_XXXX
+with its properties, and the level goes on; what may pass (a full disk, a busy broker) is tried again.
+
 Progress is saved every 10 s and at stop: after a crash up to 10 s of messages are delivered twice, never lost.
 
 Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
@@ -17,11 +20,12 @@ from typing import Any
 
 import trio
 
+from rocketpy.codes import ResponseCode
 from rocketpy.errors import RecordCorrupt
-from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC
+from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, dlq_topic
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
-from rocketpy.remoting.hot_lane import HotLane, MessageToPut
+from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult
 from rocketpy.units import PhyOffset
 
 from . import persist
@@ -37,7 +41,10 @@ log = logging.getLogger(__name__)
 FIRST_LOOK_S = 1.0
 LOOK_INTERVAL_S = 0.1
 AFTER_ERROR_S = 10.0
+RETRY_S = 1.0
 UNITS_PER_READ = 64
+QUEUE_ID_DIGITS_MAX = 10  # more are no queue id that we have written
+DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
 
 class ScheduleService:
@@ -113,6 +120,7 @@ class ScheduleService:
             if not self._is_due(level, unit.tags_code):
                 return False
             if not await self._deliver(PhyOffset(unit.phy_offset)):
+                self._rest_until[level] = trio.current_time() + RETRY_S
                 return False
             offset += 1
             self._advance(level, offset)
@@ -126,37 +134,64 @@ class ScheduleService:
         return deliver_time_ms <= now_ms
 
     async def _deliver(self, phy_offset: PhyOffset) -> bool:
-        """Store one message in its real topic; False: try it again."""
-        message = self._restore(phy_offset)
-        if message is None:
+        """Store one message in its real topic, or as a dead letter when it can never be; False: try it again."""
+        record = self._look_up(phy_offset)
+        if record is None:
             return True
+        message = self._addressed(record)
+        if isinstance(message, MessageToPut):
+            result = await self._hot_lane.put(message)
+            if not result.is_final_refusal:
+                return self._is_stored(record, result)
+            message = f"topic {message.topic}, queue {message.queue_id} refuses it for good, code {result.code}"
+        return await self._bury(record, reason=message)
+
+    async def _bury(self, record: StoredRecord, reason: str) -> bool:
+        """Store a message that cannot be delivered with the dead letters; False: try it again."""
+        topic = self._topics.create_if_missing(DEAD_LETTERS, queue_nums=1)
+        await self._topics.file.save()
+        message = message_from(record, topic=topic.topic_name, queue_id=0, properties=record.properties)
         result = await self._hot_lane.put(message)
+        if result.code == ResponseCode.MESSAGE_ILLEGAL:
+            log.error(
+                "delayed message at %d not delivered: %s; it is too large for %s as well and stays in %s alone, until "
+                "its log file expires", record.phy_offset, reason, DEAD_LETTERS, SCHEDULE_TOPIC,
+            )  # fmt: skip
+            return True
+        if self._is_stored(record, result):
+            log.warning(
+                "delayed message at %d not delivered: %s; it is now in %s", record.phy_offset, reason, DEAD_LETTERS
+            )
+            return True
+        return False
+
+    @staticmethod
+    def _is_stored(record: StoredRecord, result: PutResult) -> bool:
         if not result.is_stored:
-            log.warning("delayed message at %d not stored, code %d; it is tried again", phy_offset, result.code)
+            log.warning("delayed message at %d not stored, code %d; it is tried again", record.phy_offset, result.code)
         return result.is_stored
 
-    def _restore(self, phy_offset: PhyOffset) -> MessageToPut | None:
-        """The message as it is to be stored; None when there is nothing to deliver (and why is in the log)."""
+    def _look_up(self, phy_offset: PhyOffset) -> StoredRecord | None:
+        """The delayed message; None when there is nothing to deliver (and why is in the log)."""
         image = self._store.look_message_by_offset(phy_offset)
         if image is None:
             log.warning("delayed message at %d cannot be read; skipped", phy_offset)
             return None
         try:
-            record = decode_record(memoryview(image), phy_offset, check_crc=False)
+            return decode_record(memoryview(image), phy_offset, check_crc=False)
         except RecordCorrupt as exc:
             log.error("delayed message skipped: %s", exc)
             return None
-        if record is None:
-            return None
+
+    def _addressed(self, record: StoredRecord) -> MessageToPut | str:
+        """The message as it is to be stored in its real topic, or why it cannot be."""
         topic = text_property(record.properties, REAL_TOPIC)
         queue_id = text_property(record.properties, REAL_QID) or "0"
-        if topic is None or topic == TRANS_HALF_TOPIC or not queue_id.isdigit():
-            log.error("delayed message at %d dropped: its real topic is %s, queue %s", phy_offset, topic, queue_id)
-            return None
-        target = self._target_queue(topic, int(queue_id))
+        if topic is None or topic == TRANS_HALF_TOPIC or not (queue_id.isascii() and queue_id.isdigit()):
+            return f"its real topic is {topic}, queue {queue_id}"
+        target = self._target_queue(topic, int(queue_id[-QUEUE_ID_DIGITS_MAX:]))
         if target is None:
-            log.warning("delayed message at %d dropped: its topic %s is gone", phy_offset, topic)
-            return None
+            return f"its topic {topic} is gone"
         return message_from(record, topic=topic, queue_id=target, properties=record.properties)
 
     def _target_queue(self, topic: str, queue_id: int) -> int | None:

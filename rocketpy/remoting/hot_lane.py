@@ -98,6 +98,11 @@ class PutResult:
     def is_stored(self) -> bool:
         return self.code in (0, 10, 11, 12)
 
+    @property
+    def is_final_refusal(self) -> bool:
+        """The same put will never be stored: its queue is gone, or it does not fit the format or a log file."""
+        return self.code in (13, 17)
+
 
 class HotLane(Protocol):
     """The slow lane's way to the hot processors. All calls are ordered; none blocks (rings that are full are waited

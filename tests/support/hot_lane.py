@@ -260,6 +260,10 @@ class HotLane:
         settled = data[: ffi.sizeof("rp_origin")] + data[token : token + 8]
         self._tell(self.manager_to_send, lib.RP_STAGE_SETTLED, settled)
 
+    def put(self, record: bytes) -> None:
+        """An internal put: a record of `stage.encode_put`."""
+        self._tell(self.manager_to_send, lib.RP_STAGE_SEND, record)
+
     def for_manager(self) -> list[tuple[int, bytes]]:
         """(record type, record) of everything that was left to the manager since the last call."""
         return [record for reader in self.left_to_manager for record in drain(reader)]

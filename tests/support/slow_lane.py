@@ -75,6 +75,7 @@ class FakeHotLane:
         self.calls: list[tuple[str, Any]] = []
         self.puts: list[MessageToPut] = []
         self.put_code = 0
+        self.put_codes: dict[str, int] = {}  # of topics that differ
         self.put_gate: trio.Event | None = None
 
     def __getattr__(self, name: str) -> Callable[..., None]:
@@ -103,8 +104,9 @@ class FakeHotLane:
         if self.put_gate is not None:
             await self.put_gate.wait()
         self.puts.append(message)
+        code = self.put_codes.get(message.topic, self.put_code)
         return PutResult(
-            code=self.put_code, phy_offset=900, queue_id=message.queue_id, queue_offset=len(self.puts) + 6, size=100,
+            code=code, phy_offset=900, queue_id=message.queue_id, queue_offset=len(self.puts) + 6, size=100,
             store_timestamp_ms=NOW_MS, message_id="7F00000100002A9F0000000000000384",
         )  # fmt: skip
 

@@ -54,22 +54,69 @@ def test_a_time_beyond_the_level_is_now(tmp_path: Path) -> None:
     assert len(rig.hot_lane.puts) == 1
 
 
-def test_a_failed_put_is_tried_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [1, 2, 14])
+def test_a_put_that_failed_for_now_is_tried_again(tmp_path: Path, code: int) -> None:
     rig = SlowLaneRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
-    rig.hot_lane.put_code = 14
+    rig.hot_lane.put_code = code
     assert deliver(rig) is False and rig.services.schedule.document() == {"offsetTable": {}}
     rig.hot_lane.put_code = 0
     deliver(rig)
     assert [m.reconsume_times for m in rig.hot_lane.puts] == [0, 0, 1]
 
 
+DEAD_LETTERS = "%DLQ%SCHEDULE_TOPIC_XXXX"
+
+
 @pytest.mark.parametrize("topic", ["gone", "RMQ_SYS_TRANS_HALF_TOPIC"])
-def test_what_cannot_be_delivered_is_skipped(tmp_path: Path, topic: str) -> None:
+def test_what_has_no_topic_becomes_a_dead_letter(tmp_path: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     rig = SlowLaneRig(tmp_path)
     delayed(rig, NOW_MS, topic=topic)
     deliver(rig)
-    assert rig.hot_lane.puts == [] and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
+    (letter,) = rig.hot_lane.puts
+    assert (letter.topic, letter.queue_id) == (DEAD_LETTERS, 0)
+    assert letter.properties == b"DELAY\x013\x02REAL_TOPIC\x01%s\x02REAL_QID\x011" % topic.encode()
+    assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
+    assert DEAD_LETTERS in caplog.text and topic in caplog.text and "1000" in caplog.text
+    assert DEAD_LETTERS in (tmp_path / "config" / "topics.json").read_text()  # before it has a message
+
+
+@pytest.mark.parametrize("number", ["x", "-1", "\u0661", "9" * 5000])
+def test_a_queue_number_of_any_form_holds_nothing_up(tmp_path: Path, number: str) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS)
+    properties = b"DELAY\x013\x02REAL_TOPIC\x01T\x02REAL_QID\x01%s" % number.encode()
+    rig.store.records[1000] = record(1000, topic=SCHEDULE, properties=properties)
+    assert deliver(rig) is True
+    assert len(rig.hot_lane.puts) == 2 and rig.hot_lane.puts[1].topic == "T"
+
+
+@pytest.mark.parametrize("code", [13, 17])
+def test_what_is_refused_for_good_becomes_a_dead_letter_and_the_level_goes_on(tmp_path: Path, code: int) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS)
+    rig.hot_lane.put_codes["T"] = code
+    assert deliver(rig) is True
+    assert [m.topic for m in rig.hot_lane.puts] == ["T", DEAD_LETTERS] * 2
+    assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 2}}
+
+
+@pytest.mark.parametrize("code", [1, 2, 14, 17])
+def test_a_dead_letter_that_is_not_stored_now_is_tried_again(tmp_path: Path, code: int) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, topic="gone")
+    rig.hot_lane.put_codes[DEAD_LETTERS] = code
+    assert deliver(rig) is False and rig.services.schedule.document() == {"offsetTable": {}}
+    rig.hot_lane.put_codes.clear()
+    assert deliver(rig) is True and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
+
+
+def test_a_dead_letter_that_fits_nowhere_is_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS)
+    rig.hot_lane.put_code = 13
+    assert deliver(rig) is True and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
+    assert [entry.levelname for entry in caplog.records if "1000" in entry.message] == ["ERROR"]
 
 
 def test_unreadable_records_are_skipped(tmp_path: Path) -> None:
