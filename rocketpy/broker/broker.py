@@ -179,7 +179,7 @@ class BrokerController:
         finally:
             with trio.CancelScope(shield=True):
                 for file in self._files:
-                    await file.save()
+                    await file.save(last=True)
             self._finished.set()
 
     async def stop(self) -> None:

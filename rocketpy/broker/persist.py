@@ -9,17 +9,19 @@ Source: RocketMQ 4.9 `ConfigManager`, `MixAll#string2File`; fastjson's pretty fo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rocketpy.config.persist import read_with_backup, write_atomically
 from rocketpy.errors import BodyInvalid, ConfigError
 from rocketpy.remoting import fastjson
+from rocketpy.remoting.json_writer import pretty_pieces
 
 
-def save(path: Path, text: str) -> None:
+def save(path: Path, pieces: Sequence[bytes]) -> None:
     """Replace the file; on return it is on the disk. Raises: OSError."""
-    write_atomically(path, text.encode())
+    write_atomically(path, pieces)
 
 
 def load(path: Path) -> dict[str, Any] | None:
@@ -35,20 +37,9 @@ def load(path: Path) -> dict[str, Any] | None:
         raise ConfigError(f"damaged, and no usable .bak beside it ({exc}); {advice}", file=path) from exc
 
 
-def pretty(value: object, indent: int = 0) -> str:
+def pretty(value: object) -> str:
     """fastjson's pretty format: tabs, no blank after the colon, integer keys bare and on one line."""
-    if isinstance(value, fastjson.WireObject):
-        value = dict(value.wire_members())
-    if not isinstance(value, dict):
-        return fastjson.dump_text(value)
-    inner, outer = "\t" * (indent + 1), "\t" * indent
-    if not value:
-        return "{}"
-    texts = [(key, pretty(value[key], indent + 1)) for key in sorted(value)]
-    if all(isinstance(key, int) for key in value):
-        return f"{{{','.join(f'{key}:{text}' for key, text in texts)}\n{outer}}}"
-    entries = ",\n".join(f"{inner}{fastjson.dump_text(key)}:{text}" for key, text in texts)
-    return f"{{\n{entries}\n{outer}}}"
+    return "".join(pretty_pieces(value))
 
 
 def _decode(data: bytes) -> dict[str, Any]:

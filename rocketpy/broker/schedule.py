@@ -26,9 +26,9 @@ from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, dlq_topic
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult
+from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
-from . import persist
 from .clock import Clock
 from .delay import DelayLevels
 from .managers.config_file import ConfigFile
@@ -65,7 +65,7 @@ class ScheduleService:
         self._offsets: dict[int, int] = {}  # level -> next queue offset to deliver
         self._busy: set[int] = set()
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
-        self.file = ConfigFile(path, lambda: persist.pretty(self.document()))
+        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
     def load(self) -> None:
         """Read the progress and hold it within what the queues have. Raises: ConfigError."""

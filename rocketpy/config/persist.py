@@ -10,24 +10,26 @@ Source: `MixAll#string2File`, `ConfigManager#load`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 _T = TypeVar("_T")
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes | Sequence[bytes]) -> None:
     """Replace the file at `path`, creating its directory; on return the new content is on the disk.
+
+    `data` is the content, whole or in pieces.
 
     Raises:
         OSError: the old file is still whole.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     new, old = Path(f"{path}.tmp"), Path(f"{path}.bak")
-    _write_synced(new, data)
+    _write_synced(new, [data] if isinstance(data, bytes) else data)
     if path.exists():
-        _write_synced(old, path.read_bytes())
+        _write_synced(old, [path.read_bytes()])
     os.replace(new, path)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -65,8 +67,8 @@ def read_with_backup(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
     return None
 
 
-def _write_synced(path: Path, data: bytes) -> None:
+def _write_synced(path: Path, pieces: Sequence[bytes]) -> None:
     with open(path, "wb") as file:
-        file.write(data)
+        file.writelines(pieces)
         file.flush()
         os.fsync(file.fileno())

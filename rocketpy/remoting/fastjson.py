@@ -10,22 +10,22 @@ that is a key is given as its own compact text, so that it reads like the JSON-i
 
 from __future__ import annotations
 
-import base64
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from enum import Enum, IntFlag
-from typing import Protocol, TypeAlias, runtime_checkable
+from collections.abc import Mapping
+from typing import TypeAlias
 
 from rocketpy.errors import BodyInvalid
-from rocketpy.message.message_queue import MessageQueue
+
+from .json_writer import WireObject, dump_text, dumps, java_double
+
+__all__ = ["JsonValue", "WireObject", "dump_text", "dumps", "java_double", "loads", "loads_text"]
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 
 DEPTH_MAX = 64
 _NUMBER_DIGITS_MAX = 64
-_encode_string = json.JSONEncoder(ensure_ascii=False).encode
 _DECODER = json.JSONDecoder(strict=False)
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -37,106 +37,6 @@ _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0
 _WORDS: Mapping[str, bool | float | None] = {
     "true": True, "false": False, "null": None, "undefined": None, "NaN": math.nan,
 }  # fmt: skip
-
-
-@runtime_checkable
-class WireObject(Protocol):
-    """A value that knows its members under their wire names, in the order to write them (bodies/schema.py)."""
-
-    def wire_members(self) -> Iterable[tuple[str, object]]: ...
-
-
-def dumps(value: object) -> bytes:
-    """The compact UTF-8 text of a value; a lone surrogate becomes `?`, as in Java."""
-    return dump_text(value).encode("utf-8", "replace")
-
-
-def dump_text(value: object) -> str:
-    """As `dumps`, for a JSON text that goes into a header field."""
-    pieces: list[str] = []
-    _write(value, pieces)
-    return "".join(pieces)
-
-
-def java_double(value: float) -> str:
-    """A finite double as `Double.toString` spells it: `0.0`, `12.5`, `1.0E-5`, `1.0E7`."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        text = f"{value!r}"
-        return text if "e" not in text else f"{value:f}"
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
-        whole, _, fraction = digits.partition(".")
-        significant = (whole + fraction).lstrip("0").rstrip("0")
-        power = len(whole) - 1 if whole != "0" else -(len(fraction) - len(fraction.lstrip("0")) + 1)
-        mantissa = f"{sign}{significant[0]}.{significant[1:] or '0'}"
-        return f"{mantissa}E{power}"
-    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
-
-
-def _write(value: object, out: list[str]) -> None:
-    if value is None:
-        out.append("null")
-    elif value is True or value is False:
-        out.append("true" if value else "false")
-    elif isinstance(value, Enum) and not isinstance(value, IntFlag):  # a set of flags is a number
-        out.append(_encode_string(value.name))
-    elif isinstance(value, str):
-        out.append(_encode_string(value))
-    elif isinstance(value, int):
-        out.append(str(int(value)))
-    elif isinstance(value, float):
-        out.append(java_double(value) if math.isfinite(value) else "null")
-    elif isinstance(value, MessageQueue):
-        out.append(
-            f'{{"brokerName":{_encode_string(value.broker_name)},"queueId":{value.queue_id},'
-            f'"topic":{_encode_string(value.topic)}}}'
-        )
-    elif isinstance(value, WireObject):
-        _write_members(((_encode_string(name), member) for name, member in value.wire_members()), out)
-    elif isinstance(value, Mapping):
-        _write_members(_sorted_members(value), out)
-    elif isinstance(value, bytes | bytearray):
-        out.append(_encode_string(base64.b64encode(value).decode("ascii")))
-    elif isinstance(value, Iterable):
-        _write_array(value, out)
-    else:
-        raise TypeError(f"{type(value).__name__} has no JSON form")
-
-
-def _write_array(values: Iterable[object], out: list[str]) -> None:
-    out.append("[")
-    separator = ""
-    for value in values:
-        out.append(separator)
-        _write(value, out)
-        separator = ","
-    out.append("]")
-
-
-def _write_members(members: Iterable[tuple[str, object]], out: list[str]) -> None:
-    out.append("{")
-    separator = ""
-    for key, member in members:
-        if member is not None:
-            out.append(f"{separator}{key}:")
-            _write(member, out)
-            separator = ","
-    out.append("}")
-
-
-def _sorted_members(mapping: Mapping[object, object]) -> list[tuple[str, object]]:
-    """Strings by their text, integers by value; objects stay in the order they are in."""
-    keys = list(mapping)
-    if all(isinstance(key, str) for key in keys) or all(type(key) is int for key in keys):
-        keys.sort()
-    return [(_key_text(key), mapping[key]) for key in keys]
-
-
-def _key_text(key: object) -> str:
-    pieces: list[str] = []
-    _write(key, pieces)
-    return "".join(pieces)
 
 
 def loads(data: bytes | bytearray | memoryview) -> JsonValue:

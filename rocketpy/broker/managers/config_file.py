@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import trio
 
+from rocketpy.transport.steps import encoded
+
 from .. import persist
 
 log = logging.getLogger(__name__)
 
+RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
+
 
 class ConfigFile:
-    """Saves what `encode` returns, in a thread, one save at a time.
+    """Saves what `pieces` produces: encoded in steps that let others run, written in a thread, one save at a time.
 
     Callers that change the table while a save runs share the next one, so a burst of new topics costs two syncs and
     not one each.
+
+    `pieces` is called when a save starts. Every entry it produces must be at least as new as that moment: it may look
+    entries up late (offsets, each of which stands for itself) or must copy what belongs together (a version and what
+    it is the version of).
     """
 
-    def __init__(self, path: Path, encode: Callable[[], str]) -> None:
+    def __init__(self, path: Path, pieces: Callable[[], Iterable[str]]) -> None:
         self.path = path
-        self._encode = encode
+        self._pieces = pieces
         self._changes = 0
         self._saved = 0
         self._lock = trio.Lock()
+        self._failures = 0
+        self._retry_at_s = 0.0
+        self.on_saved: Callable[[int], None] = lambda changes: None
+        """Told, after each completed save, the number of the last change that was made before it started."""
+
+    @property
+    def changes(self) -> int:
+        """The number of the last change; counts from 1."""
+        return self._changes
 
     @property
     def is_dirty(self) -> bool:
@@ -38,19 +55,31 @@ class ConfigFile:
     def load(self) -> dict[str, Any] | None:
         return persist.load(self.path)
 
-    async def save(self) -> None:
+    async def save(self, *, last: bool = False) -> None:
         """Wait until every change made so far is on the disk.
 
-        A failing disk does not undo the change: it is logged and tried again at the next save, as the reference does.
+        A failing disk does not undo the change: it is logged and tried again at a later save, as the reference does,
+        but not before a while has passed; saves within that while return at once. `last`: try whatever happened before.
         """
         wanted = self._changes
         async with self._lock:
-            if self._saved >= wanted:
+            if self._saved >= wanted or (trio.current_time() < self._retry_at_s and not last):
                 return
-            changes, text = self._changes, self._encode()
+            changes = self._changes
             try:
-                await trio.to_thread.run_sync(persist.save, self.path, text)
+                pieces = await encoded(self._pieces())
+                await trio.to_thread.run_sync(persist.save, self.path, pieces)
             except OSError as exc:
-                log.error("cannot save %s: %s; the change is kept in memory and saved later", self.path, exc)
+                self._failed(exc)
             else:
-                self._saved = changes
+                self._saved, self._failures, self._retry_at_s = changes, 0, 0.0
+                self.on_saved(changes)
+
+    def _failed(self, exc: OSError) -> None:
+        wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**self._failures)
+        self._failures = min(self._failures + 1, 16)
+        self._retry_at_s = trio.current_time() + wait_s
+        log.error(
+            "cannot save %s: %s; the changes are kept in memory, the next attempt is in %.0f s or later",
+            self.path, exc, wait_s,
+        )  # fmt: skip

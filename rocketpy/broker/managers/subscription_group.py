@@ -12,11 +12,12 @@ from typing import Any
 from rocketpy.message import names
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import DataVersion
+from rocketpy.remoting.json_writer import Members, pretty_pieces
 
-from .. import persist
 from ..clock import Clock
 from ..live import LiveSettings
 from .config_file import ConfigFile
+from .documents import with_unknown_fields
 from .evolve import evolved
 from .hot_tables import HotTables
 
@@ -47,7 +48,7 @@ class SubscriptionGroupManager:
         }
         self._unknown: dict[str, dict[str, Any]] = {}
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
-        self.file = ConfigFile(path, lambda: persist.pretty(self.document()))
+        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
     def load(self) -> None:
         """Lay the file over the built-in groups. Raises: ConfigError."""
@@ -104,12 +105,6 @@ class SubscriptionGroupManager:
         self.data_version = self.data_version.next(self._clock.now_ms())
         self.file.changed()
 
-    def document(self) -> dict[str, Any]:
-        """The table as file and body carry it."""
-        return {
-            "dataVersion": self.data_version,
-            "subscriptionGroupTable": {
-                name: self._unknown.get(name, {}) | dict(config.wire_members())
-                for name, config in self._groups.items()
-            },
-        }
+    def document(self) -> Members:
+        """The table as file and body carry it: the groups of this moment and their version, written whenever."""
+        return with_unknown_fields("subscriptionGroupTable", self.data_version, self.groups, self._unknown)

@@ -16,11 +16,12 @@ from typing import Any
 from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.json_writer import Members, pretty_pieces
 
-from .. import persist
 from ..clock import Clock
 from ..live import LiveSettings
 from .config_file import ConfigFile
+from .documents import with_unknown_fields
 from .evolve import evolved
 from .hot_tables import HotTables
 
@@ -42,7 +43,7 @@ class TopicConfigManager:
         self._unknown: dict[str, dict[str, Any]] = {}
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
-        self.file = ConfigFile(path, lambda: persist.pretty(self.document()))
+        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
         self._add_built_in()
 
@@ -181,15 +182,9 @@ class TopicConfigManager:
         self.file.changed()
         self.on_change(config)
 
-    def document(self) -> dict[str, Any]:
-        """The table as file and body carry it."""
-        return {
-            "dataVersion": self.data_version,
-            "topicConfigTable": {
-                name: self._unknown.get(name, {}) | dict(config.wire_members())
-                for name, config in self._topics.items()
-            },
-        }
+    def document(self) -> Members:
+        """The table as file and body carry it: the topics of this moment and their version, written whenever."""
+        return with_unknown_fields("topicConfigTable", self.data_version, self.topics, self._unknown)
 
     def _add_built_in(self) -> None:
         config = self._live.broker

@@ -20,6 +20,7 @@ from rocketpy.remoting.headers.group import (
     GetProducerConnectionListRequestHeader,
     GroupRequestHeader,
 )
+from rocketpy.transport.steps import encoded_body
 
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
@@ -59,14 +60,14 @@ class AdminGroupProcessor(TableProcessor):
         if services.groups.delete(header.group_name):
             await services.groups.file.save()
         if header.remove_offset:
-            services.offsets.remove_group(header.group_name)
+            await services.offsets.remove_group(header.group_name)
             await services.offsets.file.save()
         if services.live.broker.auto_delete_unused_stats:
             services.stats.forget_group(header.group_name)
         return RemotingCommand.response()
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=fastjson.dumps(self._services.groups.document()))
+        return RemotingCommand.response(body=await encoded_body(self._services.groups.document()))
 
     async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         name = GroupRequestHeader.of(request).group

@@ -17,6 +17,7 @@ from rocketpy.remoting.headers.offset import (
     QueueRequestHeader,
     SearchOffsetRequestHeader,
 )
+from rocketpy.transport.steps import encoded_body
 
 from ..services import BrokerServices
 from .table import TableProcessor
@@ -60,7 +61,7 @@ class AdminOffsetProcessor(TableProcessor):
         return RemotingCommand.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp_ms=timestamp_ms))
 
     async def _all_consumer_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=fastjson.dumps(self._services.offsets.document()))
+        return RemotingCommand.response(body=await encoded_body(self._services.offsets.document()))
 
     async def _all_delay_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=fastjson.dumps(self._services.schedule.document()))

@@ -13,6 +13,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
+from rocketpy.transport.steps import encoded_body
 
 from .. import remarks
 from ..services import BrokerServices
@@ -76,7 +77,7 @@ class AdminTopicProcessor(TableProcessor):
         return RemotingCommand.response()
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=fastjson.dumps(self._services.topics.document()), ext_fields={})
+        return RemotingCommand.response(body=await encoded_body(self._services.topics.document()), ext_fields={})
 
     async def _one(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         config = self._find(TopicRequestHeader.of(request).topic)

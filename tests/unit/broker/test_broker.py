@@ -117,7 +117,7 @@ def test_how_often_offsets_are_saved(
     rig = SlowLaneRig(tmp_path, **{setting: 3_000})
     saved: list[float] = []
 
-    async def save(file: ConfigFile) -> None:
+    async def save(file: ConfigFile, *, last: bool = False) -> None:
         if file.path.name == name:
             saved.append(trio.current_time())
 

@@ -17,8 +17,8 @@ def test_first_start_has_no_file(tmp_path: Path) -> None:
 
 def test_a_save_is_read_back_and_keeps_the_old_one(tmp_path: Path) -> None:
     path = tmp_path / "config" / "topics.json"
-    persist.save(path, '{"n":1}')
-    persist.save(path, '{"n":2}')
+    persist.save(path, [b'{"n":1}'])
+    persist.save(path, [b'{"n":2}'])
     assert persist.load(path) == {"n": 2}
     assert (tmp_path / "config" / "topics.json.bak").read_text() == '{"n":1}'
     assert not (tmp_path / "config" / "topics.json.tmp").exists()
@@ -29,14 +29,14 @@ def test_a_crash_inside_a_save_leaves_a_readable_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     path = tmp_path / "x.json"
-    persist.save(path, '{"n":1}')
+    persist.save(path, [b'{"n":1}'])
 
     def crash(*args: object, **kwargs: object) -> None:
         raise OSError("power is gone")
 
     monkeypatch.setattr(os, step, crash)
     with pytest.raises(OSError, match="power is gone"):
-        persist.save(path, '{"n":2}')
+        persist.save(path, [b'{"n":2}'])
     monkeypatch.undo()
     assert persist.load(path) == {"n": 1}
 

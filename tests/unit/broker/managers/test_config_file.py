@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
+from trio.testing import MockClock
 
 from rocketpy.broker import persist
+from rocketpy.broker.managers import config_file
 from rocketpy.broker.managers.config_file import ConfigFile
 
 
+def full(path: Path, pieces: Sequence[bytes]) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_waiters_share_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saves: list[str] = []
-    monkeypatch.setattr(persist, "save", lambda path, text: saves.append(text))
+    saves: list[bytes] = []
+    monkeypatch.setattr(persist, "save", lambda path, pieces: saves.append(b"".join(pieces)))
     values: list[int] = []
-    file = ConfigFile(tmp_path / "x.json", lambda: str(len(values)))
+    file = ConfigFile(tmp_path / "x.json", lambda: [str(len(values))])
 
     async def change() -> None:
         values.append(1)
@@ -28,26 +36,81 @@ def test_waiters_share_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
                 nursery.start_soon(change)
 
     trio.run(main)
-    assert saves[-1] == "50" and len(saves) <= 3
+    assert saves[-1] == b"50" and len(saves) <= 3
 
 
 def test_a_failing_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.json"
-    file = ConfigFile(path, lambda: "{}")
+    file = ConfigFile(path, lambda: ["{}"])
     file.changed()
 
-    def full(path: Path, text: str) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(persist, "save", full)
-    trio.run(file.save)
-    assert file.is_dirty
-    monkeypatch.undo()
-    trio.run(file.save)
+
+    async def main() -> None:
+        await file.save()
+        assert file.is_dirty
+        monkeypatch.undo()
+        await trio.sleep(config_file.RETRY_FIRST_S)
+        await file.save()
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
     assert path.read_text() == "{}" and not file.is_dirty
 
 
+def test_a_disk_that_keeps_failing_is_not_encoded_for_at_every_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encodings: list[float] = []
+
+    def pieces() -> list[str]:
+        encodings.append(trio.current_time())
+        return ["{}"]
+
+    file = ConfigFile(tmp_path / "x.json", pieces)
+    monkeypatch.setattr(persist, "save", full)
+
+    async def main() -> None:
+        for _ in range(300):  # five minutes of a heartbeat each second
+            file.changed()
+            await file.save()
+            await trio.sleep(1)
+        assert len(encodings) < 15
+        monkeypatch.undo()
+        await file.save(last=True)
+
+    trio.run(main, clock=MockClock(autojump_threshold=0))
+    assert not file.is_dirty, "the last save of a run is tried whatever happened before"
+
+
+def test_a_change_during_a_save_is_in_the_next_one(tmp_path: Path) -> None:
+    table = {"a": 1, "b": 1}
+    completed: list[int] = []
+
+    def pieces() -> Iterator[str]:
+        for key in list(table):
+            yield f"{key}={table[key]};"
+
+    file = ConfigFile(tmp_path / "x.json", pieces)
+    file.on_saved = completed.append
+
+    async def change() -> None:
+        table["a"] = 2  # after its entry has been encoded
+        file.changed()
+        await file.save()
+
+    async def main() -> None:
+        file.changed()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(file.save)
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.start_soon(change)
+
+    trio.run(main)
+    assert (tmp_path / "x.json").read_text() == "a=2;b=1;" and not file.is_dirty
+    assert completed == [1, 2], "the number of the last change before each completed save began"
+
+
 def test_nothing_changed_nothing_written(tmp_path: Path) -> None:
-    file = ConfigFile(tmp_path / "x.json", lambda: "{}")
+    file = ConfigFile(tmp_path / "x.json", lambda: ["{}"])
     trio.run(file.save)
     assert not (tmp_path / "x.json").exists()

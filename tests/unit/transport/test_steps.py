@@ -1,0 +1,75 @@
+"""Long work lets others run, and stops where its result would be of no use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import trio
+
+from rocketpy.errors import RequestRefused
+from rocketpy.remoting.json_writer import VALUES_PER_PIECE
+from rocketpy.transport.steps import Steps, encoded, encoded_body
+
+
+async def turns_during(work: trio.Event) -> int:
+    turns = 0
+    while not work.is_set():
+        await trio.lowlevel.checkpoint()
+        turns += 1
+    return turns
+
+
+def turns_of(work: object) -> int:
+    """How often another task runs while `work`, an async function, does."""
+    turns = 0
+
+    async def main() -> None:
+        nonlocal turns
+        ended = trio.Event()
+
+        async def count() -> None:
+            nonlocal turns
+            turns = await turns_during(ended)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(count)
+            await work()  # type: ignore[operator]  # an async function
+            ended.set()
+
+    trio.run(main)
+    return turns
+
+
+def test_others_run_after_each_step() -> None:
+    async def work() -> None:
+        steps = Steps(10)
+        for _ in range(1_000):
+            await steps.did()
+
+    assert turns_of(work) >= 90
+
+
+def test_others_run_while_a_table_is_encoded() -> None:
+    async def work() -> None:
+        body = await encoded_body({str(number): number for number in range(100 * VALUES_PER_PIECE)})
+        assert body.startswith(b'{"0":0')
+
+    assert turns_of(work) >= 90
+
+
+def test_a_body_that_fits_no_frame_is_given_up_early() -> None:
+    taken = 0
+
+    def pieces() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield "x" * 100
+
+    async def main() -> None:
+        with pytest.raises(RequestRefused, match="larger than 1000 bytes"):
+            await encoded(pieces(), size_max=1_000)
+
+    trio.run(main)
+    assert taken == 11
