@@ -8,17 +8,15 @@ from typing import Any, Self
 
 import attrs
 
-from rocketpy.client.brokers import Brokers
-from rocketpy.client.client_id import build_client_id
-from rocketpy.client.instance import ClientInstance
-from rocketpy.client.lifetime import Lifetime, Open
+from rocketpy.client.cluster.brokers import Brokers
+from rocketpy.client.cluster.client_id import build_client_id
+from rocketpy.client.cluster.instance import ClientInstance
+from rocketpy.client.cluster.lifetime import Lifetime, Open
 from rocketpy.client.options import ClientOptions, ProducerOptions
-from rocketpy.client.wire import (
-    Header,
-    RemotingCommand,
-)
 from rocketpy.codes import RequestCode
 from rocketpy.errors import ClientError, RocketError
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.schema import Header
 
 from .errors import PartialFailure
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.client.wire import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 
 from .admin import Admin
 

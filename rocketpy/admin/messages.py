@@ -11,21 +11,19 @@ from enum import Enum
 
 import attrs
 
+from rocketpy.client.consuming.pull_loop import Puller
+from rocketpy.client.consuming.subscription import build_subscription
 from rocketpy.client.messages import ReceivedMessage
-from rocketpy.client.pull_loop import Puller
-from rocketpy.client.pull_rules import PullStatus
-from rocketpy.client.subscription import build_subscription
-from rocketpy.client.wire import (
-    ConsumeType,
-    PullSysFlag,
-    QueryMessageRequestHeader,
-)
+from rocketpy.client.results import PullStatus
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, MessageInvalid, RocketError
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP
+from rocketpy.remoting.bodies.heartbeat import ConsumeType
+from rocketpy.remoting.headers.pull import PullSysFlag
+from rocketpy.remoting.headers.query import QueryMessageRequestHeader
 
 from .admin import Admin
 from .errors import NotFound

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.client.wire import OffsetWrapper
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.consume_stats import OffsetWrapper
 
 from .admin import Admin
 from .core import TO_THE_END

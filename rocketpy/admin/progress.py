@@ -9,11 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from rocketpy.client.wire import ConsumerConnection, ConsumerRunningInfo, ConsumeStats, ProcessQueueInfo
 from rocketpy.codes import version_name
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import RETRY_PREFIX, is_retry_topic
+from rocketpy.remoting.bodies.connection import ConsumerConnection
+from rocketpy.remoting.bodies.consume_stats import ConsumeStats
+from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
 
 from .admin import Admin
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import attrs
 import trio
 
-from rocketpy.client.dispatching import Dispatcher
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import ProducerOptions
 from rocketpy.client.results import SendResult
-from rocketpy.client.send_rules import SendBudget
-from rocketpy.client.sender import Sender
+from rocketpy.client.sending.send_loop import SendLoop
+from rocketpy.client.sending.send_rules import SendBudget
+from rocketpy.client.sending.sender import Sender
 from rocketpy.errors import RocketError
 from rocketpy.message import properties as names
 from rocketpy.message.message_queue import MessageQueue
@@ -19,16 +19,16 @@ from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP
 from .admin import Admin
 
 
-def dispatcher(admin: Admin) -> Dispatcher:
+def send_loop(admin: Admin) -> SendLoop:
     """A producer's send loop over the admin client's connections, without retries or heartbeats."""
     options = ProducerOptions(name_servers=admin.options.name_servers, retries=0, send_timeout=admin.timeout_s)
     sender = Sender(admin.instance, CLIENT_INNER_PRODUCER_GROUP, options, admin.opened.next_id)
-    return Dispatcher(sender, options, admin.instance.rng)
+    return SendLoop(sender, options, admin.instance.rng)
 
 
 async def send(admin: Admin, message: Message, queue: MessageQueue | None = None) -> SendResult:
     """Send once, to `queue` or to any. Raises as Producer.send does."""
-    via = dispatcher(admin)
+    via = send_loop(admin)
     outgoing = via.sender.prepare(message)
     if queue is not None:
         await via.publish_info(message.topic)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocketpy.client.wire import (
-    AddWritePermOfBrokerResponseHeader,
-    BrokerNameRequestHeader,
-    BrokerStatsData,
-    GetKVConfigResponseHeader,
-    KVConfigRequestHeader,
-    KVTable,
-    PutKVConfigRequestHeader,
-    ViewBrokerStatsDataRequestHeader,
-    WipeWritePermOfBrokerResponseHeader,
-)
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config.properties import as_mapping, format_mapping
 from rocketpy.errors import BrokerError
+from rocketpy.remoting.bodies.kv import KVTable
+from rocketpy.remoting.bodies.stats import BrokerStatsData
+from rocketpy.remoting.headers.broker import ViewBrokerStatsDataRequestHeader
+from rocketpy.remoting.headers.namesrv import (
+    AddWritePermOfBrokerResponseHeader,
+    BrokerNameRequestHeader,
+    GetKVConfigResponseHeader,
+    KVConfigRequestHeader,
+    PutKVConfigRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
 
 from .core import AdminCore
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from rocketpy.client.wire import (
-    ClusterInfo,
-    CreateTopicRequestHeader,
-    DeleteTopicInNamesrvRequestHeader,
-    GroupList,
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import BrokerError, ClientError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.group import GroupList
+from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
+from rocketpy.remoting.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
     TopicList,
     TopicOffset,
-    TopicRequestHeader,
-    TopicRouteData,
     TopicStatsTable,
 )
-from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.errors import BrokerError, ClientError
-from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.headers.namesrv import DeleteTopicInNamesrvRequestHeader
+from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
 
 from .core import MASTER_ID, AdminCore, each
 

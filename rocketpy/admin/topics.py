@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.client.wire import (
-    TopicConfig,
-)
+from rocketpy.remoting.bodies.topic import TopicConfig
 
 from .admin import Admin
 from .server_requests import ORDER_TOPIC_CONFIG

@@ -7,17 +7,19 @@ Lifecycle: nothing happens in a constructor; entering the context starts the ins
 context owns, leaving it stops them, tells the brokers and closes the connections.
 
 Decisions (which queue, who owns it, retry or not, may we pull) are plain functions and values in modules of their own;
-modules that do I/O only carry them out:
+modules that do I/O only carry them out. The rooms, from the bottom up; each imports those above it in this list:
 
-    values and rules   options route allocation queue_selection latency_fault process_queue pull_rules subscription
-    requests           api (one method per request code), name_servers, brokers
-    duties             instance (routes, heartbeats), rebalance, pull_loop, concurrent, orderly, offset_store
-    facades            producer, push_consumer, pull_consumer, sync
+    values       options messages results allocation       what a user passes and gets
+    cluster/     name servers, routes, brokers, heartbeats, one method per request code
+    sending/     choose a queue, send, retry
+    consuming/   group member, rebalance, pull loop, concurrent and ordered handlers, offsets
+    facades      producer push_consumer pull_consumer sync
 
 Works without the compiled core.
 """
 
 from .allocation import Averagely, AveragelyByCircle, ByConfig, ByMachineRoom, ConsistentHash, NearbyRoom
+from .consuming.subscription import Sql92
 from .messages import Message, ReceivedMessage, split_batches
 from .options import (
     START_FIRST,
@@ -32,11 +34,9 @@ from .options import (
 )
 from .producer import Producer, SendHandle
 from .pull_consumer import LitePullConsumer, PullConsumer
-from .pull_rules import PullResult, PullStatus
 from .push_consumer import PushConsumer
-from .queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
-from .results import ConsumeResult, SendResult, SendStatus
-from .subscription import Sql92
+from .results import ConsumeResult, PullResult, PullStatus, SendResult, SendStatus
+from .sending.queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
 
 __all__ = [
     "START_FIRST",

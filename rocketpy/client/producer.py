@@ -21,15 +21,15 @@ from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout, RocketE
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
 
-from .client_id import build_client_id
-from .dispatching import Dispatcher
-from .lifetime import Lifetime, Open
+from .cluster.client_id import build_client_id
+from .cluster.lifetime import Lifetime, Open
 from .messages import Message
 from .options import ProducerOptions
-from .queue_selection import JavaHashSelector, QueueSelector
 from .results import SendResult
-from .send_rules import SendBudget
-from .sender import OutgoingMessage, Sender
+from .sending.queue_selection import JavaHashSelector, QueueSelector
+from .sending.send_loop import SendLoop
+from .sending.send_rules import SendBudget
+from .sending.sender import OutgoingMessage, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Producer:
         self.client_id = lifetime.client_id if lifetime is not None else build_client_id(self.options)
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None
-        self._dispatcher: Dispatcher | None = None
+        self._send_loop: SendLoop | None = None
         self._in_flight = InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
 
     async def __aenter__(self) -> Self:
@@ -121,7 +121,7 @@ class Producer:
         instance = self._open.instance
         instance.producer_groups.add(self.group)
         sender = Sender(instance, self.group, self.options, self._open.next_id)
-        self._dispatcher = Dispatcher(sender, self.options, instance.rng)
+        self._send_loop = SendLoop(sender, self.options, instance.rng)
         self._open.start()
         return self
 
@@ -136,11 +136,11 @@ class Producer:
         return await opened.close(kind, error, trace)
 
     @property
-    def _ready(self) -> tuple[Open, Dispatcher]:
-        if self._open is None or self._dispatcher is None:
+    def _ready(self) -> tuple[Open, SendLoop]:
+        if self._open is None or self._send_loop is None:
             raise ClientError("the producer is not running: use it within `async with`")
         self._open.check_fork()
-        return self._open, self._dispatcher
+        return self._open, self._send_loop
 
     async def send(
         self,
@@ -164,8 +164,8 @@ class Producer:
             MessageInvalid: the message breaks a rule. ClientError: no route. BrokerError: the broker refused.
             RequestTimeout: time is up; the message may be stored all the same.
         """
-        _, dispatcher = self._ready
-        return await self._send(dispatcher.sender.prepare(message), message, timeout, queue, selector, key)
+        _, send_loop = self._ready
+        return await self._send(send_loop.sender.prepare(message), message, timeout, queue, selector, key)
 
     async def send_batch(
         self,
@@ -175,8 +175,8 @@ class Producer:
         queue: MessageQueue | None = None,
     ) -> SendResult:
         """Send several messages of one topic as one request, to one queue. `split_batches` cuts larger collections."""
-        _, dispatcher = self._ready
-        outgoing = dispatcher.sender.prepare_batch(messages)
+        _, send_loop = self._ready
+        outgoing = send_loop.sender.prepare_batch(messages)
         return await self._send(outgoing, messages[0], timeout, queue, None, None)
 
     async def _send(
@@ -190,17 +190,17 @@ class Producer:
         *,
         is_async: bool = False,
     ) -> SendResult:
-        _, dispatcher = self._ready
+        _, send_loop = self._ready
         timeout_s = self.options.send_timeout if timeout is None else timeout
         begin_s = trio.current_time()
         target = await self._target(message, queue, selector, key)
         if target is None:
             attempts = 1 + (self.options.async_retries if is_async else self.options.retries)
-            return await dispatcher.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
+            return await send_loop.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
         remaining_s = begin_s + timeout_s - trio.current_time()
         if remaining_s <= 0:
             raise RequestTimeout(f"send {outgoing.msg_id}: {timeout_s} s used up before the first attempt")
-        return await dispatcher.sender.send_to(target, outgoing, remaining_s)
+        return await send_loop.sender.send_to(target, outgoing, remaining_s)
 
     async def _target(
         self, message: Message, queue: MessageQueue | None, selector: QueueSelector | None, key: object
@@ -213,8 +213,8 @@ class Producer:
         key = message.order_key if key is None else key
         if selector is None and key is None:
             return None
-        _, dispatcher = self._ready
-        info = await dispatcher.publish_info(message.topic)
+        _, send_loop = self._ready
+        info = await send_loop.publish_info(message.topic)
         chosen = (selector or JavaHashSelector()).select(info.queues, message, key)
         if chosen is None:
             raise ClientError(f"the selector chose no queue for {message.topic}")
@@ -229,12 +229,12 @@ class Producer:
         key: object = None,
     ) -> None:
         """Send without an answer: fastest, and nobody will say if the broker refused it."""
-        _, dispatcher = self._ready
-        outgoing = dispatcher.sender.prepare(message)
+        _, send_loop = self._ready
+        outgoing = send_loop.sender.prepare(message)
         target = await self._target(message, queue, selector, key)
         if target is None:
-            target = dispatcher.choose(await dispatcher.publish_info(message.topic), None)
-        await dispatcher.sender.send_oneway_to(target, outgoing, self.options.send_timeout)
+            target = send_loop.choose(await send_loop.publish_info(message.topic), None)
+        await send_loop.sender.send_oneway_to(target, outgoing, self.options.send_timeout)
 
     async def send_soon(
         self,
@@ -251,8 +251,8 @@ class Producer:
         Transport failures are repeated (on another broker, with a queue of that broker, which Java does not do);
         a broker's refusal is final.
         """
-        opened, dispatcher = self._ready
-        outgoing = dispatcher.sender.prepare(message)
+        opened, send_loop = self._ready
+        outgoing = send_loop.sender.prepare(message)
         handle = SendHandle(outgoing.msg_id, on_done)
         await self._in_flight.acquire(len(outgoing.body))
 
@@ -274,5 +274,5 @@ class Producer:
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """The queues of `topic` that can be written to."""
-        _, dispatcher = self._ready
-        return (await dispatcher.publish_info(topic)).queues
+        _, send_loop = self._ready
+        return (await send_loop.publish_info(topic)).queues

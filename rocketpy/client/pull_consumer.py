@@ -29,17 +29,18 @@ from rocketpy.remoting.bodies.heartbeat import (
 from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.remoting.headers.pull import PullSysFlag
 
-from .client_id import build_client_id
-from .fetched import Fetched
-from .group_member import GroupMember
-from .lifetime import Lifetime
+from .cluster.client_id import build_client_id
+from .cluster.lifetime import Lifetime
+from .consuming.fetched import Fetched
+from .consuming.group_member import GroupMember
+from .consuming.process_queue import ProcessQueue
+from .consuming.pull_loop import PullLoop, PullSettings
+from .consuming.pull_rules import FlowLimits
+from .consuming.start_offset import start_offset
+from .consuming.subscription import ALL, Sql92, build_subscription
 from .messages import ReceivedMessage
 from .options import ConsumeMode, PullOptions
-from .process_queue import ProcessQueue
-from .pull_loop import PullLoop, PullSettings
-from .pull_rules import FlowLimits, PullResult
-from .start_offset import start_offset
-from .subscription import ALL, Sql92, build_subscription
+from .results import PullResult
 
 logger = logging.getLogger(__name__)
 

@@ -29,27 +29,27 @@ from rocketpy.remoting.bodies.heartbeat import (
 from rocketpy.remoting.bodies.running_info import ConsumeMessageDirectlyResult
 from rocketpy.remoting.headers.pull import PullSysFlag
 
-from . import running_info
-from .client_id import build_client_id
-from .concurrent import ConcurrentService
-from .consuming import ConsumeContext, ConsumeService, restore_topic
-from .dispatching import Dispatcher
-from .group_member import GroupMember
-from .handler import BatchHandler, Handler, MessageHandler
-from .lifetime import Lifetime, Open
+from .cluster.client_id import build_client_id
+from .cluster.lifetime import Lifetime, Open
+from .consuming import running_info
+from .consuming.concurrent import ConcurrentService
+from .consuming.context import ConsumeContext, ConsumeService, restore_topic
+from .consuming.group_member import GroupMember
+from .consuming.handler import BatchHandler, Handler, MessageHandler
+from .consuming.orderly import OrderlyService
+from .consuming.process_queue import ProcessQueue
+from .consuming.pull_loop import PullLoop, PullSettings
+from .consuming.pull_rules import FlowLimits, limits_for_queue
+from .consuming.queue_locks import QueueLocks
+from .consuming.retry_sender import RetrySender
+from .consuming.start_offset import start_offset
+from .consuming.subscription import Sql92, build_subscription
 from .messages import Message, ReceivedMessage
 from .options import ConsumeMode, ProducerOptions, PushOptions
-from .orderly import OrderlyService
-from .process_queue import ProcessQueue
-from .pull_loop import PullLoop, PullSettings
-from .pull_rules import FlowLimits, limits_for_queue
-from .queue_locks import QueueLocks
 from .results import SendResult
-from .retry_sender import RetrySender
-from .send_rules import SendBudget
-from .sender import Sender
-from .start_offset import start_offset
-from .subscription import Sql92, build_subscription
+from .sending.send_loop import SendLoop
+from .sending.send_rules import SendBudget
+from .sending.sender import Sender
 
 logger = logging.getLogger(__name__)
 
@@ -145,11 +145,11 @@ class PushConsumer(GroupMember):
     def _consume_service(self, opened: Open) -> ConsumeService:
         sender_options = ProducerOptions(api_timeout=self.options.api_timeout, vip_channel=self.options.vip_channel)
         sender = Sender(opened.instance, CLIENT_INNER_PRODUCER_GROUP, sender_options, opened.next_id)
-        dispatcher = Dispatcher(sender, sender_options, opened.instance.rng)
+        send_loop = SendLoop(sender, sender_options, opened.instance.rng)
 
         async def send(message: Message) -> SendResult:
             budget = SendBudget(sender_options.send_timeout, 1 + sender_options.retries, trio.current_time())
-            return await dispatcher.send(sender.prepare_unchecked(message), budget)
+            return await send_loop.send(sender.prepare_unchecked(message), budget)
 
         self._context = ConsumeContext(
             group=self.group,

@@ -9,6 +9,8 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 
+from .messages import ReceivedMessage
+
 
 class SendStatus(Enum):
     """All four mean that the message is stored; the last three that something promised beside it was late."""
@@ -39,6 +41,33 @@ class SendResult:
     transaction_id: str | None = None
     region_id: str = "DefaultRegion"
     trace_on: bool = True
+
+
+class PullStatus(Enum):
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+PULL_STATUS: dict[int, PullStatus] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+
+@attrs.frozen
+class PullResult:
+    """A broker's answer to a pull. `messages` is empty unless FOUND, and may be empty then, after the tag check."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    messages: tuple[ReceivedMessage, ...] = ()
+    suggest_which_broker_id: int = 0
 
 
 class ConsumeAction(Enum):

@@ -25,12 +25,11 @@ from rocketpy.message.message_queue import MessageQueue
 from . import producer as async_producer
 from . import pull_consumer as async_pull
 from . import push_consumer as async_push
-from .handler import BatchHandler, MessageHandler
+from .consuming.handler import BatchHandler, MessageHandler
+from .consuming.subscription import ALL, Sql92
 from .messages import Message, ReceivedMessage
-from .pull_rules import PullResult
-from .queue_selection import QueueSelector
-from .results import SendResult
-from .subscription import ALL, Sql92
+from .results import PullResult, SendResult
+from .sending.queue_selection import QueueSelector
 
 T = TypeVar("T")
 C = TypeVar("C", bound=AbstractAsyncContextManager[Any])

@@ -9,10 +9,10 @@ import trio
 
 from rocketpy.admin.admin import Admin
 from rocketpy.client import Producer, PullConsumer, PushConsumer
-from rocketpy.client.lifetime import Lifetime
+from rocketpy.client.cluster.lifetime import Lifetime
+from rocketpy.client.consuming.process_queue import ProcessQueue
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.options import ClientOptions, ProducerOptions, PullOptions, PushOptions
-from rocketpy.client.process_queue import ProcessQueue
 from rocketpy.message.message_queue import MessageQueue
 
 from .cluster import NAME_SERVER, FakeCluster

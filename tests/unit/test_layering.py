@@ -23,9 +23,19 @@ ALLOWED: dict[str, set[str]] = {
     "namesrv": {"transport", "remoting", "config"},
     "broker": {"store", "transport", "remoting", "message", "config"},
     "client": {"transport", "remoting", "message", "config"},
-    "admin": {"client", "message", "config"},
+    "admin": {"client", "remoting", "message", "config"},
     "spark": {"client", "message", "config"},
     "metrics": set(),
+}
+# Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
+ROOMS: dict[str, tuple[set[str], ...]] = {
+    "client": (
+        {"options", "messages", "results", "allocation"},
+        {"cluster"},
+        {"sending"},
+        {"consuming"},
+        {"producer", "push_consumer", "pull_consumer", "sync"},
+    ),
 }
 TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {"codes": set(), "units": set(), "errors": {"codes"}, "__init__": set()}
@@ -104,6 +114,18 @@ def test_arrows_point_down(path: Path) -> None:
     allowed = GROUND_ALLOWED[layer] if layer in GROUND_ALLOWED else ALLOWED[layer] | GROUND
     excess = our_layers(path) - allowed - {layer}
     assert not excess, f"{dotted(path)} may not import {sorted(excess)}; allowed: {sorted(allowed)}"
+
+
+@EVERY_MODULE
+def test_rooms_import_only_rooms_below(path: Path) -> None:
+    package, _, inner = dotted(path).partition(".")
+    if package not in ROOMS or not inner:
+        return
+    levels = {name: level for level, names in enumerate(ROOMS[package]) for name in names}
+    prefix = f"rocketpy.{package}."
+    used = {name.removeprefix(prefix).split(".")[0] for name in imports_of(path) if name.startswith(prefix)}
+    above = {name for name in used & levels.keys() if levels[name] > levels[inner.split(".")[0]]}
+    assert not above, f"{dotted(path)} may not import {sorted(above)}: they are rooms above it"
 
 
 @EVERY_MODULE

@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from rocketpy.client.wire import SubscriptionGroupConfig
 from rocketpy.codes import LanguageCode, version_name
 from rocketpy.errors import RocketError
 from rocketpy.message.names import dlq_topic, retry_topic
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 
 from ..admin import Admin
 from ..base import EXIT_NOT_FOUND, broker_or_cluster, brokers_named, command, option

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import trio
 
-from rocketpy.client.wire import ConsumerRunningInfo
 from rocketpy.codes import version_name
 from rocketpy.errors import RocketError
+from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option

@@ -10,16 +10,14 @@ from typing import Any
 
 import click
 
+from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.client.messages import ReceivedMessage
-from rocketpy.client.route import subscribe_queues
-from rocketpy.client.wire import (
-    QueryConsumeQueueRequestHeader,
-    QueryConsumeQueueResponseBody,
-    dump_text,
-)
 from rocketpy.codes import RequestCode
 from rocketpy.message.host import format_host
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies.stats import QueryConsumeQueueResponseBody
+from rocketpy.remoting.fastjson import dump_text
+from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
 
 from ..admin import Admin
 from ..base import command, option

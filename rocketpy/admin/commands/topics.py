@@ -8,12 +8,10 @@ from typing import Any
 import click
 
 from rocketpy.client.allocation import Averagely, queue_order, share_of
-from rocketpy.client.route import subscribe_queues
-from rocketpy.client.wire import (
-    TopicRouteData,
-)
+from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.errors import RocketError
 from rocketpy.message.names import is_dlq_topic, is_retry_topic
+from rocketpy.remoting.bodies.route import TopicRouteData
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option

@@ -14,7 +14,7 @@ from rocketpy.admin.admin import Admin
 from rocketpy.admin.base import Environment
 from rocketpy.admin.cli import main
 from rocketpy.admin.commands import REGISTRY
-from rocketpy.client.lifetime import Lifetime
+from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.options import ProducerOptions
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue

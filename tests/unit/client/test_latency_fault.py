@@ -2,8 +2,8 @@
 
 import pytest
 
-from rocketpy.client.latency_fault import LatencyFaults, not_available_ms
-from rocketpy.client.queue_selection import RoundRobin
+from rocketpy.client.sending.latency_fault import LatencyFaults, not_available_ms
+from rocketpy.client.sending.queue_selection import RoundRobin
 from rocketpy.message.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(2)]

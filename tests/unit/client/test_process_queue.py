@@ -2,7 +2,7 @@
 
 import random
 
-from rocketpy.client.process_queue import ProcessQueue
+from rocketpy.client.consuming.process_queue import ProcessQueue
 from tests.support.clients import message, process_queue
 
 

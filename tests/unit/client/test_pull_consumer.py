@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from rocketpy.client.options import START_FIRST
-from rocketpy.client.pull_rules import PullStatus
+from rocketpy.client.results import PullStatus
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.message.message_queue import MessageQueue

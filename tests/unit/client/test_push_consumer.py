@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST, ConsumeMode
 from rocketpy.client.results import ConsumeResult
-from rocketpy.client.subscription import Sql92
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, ClientError
 from rocketpy.message.message_queue import MessageQueue

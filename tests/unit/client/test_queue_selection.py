@@ -5,7 +5,13 @@ import random
 import pytest
 
 from rocketpy.client.messages import Message
-from rocketpy.client.queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector, RoundRobin, java_hash
+from rocketpy.client.sending.queue_selection import (
+    Fnv1aSelector,
+    JavaHashSelector,
+    RandomSelector,
+    RoundRobin,
+    java_hash,
+)
 from rocketpy.message.message_queue import MessageQueue
 
 MESSAGE = Message("T", b"x")

@@ -5,16 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.client.client_id import build_client_id
-from rocketpy.client.messages import Message, check_batch, split_batches
-from rocketpy.client.offset_store import read_offsets, write_offsets
-from rocketpy.client.options import ClientOptions, Credentials, StartFrom
-from rocketpy.client.process_queue import ProcessQueue
-from rocketpy.client.pull_rules import FlowLimits, limits_for_queue
-from rocketpy.client.received import decode_messages
-from rocketpy.client.results import ConsumeResult, acknowledged_count
-from rocketpy.client.retry_sender import retry_message
-from rocketpy.client.route import (
+from rocketpy.client.cluster.client_id import build_client_id
+from rocketpy.client.cluster.received import decode_messages
+from rocketpy.client.cluster.route import (
     find_address,
     limit_queue_nums,
     parse_order_conf,
@@ -23,9 +16,16 @@ from rocketpy.client.route import (
     subscribe_queues,
     vip_address,
 )
-from rocketpy.client.signing import sign
-from rocketpy.client.statistics import ConsumerStatistics
-from rocketpy.client.subscription import build_subscription, keep_subscribed
+from rocketpy.client.cluster.signing import sign
+from rocketpy.client.consuming.offset_store import read_offsets, write_offsets
+from rocketpy.client.consuming.process_queue import ProcessQueue
+from rocketpy.client.consuming.pull_rules import FlowLimits, limits_for_queue
+from rocketpy.client.consuming.retry_sender import retry_message
+from rocketpy.client.consuming.statistics import ConsumerStatistics
+from rocketpy.client.consuming.subscription import build_subscription, keep_subscribed
+from rocketpy.client.messages import Message, check_batch, split_batches
+from rocketpy.client.options import ClientOptions, Credentials, StartFrom
+from rocketpy.client.results import ConsumeResult, acknowledged_count
 from rocketpy.errors import ClientError, MessageInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.record import encode_record

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 from rocketpy.client import START_FIRST, Message, ReceivedMessage, sync
-from rocketpy.client.lifetime import Lifetime
+from rocketpy.client.cluster.lifetime import Lifetime
 from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ClientError, MessageInvalid
 from tests.support.cluster import NAME_SERVER, FakeCluster

@@ -10,7 +10,7 @@ import trio
 
 from rocketpy.message.message_queue import MessageQueue
 
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
 from .process_queue import ProcessQueue
 
 

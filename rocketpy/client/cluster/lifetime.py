@@ -18,11 +18,11 @@ from rocketpy.message.message_id import UniqueIdGenerator
 from rocketpy.transport.client import RemotingClient
 from rocketpy.transport.streams import Connector, connect
 
+from ..options import ClientOptions
 from .api import MQClientAPI
 from .client_id import local_address
 from .instance import ClientInstance, wall_clock_ms
 from .name_servers import NameServers
-from .options import ClientOptions
 from .server_requests import SERVED_CODES, ServerRequests
 
 logger = logging.getLogger(__name__)

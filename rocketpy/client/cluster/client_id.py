@@ -9,7 +9,7 @@ import os
 import socket
 import time
 
-from .options import ClientOptions
+from ..options import ClientOptions
 
 DEFAULT_INSTANCE_NAME = "DEFAULT"
 STREAM_SUFFIX = "@STREAM"  # pull consumers

@@ -5,42 +5,11 @@ Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`, 
 
 from __future__ import annotations
 
-from enum import Enum
-
 import attrs
 
-from rocketpy.codes import ResponseCode
 from rocketpy.remoting.headers.pull import PullSysFlag
 
-from .messages import ReceivedMessage
 from .process_queue import ProcessQueue
-
-
-class PullStatus(Enum):
-    FOUND = "FOUND"
-    NO_NEW_MSG = "NO_NEW_MSG"
-    NO_MATCHED_MSG = "NO_MATCHED_MSG"
-    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
-
-
-PULL_STATUS: dict[int, PullStatus] = {
-    ResponseCode.SUCCESS: PullStatus.FOUND,
-    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
-    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
-    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
-}
-
-
-@attrs.frozen
-class PullResult:
-    """A broker's answer to a pull. `messages` is empty unless FOUND, and may be empty then, after the tag check."""
-
-    status: PullStatus
-    next_begin_offset: int
-    min_offset: int
-    max_offset: int
-    messages: tuple[ReceivedMessage, ...] = ()
-    suggest_which_broker_id: int = 0
 
 
 @attrs.frozen

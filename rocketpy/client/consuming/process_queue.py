@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 import attrs
 import trio
 
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
 
 LOCK_MAX_LIVE_MS = 30_000
 PULL_MAX_IDLE_MS = 120_000

@@ -15,8 +15,8 @@ from rocketpy.errors import RocketError
 from rocketpy.message import properties
 from rocketpy.message.names import retry_topic
 
-from .messages import Message, ReceivedMessage
-from .results import SendResult
+from ..messages import Message, ReceivedMessage
+from ..results import SendResult
 
 logger = logging.getLogger(__name__)
 

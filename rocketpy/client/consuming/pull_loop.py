@@ -19,11 +19,12 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
-from .instance import ClientInstance
-from .messages import ReceivedMessage
+from ..cluster.instance import ClientInstance
+from ..cluster.route import MASTER_ID
+from ..messages import ReceivedMessage
+from ..results import PullResult, PullStatus
 from .process_queue import ProcessQueue
-from .pull_rules import FlowLimits, PullResult, PullStatus
-from .route import MASTER_ID
+from .pull_rules import FlowLimits
 from .subscription import TAG, keep_subscribed
 
 logger = logging.getLogger(__name__)

@@ -11,10 +11,10 @@ from rocketpy.message import properties
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import retry_topic
 
+from ..messages import ReceivedMessage
+from ..options import ConsumeMode, PushOptions
 from .handler import Handler
-from .messages import ReceivedMessage
 from .offset_store import OffsetStore
-from .options import ConsumeMode, PushOptions
 from .process_queue import ProcessQueue
 from .statistics import ConsumerStatistics
 

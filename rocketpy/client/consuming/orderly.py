@@ -16,11 +16,11 @@ import trio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
-from .consuming import ConsumeContext, restore_topics
+from ..messages import ReceivedMessage
+from ..results import ConsumeAction
+from .context import ConsumeContext, restore_topics
 from .handler import Handled
-from .messages import ReceivedMessage
 from .process_queue import ProcessQueue
-from .results import ConsumeAction
 
 logger = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ import trio
 from rocketpy.errors import BrokerError, RequestTimeout, RocketError
 from rocketpy.message.message_queue import MessageQueue
 
+from ..cluster.route import PublishInfo
+from ..options import ProducerOptions
+from ..results import SendResult, SendStatus
 from .latency_fault import LatencyFaults
-from .options import ProducerOptions
 from .queue_selection import RoundRobin
-from .results import SendResult, SendStatus
-from .route import PublishInfo
 from .send_rules import SendBudget, is_worth_another_async_attempt, is_worth_another_attempt
 from .sender import OutgoingMessage, Sender
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
-class Dispatcher:
+class SendLoop:
     """Sends prepared messages for a producer, and for a consumer's returned ones."""
 
     sender: Sender

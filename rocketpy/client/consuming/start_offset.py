@@ -5,9 +5,9 @@ from __future__ import annotations
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
 
-from .brokers import Brokers
+from ..cluster.brokers import Brokers
+from ..options import START_FIRST, StartFrom
 from .offset_store import OffsetStore
-from .options import START_FIRST, StartFrom
 
 
 async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore, brokers: Brokers) -> int:

@@ -11,7 +11,7 @@ import attrs
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.tags import string_hash
 
-from .messages import Message
+from ..messages import Message
 
 INDEX_MASK = 0x7FFF_FFFF
 

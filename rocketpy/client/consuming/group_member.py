@@ -20,12 +20,12 @@ from rocketpy.remoting.bodies.heartbeat import (
 )
 from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
 
+from ..cluster.brokers import Brokers
+from ..cluster.instance import ClientInstance
+from ..cluster.lifetime import Lifetime, Open
+from ..options import ConsumeMode, ConsumerOptions
 from . import running_info
-from .brokers import Brokers
-from .instance import ClientInstance
-from .lifetime import Lifetime, Open
 from .offset_store import LocalOffsetStore, OffsetStore, RemoteOffsetStore
-from .options import ConsumeMode, ConsumerOptions
 from .process_queue import ProcessQueue
 from .pull_loop import Puller
 from .rebalance import QueueOwner, Rebalancer

@@ -15,10 +15,10 @@ import trio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
-from .consuming import ConsumeContext, restore_topics
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
+from ..results import acknowledged_count
+from .context import ConsumeContext, restore_topics
 from .process_queue import ProcessQueue
-from .results import acknowledged_count
 
 logger = logging.getLogger(__name__)
 

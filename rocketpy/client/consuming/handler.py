@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 import trio
 
-from .messages import ReceivedMessage
-from .results import CONSUMED, ConsumeResult
+from ..messages import ReceivedMessage
+from ..results import CONSUMED, ConsumeResult
 
 logger = logging.getLogger(__name__)
 

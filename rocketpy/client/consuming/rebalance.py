@@ -17,8 +17,8 @@ import trio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
-from .allocation import Allocation, queue_order, share_of
-from .options import ConsumeMode
+from ..allocation import Allocation, queue_order, share_of
+from ..options import ConsumeMode
 from .process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ import attrs
 from rocketpy.errors import ClientError
 from rocketpy.message.message_queue import MessageQueue
 
-from .codes import ClientCode
+from ..messages import ReceivedMessage
+from .error_codes import ClientCode
 from .instance import ClientInstance
-from .messages import ReceivedMessage
 from .route import MASTER_ID
 
 SEND_BACK_TIMEOUT_S = 5.0

@@ -14,7 +14,7 @@ import trio
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
-from .brokers import Brokers
+from ..cluster.brokers import Brokers
 from .process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)

@@ -19,10 +19,10 @@ from rocketpy.message.names import is_retry_topic
 from rocketpy.message.sys_flag import CompressionType, with_compression
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
 
-from .instance import ClientInstance
-from .messages import Message, check_batch, check_message
-from .options import ProducerOptions
-from .results import SendResult
+from ..cluster.instance import ClientInstance
+from ..messages import Message, check_batch, check_message
+from ..options import ProducerOptions
+from ..results import SendResult
 
 
 @attrs.frozen

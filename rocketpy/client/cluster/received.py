@@ -12,7 +12,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_records
 
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
 
 logger = logging.getLogger(__name__)
 

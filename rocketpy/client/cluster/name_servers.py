@@ -16,7 +16,7 @@ import trio
 from rocketpy.errors import ClientError, ConnectFailed, TransportError
 from rocketpy.remoting.command import RemotingCommand
 
-from .codes import ClientCode
+from .error_codes import ClientCode
 
 
 class Remoting(Protocol):

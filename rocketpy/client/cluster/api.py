@@ -37,12 +37,11 @@ from rocketpy.remoting.headers.send import (
 )
 from rocketpy.remoting.schema import Header
 
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
+from ..options import Credentials
+from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult
 from .name_servers import NameServers, Remoting
-from .options import Credentials
-from .pull_rules import PULL_STATUS, PullResult, PullStatus
 from .received import decode_messages
-from .results import SEND_STATUS, SendResult
 from .signing import sign
 
 

@@ -13,7 +13,7 @@ from rocketpy.errors import ClientError
 from rocketpy.message.tags import string_hash
 from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
 
 ALL = "*"
 TAG = "TAG"

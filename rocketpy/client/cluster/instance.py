@@ -21,9 +21,9 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, ProducerData
 from rocketpy.remoting.bodies.route import TopicRouteData
 
+from ..options import ClientOptions
 from .api import MQClientAPI
-from .codes import ClientCode
-from .options import ClientOptions
+from .error_codes import ClientCode
 from .route import (
     MASTER_ID,
     PublishInfo,

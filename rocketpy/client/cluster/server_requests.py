@@ -26,7 +26,7 @@ from rocketpy.remoting.headers.client import (
     ResetOffsetRequestHeader,
 )
 
-from .messages import ReceivedMessage
+from ..messages import ReceivedMessage
 from .received import received_message
 
 logger = logging.getLogger(__name__)

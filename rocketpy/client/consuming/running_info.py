@@ -23,11 +23,11 @@ from rocketpy.remoting.bodies.running_info import (
 )
 from rocketpy.remoting.bodies.running_info import ConsumeStatus as ConsumeStatusBody
 
+from ..options import ConsumerOptions
+from ..results import ConsumeAction
 from .handler import Handled
 from .offset_store import OffsetStore
-from .options import ConsumerOptions
 from .process_queue import ProcessQueue
-from .results import ConsumeAction
 from .statistics import ConsumerStatistics
 
 SECRET_OPTIONS = frozenset({"credentials"})

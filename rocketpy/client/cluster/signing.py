@@ -11,7 +11,7 @@ import hmac
 
 from rocketpy.remoting.command import RemotingCommand
 
-from .options import Credentials
+from ..options import Credentials
 
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"
