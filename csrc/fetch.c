@@ -1,11 +1,12 @@
-/* Units are examined in chunks, to the end of their file at the most, at least 800 of them if there is room.
- * Adjacent records of one file become one slice. */
+/* Units are examined in chunks, to the end of their file at the most, at least RP_EXAMINED_MIN of them if there is room.
+ * As in the reference it is as many as messages are asked for; but a client can ask for any number, so RP_EXAMINED_MAX
+ * are the most. Adjacent records of one file become one slice. */
 #include "fetch.h"
 
 #include "atomic.h"
 #include "endian.h"
 
-enum { EXAMINE_MIN = 800, CHUNK = 64 };
+enum { CHUNK = 64 };
 
 const char *rp_fetch_status_name(rp_fetch_status status) {
     static const char *const names[] = {"FOUND", "NO_MATCHED_MESSAGE", "MESSAGE_WAS_REMOVING", "OFFSET_FOUND_NULL",
@@ -79,6 +80,11 @@ static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queu
     return 1;
 }
 
+/* How many units one look may read. */
+static uint64_t units_max(uint32_t max) {
+    return max < RP_EXAMINED_MIN ? RP_EXAMINED_MIN : max > RP_EXAMINED_MAX ? RP_EXAMINED_MAX : max;
+}
+
 static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
                  const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
@@ -86,7 +92,7 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
                         .log_end = rp_load_acquire(&control->published_phy_offset), .max = max, .limits = limits};
     uint64_t begin = out->next_begin_offset, per_file = rp_cq_units_per_file(reader);
     uint64_t file_end = begin - begin % per_file + per_file;
-    uint64_t end = begin + (max > EXAMINE_MIN ? max : EXAMINE_MIN);
+    uint64_t end = begin + units_max(max);
     if (end > file_end) end = file_end;
     out->status = RP_NO_MATCHED_MESSAGE;
     while (out->next_begin_offset < end && out->next_begin_offset < out->max_offset) {
@@ -99,6 +105,7 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
             if (count == 0) out->next_begin_offset = file_end; /* else it may be read another time */
             return;
         }
+        out->examined += (uint32_t)count;
         for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
             if (!examine(&look, ext, queue, tags, units + i * RP_CQ_UNIT_SIZE, out)) return;
     }
@@ -128,7 +135,7 @@ static int place(const rp_queue *queue, int64_t offset, rp_fetch *out) {
 
 void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, int64_t offset,
                        int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
-    out->message_count = out->body_size = out->slice_count = 0;
+    out->message_count = out->body_size = out->slice_count = out->examined = 0;
     out->is_far_behind = 0;
     if (place(queue, offset, out)) return;
     out->next_begin_offset = (uint64_t)offset;

@@ -18,7 +18,7 @@ typedef enum rp_fetch_status {
     RP_NO_MESSAGE_IN_QUEUE
 } rp_fetch_status;
 
-enum { RP_SLICES_MAX = 256 };
+enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 4096 /* units of one look */ };
 
 /* Limits of one answer; a reader far behind (its messages no longer assumed in memory) gets smaller ones. */
 typedef struct rp_fetch_limits {
@@ -33,6 +33,7 @@ typedef struct rp_fetch {
     uint32_t message_count;
     uint32_t body_size; /* bytes of all slices */
     uint32_t slice_count;
+    uint32_t examined;  /* units that this look has read */
     int is_far_behind;  /* the last unit looked at is beyond memory_bytes */
     rp_slice slices[RP_SLICES_MAX];
 } rp_fetch;

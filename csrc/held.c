@@ -1,8 +1,9 @@
-/* Two intrusive chained hash tables over the same entries; the chains are short because the tables are as large as
- * half of what may be held. Slots are given out again last in, first out, so that few of them are ever touched. */
+/* A chained hash table by queue, whose chains are short because it is as large as half of what may be held, and a list
+ * per connection. Slots are given out again last in, first out, so that few of them are ever touched. */
 #define _GNU_SOURCE
 #include "held.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -25,18 +26,14 @@ rp_held_slots *rp_held_slots_create(uint32_t capacity) {
     return slots;
 }
 
-static uint32_t connection_chain(const rp_helds *helds, uint64_t connection) {
-    return (uint32_t)((connection ^ connection >> 32) * 0x9E3779B1u) & helds->mask;
-}
-
 int rp_helds_init(rp_helds *helds, rp_held_slots *slots) {
     uint32_t chains = 64;
     while (chains < slots->capacity / 2 && chains < 65536) chains *= 2;
     *helds = (rp_helds){.mask = chains - 1, .slots = slots, .orphans_end = slots->used};
     helds->next_free = calloc((size_t)slots->capacity + 1, sizeof *helds->next_free);
     helds->by_queue = calloc(chains, sizeof *helds->by_queue);
-    helds->by_connection = calloc(chains, sizeof *helds->by_connection);
-    return helds->next_free && helds->by_queue && helds->by_connection ? 0 : -1;
+    if (rp_map_init(&helds->holders, 16) != 0) return -1;
+    return helds->next_free && helds->by_queue ? 0 : -1;
 }
 
 static uint32_t take_slot(rp_helds *helds) {
@@ -70,61 +67,120 @@ void rp_helds_destroy(rp_helds *helds) {
     for (uint32_t i = 0; helds->by_queue && i <= helds->mask; i++)
         while (helds->by_queue[i]) rp_helds_remove(helds, helds->by_queue[i]);
     free(helds->by_queue);
-    free(helds->by_connection);
+    rp_map_destroy(&helds->holders, free);
     free(helds->next_free);
-    helds->by_queue = helds->by_connection = NULL;
+    helds->by_queue = NULL;
 }
 
 rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index) { return helds->by_queue[queue_index & helds->mask]; }
 
-rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const uint8_t *request, uint32_t size) {
-    const rp_pull_request *pull = (const rp_pull_request *)request;
-    rp_held *held = malloc(sizeof *held + size);
-    uint32_t slot = held ? take_slot(helds) : UINT32_MAX;
-    if (slot == UINT32_MAX) {
-        free(held);
-        return NULL;
+/* Whether one more of `size` bytes is within the bounds, of all and of its connection (`holder` NULL: its first). */
+static int is_within_bounds(const rp_helds *helds, const rp_holder *holder, uint32_t size) {
+    uint64_t bytes_max = (uint64_t)helds->slots->capacity * RP_HELD_BYTES, share = bytes_max / RP_HELD_SHARE;
+    uint32_t count_max = helds->slots->capacity / RP_HELD_SHARE;
+    if (share < RP_HELD_BYTES_MIN) share = RP_HELD_BYTES_MIN;
+    if (count_max < RP_HELD_SHARE_MIN) count_max = RP_HELD_SHARE_MIN;
+    if (bytes_max < share) bytes_max = share;
+    if (helds->count >= helds->slots->capacity || size > bytes_max - helds->bytes) return 0;
+    return holder ? holder->count < count_max && size <= share - holder->bytes : size <= share;
+}
+
+/* The holder of `connection`, made where there is none; NULL without memory. */
+static rp_holder *holder_of(rp_helds *helds, uint64_t connection) {
+    rp_holder *holder = rp_map_get(&helds->holders, &connection, sizeof connection);
+    if (holder) return holder;
+    int failed = !(holder = calloc(1, sizeof *holder));
+    if (holder) {
+        holder->connection = connection;
+        rp_map_put(&helds->holders, &connection, sizeof connection, holder, &failed);
     }
-    helds->slots->slots[slot] = (rp_held_slot){.connection = pull->origin.connection,
-                                               .queue_offset = pull->queue_offset,
-                                               .opaque = pull->opaque,
-                                               .flags = pull->flags,
-                                               .queue = rp_control_queue_index(block, queue)};
-    rp_store_release32(&helds->slots->slots[slot].live, 1);
-    held->slot = slot;
-    memcpy(held->request, request, size);
-    held->size = size;
-    held->queue = queue;
-    held->scanned = 0;
-    rp_held **queue_head = &helds->by_queue[helds->slots->slots[slot].queue & helds->mask];
-    rp_held **connection_head =
-        &helds->by_connection[connection_chain(helds, pull->origin.connection)];
+    if (failed) free(holder);
+    return failed ? NULL : holder;
+}
+
+static void drop_holder_if_empty(rp_helds *helds, rp_holder *holder) {
+    if (!holder->count) free(rp_map_remove(&helds->holders, &holder->connection, sizeof holder->connection));
+}
+
+/* The entry itself, in no list yet: struct, tag set, names. NULL without memory. */
+static rp_held *copy_of(const rp_pull_request *request, const uint8_t *names, const rp_tags *tags, uint32_t tags_size,
+                        uint32_t size) {
+    rp_held *held = malloc(size);
+    if (!held) return NULL;
+    uint8_t *at = (uint8_t *)(held + 1);
+    *held = (rp_held){.size = size, .request = *request};
+    if (tags) {
+        memcpy(at, tags, tags_size);
+        held->tags = (const rp_tags *)at;
+    }
+    memcpy(at + tags_size, names, request->group_size + request->topic_size);
+    held->names = at + tags_size;
+    held->request.subscription_size = held->request.expression_type_size = 0;
+    return held;
+}
+
+static void link_held(rp_helds *helds, rp_held *held, rp_holder *holder, uint32_t queue_index) {
+    rp_held **queue_head = &helds->by_queue[queue_index & helds->mask];
     held->next_of_queue = *queue_head;
     held->link_of_queue = queue_head;
     if (*queue_head) (*queue_head)->link_of_queue = &held->next_of_queue;
     *queue_head = held;
-    held->next_of_connection = *connection_head;
-    held->link_of_connection = connection_head;
-    if (*connection_head) (*connection_head)->link_of_connection = &held->next_of_connection;
-    *connection_head = held;
+    held->holder = holder;
+    held->next_of_holder = holder->first;
+    held->link_of_holder = &holder->first;
+    if (holder->first) holder->first->link_of_holder = &held->next_of_holder;
+    holder->first = held;
+    holder->count++;
+    holder->bytes += held->size;
     helds->count++;
+    helds->bytes += held->size;
+}
+
+rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const rp_pull_request *request,
+                      const uint8_t *names, const rp_tags *tags) {
+    uint64_t connection = request->origin.connection;
+    uint32_t tags_size = tags ? (uint32_t)(offsetof(rp_tags, hashes) + tags->count * sizeof tags->hashes[0]) : 0;
+    uint64_t size = sizeof(rp_held) + tags_size + (uint64_t)request->group_size + request->topic_size;
+    if (size > UINT32_MAX ||
+        !is_within_bounds(helds, rp_map_get(&helds->holders, &connection, sizeof connection), (uint32_t)size))
+        return NULL;
+    rp_held *held = copy_of(request, names, tags, tags_size, (uint32_t)size);
+    rp_holder *holder = held ? holder_of(helds, connection) : NULL;
+    uint32_t slot = holder ? take_slot(helds) : UINT32_MAX;
+    if (slot == UINT32_MAX) {
+        if (holder) drop_holder_if_empty(helds, holder);
+        free(held);
+        return NULL;
+    }
+    uint32_t queue_index = rp_control_queue_index(block, queue);
+    helds->slots->slots[slot] = (rp_held_slot){.connection = connection,
+                                               .queue_offset = request->queue_offset,
+                                               .opaque = request->opaque,
+                                               .flags = request->flags,
+                                               .queue = queue_index};
+    rp_store_release32(&helds->slots->slots[slot].live, 1);
+    held->slot = slot;
+    held->queue = queue;
+    link_held(helds, held, holder, queue_index);
     return held;
 }
 
 void rp_helds_remove(rp_helds *helds, rp_held *held) {
     *held->link_of_queue = held->next_of_queue;
     if (held->next_of_queue) held->next_of_queue->link_of_queue = held->link_of_queue;
-    *held->link_of_connection = held->next_of_connection;
-    if (held->next_of_connection) held->next_of_connection->link_of_connection = held->link_of_connection;
+    *held->link_of_holder = held->next_of_holder;
+    if (held->next_of_holder) held->next_of_holder->link_of_holder = held->link_of_holder;
+    held->holder->count--;
+    held->holder->bytes -= held->size;
     helds->count--;
+    helds->bytes -= held->size;
     free_slot(helds, held->slot);
+    drop_holder_if_empty(helds, held->holder);
     free(held);
 }
 
 void rp_helds_drop_connection(rp_helds *helds, uint64_t connection) {
-    rp_held *next;
-    for (rp_held *held = helds->by_connection[connection_chain(helds, connection)]; held; held = next) {
-        next = held->next_of_connection;
-        if (((const rp_pull_request *)held->request)->origin.connection == connection) rp_helds_remove(helds, held);
-    }
+    rp_holder *holder = rp_map_get(&helds->holders, &connection, sizeof connection);
+    /* The holder goes with its last pull. */
+    for (uint32_t count = holder ? holder->count : 0; count; count--) rp_helds_remove(helds, holder->first);
 }

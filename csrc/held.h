@@ -1,31 +1,58 @@
 #ifndef ROCKETPY_HELD_H
 #define ROCKETPY_HELD_H
-/* Pulls that wait for a message (long polling): found by queue when one arrives, by connection when it goes, and
- * swept for their deadlines. Each has a slot in shared memory, from which a successor answers it. C only. */
+/* Suspended pulls (long polling): found by queue when a message arrives, by connection when it goes, and swept for
+ * their deadlines. Each has a slot in shared memory, from which a successor answers it.
+ *
+ * What is kept of a pull is its numbers, the names of its group and topic, and its filter as a tag set, parsed once:
+ * a few hundred bytes, whatever its request was. Count and bytes are bounded in total, and one connection gets an
+ * eighth of each, so that nobody can take the places of all others. C only. */
 #include <stdint.h>
 #include "control_block.h"
+#include "map.h"
 #include "pull.h"
 #include "stage.h"
+#include "subscription.h"
+
+enum {
+    RP_HELD_SHARE = 8,        /* a connection may have one part in so many */
+    RP_HELD_SHARE_MIN = 32,   /* pulls, however few there may be in total */
+    RP_HELD_BYTES = 512,      /* per pull that may be held: the bound of bytes in total */
+    RP_HELD_BYTES_MIN = 65536 /* of a connection */
+};
+
+/* The suspended pulls of one connection: there while it has any. */
+typedef struct rp_holder {
+    struct rp_held *first;
+    uint64_t connection;
+    uint64_t bytes;
+    uint32_t count;
+} rp_holder;
 
 typedef struct rp_held {
     struct rp_held *next_of_queue, **link_of_queue;
-    struct rp_held *next_of_connection, **link_of_connection;
+    struct rp_held *next_of_holder, **link_of_holder;
+    rp_holder *holder;
     rp_queue *queue;
     uint64_t deadline_ns;
-    uint64_t scanned; /* units below it were examined and did not match */
-    uint32_t size;
+    uint64_t scanned;   /* units below it were examined and did not match */
+    uint64_t looked_ns; /* when they were */
+    uint32_t size;      /* of this entry, in bytes */
     uint32_t slot;
-    uint8_t request[]; /* rp_pull_request and its strings */
+    uint32_t arrival;        /* the last at which it had a look */
+    const uint8_t *names;    /* group, topic */
+    const rp_tags *tags;     /* with `count` hashes and no more behind; NULL: the subscription table says */
+    rp_pull_request request; /* without subscription and expression type: their sizes are 0 */
 } rp_held;
 
 typedef struct rp_helds {
     rp_held **by_queue; /* chains, by index of the queue */
-    rp_held **by_connection;
+    rp_map holders;     /* connection -> rp_holder */
     rp_held_slots *slots;
     uint32_t *next_free; /* by slot: the next free one, plus 1 */
     uint32_t first_free; /* plus 1; 0: take the one at slots->used */
     uint32_t mask;
     uint32_t count;
+    uint64_t bytes;
     uint32_t orphan;      /* slots below it have been looked at */
     uint32_t orphans_end; /* slots below it may hold pulls of our predecessor */
 } rp_helds;
@@ -35,8 +62,10 @@ int rp_helds_init(rp_helds *helds, rp_held_slots *slots); /* 0, or -1 without me
 rp_held_slot *rp_helds_orphan(rp_helds *helds);
 void rp_helds_drop_orphan(rp_helds *helds);
 void rp_helds_destroy(rp_helds *helds);
-/* Keep a copy of the request; NULL when full or without memory. */
-rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const uint8_t *request, uint32_t size);
+/* Keep what is needed of `request`, whose names lie at `names`; `tags` NULL: it has no filter of its own. NULL when the
+ * pull would pass a bound, or without memory: it is not to wait. */
+rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const rp_pull_request *request,
+                      const uint8_t *names, const rp_tags *tags);
 void rp_helds_remove(rp_helds *helds, rp_held *held); /* and free it */
 /* Have arrivals in its queue told: 1, or 0 if there is something to look at already. What it waits for may be stored and
  * not dispatched: it was not watched for when it came, so `store` (NULL: nobody) may be dozing, and is rung. */

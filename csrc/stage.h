@@ -229,6 +229,8 @@ enum {
     RP_COUNT_SLOW = 20, RP_COUNT_ROLLS = 21,
     RP_COUNT_MESSAGES_GET = 24, RP_COUNT_BYTES_GET = 25, RP_COUNT_PULLS = 26, RP_COUNT_PULL_MISS = 27,
     RP_COUNT_HELD = 28, /* gauge: pulls held now */
+    RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: what is kept of them */
+    RP_COUNT_SUSPEND_REFUSED = 30, /* pulls that were to wait and were answered, by the bounds of held.h */
     RP_COUNT_DISPATCHED = 32, RP_COUNT_INDEXED = 33, RP_COUNT_FLUSHES = 34, RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_PUT_LATENCY = 64,      /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,

@@ -160,7 +160,9 @@ class BrokerConfig:
         10_000, "putThreadPoolQueueCapacity", "Completed sends that may wait.", unit="requests", ignored=_RINGS,
     )
     pull_thread_pool_queue_capacity: int = setting(
-        100_000, "pullThreadPoolQueueCapacity", "Pulls that may wait.", unit="requests", ignored=_RINGS,
+        100_000, "pullThreadPoolQueueCapacity",
+        "Pulls that may be suspended (long polling), and for each 512 bytes; a connection may have an eighth.",
+        unit="requests",
     )
     reply_thread_pool_queue_capacity: int = setting(
         10_000, "replyThreadPoolQueueCapacity", "Replies that may wait.", unit="requests", ignored=_RINGS,

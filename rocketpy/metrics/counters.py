@@ -9,7 +9,7 @@ PUT_LATENCY_BUCKETS = 24
 
 
 class Count(enum.IntEnum):
-    """Index of a counter. All only grow, over restarts of the worker too, but for HELD."""
+    """Index of a counter. All only grow, over restarts of the worker too, but for gauges."""
 
     LOOPS = 0
     SLEEPS = 1
@@ -34,6 +34,8 @@ class Count(enum.IntEnum):
     PULLS = 26
     PULL_MISS = 27
     HELD = 28  # gauge: pulls held now
+    SUSPENDED_BYTES = 29  # gauge
+    SUSPEND_REFUSED = 30
     DISPATCHED = 32
     INDEXED = 33
     FLUSHES = 34

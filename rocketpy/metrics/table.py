@@ -84,6 +84,11 @@ WORKER_COUNTERS = (
     _counter("rocketpy_pull_misses", Count.PULL_MISS, "pull", "Pulls that found nothing."),
     _counter("rocketpy_pull_held_requests", Count.HELD, "pull", "Pulls that are held now (long polling).",
              kind=Kind.GAUGE),
+    _counter("rocketpy_pull_suspended_bytes", Count.SUSPENDED_BYTES, "pull", "Memory of the pulls that wait.",
+             kind=Kind.GAUGE),
+    _counter("rocketpy_pull_suspend_refused", Count.SUSPEND_REFUSED, "pull",
+             "Pulls answered at once because too many wait, in total or of their connection "
+             "(pullThreadPoolQueueCapacity)."),
     _counter("rocketpy_store_dispatched_messages", Count.DISPATCHED, "store", "Messages entered in consume queues."),
     _counter("rocketpy_store_indexed_keys", Count.INDEXED, "store", "Keys entered in the index."),
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
