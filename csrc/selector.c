@@ -15,11 +15,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,6 +37,8 @@ enum {
     HIGH_WATER_DEFAULT = 1024 * 1024,
     STOP_S = 5
 };
+#define ACKNOWLEDGE_NS 500000000ull /* a peer that is gone acknowledges nothing */
+#define LOOK_AGAIN_NS 5000000ull    /* acknowledgements wake nobody */
 #define EVENT_DOORBELL UINT64_MAX
 #define EVENT_HANDOFF (UINT64_MAX - 1)
 
@@ -109,6 +113,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener)
     connection->listener = listener;
     connection->peer = peer_of(fd);
     connection->interest = EPOLLIN;
+    rp_selector_reset_at_death(fd);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not of a unix socket */
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = number_of(selector, connection)};
     if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
@@ -216,6 +221,19 @@ static void begin_stop(rp_selector *selector)
         if (at_slot(selector, slot)->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, at_slot(selector, slot));
 }
 
+/* 1: bytes of an answer are not with the peer yet. To close a socket whose input is not read to the end is a reset,
+ * and that would overtake them. Those found to be done are not asked again; the caller bounds the time. */
+static int unacknowledged(rp_selector *selector)
+{
+    for (; selector->acknowledged_slots < selector->connections.slots_used; selector->acknowledged_slots++) {
+        const rp_connection *connection = at_slot(selector, selector->acknowledged_slots);
+        int bytes = 0;
+        if (!(connection->flags & CONNECTION_OPEN)) continue;
+        if (ioctl(connection->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0) return 1;
+    }
+    return 0;
+}
+
 /* 1: everything that was answered is sent, or it has taken too long. */
 static int has_stopped(rp_selector *selector)
 {
@@ -226,7 +244,8 @@ static int has_stopped(rp_selector *selector)
     if (stop != RP_STOP_LEAVE) return 0;
     if (selector->leave_ns == 0) selector->leave_ns = selector->now_ns;
     if (selector->now_ns - selector->leave_ns >= STOP_S * NS_PER_S) return 1;
-    return !replies_waiting(selector) && !output_waiting(selector);
+    if (replies_waiting(selector) || output_waiting(selector)) return 0;
+    return selector->now_ns - selector->leave_ns >= ACKNOWLEDGE_NS || !unacknowledged(selector);
 }
 
 /* How long nothing can be due, in epoll's milliseconds, rounded up; -1: for ever. */
@@ -241,6 +260,7 @@ static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns)
     }
     if (selector->leave_ns != 0 && selector->leave_ns + STOP_S * NS_PER_S < due_ns)
         due_ns = selector->leave_ns + STOP_S * NS_PER_S;
+    if (selector->leave_ns != 0 && selector->now_ns + LOOK_AGAIN_NS < due_ns) due_ns = selector->now_ns + LOOK_AGAIN_NS;
     if (due_ns == UINT64_MAX) return -1;
     if (due_ns <= selector->now_ns) return 0;
     uint64_t ms = (due_ns - selector->now_ns + 999999) / 1000000;
@@ -372,8 +392,7 @@ void rp_selector_close(rp_selector *selector)
     for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++) {
         rp_connection *connection = at_slot(selector, slot);
         if (!(connection->flags & CONNECTION_OPEN)) continue;
-        (void)shutdown(connection->fd, SHUT_RDWR);
-        close(connection->fd);
+        rp_selector_close_socket(connection->fd, connection->first == NULL);
         rp_connection_drop_rest(connection);
         rp_connection_drop_output(&selector->connections, connection);
     }

@@ -91,14 +91,31 @@ int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connecti
 
 /* ---- the end of a connection ---- */
 
+static void set_linger(int fd, int resets)
+{
+    const struct linger linger = {.l_onoff = resets, .l_linger = 0};
+
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
+}
+
+void rp_selector_reset_at_death(int fd) { set_linger(fd, 1); }
+
+void rp_selector_close_socket(int fd, int is_orderly)
+{
+    if (is_orderly) {
+        set_linger(fd, 0);
+        (void)shutdown(fd, SHUT_RDWR); /* now, even while the acceptor still has its copy */
+    }
+    close(fd);
+}
+
 /* The socket goes at once, the slot once CLOSED is on its way: until then its number must not be given anew. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection)
 {
     if (!(connection->flags & CONNECTION_OPEN)) return;
     /* Removed by hand: while the acceptor still has its copy, closing ours would leave it registered. */
     (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
-    (void)shutdown(connection->fd, SHUT_RDWR);
-    close(connection->fd);
+    rp_selector_close_socket(connection->fd, connection->first == NULL);
     connection->fd = -1;
     connection->flags &= (uint16_t)~(CONNECTION_OPEN | CONNECTION_BLOCKED);
     selector->connections.open_count--;

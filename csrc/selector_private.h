@@ -37,6 +37,7 @@ struct rp_selector {
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
     uint64_t leave_ns; /* when the order to leave was noticed */
+    uint32_t acknowledged_slots; /* connections below it have got all they will get */
     uint8_t *buffer;
 };
 
@@ -64,7 +65,12 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);
+/* In order (FIN behind what was written) if nothing is left in the queue, else a reset: the peer must not take the
+ * silence that follows for patience. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
+/* The kernel answers for this process, should it die: with a reset. */
+void rp_selector_reset_at_death(int fd);
+void rp_selector_close_socket(int fd, int is_orderly);
 /* Wait for room on the way to the codec. */
 void rp_selector_stall(rp_selector *selector, rp_connection *connection);
 /* Others wait there already: reading on would be in vain. */

@@ -22,6 +22,8 @@ from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionSt
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
 
+from .streams import close_in_order
+
 logger = logging.getLogger(__name__)
 
 RECEIVE_SIZE = 65_536
@@ -179,6 +181,7 @@ class StreamChannel:
             self._closing = True
             for waiter in self._protocol.close():
                 waiter.done.set()
+            close_in_order(self._stream)
             with trio.CancelScope(shield=True):
                 await trio.aclose_forcefully(self._stream)
                 async with self._room:

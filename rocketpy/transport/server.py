@@ -13,7 +13,7 @@ from rocketpy.remoting.abc import ConnectionListener
 from rocketpy.remoting.dispatch import Dispatcher
 
 from .channel import ChannelLimits, StreamChannel
-from .streams import peer_of
+from .streams import peer_of, reset_at_death
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ class RemotingServer:
         except OSError:  # gone between accept and now
             await trio.aclose_forcefully(stream)
             return
+        reset_at_death(stream)
         channel = StreamChannel(
             stream,
             connection=next(self._connection_ids),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
@@ -42,6 +45,22 @@ async def open_listeners(host: str, port: int, *, backlog: int = BACKLOG) -> Seq
 def listening_port(listener: trio.SocketListener) -> int:
     """The port that a listener has got."""
     return int(listener.socket.getsockname()[1])
+
+
+def reset_at_death(stream: trio.abc.Stream) -> None:
+    """Should this process be killed, the peer is told by a reset: on a FIN, Java clients wait out their requests."""
+    _linger(stream, resets=True)
+
+
+def close_in_order(stream: trio.abc.Stream) -> None:
+    """What is written goes out before the coming close: takes `reset_at_death` back."""
+    _linger(stream, resets=False)
+
+
+def _linger(stream: trio.abc.Stream, *, resets: bool) -> None:
+    if isinstance(stream, trio.SocketStream):
+        with contextlib.suppress(OSError):  # it has gone already
+            stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
 
 
 def peer_of(stream: trio.abc.Stream) -> Peer:

@@ -66,12 +66,12 @@ class SelectorRig:
         self.selector = lib.rp_selector_open(ffi.new("rp_selector_config *", settings))
         assert self.selector != ffi.NULL, os.strerror(ffi.errno)
 
-    def close(self) -> None:
+    def close(self, *, keep_clients: bool = False) -> None:
         if self.selector == ffi.NULL:
             return
         lib.rp_selector_close(self.selector)
         self.selector = ffi.NULL
-        for client in self.clients:
+        for client in () if keep_clients else self.clients:
             client.close()
         for reader in self.codecs:
             lib.rp_ring_reader_close(reader)

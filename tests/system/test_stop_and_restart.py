@@ -14,9 +14,10 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.codes import ResponseCode
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.wire import Wire, max_offset, read_all, send_request, until
+from tests.support.wire import Wire, max_offset, pull_request, read_all, send_request, until
 
 TOPIC = "Kept"
 QUEUES = 4
@@ -190,3 +191,41 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(tmp_path: Path) -> No
             watcher.join(0.2)
         assert ended == [True]
         assert busy.ask(send_request(TOPIC, b"still alive")).code == ResponseCode.SUCCESS
+
+
+def how_it_ends(wire: Wire) -> str:
+    """FIN or reset; Java clients fail what waits for an answer at once on a reset only."""
+    try:
+        return "data" if wire.sock.recv(1) else "FIN"
+    except ConnectionResetError:
+        return "reset"
+
+
+def hold(wire: Wire) -> None:
+    """A pull that is suspended for longer than any test."""
+    assert wire.ask(send_request(TOPIC, b"makes the topic")).code == ResponseCode.SUCCESS
+    wire.tell(pull_request(TOPIC, 0, queue_id=1, hold_ms=600_000))
+    wire.ask(pull_request(TOPIC, 0, queue_id=2))  # answered, so the other has been taken
+
+
+@pytest.mark.parametrize("victim", ["selector 0", "all"])
+def test_a_death_is_a_reset_for_who_waits(broker: RunningBroker, victim: str) -> None:
+    with Wire.open(broker.port) as wire, Wire.open(broker.namesrv_port) as other:
+        hold(wire)
+        route = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": TOPIC})
+        assert other.ask(route).code is not None
+        if victim == "all":
+            broker.kill_all()
+            assert how_it_ends(other) == "reset"
+        else:
+            broker.kill_worker(victim)
+        assert how_it_ends(wire) == "reset"
+
+
+def test_a_stop_is_no_reset(broker: RunningBroker) -> None:
+    with Wire.open(broker.port) as wire, Wire.open(broker.namesrv_port) as other:
+        assert wire.ask(send_request(TOPIC, b"there")).code == ResponseCode.SUCCESS
+        route = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields={"topic": TOPIC})
+        assert other.ask(route).code is not None
+        assert broker.stop() == 0
+        assert (how_it_ends(wire), how_it_ends(other)) == ("FIN", "FIN")

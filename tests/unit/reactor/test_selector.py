@@ -527,6 +527,68 @@ def test_leaving_waits_for_output_that_is_still_on_its_way(rig: SelectorRig) -> 
     assert rig.turn(10_000_000_000) == lib.RP_STOPPED
 
 
+# -- how a connection ends
+
+
+def ending(client: socket.socket) -> str:
+    """Read to the end, which is `FIN` or `reset`. What the death of the process does is in tests/system."""
+    client.settimeout(10)
+    with client:
+        try:
+            while client.recv(65536):
+                pass
+        except ConnectionResetError:
+            return "reset"
+    return "FIN"
+
+
+def test_an_orderly_close_is_a_fin(rig: SelectorRig) -> None:
+    (leaver, to_leaver), (stayer, to_stayer) = greet(rig), greet(rig)
+    rig.reply(to_leaver, b"bye", lib.RP_REPLY_CLOSE_AFTER)
+    rig.reply(to_stayer, b"more")
+    rig.turn_until(lambda: rig.open_count == 1)
+    assert ending(leaver) == "FIN"
+    rig.worker.stop = lib.RP_STOP_LEAVE
+    assert rig.turn(10_000_000_000) == lib.RP_STOPPED
+    assert rig.receive(stayer, 4) == b"more"
+    rig.close(keep_clients=True)
+    assert ending(stayer) == "FIN"
+
+
+def test_a_peer_that_is_not_sent_everything_gets_a_reset(rig: SelectorRig) -> None:
+    deaf, to_deaf = greet(rig, receive_buffer=4096)
+    for _ in range(4):
+        rig.reply(to_deaf, bytes(200_000))
+        rig.turn()
+    rig.reply(to_deaf, b"", lib.RP_REPLY_CLOSE_AFTER)
+    rig.turn()
+    rig.close(keep_clients=True)
+    assert ending(deaf) == "reset"
+
+
+def test_a_stop_waits_until_the_peer_has_what_was_written(rig: SelectorRig) -> None:
+    """The socket has taken it all, but the peer has sent more, which nobody reads: to close it now is a reset."""
+    client, connection = greet(rig, receive_buffer=4096)
+    rig.worker.stop = lib.RP_STOP_INTAKE
+    rig.turn()
+    client.sendall(frame(b"read by nobody"))
+    content = random.Random(3).randbytes(60_000)
+    rig.reply(connection, content)
+    rig.worker.stop = lib.RP_STOP_LEAVE
+    got = rig.receive(client, 100)
+    while (status := rig.turn(0)) == lib.RP_OK and len(got) < len(content):
+        with contextlib.suppress(BlockingIOError):
+            got += client.recv(2000)
+    while status == lib.RP_OK:
+        status = rig.turn(10_000_000)
+    rig.close(keep_clients=True)
+    client.settimeout(10)
+    with client, contextlib.suppress(ConnectionResetError):
+        while piece := client.recv(65536):
+            got += piece
+    assert got == content
+
+
 @pytest.mark.parametrize("field", ["codec_count"])
 def test_a_selector_without_codec_is_refused(rig: SelectorRig, field: str) -> None:
     config = ffi.new("rp_selector_config *", {"worker": rig.worker, "handoff": rig.handoff.fileno(), field: 0})
