@@ -51,6 +51,10 @@ class MessageInvalid(RocketError):
     response_code = ResponseCode.MESSAGE_ILLEGAL
 
 
+class NumberInvalid(RocketError):
+    """A text that should be a whole number and is none, or one out of range (message/numbers.py)."""
+
+
 class CompressionError(RocketError):
     """A body that cannot be (de)compressed here: unknown algorithm, library not installed, damaged data."""
 

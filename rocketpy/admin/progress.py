@@ -13,6 +13,7 @@ from rocketpy.codes import version_name
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import RETRY_PREFIX, is_retry_topic
+from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.connection import ConsumerConnection
 from rocketpy.remoting.bodies.consume_stats import ConsumeStats
 from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
@@ -83,7 +84,7 @@ def same_subscriptions(infos: Mapping[str, ConsumerRunningInfo], now_ms: int) ->
     if first.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY":
         return True
     started = first.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
-    if started.isdecimal() and now_ms - int(started) < YOUNG_MS:
+    if now_ms - long_or(started, 0) < YOUNG_MS:
         return True
     sets = {
         frozenset((data.topic, data.sub_string, data.expression_type) for data in info.subscription_set)

@@ -10,6 +10,7 @@ from typing import Self
 import attrs
 
 from rocketpy.errors import ConfigError
+from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import DELAY
 from rocketpy.store.delay_level import parse_delay_levels
 
@@ -41,6 +42,5 @@ class DelayLevels:
 
 
 def delay_level_of(properties: bytes) -> int:
-    """The DELAY property; 0 when it is absent or no number."""
-    text = text_property(properties, DELAY) or "0"
-    return int(text) if text.isascii() and text.isdigit() else 0
+    """The DELAY property; 0 when it is absent or no int."""
+    return int_or(text_property(properties, DELAY), 0)

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rocketpy.config.persist import read_with_backup, write_atomically
 from rocketpy.errors import BodyInvalid, ConfigError
 from rocketpy.remoting import fastjson
+from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.json_writer import pretty_pieces
+
+_B = TypeVar("_B", bound=Body)
 
 
 def save(path: Path, pieces: Sequence[bytes]) -> None:
@@ -35,6 +38,19 @@ def load(path: Path) -> dict[str, Any] | None:
     except ValueError as exc:
         advice = "restore it, or remove it and its .bak to start without"
         raise ConfigError(f"damaged, and no usable .bak beside it ({exc}); {advice}", file=path) from exc
+
+
+def load_as(path: Path, kind: type[_B]) -> _B | None:
+    """As `load`, read as a body of this kind.
+
+    Raises:
+        ConfigError: as `load`, and for a member that is not of its type.
+    """
+    document = load(path)
+    try:
+        return None if document is None else kind.from_json(document)
+    except BodyInvalid as exc:
+        raise ConfigError(f"{exc}; restore the file, or remove it and its .bak to start without", file=path) from None
 
 
 def pretty(value: object) -> str:

@@ -23,12 +23,15 @@ import trio
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RecordCorrupt
 from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, dlq_topic
+from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
+from rocketpy.remoting.bodies.offset import DelayOffsetSerializeWrapper
 from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
+from . import persist
 from .clock import Clock
 from .delay import DelayLevels
 from .managers.config_file import ConfigFile
@@ -43,7 +46,6 @@ LOOK_INTERVAL_S = 0.1
 AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
 UNITS_PER_READ = 64
-QUEUE_ID_DIGITS_MAX = 10  # more are no queue id that we have written
 DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
 
@@ -69,12 +71,11 @@ class ScheduleService:
 
     def load(self) -> None:
         """Read the progress and hold it within what the queues have. Raises: ConfigError."""
-        table = (self.file.load() or {}).get("offsetTable") or {}
-        for key, offset in table.items():
-            level = int(key)
+        saved = persist.load_as(self.file.path, DelayOffsetSerializeWrapper)
+        for level, offset in saved.offset_table.items() if saved else ():
             if 1 <= level <= self._levels.level_max:
                 low, high = self._bounds(level)
-                self._offsets[level] = max(low, min(int(offset), high))
+                self._offsets[level] = max(low, min(offset, high))
 
     def document(self) -> dict[str, Any]:
         """`{"offsetTable":{level: offset}}`, as file and body of code 45."""
@@ -186,10 +187,11 @@ class ScheduleService:
     def _addressed(self, record: StoredRecord) -> MessageToPut | str:
         """The message as it is to be stored in its real topic, or why it cannot be."""
         topic = text_property(record.properties, REAL_TOPIC)
-        queue_id = text_property(record.properties, REAL_QID) or "0"
-        if topic is None or topic == TRANS_HALF_TOPIC or not (queue_id.isascii() and queue_id.isdigit()):
-            return f"its real topic is {topic}, queue {queue_id}"
-        target = self._target_queue(topic, int(queue_id[-QUEUE_ID_DIGITS_MAX:]))
+        text = text_property(record.properties, REAL_QID) or "0"
+        queue_id = int_or(text, -1)
+        if topic is None or topic == TRANS_HALF_TOPIC or queue_id < 0:
+            return f"its real topic is {(topic or 'missing')[:200]}, queue {text[:40]}"
+        target = self._target_queue(topic, queue_id)
         if target is None:
             return f"its topic {topic} is gone"
         return message_from(record, topic=topic, queue_id=target, properties=record.properties)

@@ -35,10 +35,9 @@ from .delay import DelayLevels, delay_level_of
 from .live import LiveSettings
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
+from .pending_sends import PendingSend, PendingSends
 from .properties import text_property, with_values
 from .replies import push_send_reply, push_stored_reply
-
-PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
 
 
 @attrs.frozen
@@ -82,8 +81,8 @@ class SlowSend:
         self._hot_lane = hot_lane
         self._delay_levels = delay_levels
         self._choose = choose
-        self._waiting: dict[int, deque[SendRequest]] = {}  # connection -> its sends behind one that waits
-        self._pending = 0
+        self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits
+        self._pending = PendingSends(hot_lane.settle, self._refuse)
         self._nursery: trio.Nursery | None = None
 
     def open(self, nursery: trio.Nursery) -> None:
@@ -92,60 +91,64 @@ class SlowSend:
 
     @property
     def pending(self) -> int:
-        return self._pending
+        return len(self._pending)
 
     def submit(self, request: SendRequest) -> None:
         """Judge now if no earlier send of the connection waits, else behind it."""
-        if self._pending >= PENDING_SENDS_MAX:
-            remark = "[OVERLOAD]system busy, start flow control for a while"
-            push_send_reply(self._live.broker, request, ResponseCode.SYSTEM_BUSY, remark)
-            self._hot_lane.settle(request)
+        send = self._pending.add(request)
+        if send is None:
             return
-        self._pending += 1
         connection = request.channel.connection
         queue = self._waiting.get(connection)
         if queue is not None:
-            queue.append(request)
+            queue.append(send)
             return
-        verdict = self.judge(request)
-        if not self._topics.file.is_dirty:
-            self._act(request, verdict)
-            return
-        self._waiting[connection] = deque()
-        self._tasks.start_soon(self._drain, connection, request, verdict)
+        with self._pending.ending(send):
+            verdict = self.judge(request)
+            if not self._topics.file.is_dirty:
+                self._act(send, verdict)
+                return
+            self._waiting[connection] = deque()
+            self._tasks.start_soon(self._drain, connection, send, verdict)
+            send.goes_on = True
 
-    async def _drain(self, connection: int, request: SendRequest, verdict: Verdict) -> None:
+    async def _drain(self, connection: int, first: PendingSend, verdict: Verdict) -> None:
+        """Act on a send once its topic is on the disk, and on those behind it."""
         queue = self._waiting[connection]
         try:
-            while True:
-                if self._topics.file.is_dirty:
-                    await self._topics.file.save()
-                self._act(request, verdict)
-                if not queue:
-                    return
-                request = queue.popleft()
-                verdict = self.judge(request)
+            await self._act_saved(first, verdict)
+            while queue:
+                send = queue.popleft()
+                await self._act_saved(send)
         finally:
             del self._waiting[connection]
+            for send in queue:  # we are being stopped
+                self._pending.end(send)
 
-    def _act(self, request: SendRequest, verdict: Verdict) -> None:
-        if isinstance(verdict, Put):  # settled at once: no queue has both puts and sends of the hot lane
-            self._tasks.start_soon(self._put, request, verdict)
-            self._hot_lane.settle(request)
-            return
-        if isinstance(verdict, Refusal):
-            push_send_reply(self._live.broker, request, verdict.code, verdict.remark)
+    async def _act_saved(self, send: PendingSend, verdict: Verdict | None = None) -> None:
+        with self._pending.ending(send):
+            verdict = verdict or self.judge(send.request)
+            if self._topics.file.is_dirty:
+                await self._topics.file.save()
+            self._act(send, verdict)
+
+    def _act(self, send: PendingSend, verdict: Verdict) -> None:
+        request = send.request
+        if isinstance(verdict, Put):  # settled at once: no queue has both puts and sends of the fast path
+            self._tasks.start_soon(self._put, send, verdict)
+            send.settle()
+            send.goes_on = True
+        elif isinstance(verdict, Refusal):
+            self._refuse(request, verdict.code, verdict.remark)
         else:
             self._hot_lane.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
-        self._pending -= 1
-        self._hot_lane.settle(request)
 
-    async def _put(self, request: SendRequest, put: Put) -> None:
-        try:
-            result = await self._hot_lane.put(put.message)
-            self._answer_put(request, put, result)
-        finally:
-            self._pending -= 1
+    def _refuse(self, request: SendRequest, code: int, remark: str) -> None:
+        push_send_reply(self._live.broker, request, code, remark)
+
+    async def _put(self, send: PendingSend, put: Put) -> None:
+        with self._pending.ending(send):
+            self._answer_put(send.request, put, await self._hot_lane.put(put.message))
 
     def _answer_put(self, request: SendRequest, put: Put, result: PutResult) -> None:
         if result.is_stored:

@@ -12,6 +12,7 @@ from rocketpy.message import properties as names
 from rocketpy.message.host import Host
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, topic_fault
+from rocketpy.message.numbers import int_or
 
 BATCH_ENTRY_OVERHEAD = 22  # bytes of lengths, magic, CRC and flag around each member of a batch
 
@@ -96,8 +97,8 @@ class ReceivedMessage:
 
     @property
     def delay_level(self) -> int:
-        text = self.properties.get(names.DELAY, "")
-        return int(text) if text.isdecimal() else 0
+        """1 to 18, or 0: not delayed. A property that is no number counts as 0."""
+        return max(0, int_or(self.properties.get(names.DELAY), 0))
 
     @property
     def born_time(self) -> datetime:

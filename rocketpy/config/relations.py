@@ -14,7 +14,7 @@ from .message_store_config import BrokerRole
 if TYPE_CHECKING:
     from .settings import BrokerSettings, NamesrvSettings
 
-_DELAY = re.compile(r"[1-9][0-9]*[smhd]")
+_DELAY = re.compile(r"[1-9][0-9]{0,8}[smhd]")
 _LEVELS_MAX = 100  # log levels beyond it would not fit the reference's tables either
 
 
@@ -53,7 +53,7 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
         host = host[1:-1] if host[:1] == "[" and host[-1:] == "]" else host
         if not colon or not host or any(blank in part for blank in " \t,"):
             raise ValueError(f"{part!r} is not host:port (several are separated by ';')")
-        if not (port.isascii() and port.isdigit() and 1 <= int(port) <= 65_535):
+        if not (port.isascii() and port.isdigit() and len(port) <= 5 and 1 <= int(port) <= 65_535):
             raise ValueError(f"{part!r} has no port from 1 to 65535")
         addresses.append((host, int(port)))
     if not addresses:
@@ -122,7 +122,7 @@ class _Checker:
         if "," in store.store_path_commit_log:
             self._fail("storePathCommitLog", "several directories are not supported; give one")
         hours = [hour.strip() for hour in store.delete_when.split(";")]
-        if not all(hour.isascii() and hour.isdigit() and int(hour) <= 23 for hour in hours):
+        if not all(hour.isascii() and hour.isdigit() and len(hour) <= 2 and int(hour) <= 23 for hour in hours):
             self._fail("deleteWhen", f"{store.delete_when!r} is not hours from 00 to 23 separated by ';'")
         levels = store.message_delay_level.split()
         if not levels or len(levels) > _LEVELS_MAX or not all(_DELAY.fullmatch(level) for level in levels):

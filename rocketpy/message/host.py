@@ -7,9 +7,12 @@ import struct
 
 from rocketpy.errors import MessageInvalid
 
+from .numbers import parse_integer
+
 _PORT = struct.Struct(">i")
 HOST_SIZE_V4 = 8
 HOST_SIZE_V6 = 20
+PORT_MAX = 65_535
 
 Host = tuple[str, int]
 """Numeric address and port."""
@@ -49,7 +52,7 @@ def parse_host(text: str) -> Host:
     """Address and port of `ip:port` or `[ip]:port`.
 
     Raises:
-        ValueError: no port there.
+        NumberInvalid: no port there.
     """
     address, _, port = text.rpartition(":")
-    return address.removeprefix("[").removesuffix("]"), int(port)
+    return address.removeprefix("[").removesuffix("]"), parse_integer(port, 0, PORT_MAX)

@@ -14,6 +14,7 @@ from . import properties as names
 from .compression import decompress_body
 from .host import Host
 from .message_id import encode_offset_message_id
+from .numbers import int_or
 from .properties import decode_properties, encode_properties
 from .record import StoredRecord, decode_records
 
@@ -95,8 +96,7 @@ class Message:
     @property
     def delay_level(self) -> int:
         """1 to 18, or 0: deliver at once. A property that is no number counts as 0."""
-        text = self.properties.get(names.DELAY, "")
-        return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+        return max(0, int_or(self.properties.get(names.DELAY), 0))
 
     @delay_level.setter
     def delay_level(self, level: int) -> None:

@@ -216,8 +216,9 @@ def _rocketmq_header_parse(header: bytes) -> ParsedHeader:
 
 
 def _parse(text: Buffer, limit: int) -> int:
-    match = re.fullmatch(rb"([+-]?)0*([0-9]+)", bytes(text))
-    value = int(match[1] + match[2]) if match and len(match[2]) < 20 else limit + 1
+    match = re.fullmatch(rb"([+-]?)([0-9]+)", bytes(text))
+    digits = match[2].lstrip(b"0") or b"0" if match else b""
+    value = int(match[1] + digits) if match and len(digits) < 20 else limit + 1
     if match is None or not -limit - 1 <= value <= limit:
         raise HeaderInvalid(f"no integer up to {limit}: {bytes(text[:40])!r}")
     return value

@@ -12,9 +12,9 @@ from typing import Generic, TypeVar
 import attrs
 
 from rocketpy.errors import ConnectionLost, RemoteProtocolError, TooManyRequests
+from rocketpy.message.numbers import INT_MAX, INT_MIN
 
 from .command import RemotingCommand
-from .fields import INT_MAX, INT_MIN
 from .frame import FRAME_SIZE_MAX, FrameCutter
 
 IN_FLIGHT_MAX = 65_535

@@ -11,9 +11,10 @@ import json
 import re
 
 from rocketpy.codes import LanguageCode
-from rocketpy.errors import HeaderInvalid
+from rocketpy.errors import HeaderInvalid, NumberInvalid
+from rocketpy.message.numbers import int_or, parse_int
 
-from .fields import HeaderFields, format_bool, language_or_none, parse_int
+from .fields import HeaderFields, format_bool, language_or_none
 
 _SURROGATE_ESCAPE = re.compile(rb"\\u[dD][89a-fA-F]")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -83,7 +84,7 @@ def _number(values: dict[str, object], key: str) -> int:
         raise HeaderInvalid(f"header field {key} is not a number but {type(value).__name__}")
     try:
         return parse_int(value)
-    except HeaderInvalid as exc:
+    except NumberInvalid as exc:
         raise HeaderInvalid(f"header field {key}: {exc}") from None
 
 
@@ -92,7 +93,7 @@ def _language(value: object) -> LanguageCode | None:
         return None
     if value.upper() in LanguageCode.__members__:
         return LanguageCode[value.upper()]
-    return language_or_none(int(value)) if value.isascii() and value.isdigit() and len(value) < 4 else None
+    return language_or_none(int_or(value, -1))
 
 
 def _text(value: object) -> str | None:

@@ -20,10 +20,11 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, dataclass_transform
 
 import attrs
 
-from rocketpy.errors import HeaderInvalid
+from rocketpy.errors import HeaderInvalid, NumberInvalid
+from rocketpy.message.numbers import parse_int, parse_long
 
 from .command import RemotingCommand
-from .fields import format_bool, parse_bool, parse_int, parse_long
+from .fields import format_bool, parse_bool
 
 Int = Annotated[int, "int32"]
 """A field that is a 32-bit int in Java; out of range is refused as Integer.parseInt does."""
@@ -155,7 +156,7 @@ class Header(Value):
             if text is not None:
                 try:
                     values[field.attribute] = parse(text)
-                except HeaderInvalid as exc:
+                except NumberInvalid as exc:
                     raise HeaderInvalid(f"{cls.__name__}.{field.wire}: {exc}") from None
             elif field.required:
                 raise HeaderInvalid(f"{cls.__name__}: the field {field.wire} is missing")

@@ -4,6 +4,7 @@ the time of delivery."""
 from __future__ import annotations
 
 from rocketpy.errors import ConfigError
+from rocketpy.message.numbers import int_or
 
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -16,8 +17,9 @@ def parse_delay_levels(text: str) -> list[int]:
     """
     levels = []
     for piece in text.split():
-        number, unit = piece[:-1], piece[-1]
-        if not (number.isascii() and number.isdecimal() and unit in UNIT_MS):
-            raise ConfigError(f"{piece!r} is no delay: a number and one of s, m, h, d", key="messageDelayLevel")
-        levels.append(int(number) * UNIT_MS[unit])
+        unit_ms = UNIT_MS.get(piece[-1], 0)
+        number = int_or(piece[:-1], -1)
+        if number < 0 or not unit_ms:
+            raise ConfigError(f"{piece[:40]!r} is no delay: a number and one of s, m, h, d", key="messageDelayLevel")
+        levels.append(number * unit_ms)
     return levels

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import trio
 
-from rocketpy.errors import ConnectFailed
+from rocketpy.errors import ConnectFailed, NumberInvalid
 from rocketpy.message.host import parse_host
 from rocketpy.remoting.abc import Peer
 
@@ -29,7 +29,7 @@ async def connect(address: str) -> trio.SocketStream:
     try:
         host, port = parse_host(address)
         return await trio.open_tcp_stream(host, port)
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, NumberInvalid) as exc:
         raise ConnectFailed(f"connect to <{address}> failed: {exc}") from exc
 
 

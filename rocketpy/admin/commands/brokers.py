@@ -10,6 +10,7 @@ import trio
 
 from rocketpy.codes import RequestCode
 from rocketpy.errors import RocketError
+from rocketpy.message.numbers import long_or
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
@@ -70,7 +71,7 @@ def load_row(
 ) -> tuple[object, ...]:
     """A broker's row; zeros when it gave no figures."""
     in_load, out_load = (pool_load(figures, "send"), pool_load(figures, "pull"))
-    earliest_ms = int(figures.get("earliestMessageTimeStamp", "-1"))
+    earliest_ms = long_or(figures.get("earliestMessageTimeStamp"), -1)
     hours = (now_s * 1000 - earliest_ms) / 3_600_000 if earliest_ms > 0 else 0.0
     return (
         cluster, name, broker_id, address, figures.get("brokerVersionDesc", ""),
@@ -90,7 +91,7 @@ def pool_load(figures: Mapping[str, str], pool: str) -> str:
 def more_row(cluster: str, name: str, figures: Mapping[str, str]) -> tuple[object, ...]:
     def difference(direction: str, end: str, begin: str) -> int:
         prefix = f"msg{direction}Total"
-        return int(figures.get(prefix + end, "0")) - int(figures.get(prefix + begin, "0"))
+        return long_or(figures.get(prefix + end), 0) - long_or(figures.get(prefix + begin), 0)
 
     return (
         cluster, name,

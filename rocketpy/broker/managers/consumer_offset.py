@@ -18,9 +18,11 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
+from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.transport.steps import Steps
 
+from .. import persist
 from .config_file import ConfigFile
 
 log = logging.getLogger(__name__)
@@ -37,11 +39,11 @@ class ConsumerOffsetManager:
 
     def load(self) -> None:
         """Raises: ConfigError."""
-        document = self.file.load() or {}
-        for key, queues in (document.get("offsetTable") or {}).items():
+        saved = persist.load_as(self.file.path, ConsumerOffsetSerializeWrapper)
+        for key, queues in saved.offset_table.items() if saved else ():
             topic, at, group = key.partition("@")
             if at:
-                self._put(group, topic, {int(queue_id): int(offset) for queue_id, offset in queues.items()})
+                self._put(group, topic, queues)
             else:
                 log.warning("%s: %r is not topic@group; left out", self.file.path, key)
 

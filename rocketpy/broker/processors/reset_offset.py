@@ -7,8 +7,6 @@ Source: RocketMQ 4.9 `Broker2Client`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import trio
 
 from rocketpy.codes import LanguageCode, MQVersion, RequestCode, ResponseCode, version_name
@@ -16,6 +14,7 @@ from rocketpy.errors import BodyInvalid, RequestRefused, TransportError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.bodies.offset import GetConsumerStatusBody
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
@@ -121,8 +120,8 @@ class ResetOffsetProcessor(TableProcessor):
             return
         if answer.code == ResponseCode.SUCCESS and answer.body:
             try:
-                table[member.client_id] = _read_queue_table(answer.body)
-            except (BodyInvalid, ValueError, KeyError, TypeError, AttributeError):
+                table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
+            except BodyInvalid:
                 return  # a client that answers nonsense is one that does not answer
 
     def _members(self, group: str) -> list[ClientChannelInfo]:
@@ -137,17 +136,3 @@ def _as_list(targets: dict[MessageQueue, int]) -> bytes:
         for queue, offset in targets.items()
     ]
     return fastjson.dumps({"offsetTable": rows})
-
-
-def _read_queue_table(body: bytes) -> dict[MessageQueue, int]:
-    """`messageQueueTable` of a client's answer; its keys are objects.
-
-    Raises:
-        BodyInvalid, ValueError, KeyError, TypeError, AttributeError: the answer is not of that form.
-    """
-    answer: Any = fastjson.loads(body)
-    table = {}
-    for key, offset in (answer.get("messageQueueTable") or {}).items():
-        queue: Any = fastjson.loads_text(key)
-        table[MessageQueue(queue["topic"], queue["brokerName"], int(queue["queueId"]))] = int(offset)
-    return table

@@ -12,6 +12,7 @@ from rocketpy.codes import MQVersion, RequestCode, ResponseCode
 from rocketpy.errors import RecordCorrupt, RequestRefused
 from rocketpy.message import names
 from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.message.numbers import INT_MAX
 from rocketpy.message.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, without_property
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB, PermName
@@ -107,8 +108,9 @@ class SendBackProcessor(TableProcessor):
             real = {"REAL_TOPIC": retry.topic_name, "REAL_QID": str(target_queue)}
             properties = with_values(properties, DELAY=str(level), **real)
         return message_from(
-            record, topic=topic, queue_id=queue_id, properties=properties, reconsume_times=record.reconsume_times + 1
-        )
+            record, topic=topic, queue_id=queue_id, properties=properties,
+            reconsume_times=min(record.reconsume_times + 1, INT_MAX),  # the sender chose it; the field has 32 bits
+        )  # fmt: skip
 
     @staticmethod
     def _history(record: StoredRecord) -> dict[str, str]:

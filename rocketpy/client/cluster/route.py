@@ -10,11 +10,13 @@ from collections.abc import Mapping
 import attrs
 
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.numbers import int_or
 from rocketpy.remoting.bodies.route import QueueData, TopicRouteData
 
 PERM_WRITE = 2
 PERM_READ = 4
 MASTER_ID = 0
+QUEUE_NUMS_MAX = 65_536  # of one topic on one broker
 
 
 @attrs.frozen
@@ -66,8 +68,9 @@ def parse_order_conf(text: str) -> list[tuple[str, int]]:
     pairs = []
     for item in text.split(";"):
         broker_name, _, nums = item.partition(":")
-        if broker_name and nums.strip().isdecimal():
-            pairs.append((broker_name, int(nums)))
+        count = int_or(nums.strip(), -1)
+        if broker_name and 0 <= count <= QUEUE_NUMS_MAX:
+            pairs.append((broker_name, count))
     return pairs
 
 
@@ -122,6 +125,7 @@ def find_address(
 
 
 def vip_address(address: str) -> str:
-    """The VIP channel is the port two below; it serves everything but pulls."""
+    """The VIP channel is the port two below; it serves everything but pulls. Without a port there is none."""
     host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) - 2}"
+    number = int_or(port, 0)
+    return f"{host}:{number - 2}" if number > 2 else address

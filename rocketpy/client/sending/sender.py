@@ -16,6 +16,7 @@ from rocketpy.message.batch import BatchEntry, encode_batch
 from rocketpy.message.compression import compress
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import is_retry_topic
+from rocketpy.message.numbers import parse_int
 from rocketpy.message.sys_flag import CompressionType, with_compression
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
 
@@ -93,9 +94,9 @@ class Sender:
         """The request header. The attempts of a retried message travel as fields and, as in Java, as properties."""
         reconsume_times, reconsume_times_max = 0, None
         if is_retry_topic(message.topic):
-            reconsume_times = int(message.properties.get(names.RECONSUME_TIME, "0"))
+            reconsume_times = parse_int(message.properties.get(names.RECONSUME_TIME, "0"))
             times_max = message.properties.get(names.MAX_RECONSUME_TIMES)
-            reconsume_times_max = None if times_max is None else int(times_max)
+            reconsume_times_max = None if times_max is None else parse_int(times_max)
         return SendMessageRequestHeader(
             producer_group=self.group,
             topic=message.topic,

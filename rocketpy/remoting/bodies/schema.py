@@ -18,11 +18,12 @@ from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import attrs
 
-from rocketpy.errors import BodyInvalid, HeaderInvalid
+from rocketpy.errors import BodyInvalid, NumberInvalid
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.numbers import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, parse_long
 
 from ..fastjson import JsonValue, dumps, loads, loads_text
-from ..fields import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN, format_bool, parse_bool, parse_long
+from ..fields import format_bool, parse_bool
 from ..schema import Int, Later, Value, WireField, wire, wire_fields, without_none
 
 __all__ = ["Body", "Int", "body", "wire"]
@@ -100,7 +101,7 @@ def read_int(value: JsonValue, minimum: int = LONG_MIN, maximum: int = LONG_MAX)
     if isinstance(value, str):
         try:
             value = parse_long(value.strip() or "0")
-        except HeaderInvalid as exc:
+        except NumberInvalid as exc:
             raise BodyInvalid(str(exc)) from None
     elif isinstance(value, float) and value.is_integer():
         value = int(value)

@@ -81,7 +81,7 @@ def test_what_has_no_topic_becomes_a_dead_letter(tmp_path: Path, topic: str, cap
     assert DEAD_LETTERS in (tmp_path / "config" / "topics.json").read_text()  # before it has a message
 
 
-@pytest.mark.parametrize("number", ["x", "-1", "\u0661", "9" * 5000])
+@pytest.mark.parametrize("number", ["x", "-1", "\u0661", "\u00b2", "9" * 5000])
 def test_a_queue_number_of_any_form_holds_nothing_up(tmp_path: Path, number: str) -> None:
     rig = SlowLaneRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)

@@ -9,12 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.slow_send import PENDING_SENDS_MAX, Put, Refusal, Resend
+from rocketpy.broker.pending_sends import PENDING_SENDS_MAX
+from rocketpy.broker.slow_send import Put, Refusal, Resend
 from rocketpy.errors import StoreError
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.frame import SerializeType
-from tests.support.slow_lane import NOW_MS, SlowLaneRig
+from tests.support.slow_lane import NOW_MS, FakeChannel, SlowLaneRig
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
@@ -143,7 +144,9 @@ def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowLaneRig) -> 
     assert (message.born_host, message.born_timestamp_ms, message.message_flag) == (("10.0.0.1", 4000), 11, 3)
 
 
-@pytest.mark.parametrize("level", [b"0", b"-1", b"x", b"", b"\xc2\xb2"])
+@pytest.mark.parametrize(
+    "level", [b"0", b"-1", b"x", b"", b"\xc2\xb2", b"\xd9\xa3", b"9" * 4301, b"2147483648", b" 3", b"1_0"]
+)
 def test_no_level_is_no_delay(rig: SlowLaneRig, level: bytes) -> None:
     assert judge(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
 
@@ -287,3 +290,76 @@ def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
         assert rig.channel.last.remark == "[OVERLOAD]system busy, start flow control for a while"
 
     rig.run(main)
+
+
+def breaks(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("a fault of ours")
+
+
+async def breaks_later(*args: Any, **kwargs: Any) -> Any:
+    await trio.lowlevel.checkpoint()
+    raise RuntimeError("a fault of ours")
+
+
+SENDS: dict[str, dict[str, Any]] = {
+    "plain": {"topic": "TBW102"}, "new topic": {"topic": "NEW"}, "refused": {"topic": "a/b"},
+    "delayed": {"topic": "TBW102", "properties": b"DELAY\x013"}, "delayed, new topic": {"properties": b"DELAY\x013"},
+    "half": {"topic": "TBW102", "properties": b"TRAN_MSG\x01true"}, "one-way": {"is_oneway": True},
+    "digits": {"properties": b"DELAY\x01" + b"9" * 5000},
+    "batch": {"is_batch": True, "properties": b"DELAY\x01\xc2\xb2"},
+}  # fmt: skip
+FAULTS = {
+    "none": (), "judge": ("_judge",), "resend": ("resend",), "put": ("put",), "save": ("save",), "reply": ("push",),
+    "reply and resend": ("push", "resend"), "reply and put": ("push", "put"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("send", SENDS)
+def test_no_send_stays_behind_whatever_fails(
+    rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch, send: str, fault: str
+) -> None:
+    """Each is counted out and settled once, and what comes after it is served."""
+
+    async def main() -> None:
+        places = {
+            "_judge": rig.broker._slow_send, "resend": rig.hot_lane, "put": rig.hot_lane, "push": FakeChannel,
+            "save": rig.services.topics.file,
+        }  # fmt: skip
+        requests = [rig.send(**SENDS[send]) for _ in range(3)]
+        with monkeypatch.context() as patch:
+            for name in FAULTS[fault]:
+                failing = breaks_later if name in ("put", "save") else breaks
+                patch.setattr(places[name], name, failing, raising=False)
+            for request in requests:
+                rig.broker.slow_send(request)
+            while rig.broker._slow_send.pending:
+                await trio.lowlevel.checkpoint()
+        assert sorted(map(id, rig.hot_lane.named("settle"))) == sorted(map(id, requests))
+        assert rig.broker._slow_send._waiting == {}
+        last = rig.send("TBW102")
+        rig.broker.slow_send(last)
+        while rig.broker._slow_send.pending:
+            await trio.lowlevel.checkpoint()
+        assert rig.hot_lane.named("resend")[-1][0] is last
+
+    rig.run(main)
+
+
+def test_a_send_that_fails_is_told_why(rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        monkeypatch.setattr(rig.broker._slow_send, "_judge", breaks)
+        rig.broker.slow_send(rig.send("TBW102"))
+        assert (rig.channel.last.code, rig.channel.last.remark) == (1, "RuntimeError: a fault of ours")
+
+    rig.run(main)
+
+
+def test_sends_that_wait_when_the_broker_stops_are_counted_out(rig: SlowLaneRig) -> None:
+    async def main() -> None:
+        for topic in ("NEW", "NEW", "OTHER"):
+            rig.broker.slow_send(rig.send(topic))
+        assert rig.broker._slow_send.pending == 3
+
+    rig.run(main)
+    assert rig.broker._slow_send.pending == 0 and len(rig.hot_lane.named("settle")) == 3

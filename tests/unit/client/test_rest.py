@@ -58,6 +58,7 @@ def test_publish_info_of_an_ordered_topic_is_its_configuration() -> None:
     info = publish_info("T", route(("a", 4, 4, 6), order="z:2;a:1"))
     assert info.is_ordered and [queue.broker_name for queue in info.queues] == ["z", "z", "a"]
     assert parse_order_conf("a:1;;broken;b:x") == [("a", 1)]
+    assert parse_order_conf("a:\u00b2;b:%s;c:-1;d:65537;e: 2" % ("9" * 5000)) == [("e", 2)]
 
 
 def test_subscribe_queues_need_no_master() -> None:

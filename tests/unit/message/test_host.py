@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketpy.errors import MessageInvalid
+from rocketpy.errors import MessageInvalid, NumberInvalid
 from rocketpy.message.host import format_host, pack_host, parse_host, unpack_host
 
 
@@ -28,3 +28,9 @@ def test_mapped_address_is_ipv4() -> None:
 def test_what_is_no_numeric_host_is_refused(host: tuple[str, int]) -> None:
     with pytest.raises(MessageInvalid):
         pack_host(host)
+
+
+@pytest.mark.parametrize("text", ["", "h", "h:", "h:x", "h:65536", "h:-1", "h:\u0663", "h:" + "9" * 5000])
+def test_an_address_without_a_port_is_refused(text: str) -> None:
+    with pytest.raises(NumberInvalid):
+        parse_host(text)

@@ -3,9 +3,9 @@
 import pytest
 
 from rocketpy.errors import ConnectionLost, HeaderInvalid, TooManyRequests
+from rocketpy.message.numbers import INT_MAX, INT_MIN
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import Connection, ConnectionState, RequestReceived, ResponseReceived
-from rocketpy.remoting.fields import INT_MAX, INT_MIN
 
 
 def events(connection: Connection[str], data: bytes, step: int) -> list[object]:

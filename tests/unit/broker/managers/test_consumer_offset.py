@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
+from rocketpy.errors import ConfigError
 from rocketpy.remoting import fastjson
 
 JAVA_FILE = '{\n\t"offsetTable":{\n\t\t"TopicTest@GroupA":{0:12,3:7\n\t\t},\n\t\t"TopicTest@GroupB":{1:9\n\t\t}\n\t}\n}'
@@ -75,3 +77,11 @@ def test_updates_are_remembered_until_their_topic_or_group_goes(tmp_path: Path) 
     assert not offsets.was_told_since("G", "T", 0, 7) and offsets.was_told_since("H", "T", 0, 7)
     trio.run(offsets.remove_topic, "T")
     assert not offsets.was_told_since("H", "T", 0, 7)
+
+
+@pytest.mark.parametrize("offset", ['{"0":"x"}', '{"0":%s}' % ("9" * 60), '{"\u00b2":1}', "[1]", "{0:1.5}", "7"])
+def test_a_file_with_what_is_no_offset_ends_the_start_with_its_name(tmp_path: Path, offset: str) -> None:
+    path = tmp_path / "consumerOffset.json"
+    path.write_text(f'{{"offsetTable":{{"T@G":{offset}}}}}')
+    with pytest.raises(ConfigError, match=r"consumerOffset\.json"):
+        ConsumerOffsetManager(path).load()

@@ -48,6 +48,13 @@ def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
     assert '"%RETRY%G"' in (tmp_path / "config" / "topics.json").read_text()
 
 
+def test_a_count_of_attempts_that_its_sender_made_up_stays_in_its_field(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.store.records[1000] = record(reconsume_times=(1 << 31) - 1)
+    assert send_back(rig) == (0, None)
+    assert rig.hot_lane.puts[-1].reconsume_times == (1 << 31) - 1
+
+
 def test_later_retries_wait_longer_and_remember_where_they_come_from(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path)
     rig.store.records[1000] = record(

@@ -1,0 +1,98 @@
+"""The sends that the slow path has taken and not yet answered: counted by being here, ended once.
+
+    with pending.ending(send):      whatever happens inside, the send is answered, settled and no longer here afterwards
+        ...
+        send.goes_on = True         but for this: a task goes on with it, in such a block of its own
+
+A send is settled when the fast path may store the later sends of its connection; a put is settled before it has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import attrs
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import RocketError
+from rocketpy.remoting.hot_lane import SendRequest
+
+log = logging.getLogger(__name__)
+
+PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
+REMARK_MAX = 1000  # characters
+
+
+@attrs.define(eq=False)
+class PendingSend:
+    """One send on its way through the slow path."""
+
+    request: SendRequest
+    _settle: Callable[[SendRequest], None]
+    _is_settled: bool = attrs.field(init=False, default=False)
+    goes_on: bool = attrs.field(init=False, default=False)
+
+    def settle(self) -> None:
+        """Let the fast path take the connection's later sends; the second call does nothing."""
+        if not self._is_settled:
+            self._is_settled = True
+            self._settle(self.request)
+
+
+class PendingSends:
+    """All of them, at most PENDING_SENDS_MAX.
+
+    Args:
+        settle: tells the fast path; called once per send.
+        refuse: answers a send with a code and a remark.
+    """
+
+    def __init__(self, settle: Callable[[SendRequest], None], refuse: Callable[[SendRequest, int, str], None]) -> None:
+        self._settle = settle
+        self._refuse = refuse
+        self._sends: set[PendingSend] = set()
+
+    def __len__(self) -> int:
+        return len(self._sends)
+
+    def add(self, request: SendRequest) -> PendingSend | None:
+        """Take a send; None: there are too many, and this one has been answered so."""
+        if len(self._sends) >= PENDING_SENDS_MAX:
+            try:
+                self._refuse(request, ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+            finally:
+                self._settle(request)
+            return None
+        send = PendingSend(request, self._settle)
+        self._sends.add(send)
+        return send
+
+    @contextmanager
+    def ending(self, send: PendingSend) -> Iterator[None]:
+        """A block in which `send` is answered. An exception in it becomes the answer and goes no further."""
+        send.goes_on = False
+        try:
+            yield
+        except Exception as exc:
+            self._fail(send.request, exc)
+        finally:
+            if not send.goes_on:
+                self.end(send)
+
+    def end(self, send: PendingSend) -> None:
+        """It is answered, or never will be."""
+        self._sends.discard(send)
+        send.settle()
+
+    def _fail(self, request: SendRequest, exc: Exception) -> None:
+        code, remark = int(ResponseCode.SYSTEM_ERROR), f"{type(exc).__name__}: {exc}"
+        if isinstance(exc, RocketError):
+            code, remark = exc.response_code, str(exc)
+        else:
+            log.error("a send from %s failed", request.channel.peer, exc_info=exc)
+        try:
+            self._refuse(request, code, remark[:REMARK_MAX])
+        except Exception:
+            log.exception("the failure of a send from %s could not be answered", request.channel.peer)
