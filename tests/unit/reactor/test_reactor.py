@@ -245,8 +245,8 @@ def test_a_killed_selector_drops_its_connections_and_serves_new_ones(make_tree: 
     client.send(heartbeat(1))
     client.receive()
     os.kill(pid_of(tree, "selector-0"), signal.SIGKILL)
-    assert client.socket.recv(1) == b""
-    client.socket.close()
+    with client.socket, pytest.raises(ConnectionResetError):
+        client.socket.recv(1)
     again = tree.connect()
     again.send(heartbeat(2, b"x"))
     assert again.receive().body == b"x"
