@@ -1,6 +1,7 @@
 """Producer: sends messages, awaited, in the background, or without asking.
 
-    async with Producer(group="orders", name_servers="127.0.0.1:9876") as producer:
+    options = ProducerOptions(name_servers="127.0.0.1:9876")
+    async with Producer("orders", options) as producer:
         result = await producer.send(Message("OrderTopic", b"...", tags="paid", keys="order-1"))
 
 Source: RocketMQ 4.9 `DefaultMQProducer`. Entering the context needs neither a name server nor a broker to be there;
@@ -99,17 +100,16 @@ class Producer:
 
     Args:
         group: name of the producer group; transaction checks and admin tools know producers by it.
-        options: all settings; or pass single ones by keyword (`send_timeout=5.0`).
+        options: all settings; the defaults take the name servers from NAMESRV_ADDR.
+        lifetime: for tests: how connections, clocks and randomness are made.
     """
 
-    def __init__(
-        self, group: str, *, options: ProducerOptions | None = None, lifetime: Lifetime | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
         check_group(group)
         if group == DEFAULT_PRODUCER_GROUP:
             raise MessageInvalid(f"the group {group} is reserved: choose a name of your own")
         self.group = group
-        self.options = attrs.evolve(options, **settings) if options else ProducerOptions(**settings)
+        self.options = options or ProducerOptions()
         self.client_id = lifetime.client_id if lifetime is not None else build_client_id(self.options)
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None

@@ -1,6 +1,7 @@
 """PullConsumer: the program asks for messages (Java: DefaultLitePullConsumer).
 
-    async with PullConsumer("reports", name_servers="127.0.0.1:9876") as consumer:
+    options = PullOptions(name_servers="127.0.0.1:9876")
+    async with PullConsumer("reports", options) as consumer:
         await consumer.subscribe("OrderTopic", "*")
         for message in await consumer.poll(timeout=5.0): ...
 
@@ -14,18 +15,14 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import attrs
 import trio
 
 from rocketpy.errors import ClientError, RocketError
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.bodies.heartbeat import (
-    ConsumeFromWhere,
-    ConsumeType,
-    SubscriptionData,
-)
+from rocketpy.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, SubscriptionData
 from rocketpy.remoting.bodies.running_info import CMResult, ConsumeMessageDirectlyResult
 from rocketpy.remoting.headers.pull import PullSysFlag
 
@@ -61,16 +58,15 @@ class PullConsumer(GroupMember):
 
     Args:
         group: offsets are stored under this name.
-        options: all settings; or pass single ones by keyword (`auto_commit=False`).
+        options: all settings; the defaults take the name servers from NAMESRV_ADDR.
+        lifetime: for tests: how connections, clocks and randomness are made.
     """
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
     consume_from_where = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET  # whatever the option says, as in Java
 
-    def __init__(
-        self, group: str, *, options: PullOptions | None = None, lifetime: Lifetime | None = None, **settings: Any
-    ) -> None:
-        self.options = attrs.evolve(options, **settings) if options else PullOptions(**settings)
+    def __init__(self, group: str, options: PullOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
+        self.options = options or PullOptions()
         unique = self.options.mode is ConsumeMode.CLUSTERING
         super().__init__(group, self.options, build_client_id(self.options, unique=unique, stream=True), lifetime)
         self._assigned: dict[MessageQueue, _Assigned] = {}

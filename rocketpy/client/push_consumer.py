@@ -2,7 +2,8 @@
 
     async def handle(message: ReceivedMessage) -> None: ...
 
-    async with PushConsumer("billing", {"OrderTopic": "paid || refunded"}, handle, name_servers="127.0.0.1:9876"):
+    options = PushOptions(name_servers="127.0.0.1:9876")
+    async with PushConsumer("billing", {"OrderTopic": "paid || refunded"}, handle, options=options):
         await trio.sleep_forever()
 
 Returning None (or ConsumeResult SUCCESS) acknowledges; raising retries. At least once: a handler meets a message again
@@ -16,7 +17,6 @@ from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import attrs
 import trio
 
 from rocketpy.errors import ClientError, RocketError
@@ -64,7 +64,8 @@ class PushConsumer(GroupMember):
         subscriptions: topic -> `*`, `TagA || TagB`, or Sql92(...).
         handler: gets one message. `batch_handler` gets up to `batch_size_max` instead. Plain functions run in worker
             threads, coroutine functions in the loop; at most `concurrency` at once.
-        options: all settings; or pass single ones by keyword (`ordered=True`).
+        options: all settings; the defaults take the name servers from NAMESRV_ADDR.
+        lifetime: for tests: how connections, clocks and randomness are made.
     """
 
     def __init__(
@@ -76,9 +77,8 @@ class PushConsumer(GroupMember):
         batch_handler: BatchHandler | None = None,
         options: PushOptions | None = None,
         lifetime: Lifetime | None = None,
-        **settings: Any,
     ) -> None:
-        self.options = attrs.evolve(options, **settings) if options else PushOptions(**settings)
+        self.options = options or PushOptions()
         client_id = build_client_id(self.options, unique=self.options.mode is ConsumeMode.CLUSTERING)
         super().__init__(group, self.options, client_id, lifetime)
         if (handler is None) == (batch_handler is None):

@@ -1,6 +1,6 @@
 """The clients for programs without an event loop: same names, blocking calls, one background thread per client.
 
-    with Producer("orders", name_servers="127.0.0.1:9876") as producer:
+    with Producer("orders", ProducerOptions(name_servers="127.0.0.1:9876")) as producer:
         producer.send(Message("OrderTopic", b"..."))
 
 The thread runs `trio`; calls of any number of threads are handed to it. A client that was opened before `fork` belongs
@@ -10,12 +10,12 @@ to the parent.
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from datetime import datetime
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import trio
 
@@ -25,12 +25,15 @@ from rocketpy.message.message_queue import MessageQueue
 from . import producer as async_producer
 from . import pull_consumer as async_pull
 from . import push_consumer as async_push
+from .cluster.lifetime import Lifetime
 from .consuming.handler import BatchHandler, MessageHandler
-from .consuming.subscription import ALL, Sql92
+from .consuming.subscription import Sql92
 from .messages import Message, ReceivedMessage
-from .results import PullResult, SendResult
+from .options import ProducerOptions, PullOptions, PushOptions
+from .results import SendResult
 from .sending.queue_selection import QueueSelector
 
+P = ParamSpec("P")
 T = TypeVar("T")
 C = TypeVar("C", bound=AbstractAsyncContextManager[Any])
 
@@ -111,55 +114,39 @@ class Blocking(Generic[C]):
         return self._call(call)
 
 
+def blocking(method: Callable[Concatenate[C, P], Awaitable[T]]) -> Callable[Concatenate[Blocking[C], P], T]:
+    """The method of a blocking client that calls an async client's `method` in its thread and waits."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call(functools.partial(method, self._client, *args, **kwargs))
+
+    return call
+
+
+def blocking_now(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate[Blocking[C], P], T]:
+    """As `blocking`, of a method that does not wait."""
+
+    @functools.wraps(method)
+    def call(self: Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._call_now(functools.partial(method, self._client, *args, **kwargs))
+
+    return call
+
+
 class Producer(Blocking[async_producer.Producer]):
     """`rocketpy.client.Producer`, blocking."""
 
-    def __init__(self, group: str, **settings: Any) -> None:
-        super().__init__(async_producer.Producer(group, **settings))
-
-    def send(
-        self,
-        message: Message,
-        *,
-        timeout: float | None = None,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-        key: object = None,
-    ) -> SendResult:
-        """Send and wait until the message is stored."""
-        client = self._client
-
-        async def send() -> SendResult:
-            return await client.send(message, timeout=timeout, queue=queue, selector=selector, key=key)
-
-        return self._call(send)
-
-    def send_batch(
-        self, messages: Sequence[Message], *, timeout: float | None = None, queue: MessageQueue | None = None
-    ) -> SendResult:
-        """Send several messages of one topic as one request."""
-        client = self._client
-
-        async def send() -> SendResult:
-            return await client.send_batch(messages, timeout=timeout, queue=queue)
-
-        return self._call(send)
-
-    def send_oneway(
-        self,
-        message: Message,
-        *,
-        queue: MessageQueue | None = None,
-        selector: QueueSelector | None = None,
-        key: object = None,
+    def __init__(
+        self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None
     ) -> None:
-        """Send without an answer."""
-        client = self._client
+        super().__init__(async_producer.Producer(group, options, lifetime=lifetime))
 
-        async def send() -> None:
-            await client.send_oneway(message, queue=queue, selector=selector, key=key)
-
-        self._call(send)
+    send = blocking(async_producer.Producer.send)
+    send_batch = blocking(async_producer.Producer.send_batch)
+    send_oneway = blocking(async_producer.Producer.send_oneway)
+    flush = blocking(async_producer.Producer.flush)
+    queues = blocking(async_producer.Producer.queues)
 
     def send_soon(
         self,
@@ -186,13 +173,6 @@ class Producer(Blocking[async_producer.Producer]):
         self._call(send)
         return future
 
-    def flush(self) -> None:
-        """Wait until every started send has ended."""
-        self._call(self._client.flush)
-
-    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        return self._call(self._client.queues, topic)
-
 
 class PushConsumer(Blocking[async_push.PushConsumer]):
     """`rocketpy.client.PushConsumer`, blocking; plain handlers run in worker threads."""
@@ -204,22 +184,25 @@ class PushConsumer(Blocking[async_push.PushConsumer]):
         handler: MessageHandler | None = None,
         *,
         batch_handler: BatchHandler | None = None,
-        **settings: Any,
+        options: PushOptions | None = None,
+        lifetime: Lifetime | None = None,
     ) -> None:
         super().__init__(
-            async_push.PushConsumer(group, subscriptions, handler, batch_handler=batch_handler, **settings)
+            async_push.PushConsumer(
+                group, subscriptions, handler, batch_handler=batch_handler, options=options, lifetime=lifetime
+            )
         )
+
+    pause = blocking_now(async_push.PushConsumer.pause)
+    resume = blocking_now(async_push.PushConsumer.resume)
+    min_offset = blocking(async_push.PushConsumer.min_offset)
+    max_offset = blocking(async_push.PushConsumer.max_offset)
+    offset_for_time = blocking(async_push.PushConsumer.offset_for_time)
 
     def run(self) -> None:
         """Consume until interrupted (Ctrl-C) or until the client fails."""
         with self:
             self._ended.exception()
-
-    def pause(self) -> None:
-        self._call_now(self._client.pause)
-
-    def resume(self) -> None:
-        self._call_now(self._client.resume)
 
     @property
     def assignment(self) -> list[MessageQueue]:
@@ -230,69 +213,30 @@ class PushConsumer(Blocking[async_push.PushConsumer]):
 class PullConsumer(Blocking[async_pull.PullConsumer]):
     """`rocketpy.client.PullConsumer`, blocking."""
 
-    def __init__(self, group: str, **settings: Any) -> None:
-        super().__init__(async_pull.PullConsumer(group, **settings))
+    def __init__(self, group: str, options: PullOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
+        super().__init__(async_pull.PullConsumer(group, options, lifetime=lifetime))
 
-    def subscribe(self, topic: str, expression: str | Sql92 | None = ALL) -> None:
-        self._call(self._client.subscribe, topic, expression)
-
-    def unsubscribe(self, topic: str) -> None:
-        self._call_now(self._client.unsubscribe, topic)
-
-    def assign(self, queues: Iterable[MessageQueue], expression: str | Sql92 = ALL) -> None:
-        self._call(self._client.assign, queues, expression)
-
-    def poll(self, *, max_messages: int | None = None, timeout: float | None = None) -> list[ReceivedMessage]:
-        """The next messages of one queue; an empty list when none came in time."""
-        client = self._client
-
-        async def poll() -> list[ReceivedMessage]:
-            return await client.poll(max_messages=max_messages, timeout=timeout)
-
-        return self._call(poll)
+    subscribe = blocking(async_pull.PullConsumer.subscribe)
+    unsubscribe = blocking_now(async_pull.PullConsumer.unsubscribe)
+    assign = blocking(async_pull.PullConsumer.assign)
+    poll = blocking(async_pull.PullConsumer.poll)
+    pull = blocking(async_pull.PullConsumer.pull)
+    commit = blocking(async_pull.PullConsumer.commit)
+    committed = blocking(async_pull.PullConsumer.committed)
+    seek = blocking(async_pull.PullConsumer.seek)
+    seek_to_begin = blocking(async_pull.PullConsumer.seek_to_begin)
+    seek_to_end = blocking(async_pull.PullConsumer.seek_to_end)
+    min_offset = blocking(async_pull.PullConsumer.min_offset)
+    max_offset = blocking(async_pull.PullConsumer.max_offset)
+    offset_for_time = blocking(async_pull.PullConsumer.offset_for_time)
+    pause = blocking_now(async_pull.PullConsumer.pause)
+    resume = blocking_now(async_pull.PullConsumer.resume)
+    queues = blocking(async_pull.PullConsumer.queues)
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Single messages, for ever."""
         while True:
             yield from self.poll(max_messages=1)
-
-    def pull(
-        self, queue: MessageQueue, offset: int, *, expression: str | Sql92 = ALL, max_messages: int = 32
-    ) -> PullResult:
-        """One pull by hand."""
-        client = self._client
-
-        async def pull() -> PullResult:
-            return await client.pull(queue, offset, expression=expression, max_messages=max_messages)
-
-        return self._call(pull)
-
-    def commit(self, offsets: Mapping[MessageQueue, int] | None = None) -> None:
-        self._call(self._client.commit, offsets)
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        return self._call(self._client.committed, queue)
-
-    def seek(self, queue: MessageQueue, offset: int) -> None:
-        self._call(self._client.seek, queue, offset)
-
-    def seek_to_begin(self, queue: MessageQueue) -> None:
-        self._call(self._client.seek_to_begin, queue)
-
-    def seek_to_end(self, queue: MessageQueue) -> None:
-        self._call(self._client.seek_to_end, queue)
-
-    def offset_for_time(self, queue: MessageQueue, when: datetime) -> int:
-        return self._call(self._client.offset_for_time, queue, when)
-
-    def pause(self, *queues: MessageQueue) -> None:
-        self._call_now(self._client.pause, *queues)
-
-    def resume(self, *queues: MessageQueue) -> None:
-        self._call_now(self._client.resume, *queues)
-
-    def queues(self, topic: str) -> list[MessageQueue]:
-        return self._call(self._client.queues, topic)
 
     @property
     def assignment(self) -> list[MessageQueue]:

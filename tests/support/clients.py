@@ -28,7 +28,7 @@ def lifetime(cluster: FakeCluster, options: ClientOptions, client_id: str) -> Li
 
 def producer(cluster: FakeCluster, group: str = "pg", **settings: Any) -> Producer:
     options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", **settings)
-    return Producer(group, options=options, lifetime=lifetime(cluster, options, "10.1.1.1@p"))
+    return Producer(group, options, lifetime=lifetime(cluster, options, "10.1.1.1@p"))
 
 
 def push_consumer(
@@ -44,7 +44,7 @@ def push_consumer(
 
 def pull_consumer(cluster: FakeCluster, group: str = "cg", client: str = "l1", **settings: Any) -> PullConsumer:
     options = PullOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", instance_name=client, **settings)
-    return PullConsumer(group, options=options, lifetime=lifetime(cluster, options, f"10.1.1.1@{client}@STREAM"))
+    return PullConsumer(group, options, lifetime=lifetime(cluster, options, f"10.1.1.1@{client}@STREAM"))
 
 
 def admin_client(cluster: FakeCluster) -> Admin:

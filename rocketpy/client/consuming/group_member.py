@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 
 import trio
@@ -35,7 +36,7 @@ from .subscription import TAG
 logger = logging.getLogger(__name__)
 
 
-class GroupMember:
+class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     """The common part of consumers; not used by itself. `_join` is called once the connections are open."""
 
     consume_type = ConsumeType.CONSUME_PASSIVELY

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import trio
 
 from rocketpy.client.messages import Message, ReceivedMessage
-from rocketpy.client.options import START_FIRST, ConsumeMode
+from rocketpy.client.options import START_FIRST, ConsumeMode, ProducerOptions, PullOptions, PushOptions
 from rocketpy.client.producer import Producer
 from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.push_consumer import PushConsumer
@@ -71,7 +71,8 @@ class Shards:
 
 
 async def send(given: dict[str, str]) -> None:
-    async with Producer(given["group"], name_servers=given["namesrv"], send_timeout=10.0) as producer:
+    options = ProducerOptions(name_servers=given["namesrv"], send_timeout=10.0)
+    async with Producer(given["group"], options) as producer:
         show("ready")
         messages = [make_message(given, i) for i in range(int(given.get("count", "1")))]
         shards = int(given.get("shards", "0"))
@@ -106,11 +107,15 @@ async def push(given: dict[str, str]) -> None:
     async def handle(message: ReceivedMessage) -> None:
         show_message(message)
 
-    consumer = PushConsumer(
-        given["group"], {given["topic"]: given.get("expression", "*")}, handle, name_servers=given["namesrv"],
-        instance_name=given.get("instance", "DEFAULT"), start=START_FIRST,
-        mode=ConsumeMode[given.get("model", "clustering").upper()], ordered=given.get("orderly") == "true",
-    )  # fmt: skip
+    options = PushOptions(
+        name_servers=given["namesrv"],
+        instance_name=given.get("instance", "DEFAULT"),
+        start=START_FIRST,
+        mode=ConsumeMode[given.get("model", "clustering").upper()],
+        ordered=given.get("orderly") == "true",
+    )
+    subscriptions = {given["topic"]: given.get("expression", "*")}
+    consumer = PushConsumer(given["group"], subscriptions, handle, options=options)
     async with trio.open_nursery() as nursery:
         async with consumer:
             show("ready", clientId=consumer.client_id)
@@ -123,6 +128,7 @@ async def push(given: dict[str, str]) -> None:
 async def lite_pull(given: dict[str, str]) -> None:
     topic = given["topic"]
     stop = trio.Event()
+    options = PullOptions(name_servers=given["namesrv"], auto_commit=False, start=START_FIRST)
 
     async def stop_at_end_of_input() -> None:
         await wait_for_end_of_input()
@@ -130,7 +136,7 @@ async def lite_pull(given: dict[str, str]) -> None:
 
     async with (
         trio.open_nursery() as nursery,
-        PullConsumer(given["group"], name_servers=given["namesrv"], auto_commit=False, start=START_FIRST) as consumer,
+        PullConsumer(given["group"], options) as consumer,
     ):
         if given.get("mode", "subscribe") == "assign":
             queues = [queue for queue in await consumer.queues(topic) if chosen(given, queue.queue_id)]

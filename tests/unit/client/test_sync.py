@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 import trio
 
-from rocketpy.client import START_FIRST, Message, ReceivedMessage, sync
+from rocketpy import client
+from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions, PushOptions, ReceivedMessage, sync
+from rocketpy.client.cluster.instance import ConsumerMember
 from rocketpy.client.cluster.lifetime import Lifetime
+from rocketpy.client.cluster.server_requests import AskedConsumer
+from rocketpy.client.consuming.pull_loop import PullHost
+from rocketpy.client.consuming.rebalance import QueueOwner
 from rocketpy.client.options import ClientOptions
 from rocketpy.errors import ClientError, MessageInvalid
 from tests.support.cluster import NAME_SERVER, FakeCluster
@@ -34,7 +39,7 @@ def lifetime() -> Lifetime:
 
 
 def test_producer() -> None:
-    with sync.Producer("pg", lifetime=lifetime(), **SETTINGS) as producer:
+    with sync.Producer("pg", ProducerOptions(**SETTINGS), lifetime=lifetime()) as producer:
         assert producer.send(Message("T", b"3")).queue_offset == 2
         assert producer.send_batch([Message("T", b"4"), Message("T", b"5")]).queue_offset == 3
         producer.send_oneway(Message("T", b"6"))
@@ -49,7 +54,7 @@ def test_producer() -> None:
 
 
 def test_pull_consumer() -> None:
-    with sync.PullConsumer("cg", lifetime=lifetime(), start=START_FIRST, **SETTINGS) as consumer:
+    with sync.PullConsumer("cg", PullOptions(start=START_FIRST, **SETTINGS), lifetime=lifetime()) as consumer:
         consumer.subscribe("T")
         assert [message.body for message in consumer.poll()] == [b"1", b"2"]
         consumer.commit()
@@ -71,7 +76,8 @@ def test_push_consumer_calls_plain_functions() -> None:
             done.set()
 
     done = threading.Event()
-    with sync.PushConsumer("cg", {"T": "*"}, handle, lifetime=lifetime(), start=START_FIRST, **SETTINGS) as consumer:
+    options = PushOptions(start=START_FIRST, **SETTINGS)
+    with sync.PushConsumer("cg", {"T": "*"}, handle, options=options, lifetime=lifetime()) as consumer:
         assert done.wait(10)
         consumer.pause()
         consumer.resume()
@@ -80,11 +86,22 @@ def test_push_consumer_calls_plain_functions() -> None:
 
 def test_a_start_that_fails_raises_here() -> None:
     with pytest.raises(ClientError, match="holds no tag"), sync.PushConsumer(
-        "cg", {"T": "||"}, print, lifetime=lifetime(), **SETTINGS
+        "cg", {"T": "||"}, print, options=PushOptions(**SETTINGS), lifetime=lifetime()
     ):
         pass
 
 
 def test_a_client_that_was_not_started_says_so() -> None:
     with pytest.raises(ClientError, match="within `with`"):
-        sync.Producer("pg", lifetime=lifetime(), **SETTINGS).send(Message("T", b"x"))
+        sync.Producer("pg", ProducerOptions(**SETTINGS), lifetime=lifetime()).send(Message("T", b"x"))
+
+
+@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer"])
+def test_blocking_clients_offer_what_users_of_the_async_ones_have(name: str) -> None:
+    called_by_ourselves = set().union(*map(public_methods, (QueueOwner, PullHost, AskedConsumer, ConsumerMember)))
+    missing = public_methods(getattr(client, name)) - public_methods(getattr(sync, name))
+    assert missing <= called_by_ourselves
+
+
+def public_methods(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_") and callable(getattr(kind, name))}
