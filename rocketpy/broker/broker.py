@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import trio
 
 from rocketpy.config import BrokerSettings
-from rocketpy.remoting.abc import Processor
+from rocketpy.faults import Faults, do_each
+from rocketpy.remoting.abc import Channel, ConnectionListener, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
+from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import TaskStatus
 
 from .clock import Clock
@@ -63,6 +65,7 @@ CONFIG_SAVE_S = 1.0
 HEARTBEATS_HEARD_S = 60.0  # clients send one every 30 s
 LOCK_SWEEP_S = 60.0
 STORE_TRIM_S = 60.0
+RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
 
 
 class BrokerController:
@@ -77,7 +80,9 @@ class BrokerController:
         clock: Clock,
         counters: Callable[[], WorkerCounters],
         choose: random.Random,
+        faults: Faults | None = None,
     ) -> None:
+        self.faults = faults or Faults()
         live = LiveSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
         tables = self._tables = HotTables(hot_lane)
@@ -102,7 +107,7 @@ class BrokerController:
             registrar=self._outer_api,
         )
         services = self.services
-        self._slow_send = SlowSend(live, clock, topics, services.groups, hot_lane, levels, choose)
+        self._slow_send = SlowSend(live, clock, topics, services.groups, hot_lane, levels, choose, self.faults)
         self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, hot_lane)
         self._pools = self._make_pools(levels)
         own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
@@ -171,16 +176,21 @@ class BrokerController:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._slow_send.open(nursery)
-                    nursery.start_soon(self._outer_api.run)
-                    if not services.live.is_slave:
-                        nursery.start_soon(services.schedule.run)
-                    self._start_duties(nursery)
+                    for duty in self.duties():
+                        nursery.start_soon(run_duty, duty, self.faults)
                     task_status.started(None)
         finally:
             with trio.CancelScope(shield=True):
                 for file in self._files:
-                    await file.save(last=True)
+                    await self._save_at_last(file)
             self._finished.set()
+
+    async def _save_at_last(self, file: ConfigFile) -> None:
+        """One table that cannot be saved does not cost the others."""
+        try:
+            await file.save(last=True)
+        except Exception as exc:
+            self.faults.report(f"saving {file.path.name}", exc)
 
     async def stop(self) -> None:
         """Leave the name servers, end the duties, save every table."""
@@ -188,40 +198,43 @@ class BrokerController:
         self._scope.cancel()
         await self._finished.wait()
 
-    def _start_duties(self, nursery: trio.Nursery) -> None:
+    def duties(self) -> list[Duty]:
+        """What is done in the background; a duty that fails hurts neither the others nor any request."""
         services, live = self.services, self.services.live
         stats = services.stats
-        duties: list[tuple[float, Callable[[], Awaitable[None]]]] = [
-            (CONFIG_SAVE_S, self._save_tables),
-            (live.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
-            (live.store.flush_delay_offset_interval / 1000, services.schedule.file.save),
-            (CLIENT_SWEEP_S, _as_async(self._sweep_clients)),
-            (STORE_TRIM_S, _as_async(services.store.trim)),
-            (LOCK_SWEEP_S, _as_async(services.locks.sweep)),
-            (1.0, _as_async(stats.sample_second)),
-            (10.0, self._sample_minute),
-            (600.0, _as_async(stats.sample_hour)),
-            (3600.0, _as_async(stats.sample_day)),
+        # Saved here is what changed without anybody waiting for it: groups made by pulls, order flags, failed saves.
+        duties = [
+            Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
+            Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
+            Duty("saving offsets", live.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
+            Duty("saving delay offsets", live.store.flush_delay_offset_interval / 1000, services.schedule.file.save),
+            Duty("closing silent clients", CLIENT_SWEEP_S, as_duty(self._sweep_clients)),
+            Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
+            Duty("dropping expired locks", LOCK_SWEEP_S, as_duty(services.locks.sweep)),
+            Duty("sampling seconds", 1.0, as_duty(stats.sample_second)),
+            Duty("sampling minutes", 10.0, self._sample_minute),
+            Duty("sampling hours", 600.0, as_duty(stats.sample_hour)),
+            Duty("sampling days", 3600.0, as_duty(stats.sample_day)),
+            Duty("counting days", 1.0, self._count_day, first_s=0.0),
+            Duty("waiting for heartbeats", RESTART_S, self._await_heartbeats, first_s=0.0),
+            Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
-        for interval_s, duty in duties:
-            nursery.start_soon(_every, interval_s, duty)
-        nursery.start_soon(self._count_days)
-        nursery.start_soon(self._await_heartbeats)
+        if not live.is_slave:
+            duties.append(Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0))
+        return duties
 
     @property
     def _files(self) -> list[ConfigFile]:
         services = self.services
         return [services.topics.file, services.groups.file, services.offsets.file, services.schedule.file]
 
-    async def _save_tables(self) -> None:
-        """What changed without anybody waiting for it: groups created by pulls, order flags, failed saves."""
-        await self.services.topics.file.save()
-        await self.services.groups.file.save()
-
     def _sweep_clients(self) -> None:
         """Clients silent for 120 s are gone, whatever their connection says."""
-        silent = self.services.consumers.sweep() + self.services.producers.sweep()
-        for channel in {channel.connection: channel for channel in silent}.values():
+        do_each(self._sweep, (self.services.consumers.sweep, self.services.producers.sweep))
+
+    @staticmethod
+    def _sweep(sweep: Callable[[], list[Channel]]) -> None:
+        for channel in sweep():
             log.info("client %s has been silent for 120 s; closed", channel.peer)
             channel.close()
 
@@ -234,11 +247,11 @@ class BrokerController:
     async def _await_heartbeats(self) -> None:
         await trio.sleep(HEARTBEATS_HEARD_S)
         self._tables.members_known()
+        await trio.sleep_forever()
 
-    async def _count_days(self) -> None:
-        while True:
-            await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))
-            self.services.stats.new_day()
+    async def _count_day(self) -> None:
+        await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))
+        self.services.stats.new_day()
 
     # --- what the reactor calls (SlowLane) ----------------------------------------------------------------------------
 
@@ -254,8 +267,8 @@ class BrokerController:
             commit_offset(self.services, group, topic, queue_id, offset)
 
     def connection_closed(self, connection: int) -> None:
-        self.services.consumers.connection_closed(connection)
-        self.services.producers.connection_closed(connection)
+        tables: tuple[ConnectionListener, ...] = (self.services.consumers, self.services.producers)
+        do_each(lambda table: table.connection_closed(connection), tables)
 
 
 def seconds_to_midnight(now_ms: int) -> float:
@@ -263,17 +276,3 @@ def seconds_to_midnight(now_ms: int) -> float:
     now = datetime.fromtimestamp(now_ms / 1000)
     midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time())
     return max(1.0, (midnight - now).total_seconds())
-
-
-async def _every(interval_s: float, duty: Callable[[], Awaitable[None]]) -> None:
-    """Do it each interval, the first time after one; a duty that takes longer delays itself only."""
-    while True:
-        await trio.sleep(interval_s)
-        await duty()
-
-
-def _as_async(duty: Callable[[], None]) -> Callable[[], Awaitable[None]]:
-    async def run() -> None:
-        duty()
-
-    return run

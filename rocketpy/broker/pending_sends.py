@@ -9,7 +9,6 @@ A send is settled when the fast path may store the later sends of its connection
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -17,12 +16,11 @@ import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
+from rocketpy.faults import Faults
 from rocketpy.remoting.hot_lane import SendRequest
 
-log = logging.getLogger(__name__)
-
 PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
-REMARK_MAX = 1000  # characters
+PLACE = "a send on the slow path"
 
 
 @attrs.define(eq=False)
@@ -49,7 +47,10 @@ class PendingSends:
         refuse: answers a send with a code and a remark.
     """
 
-    def __init__(self, settle: Callable[[SendRequest], None], refuse: Callable[[SendRequest, int, str], None]) -> None:
+    def __init__(
+        self, settle: Callable[[SendRequest], None], refuse: Callable[[SendRequest, int, str], None], faults: Faults
+    ) -> None:
+        self._faults = faults
         self._settle = settle
         self._refuse = refuse
         self._sends: set[PendingSend] = set()
@@ -84,15 +85,18 @@ class PendingSends:
     def end(self, send: PendingSend) -> None:
         """It is answered, or never will be."""
         self._sends.discard(send)
-        send.settle()
+        try:
+            send.settle()
+        except Exception as exc:
+            self._faults.report(PLACE, exc)
 
     def _fail(self, request: SendRequest, exc: Exception) -> None:
         code, remark = int(ResponseCode.SYSTEM_ERROR), f"{type(exc).__name__}: {exc}"
         if isinstance(exc, RocketError):
             code, remark = exc.response_code, str(exc)
         else:
-            log.error("a send from %s failed", request.channel.peer, exc_info=exc)
+            self._faults.report(PLACE, exc)
         try:
-            self._refuse(request, code, remark[:REMARK_MAX])
-        except Exception:
-            log.exception("the failure of a send from %s could not be answered", request.channel.peer)
+            self._refuse(request, code, remark)
+        except Exception as failed:
+            self._faults.report(PLACE, failed)

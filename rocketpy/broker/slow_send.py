@@ -17,6 +17,7 @@ import trio
 
 from rocketpy.codes import MQVersion, ResponseCode
 from rocketpy.errors import RocketError
+from rocketpy.faults import Faults
 from rocketpy.message import names
 from rocketpy.message.properties import CLUSTER, DELAY, PROPERTIES_SIZE_MAX, TRAN_MSG, without_property
 from rocketpy.message.sys_flag import (
@@ -73,6 +74,7 @@ class SlowSend:
         hot_lane: HotLane,
         delay_levels: DelayLevels,
         choose: random.Random,
+        faults: Faults,
     ) -> None:
         self._live = live
         self._clock = clock
@@ -82,7 +84,7 @@ class SlowSend:
         self._delay_levels = delay_levels
         self._choose = choose
         self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits
-        self._pending = PendingSends(hot_lane.settle, self._refuse)
+        self._pending = PendingSends(hot_lane.settle, self._refuse, faults)
         self._nursery: trio.Nursery | None = None
 
     def open(self, nursery: trio.Nursery) -> None:

@@ -65,6 +65,7 @@ class BrokerCollector(Collector):
         yield from _family(
             table.CONSUMER_LAG, [((item.group, item.topic), item.lag_messages) for item in snapshot.consumption]
         )
+        yield from _family(table.FAULTS, [((place,), count) for place, count in sorted(snapshot.faults.items())])
 
 
 class NamesrvCollector(Collector):
@@ -84,6 +85,7 @@ class NamesrvCollector(Collector):
         yield from _family(table.NAMESRV_TOPICS, [((), snapshot.topics)])
         yield from _family(table.NAMESRV_CONNECTIONS, [((), snapshot.connections)])
         yield from _family(table.NAMESRV_REQUESTS, [((code,), n) for code, n in sorted(snapshot.requests.items())])
+        yield from _family(table.NAMESRV_FAULTS, [((place,), n) for place, n in sorted(snapshot.faults.items())])
         yield from _family(table.NAMESRV_RSS, [((), snapshot.rss_bytes)])
 
 

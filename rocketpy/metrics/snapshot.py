@@ -92,6 +92,7 @@ class Snapshot:
     put_tps: float | None = None  # messages per second over the last minute
     get_tps: float | None = None
     runtime: Mapping[str, str] | None = None  # the table of code 28, as it is sent
+    faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
 
 
 @attrs.frozen(kw_only=True)
@@ -103,4 +104,5 @@ class NamesrvSnapshot:
     topics: int
     connections: int
     requests: Mapping[str, int]  # by name of the request code
+    faults: Mapping[str, int] = attrs.field(factory=dict)  # caught, by place
     rss_bytes: int | None = None

@@ -122,11 +122,13 @@ GROUPS = _gauge("rocketpy_broker_groups", "", "Subscription groups.")
 TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
 TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the topic that can be read.")
 CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
+FAULTS = Metric("rocketpy_broker_faults", Kind.COUNTER, ("place",),
+                "Faults caught while serving requests or in background duties; the log names them.")
 
 OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
     RING_USED, RING_CAPACITY, STORE_MIN, STORE_PUBLISHED, STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
-    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG,
+    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, FAULTS,
 )  # fmt: skip
 
 # --- the names of rocketmq-exporter -----------------------------------------------------------------------------------
@@ -282,8 +284,11 @@ NAMESRV_CLUSTERS = _gauge("rocketpy_namesrv_clusters", "", "Clusters.")
 NAMESRV_TOPICS = _gauge("rocketpy_namesrv_topics", "", "Topics that have a route.")
 NAMESRV_CONNECTIONS = _gauge("rocketpy_namesrv_connections", "", "Connections that are open now.")
 NAMESRV_REQUESTS = Metric("rocketpy_namesrv_requests", Kind.COUNTER, ("code",), "Requests served, by request code.")
+NAMESRV_FAULTS = Metric("rocketpy_namesrv_faults", Kind.COUNTER, ("place",),
+                        "Faults caught while serving requests or in background duties; the log names them.")
 NAMESRV_RSS = _gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.")
 
 NAMESRV_METRICS = (
-    NAMESRV_BROKERS, NAMESRV_CLUSTERS, NAMESRV_TOPICS, NAMESRV_CONNECTIONS, NAMESRV_REQUESTS, NAMESRV_RSS,
+    NAMESRV_BROKERS, NAMESRV_CLUSTERS, NAMESRV_TOPICS, NAMESRV_CONNECTIONS, NAMESRV_REQUESTS, NAMESRV_FAULTS,
+    NAMESRV_RSS,
 )  # fmt: skip

@@ -16,8 +16,10 @@ import trio
 
 from rocketpy.config import NamesrvSettings
 from rocketpy.errors import ConfigError
+from rocketpy.faults import Faults
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.transport.channel import ChannelLimits
+from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import RemotingServer, TaskStatus
 from rocketpy.transport.streams import listening_port, open_listeners
 
@@ -43,6 +45,7 @@ class NamesrvStatistics:
     topics: int
     connections: int
     requests: Mapping[str, int]
+    faults: Mapping[str, int]
 
 
 class NameServer:
@@ -58,8 +61,9 @@ class NameServer:
         self.routes = RouteInfoManager()
         self._kv = KVConfigManager.load(Path(settings.namesrv.kv_config_path))
         self._processor = NamesrvProcessor(settings, self.routes, self._kv, _now_ms)
+        self.faults = Faults()
         self._server = RemotingServer(
-            Dispatcher({}, default=self._processor),
+            Dispatcher({}, default=self._processor, faults=self.faults),
             connection_listeners=[self],
             limits=ChannelLimits(
                 idle_s=settings.server.server_channel_max_idle_time_seconds,
@@ -93,10 +97,17 @@ class NameServer:
         """Serve until cancelled."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self._server.run, listeners)
-            nursery.start_soon(self._scan)
-            nursery.start_soon(self._log_kv)
+            for duty in self.duties():
+                nursery.start_soon(run_duty, duty, self.faults)
             log.info("serving on %s:%d", self._server_config.bind_address, self.port)
             task_status.started(None)
+
+    def duties(self) -> list[Duty]:
+        """What is done in the background."""
+        return [
+            Duty("dropping silent brokers", SCAN_INTERVAL_S, as_duty(self._scan), first_s=SCAN_FIRST_S),
+            Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
+        ]
 
     def connection_closed(self, connection: int) -> None:
         """Forget the brokers that registered on it (remoting.abc.ConnectionListener)."""
@@ -111,26 +122,21 @@ class NameServer:
             topics=self.routes.topic_count,
             connections=len(self._server.channels),
             requests=dict(self._processor.requests),
+            faults=dict(self.faults.counts),
         )
 
-    async def _scan(self) -> None:
+    def _scan(self) -> None:
         """Drop brokers that are silent for two minutes, and close what they hang on."""
-        await trio.sleep(SCAN_FIRST_S)
-        while True:
-            gone = self.routes.expire(_now_ms())
-            channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
-            for addr, connection in gone:
-                log.warning("broker %s is gone: silent for two minutes", addr)
-                if connection in channels:
-                    channels[connection].close()
-            await trio.sleep(SCAN_INTERVAL_S)
+        gone = self.routes.expire(_now_ms())
+        channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
+        for addr, connection in gone:
+            log.warning("broker %s is gone: silent for two minutes", addr)
+            if connection in channels:
+                channels[connection].close()
 
-    async def _log_kv(self) -> None:
-        await trio.sleep(KV_LOG_FIRST_S)
-        while True:
-            for namespace, values in self._kv.table.items():
-                log.info("key-value table, %s: %s", namespace, dict(values))
-            await trio.sleep(KV_LOG_INTERVAL_S)
+    def _log_kv(self) -> None:
+        for namespace, values in self._kv.table.items():
+            log.info("key-value table, %s: %s", namespace, dict(values))
 
 
 def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None] | None = None) -> int:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import attrs
 import trio
 
-from rocketpy.errors import ConnectionLost, RequestTimeout
+from rocketpy.errors import ConnectionLost, RequestTimeout, TooManyRequests
+from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
 
@@ -16,6 +17,8 @@ from .outbox import Outbox
 from .stage import Stage, encode_reply
 
 OPAQUE_MAX = 0x7FFFFFFF
+CALLS_MAX = 4096
+CALLS_PER_CONNECTION_MAX = 64
 
 
 @attrs.define
@@ -31,21 +34,37 @@ class Gateway:
     """All that leaves this process for clients: one outbox per selector, and the calls that wait.
 
     A selector that does not keep up fills its outbox; then pushes are dropped, and a connection that would have to
-    miss an answer is closed, as a client cannot tell a lost answer from a late one.
+    miss an answer is closed, as a client cannot tell a lost answer from a late one. Whatever a command holds, `write`
+    does not raise: a response that cannot be encoded leaves as a short error, a push is dropped; both are reported.
     """
 
     outboxes: Sequence[Outbox]  # by selector index
+    faults: Faults = attrs.field(factory=Faults)
     _calls: dict[int, dict[int, _Call]] = attrs.field(init=False, factory=dict)  # connection -> opaque -> call
+    _calls_count: int = attrs.field(init=False, default=0)
     _last_opaque: int = attrs.field(init=False, factory=lambda: time.monotonic_ns() & OPAQUE_MAX)
     """Ours: clients number their requests themselves. Begins elsewhere than a predecessor's, for late answers."""
     _to_close: set[int] = attrs.field(init=False, factory=set)
 
     def write(self, connection: int, command: RemotingCommand) -> None:
+        if command.is_response:
+            frame, fault = command.encode_response()
+            if fault is not None:
+                self.faults.report("a response", fault)
+            if not self._put(connection, frame):
+                self.close(connection)
+            return
+        try:
+            self._put(connection, command.encode())
+        except Exception as exc:
+            self.faults.report(f"push of {command.name}", exc)
+
+    def _put(self, connection: int, frame: bytes) -> bool:
+        """False: the backlog of its selector is full. Frames for connections that are to be closed vanish."""
         outbox = self._outbox(connection)
         if outbox is None or connection in self._to_close:
-            return
-        if not outbox.put(Stage.REPLY, encode_reply(connection, command.encode())) and command.is_response:
-            self.close(connection)
+            return True
+        return outbox.put(Stage.REPLY, encode_reply(connection, frame))
 
     def close(self, connection: int) -> None:
         """Close it once what was written before is out."""
@@ -54,16 +73,26 @@ class Gateway:
             self._to_close.add(connection)
 
     async def call(self, connection: int, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        """Ask the client and wait for its response, as `Channel.invoke` does.
+
+        Raises: RequestTimeout, ConnectionLost; TooManyRequests (it has too many of ours to answer, or all clients
+        together have); LocalProtocolError (the command fits no frame).
+        """
         self._last_opaque = self._last_opaque % OPAQUE_MAX + 1
         opaque = self._last_opaque
+        frame = attrs.evolve(command, opaque=opaque).encode()
+        if self._calls_count >= CALLS_MAX or len(self._calls.get(connection, ())) >= CALLS_PER_CONNECTION_MAX:
+            raise TooManyRequests(f"{self._calls_count} requests to clients wait for an answer, no more are sent")
         call = _Call()
         calls = self._calls.setdefault(connection, {})
         calls[opaque] = call
+        self._calls_count += 1
         try:
-            self.write(connection, attrs.evolve(command, opaque=opaque))
+            self._put(connection, frame)
             with trio.move_on_after(timeout_s) as scope:
                 await call.answered.wait()
         finally:
+            self._calls_count -= 1
             calls.pop(opaque, None)
             if not calls and self._calls.get(connection) is calls:
                 del self._calls[connection]

@@ -35,6 +35,8 @@ class Pool:
     tasks: int = attrs.field(validator=attrs.validators.ge(1))
     queue_max: int = attrs.field(validator=attrs.validators.ge(1))
     """Requests that wait; one more is answered SYSTEM_BUSY at once."""
+    queue_bytes_max: int = attrs.field(default=32 * 1024 * 1024, validator=attrs.validators.ge(1))
+    """Bytes of the requests that wait, likewise; into an empty queue any single request goes."""
     wait_max_ms: int | None = None
     """A request that has waited longer is answered SYSTEM_BUSY when its turn comes; None: however long."""
     manager: int = 0

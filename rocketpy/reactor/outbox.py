@@ -33,8 +33,8 @@ class Outbox:
         if not self._backlog and self.writer.write(kind, record):
             self.writer.finish_batch()
             return True
-        if not always and self._backlog_bytes + len(record) > self.bytes_max:
-            return False
+        if not always and self._backlog and self._backlog_bytes + len(record) > self.bytes_max:
+            return False  # a single one always fits: a large reply is no sign that the consumer does not keep up
         self._backlog.append((kind, record))
         self._backlog_bytes += len(record)
         return True

@@ -4,13 +4,15 @@
                                        -> SEND, PULL, COMMIT_OFFSET: SlowLane    PUT_RESULT, CLEANED: HotLane
                                        -> CLOSED: listeners, once the connection's requests are served
 
-Bounds: a pool's queue (full: SYSTEM_BUSY at once), an outbox per selector (channel.py), a batch per ring and turn.
+Bounds: a pool's queue, in requests and bytes (full: SYSTEM_BUSY at once), requests that wait for somebody else
+(detached.py), an outbox per selector (channel.py), a batch per ring and turn.
 Order: the requests of one connection reach their pool in order; a pool of one task also serves them in order.
+Faults: what a request, a message of a ring or a listener raises ends there: it is answered where somebody waits,
+counted, and logged once in a while (faults.py). Only the loop itself, its rings and its memory, may end the process.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,12 +21,15 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError, RocketError
+from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
-from rocketpy.remoting.abc import ConnectionListener, Processor
+from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.dispatch import place_of
 from rocketpy.remoting.hot_lane import SlowLane
 
 from .channel import Gateway, RingChannel
+from .detached import DetachedRequests
 from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
 from .hot_lane import RingHotLane
 from .ring import Ring, RingReader, WorkerBlock
@@ -33,8 +38,8 @@ from .stage import ORIGIN, Origin, Stage, decode_commit_offset, decode_origin, d
 BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
+FIELD_BYTES = 128  # what a short field costs once it is read, beside its bytes
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
-_log = logging.getLogger(__name__)
 
 
 @attrs.define(eq=False)
@@ -51,13 +56,28 @@ class _Job:
     request: RemotingCommand
     connection: _Connection
     received_ns: int
+    size: int  # bytes that it holds while it waits
 
 
 @attrs.define(eq=False)
 class _Queue:
+    """The requests that wait for a pool's tasks."""
+
     pool: Pool
     send: trio.MemorySendChannel[_Job]
     receive: trio.MemoryReceiveChannel[_Job]
+    waiting_bytes: int = 0
+
+    def put(self, job: _Job) -> bool:
+        """False: a bound of the pool is reached, nothing was taken."""
+        if self.waiting_bytes > 0 and self.waiting_bytes + job.size > self.pool.queue_bytes_max:
+            return False
+        try:
+            self.send.send_nowait(job)
+        except trio.WouldBlock:
+            return False
+        self.waiting_bytes += job.size
+        return True
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -81,14 +101,18 @@ class ProcessorServer:
     hot_lane: RingHotLane | None = None
     listeners: Sequence[ConnectionListener] = ()
     drain_after: Sequence[Ring] = ()
+    faults: Faults = attrs.field(factory=Faults)
+    detached: DetachedRequests = attrs.field(factory=DetachedRequests)
     now_ns: Callable[[], int] = time.monotonic_ns
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, _Queue] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
+    _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
 
     async def run(self) -> None:
-        """Serve; the nursery of the pools' tasks lives here."""
+        """Serve; the nursery of the pools' tasks, and of the requests that have left them, lives here."""
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
             for pool in self.table.pools_of_manager(self.manager):
                 queue = _Queue(pool, *trio.open_memory_channel[_Job](pool.queue_max))
                 self._queues[pool.name] = queue
@@ -110,8 +134,11 @@ class ProcessorServer:
             if moved:
                 await trio.lowlevel.checkpoint()
                 continue
-            if self.block.stop and self._is_drained():
-                return
+            if self.block.stop:
+                if self._is_drained():
+                    return
+                if self._in_service == self.detached.count:
+                    self.detached.stop()
             self.block.prepare_sleep()
             if all(reader.is_empty() for reader in self.inputs):
                 with trio.move_on_after(STOP_TURN_S if self.block.stop else TURN_S):
@@ -127,7 +154,11 @@ class ProcessorServer:
                 if found is None:
                     break
                 moved = True
-                self._take(*found)
+                kind, record = found
+                try:
+                    self._take(kind, record)
+                except Exception as exc:
+                    self.faults.report(f"ring message {_name_of(kind)}", exc)
         self.gateway.flush()
         if self.hot_lane is not None:
             self.hot_lane.turn()
@@ -197,7 +228,7 @@ class ProcessorServer:
         try:
             request = RemotingCommand.decode(size.to_bytes(4, "big") + record[ORIGIN.size :])
         except RocketError as exc:
-            _log.warning("%s sent what is no command and is disconnected: %s", origin.peer, exc)
+            self.faults.report("a command", f"{origin.peer} sent what is no command and is disconnected: {exc}")
             self.gateway.close(origin.connection)
             return
         if request.is_response:
@@ -206,14 +237,13 @@ class ProcessorServer:
         connection = self._connections.get(origin.connection)
         if connection is None:
             connection = self._connections[origin.connection] = _Connection(self._new_channel(origin))
-        self._submit(_Job(request, connection, origin.received_ns))
+        fields = len(request.ext_fields or ())
+        self._submit(_Job(request, connection, origin.received_ns, size + fields * FIELD_BYTES))
 
     def _submit(self, job: _Job) -> None:
         name = self.table.pool_for(job.request.code).name
         queue = self._queues.get(name) or next(iter(self._queues.values()))  # odd spellings all come to manager 0
-        try:
-            queue.send.send_nowait(job)
-        except trio.WouldBlock:
+        if not queue.put(job):
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD))
             return
@@ -222,15 +252,26 @@ class ProcessorServer:
 
     async def _serve_pool(self, queue: _Queue) -> None:
         async for job in queue.receive:
+            queue.waiting_bytes -= job.size
+            rest: Detached | None = None
             try:
-                await self._serve(queue, job)
+                rest = await self._serve(queue, job)
+                if rest is not None:
+                    self._detach(job, rest)
+            except Exception as exc:
+                self._fail(job.request, job.connection.channel.push, exc)
             finally:
+                self._leave(job.connection)
                 self._in_service -= 1
-                job.connection.in_service -= 1
-                if job.connection.is_closed and job.connection.in_service == 0:
-                    self._tell_closed(job.connection.channel.connection)
 
-    async def _serve(self, queue: _Queue, job: _Job) -> None:
+    def _leave(self, connection: _Connection) -> None:
+        """A request of the connection is served, or has left its pool."""
+        connection.in_service -= 1
+        if connection.is_closed and connection.in_service == 0:
+            self._tell_closed(connection.channel.connection)
+
+    async def _serve(self, queue: _Queue, job: _Job) -> Detached | None:
+        """Answer a request; what is returned waits for somebody else."""
         request, channel = job.request, job.connection.channel
         waited_ms = (self.now_ns() - job.received_ns) // 1_000_000
         if queue.pool.wait_max_ms is not None and waited_ms > queue.pool.wait_max_ms:
@@ -240,18 +281,43 @@ class ProcessorServer:
                 f"period in queue: {waited_ms}ms, size of queue: {len_of(queue)}"
             )
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, remark))
-            return
+            return None
         processor = self.processors.get(request.code)
         if processor is None or (channel.is_vip and request.code in SERVED_ON_MAIN_PORT_ONLY):
             remark = f" request type {request.code} not supported"
             self._answer(job, RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            return None
+        response = await processor.process(request, channel)
+        if isinstance(response, Detached):
+            return response
+        if response is not None:
+            self._answer(job, response)
+        return None
+
+    # -- requests that wait for somebody else
+
+    def _detach(self, job: _Job, rest: Detached) -> None:
+        assert self._nursery is not None
+        if not self.detached.enter(rest, job.connection.channel.connection, job.size):
+            self.block.add(lib.RP_COUNT_BUSY)
+            self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD))
             return
+        self._in_service += 1
+        self._nursery.start_soon(self._finish, job, rest)
+
+    async def _finish(self, job: _Job, rest: Detached) -> None:
+        channel = job.connection.channel
         try:
-            response = await processor.process(request, channel)
-            if response is not None:
-                self._answer(job, response)
+            response = await self.detached.run(rest)
+            if response is None:
+                why = "the broker stops" if self.block.stop else f"no outcome in {rest.timeout_s:g} s"
+                response = RemotingCommand.response(ResponseCode.SYSTEM_ERROR, f"{job.request.name}: {why}")
+            self._answer(job, response)
         except Exception as exc:
-            self._fail(request, channel.push, exc)
+            self._fail(job.request, channel.push, exc)
+        finally:
+            self.detached.leave(rest, channel.connection, job.size)
+            self._in_service -= 1
 
     def _answer(self, job: _Job, response: RemotingCommand) -> None:
         if not job.request.is_oneway:
@@ -262,7 +328,7 @@ class ProcessorServer:
         if isinstance(exc, RocketError):
             response = RemotingCommand.response(exc.response_code, str(exc))
         else:
-            _log.error("%s failed", request.name, exc_info=exc)
+            self.faults.report(place_of(request), exc)
             response = RemotingCommand.response(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
         if not request.is_oneway:
             push(response.answering(request))
@@ -280,10 +346,15 @@ class ProcessorServer:
 
     def _tell_closed(self, number: int) -> None:
         self._connections.pop(number, None)
-        for listener in self.listeners:
-            listener.connection_closed(number)
-        if self.slow_lane is not None:
-            self.slow_lane.connection_closed(number)
+        listeners = [*self.listeners, *([self.slow_lane] if self.slow_lane is not None else [])]
+        try:
+            do_each(lambda listener: listener.connection_closed(number), listeners)
+        except Exception as exc:
+            self.faults.report("the end of a connection", exc)
+
+
+def _name_of(kind: int) -> str:
+    return Stage(kind).name if kind in Stage._value2member_map_ else "of unknown type"
 
 
 def len_of(queue: _Queue) -> int:

@@ -12,6 +12,7 @@ from enum import IntEnum
 
 import attrs
 
+from rocketpy.errors import LocalProtocolError
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
@@ -119,6 +120,8 @@ def _strings(record: bytes, at: int, sizes: Iterable[int]) -> list[bytes]:
     for size in sizes:
         found.append(record[at : at + size])
         at += size
+    if at > len(record):
+        raise LocalProtocolError(f"ring message of {len(record)} bytes, its strings need {at}")
     return found
 
 

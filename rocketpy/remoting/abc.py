@@ -6,6 +6,7 @@ not know whether the bytes came over a ring, a trio stream or from a test.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Protocol, runtime_checkable
 
 import attrs
@@ -53,11 +54,30 @@ class Channel(Protocol):
     def close(self) -> None: ...
 
 
+@attrs.frozen(eq=False)
+class Detached:
+    """The rest of a request that waits for somebody else: returned by a processor, so that no pool's task waits.
+
+    The server runs it later, within its bounds; a request beyond them is answered SYSTEM_BUSY. It must not enter the
+    connection that asked in any table: that connection may be gone, and its end told, before `finish` returns.
+    """
+
+    finish: Callable[[], Awaitable[RemotingCommand | None]]
+    waits_for: Hashable
+    """Whom: a connection, or a name like "store"."""
+    timeout_s: float
+    """Then it is answered SYSTEM_ERROR."""
+    at_once_max: int = 16
+    """Requests that wait for the same one."""
+
+
 class Processor(Protocol):
     """Answers requests of the codes that it is registered for."""
 
-    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
         """The response (opaque, flag and serialisation are set by the caller), or None: nothing is to be sent now.
+
+        Detached: the response will come from its `finish`.
 
         A RocketError that is raised becomes a response with its response_code and text; any other exception becomes
         SYSTEM_ERROR with the exception's name, as the reference does.

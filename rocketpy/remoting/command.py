@@ -14,6 +14,8 @@ from .frame import Frame, SerializeType, cut_frame, encode_frame
 
 FLAG_RESPONSE = 0x1
 FLAG_ONEWAY = 0x2
+REMARK_BYTES_MAX = 4096
+"""UTF-8 bytes of a response's remark; a longer one is cut, as remarks repeat what strangers sent."""
 
 
 class EncodableHeader(Protocol):
@@ -142,6 +144,24 @@ class RemotingCommand:
         )
         return encode_frame(self.serialize_type, header, self.body)
 
+    def encode_response(self) -> tuple[bytes, Exception | None]:
+        """The whole frame of a response, its remark cut to REMARK_BYTES_MAX; a peer that waits always gets one.
+
+        A response that does not fit the wire becomes a short SYSTEM_ERROR with its opaque; why is returned beside it.
+        """
+        remark = bounded_remark(self.remark)
+        try:
+            return (self if remark is self.remark else attrs.evolve(self, remark=remark)).encode(), None
+        except Exception as exc:
+            short = RemotingCommand(
+                code=ResponseCode.SYSTEM_ERROR,
+                opaque=self.opaque,
+                flag=FLAG_RESPONSE,
+                remark=bounded_remark(f"the response cannot be sent: {exc}"),
+                serialize_type=self.serialize_type,
+            )
+            return short.encode(), exc
+
     @classmethod
     def from_frame(cls, frame: Frame) -> Self:
         """Read a frame.
@@ -171,6 +191,14 @@ class RemotingCommand:
             FrameTooLarge, HeaderInvalid: `image` is no frame.
         """
         return cls.from_frame(cut_frame(image))
+
+
+def bounded_remark(remark: str | None) -> str | None:
+    """`remark` with at most REMARK_BYTES_MAX bytes of UTF-8, cut between characters; itself when it has no more."""
+    if remark is None or len(remark) * 4 <= REMARK_BYTES_MAX:
+        return remark
+    raw = remark[: REMARK_BYTES_MAX + 1].encode("utf-8", "replace")
+    return remark if len(raw) <= REMARK_BYTES_MAX else raw[:REMARK_BYTES_MAX].decode("utf-8", "ignore")
 
 
 def _merge(header: EncodableHeader | None, ext_fields: dict[str, str] | None) -> dict[str, str] | None:

@@ -89,13 +89,16 @@ class Connection(Generic[T]):
     def send(self, command: RemotingCommand) -> bytes:
         """The bytes of a response (its opaque is set) or of a one-way request (numbered here).
 
+        A response that does not fit a frame becomes a short error (RemotingCommand.encode_response).
+
         Raises:
             ConnectionLost: the connection is not open.
-            LocalProtocolError: the command does not fit a frame.
+            LocalProtocolError: the one-way request does not fit a frame.
         """
         self._check_open()
-        if not command.is_response:
-            command.opaque = self._new_opaque()
+        if command.is_response:
+            return command.encode_response()[0]
+        command.opaque = self._new_opaque()
         return command.encode()
 
     def _check_open(self) -> None:

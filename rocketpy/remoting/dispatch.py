@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
+from rocketpy.faults import Faults
 
-from .abc import Channel, Processor
+from .abc import Channel, Detached, Processor
 from .command import RemotingCommand
-
-logger = logging.getLogger(__name__)
 
 
 class Dispatcher:
     """The processors by request code."""
 
-    def __init__(self, processors: Mapping[int, Processor], *, default: Processor | None = None) -> None:
+    def __init__(
+        self, processors: Mapping[int, Processor], *, default: Processor | None = None, faults: Faults | None = None
+    ) -> None:
         """`default` gets the codes that are not in `processors`; without it they are answered "not supported"."""
         self._processors = dict(processors)
         self._default = default
+        self.faults = faults or Faults()
 
     async def dispatch(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """The response, ready to be sent, or None: nothing is to be sent.
@@ -33,18 +34,25 @@ class Dispatcher:
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
             )
         else:
-            response = await _process(processor, request, channel)
+            response = await self._process(processor, request, channel)
         if response is None or request.is_oneway:
             return None
         return response.answering(request)
 
 
-async def _process(processor: Processor, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
-    try:
-        return await processor.process(request, channel)
-    except RocketError as exc:
-        logger.debug("%s from %s refused: %s", request.name, channel.peer, exc)
-        return RemotingCommand.response(exc.response_code, str(exc))
-    except Exception as exc:
-        logger.exception("%s from %s failed", request.name, channel.peer)
-        return RemotingCommand.response(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
+    async def _process(
+        self, processor: Processor, request: RemotingCommand, channel: Channel
+    ) -> RemotingCommand | None:
+        try:
+            response = await processor.process(request, channel)
+            return await response.finish() if isinstance(response, Detached) else response
+        except RocketError as exc:
+            return RemotingCommand.response(exc.response_code, str(exc))
+        except Exception as exc:
+            self.faults.report(place_of(request), exc)
+            return RemotingCommand.response(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
+
+
+def place_of(request: RemotingCommand) -> str:
+    """The request's name for counting faults; those of strangers' codes share one."""
+    return "a request of unknown code" if request.name == str(request.code) else request.name

@@ -13,6 +13,7 @@ import trio
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
 from rocketpy.config import BrokerSettings
+from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.hot_lane import RingHotLane
@@ -48,7 +49,8 @@ class ManagerMain:
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
-        gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)])
+        faults = Faults()
+        gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)], faults)
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         hot_lane = RingHotLane(
             send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
@@ -60,8 +62,9 @@ class ManagerMain:
         )
         async with open_remoting_client() as client:
             controller = BrokerController(
-                self.settings, store, hot_lane, client, SystemClock(), lambda: hot_counters(topology), random.Random()
-            )
+                self.settings, store, hot_lane, client, SystemClock(), lambda: hot_counters(topology), random.Random(),
+                faults,
+            )  # fmt: skip
             controller.load()
             server = ProcessorServer(
                 block=context.block,
@@ -71,6 +74,7 @@ class ManagerMain:
                 table=self.table,
                 slow_lane=controller,
                 hot_lane=hot_lane,
+                faults=faults,
                 drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
             )
             async with trio.open_nursery() as nursery:

@@ -69,6 +69,7 @@ class SnapshotTaker:
             consumption=self._consumption() if is_small else (),
             producers={group: len(members) for group, members in services.producers.groups.items()},
             runtime=runtime_info(services),
+            faults=dict(self.controller.faults.counts),
         )
 
     def _workers(self) -> list[WorkerSnapshot]:

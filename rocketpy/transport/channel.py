@@ -8,10 +8,8 @@ import math
 import attrs
 import trio
 
-from rocketpy.codes import ResponseCode
 from rocketpy.errors import (
     ConnectionLost,
-    LocalProtocolError,
     RemoteProtocolError,
     RequestTimeout,
     TransportError,
@@ -215,13 +213,8 @@ class StreamChannel:
     async def _answer(self, request: RemotingCommand) -> None:
         try:
             response = await self._dispatcher.dispatch(request, self)
-            if response is None:
-                return
-            try:
+            if response is not None:
                 await self.send(response)
-            except LocalProtocolError as exc:
-                logger.error("%r: the response of %s cannot be sent: %s", self, request.name, exc)
-                await self.send(RemotingCommand.response(ResponseCode.SYSTEM_ERROR, str(exc)).answering(request))
         except TransportError:
             logger.debug("%r: gone before the response of %s", self, request.name)
         finally:

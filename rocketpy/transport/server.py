@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterator, Sequence
 from typing import Protocol, TypeVar
 
@@ -14,8 +13,6 @@ from rocketpy.remoting.dispatch import Dispatcher
 
 from .channel import ChannelLimits, StreamChannel
 from .streams import peer_of, reset_at_death
-
-logger = logging.getLogger(__name__)
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -84,8 +81,8 @@ class RemotingServer:
         self._channels[channel.connection] = channel
         try:
             await channel.run()
-        except Exception:
-            logger.exception("%r: closed by a bug of ours", channel)
+        except Exception as exc:
+            self._dispatcher.faults.report("a connection", exc)
         finally:
             del self._channels[channel.connection]
             self._tell_listeners(channel)
@@ -94,5 +91,5 @@ class RemotingServer:
         for listener in self._connection_listeners:
             try:
                 listener.connection_closed(channel.connection)
-            except Exception:
-                logger.exception("%r: %r failed when told of its end", channel, listener)
+            except Exception as exc:
+                self._dispatcher.faults.report("the end of a connection", exc)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
+from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 
@@ -112,19 +113,19 @@ class ConsumerManager:
             self._tell_members(entry)
 
     def connection_closed(self, connection: int) -> None:
-        for group in self._connections.pop(connection, set()):
-            self.unregister(group, connection)
+        do_each(lambda group: self.unregister(group, connection), self._connections.pop(connection, set()))
 
     def sweep(self) -> list[Channel]:
         """Forget clients silent for 120 s; returns their channels, which are to be closed."""
         now_ms = self._clock.monotonic_ms()
-        gone: dict[int, Channel] = {}
-        for entry in list(self._groups.values()):
-            for info in list(entry.channels.values()):
-                if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS:
-                    gone[info.connection] = info.channel
-                    self.unregister(entry.group, info.connection)
-        return list(gone.values())
+        silent = [
+            (entry.group, info)
+            for entry in self._groups.values()
+            for info in entry.channels.values()
+            if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS
+        ]
+        do_each(lambda member: self.unregister(member[0], member[1].connection), silent)
+        return list({info.connection: info.channel for _, info in silent}.values())
 
     def group(self, group: str) -> ConsumerGroupInfo | None:
         return self._groups.get(group)

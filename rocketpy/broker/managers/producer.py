@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
 from ..clock import Clock
@@ -45,8 +46,7 @@ class ProducerManager:
             self._groups.pop(group, None)
 
     def connection_closed(self, connection: int) -> None:
-        for group in list(self._connections.get(connection, ())):
-            self.unregister(group, connection)
+        do_each(lambda group: self.unregister(group, connection), list(self._connections.get(connection, ())))
 
     def sweep(self) -> list[Channel]:
         """Forget clients silent for 120 s; returns their channels, which are to be closed."""

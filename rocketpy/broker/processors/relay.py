@@ -1,16 +1,18 @@
 """Admin requests that a client has to answer: GET_CONSUMER_RUNNING_INFO (307), CONSUME_MESSAGE_DIRECTLY (309).
 
-The client's body and remark are passed back unread.
+The client's body and remark are passed back unread. A client takes its time: the request waits outside of its pool.
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor#callConsumer`.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from rocketpy.codes import MQVersion, RequestCode, ResponseCode, version_name
-from rocketpy.errors import MessageInvalid, RequestRefused, RequestTimeout, TransportError
+from rocketpy.errors import MessageInvalid, RequestRefused, RequestTimeout, TooManyRequests, TransportError
 from rocketpy.message.message_id import decode_offset_message_id
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
@@ -33,17 +35,17 @@ class RelayProcessor(TableProcessor):
         )
         self._services = services
 
-    async def _running_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _running_info(self, request: RemotingCommand, channel: Channel) -> Detached:
         header = GetConsumerRunningInfoRequestHeader.of(request)
-        return await self._call(request, header.consumer_group, header.client_id, None, {})
+        return self._call(request, header.consumer_group, header.client_id, None, {})
 
-    async def _consume_directly(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _consume_directly(self, request: RemotingCommand, channel: Channel) -> Detached:
         header = ConsumeMessageDirectlyRequestHeader.of(request)
         body = None
         if header.msg_id:
             body = self._load(header.msg_id)
         extra = {"brokerName": self._services.live.broker.broker_name}
-        return await self._call(request, header.consumer_group, header.client_id or "", body, extra)
+        return self._call(request, header.consumer_group, header.client_id or "", body, extra)
 
     def _load(self, message_id: str) -> bytes:
         try:
@@ -56,9 +58,9 @@ class RelayProcessor(TableProcessor):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         return bytes(image)
 
-    async def _call(
+    def _call(
         self, request: RemotingCommand, group: str, client_id: str, body: bytes | None, extra: dict[str, str]
-    ) -> RemotingCommand:
+    ) -> Detached:
         client = self._services.consumers.find_client(group, client_id)
         if client is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
@@ -70,12 +72,17 @@ class RelayProcessor(TableProcessor):
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
         fields = (request.ext_fields or {}) | extra
         relayed = RemotingCommand.request(request.code, body=body or request.body, ext_fields=fields)
-        try:
-            answer = await client.channel.invoke(relayed, CLIENT_TIMEOUT_S)
-        except RequestTimeout as exc:
-            remark = f"consumer <{group}> <{client_id}> Timeout: {exc}"
-            raise RequestRefused(ResponseCode.CONSUME_MSG_TIMEOUT, remark) from exc
-        except TransportError as exc:
-            remark = f"invoke consumer <{group}> <{client_id}> Exception: {exc}"
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark) from exc
-        return RemotingCommand.response(answer.code, answer.remark, body=answer.body, ext_fields=answer.ext_fields)
+        ask = partial(_ask, client.channel, relayed, f"consumer <{group}> <{client_id}>")
+        return Detached(ask, client.connection, CLIENT_TIMEOUT_S + 1.0)
+
+
+async def _ask(channel: Channel, relayed: RemotingCommand, who: str) -> RemotingCommand:
+    try:
+        answer = await channel.invoke(relayed, CLIENT_TIMEOUT_S)
+    except RequestTimeout as exc:
+        raise RequestRefused(ResponseCode.CONSUME_MSG_TIMEOUT, f"{who} Timeout: {exc}") from exc
+    except TooManyRequests:
+        raise
+    except TransportError as exc:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invoke {who} Exception: {exc}") from exc
+    return RemotingCommand.response(answer.code, answer.remark, body=answer.body, ext_fields=answer.ext_fields)

@@ -7,13 +7,15 @@ Source: RocketMQ 4.9 `Broker2Client`.
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from rocketpy.codes import LanguageCode, MQVersion, RequestCode, ResponseCode, version_name
 from rocketpy.errors import BodyInvalid, RequestRefused, TransportError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.bodies.offset import GetConsumerStatusBody
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
@@ -24,6 +26,9 @@ from ..services import BrokerServices
 from .table import TableProcessor
 
 CLIENT_TIMEOUT_S = 5.0
+MEMBERS_AT_ONCE = 32
+MEMBERS_TIMEOUT_S = 15.0  # for all members of a group; who has not answered by then is left out
+ANSWER_BYTES_MAX = 1024 * 1024  # of one member; no list of queues is longer
 TO_THE_END = -1
 
 
@@ -89,7 +94,7 @@ class ResetOffsetProcessor(TableProcessor):
             targets[queue] = target if header.is_force or target < current else current
         return targets
 
-    async def _status(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _status(self, request: RemotingCommand, channel: Channel) -> Detached:
         """What each member (or the one named) says its offsets are; those that do not answer are left out."""
         header = GetConsumerStatusRequestHeader.of(request)
         members = [
@@ -100,11 +105,32 @@ class ResetOffsetProcessor(TableProcessor):
         if not self._members(header.group):
             remark = f"No Any Consumer online in the consumer group: [{header.group}]"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        ask = partial(self._ask_members, members, header)
+        return Detached(ask, ("status", header.group), MEMBERS_TIMEOUT_S + 1.0, at_once_max=4)
+
+    async def _ask_members(
+        self, members: list[ClientChannelInfo], header: GetConsumerStatusRequestHeader
+    ) -> RemotingCommand:
         table: dict[str, dict[MessageQueue, int]] = {}
-        async with trio.open_nursery() as nursery:
-            for member in members:
-                nursery.start_soon(self._ask_status, member, header, table)
+        places = trio.Semaphore(MEMBERS_AT_ONCE)
+        with trio.move_on_after(MEMBERS_TIMEOUT_S):
+            async with trio.open_nursery() as nursery:
+                for member in members:
+                    await places.acquire()
+                    nursery.start_soon(self._ask_in_turn, places, member, header, table)
         return RemotingCommand.response(body=fastjson.dumps({"consumerTable": table}))
+
+    async def _ask_in_turn(
+        self,
+        places: trio.Semaphore,
+        member: ClientChannelInfo,
+        header: GetConsumerStatusRequestHeader,
+        table: dict[str, dict[MessageQueue, int]],
+    ) -> None:
+        try:
+            await self._ask_status(member, header, table)
+        finally:
+            places.release()
 
     @staticmethod
     async def _ask_status(
@@ -118,7 +144,7 @@ class ResetOffsetProcessor(TableProcessor):
             answer = await member.channel.invoke(question, CLIENT_TIMEOUT_S)
         except TransportError:
             return
-        if answer.code == ResponseCode.SUCCESS and answer.body:
+        if answer.code == ResponseCode.SUCCESS and answer.body and len(answer.body) <= ANSWER_BYTES_MAX:
             try:
                 table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
             except BodyInvalid:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from rocketpy.remoting.abc import Channel, Processor
+from rocketpy.remoting.abc import Channel, Detached, Processor
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.command import RemotingCommand
 
-Handler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | None]]
+Handler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | Detached | None]]
 
 
 class TableProcessor:
@@ -21,7 +21,7 @@ class TableProcessor:
     def codes(self) -> frozenset[int]:
         return frozenset(self._handlers)
 
-    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
         return await self._handlers[request.code](request, channel)
 
 
@@ -32,6 +32,6 @@ class GuardedProcessor:
         self._processor = processor
         self._guard = guard
 
-    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
         self._guard.check(request.code, channel.peer.host)
         return await self._processor.process(request, channel)

@@ -79,7 +79,7 @@ def full_snapshot() -> Snapshot:
         ],
         producers={"PG": 2},
         consumers=[("10.0.0.9:5", "10.0.0.1:10911", "G"), ("10.0.0.9:6", "10.0.0.1:10911", "G")],
-        put_tps=1.0, get_tps=2.0, runtime=full_runtime(),
+        put_tps=1.0, get_tps=2.0, runtime=full_runtime(), faults={"HEART_BEAT": 2},
     )  # fmt: skip
 
 
@@ -210,7 +210,8 @@ def test_the_latency_histogram() -> None:
 
 def test_the_name_server() -> None:
     snapshot = NamesrvSnapshot(
-        brokers=2, clusters=1, topics=7, connections=3, requests={"REGISTER_BROKER": 9}, rss_bytes=1
+        brokers=2, clusters=1, topics=7, connections=3, requests={"REGISTER_BROKER": 9}, rss_bytes=1,
+        faults={"a connection": 1},
     )
     families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
     assert families.keys() == {metric.name for metric in table.NAMESRV_METRICS}

@@ -1,0 +1,84 @@
+"""Faults that were caught: counted by place, and written to the log once in a while.
+
+A server meets strangers, and what they send may make it fail as often as they like. Each fault is counted; the first of
+a place goes to the log with the end of its traceback, those that follow within `LOG_INTERVAL_S` are told with the next.
+A place is the name of a request code, of a callback or of a duty: their number is bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+LOG_INTERVAL_S = 60.0
+TEXT_MAX = 500  # characters of an exception's text in the log
+FRAMES_MAX = 12  # of its traceback, the innermost ones
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Faults:
+    """Of one process; for its one thread.
+
+    Args:
+        now_s: seconds that only grow.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._counts: Counter[str] = Counter()
+        self._logged: dict[str, tuple[float, int]] = {}  # place -> when it was last in the log, its count then
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Faults since the process started, by place."""
+        return self._counts
+
+    def report(self, place: str, fault: BaseException | str) -> None:
+        """Count a fault of `place`; log it unless the place was in the log a short while ago."""
+        self._counts[place] += 1
+        count, now_s = self._counts[place], self._now_s()
+        logged_s, logged_count = self._logged.get(place, (None, 0))
+        if logged_s is not None and now_s - logged_s < LOG_INTERVAL_S:
+            return
+        self._logged[place] = now_s, count
+        unlogged = count - logged_count - 1
+        more = f" (and {unlogged} more since the last line about it)" if unlogged else ""
+        _log.error("%s failed%s: %s", place, more, describe(fault))
+
+
+def describe(fault: BaseException | str) -> str:
+    """One line that says what happened, then the innermost frames; bounded, with control characters escaped."""
+    if isinstance(fault, str):
+        return printable(fault)
+    while isinstance(fault, BaseExceptionGroup):
+        fault = fault.exceptions[0]
+    frames = "".join(traceback.format_tb(fault.__traceback__, limit=-FRAMES_MAX))
+    return f"{type(fault).__name__}: {printable(str(fault))}" + (f"\n{frames}" if frames else "")
+
+
+def printable(text: str) -> str:
+    """`text` for a log: cut to TEXT_MAX characters, everything but printable ASCII escaped."""
+    cut = text[:TEXT_MAX].encode("unicode_escape").decode("ascii")
+    return cut if len(text) <= TEXT_MAX else f"{cut}... ({len(text)} characters)"
+
+
+def do_each(act: Callable[[T], object], items: Iterable[T]) -> None:
+    """Do `act` to every item: one that fails does not keep the others from it.
+
+    Raises:
+        ExceptionGroup: what the failing ones raised, at the end.
+    """
+    failed: list[Exception] = []
+    for item in items:
+        try:
+            act(item)
+        except Exception as exc:
+            failed.append(exc)
+    if failed:
+        raise ExceptionGroup(f"{len(failed)} failed", failed)

@@ -1,0 +1,147 @@
+"""A ProcessorServer with a decoder before it and a selector behind it, both played by the test."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+import trio.testing
+
+from rocketpy.reactor import stage
+from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.dispatch import DispatchTable, Pool
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.stage import Stage
+from rocketpy.remoting.abc import Channel, Detached
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import PullRequest, SendRequest
+
+CONNECTION = 0 << 56 | 4 << 32 | 1
+NOW_NS = 10**12
+Handler = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand | Detached | None]]
+
+
+@attrs.define
+class Call:
+    """A Processor made of a function."""
+
+    handler: Handler
+
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
+        return await self.handler(request, channel)
+
+
+@attrs.define
+class SlowLaneLog:
+    """A SlowLane and ConnectionListener that writes down what it is told."""
+
+    told: list[object] = attrs.field(factory=list)
+    fail_with: Exception | None = None
+
+    def slow_send(self, request: SendRequest) -> None:
+        self.told.append(request)
+        if self.fail_with:
+            raise self.fail_with
+
+    def slow_pull(self, request: PullRequest) -> None:
+        self.told.append(request)
+        if self.fail_with:
+            raise self.fail_with
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
+        self.told.append((group, topic, queue_id, offset, received_ms))
+
+    def connection_closed(self, connection: int) -> None:
+        self.told.append(connection)
+
+
+@attrs.define(eq=False)
+class Bench:
+    """The server with a decoder before it and a selector behind it, both played by the test."""
+
+    blocks: list[WorkerBlock]
+    decoder: RingWriter
+    selector: RingReader
+    server: ProcessorServer
+    lane: SlowLaneLog
+
+    @classmethod
+    def open(cls, pools: tuple[Pool, ...], processors: dict[int, Handler], reply_bytes: int = 65536) -> Bench:
+        blocks = [WorkerBlock(name, index) for index, name in enumerate(("decoder", "manager", "selector"))]
+        requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
+        lane = SlowLaneLog()
+        server = ProcessorServer(
+            block=blocks[1],
+            inputs=[RingReader(requests)],
+            gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
+            processors={code: Call(handler) for code, handler in processors.items()},
+            table=DispatchTable(pools=pools, pool_of_code={}, default_pool=pools[0].name),
+            slow_lane=lane,
+            now_ns=lambda: NOW_NS,
+        )
+        return cls(blocks, RingWriter(requests), RingReader(replies), server, lane)
+
+    def close(self) -> None:
+        for block in self.blocks:
+            os.close(block.doorbell)
+
+    def origin(self, *, waited_ms: int = 0, listener: int = 0, connection: int = CONNECTION) -> bytes:
+        host = stage.encode_host("127.0.0.1", 4000)
+        return stage.ORIGIN.pack(connection, NOW_NS - waited_ms * 1_000_000, *host, listener)
+
+    def write(self, kind: Stage, record: bytes) -> None:
+        assert self.decoder.write(kind, record)
+        self.decoder.finish_batch()
+
+    def request(self, code: int, opaque: int, *, oneway: bool = False, **origin: int) -> None:
+        command = attrs.evolve(RemotingCommand.request(code, oneway=oneway), opaque=opaque)
+        self.command(command, **origin)
+
+    def command(self, command: RemotingCommand, **origin: int) -> None:
+        self.write(Stage.COMMAND, self.origin(**origin) + command.encode()[4:])
+
+    def closed(self) -> None:
+        self.write(Stage.CLOSED, self.origin())
+
+    def replies(self) -> list[RemotingCommand | str]:
+        """What came out for clients; "close" where the selector is told to."""
+        found: list[RemotingCommand | str] = []
+        while (record := self.selector.read()) is not None:
+            kind, data = record
+            assert kind == Stage.REPLY
+            connection, flags, size = stage.REPLY.unpack_from(data)
+            assert connection == CONNECTION
+            found.append(RemotingCommand.decode(data[stage.REPLY.size :]) if size else "close")
+            assert bool(flags & stage.REPLY_CLOSE_AFTER) == (size == 0)
+        return found
+
+    def commands(self) -> list[RemotingCommand]:
+        """What came out for clients, none of them told to close."""
+        found = []
+        for one in self.replies():
+            assert isinstance(one, RemotingCommand), one
+            found.append(one)
+        return found
+
+    def run(self, scene: Callable[[], Awaitable[None]]) -> None:
+        """Play `scene` beside the running server, then have it leave."""
+
+        async def main() -> None:
+            with trio.fail_after(20):
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self.server.run)
+                    await settle()
+                    await scene()
+                    self.blocks[1].order(STOP_LEAVE)
+
+        trio.run(main)
+
+
+async def settle() -> None:
+    """Let everything happen that can: the server then waits for its doorbell."""
+    for _ in range(3):
+        await trio.testing.wait_all_tasks_blocked(0.005)

@@ -1,0 +1,440 @@
+"""What one request does ends with it: whatever it holds, raises or waits for, the others are served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+
+import attrs
+import pytest
+import trio
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import TooManyRequests
+from rocketpy.native.core import lib
+from rocketpy.reactor import channel as channel_module
+from rocketpy.reactor import stage
+from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.detached import ASKER_MAX, DetachedRequests
+from rocketpy.reactor.dispatch import Pool
+from rocketpy.reactor.stage import Stage
+from rocketpy.remoting.abc import Channel, Detached
+from rocketpy.remoting.command import REMARK_BYTES_MAX, RemotingCommand
+from rocketpy.remoting.frame import FRAME_SIZE_MAX, SerializeType
+from tests.support.processor_bench import Bench, Handler, settle
+
+BOTH = pytest.mark.parametrize("serialize_type", list(SerializeType))
+
+
+@pytest.fixture
+def open_bench() -> Iterator[Callable[..., Bench]]:
+    benches: list[Bench] = []
+
+    def make(processors: dict[int, Handler], pools: tuple[Pool, ...] = (), **more: int) -> Bench:
+        benches.append(Bench.open(pools or (Pool(name="all", tasks=1, queue_max=100),), processors, **more))
+        return benches[-1]
+
+    yield make
+    for bench in benches:
+        bench.close()
+
+
+def answering(**fields: object) -> Handler:
+    async def answer(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        return attrs.evolve(RemotingCommand.response(0), **fields)
+
+    return answer
+
+
+def raising(fault: BaseException) -> Handler:
+    async def fail(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        raise fault
+
+    return fail
+
+
+async def ok(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    return RemotingCommand.response(0, "served")
+
+
+def play(bench: Bench, scene: Callable[[], Awaitable[None]]) -> None:
+    """Play `scene`, then see an ordinary request served."""
+
+    async def whole() -> None:
+        await scene()
+        bench.replies()
+        bench.request(1, 999)
+        await settle()
+        assert [(one.opaque, one.remark) for one in bench.commands()] == [(999, "served")]
+
+    bench.run(whole)
+
+
+async def collect(bench: Bench, count: int) -> list[RemotingCommand]:
+    """Replies that are too large for the ring at once."""
+    found: list[RemotingCommand] = []
+    while len(found) < count:
+        await settle()
+        found += bench.commands()
+    return found
+
+
+# -- replies
+
+
+@BOTH
+@pytest.mark.parametrize("text", ["\x01" * 3_000_000, "\ud800" * 10_000, "é" * 3_000_000, "\U0001f680" * 3_000_000])
+def test_a_remark_is_cut_at_a_character(
+    open_bench: Callable[..., Bench], text: str, serialize_type: SerializeType
+) -> None:
+    bench = open_bench({1: ok, 2: answering(code=17, remark=text)})
+
+    async def scene() -> None:
+        bench.command(RemotingCommand(2, opaque=5, serialize_type=serialize_type))
+        (answer,) = await collect(bench, 1)
+        assert (answer.code, answer.opaque) == (17, 5)
+        assert answer.remark is not None
+        assert REMARK_BYTES_MAX - 4 < len(answer.remark.encode()) <= REMARK_BYTES_MAX
+        assert set(answer.remark) <= {text[0], "?"}
+
+    play(bench, scene)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"body": bytes(FRAME_SIZE_MAX)},
+        {"ext_fields": {"a": "\x01" * FRAME_SIZE_MAX}},
+        {"ext_fields": {"a": object()}},
+    ],
+)
+def test_a_response_that_fits_no_frame_becomes_a_short_error(
+    open_bench: Callable[..., Bench], fields: dict[str, object], serialize_type: SerializeType
+) -> None:
+    bench = open_bench({1: ok, 2: answering(**fields)})
+
+    async def scene() -> None:
+        bench.command(RemotingCommand(2, opaque=-5, serialize_type=serialize_type))
+        (answer,) = await collect(bench, 1)
+        assert (answer.code, answer.opaque, answer.serialize_type) == (ResponseCode.SYSTEM_ERROR, -5, serialize_type)
+        assert answer.remark is not None and answer.remark.startswith("the response cannot be sent")
+        assert bench.server.gateway.faults.counts == {"a response": 1}
+
+    play(bench, scene)
+
+
+def test_a_push_that_fits_no_frame_is_dropped(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({1: ok})
+
+    async def scene() -> None:
+        channel = bench.server._new_channel(stage.decode_origin(bench.origin()))
+        channel.push(RemotingCommand.oneway(40, ext_fields={"consumerGroup": "\x01" * FRAME_SIZE_MAX}))
+        await settle()
+        assert bench.replies() == []
+        assert bench.server.gateway.faults.counts == {"push of NOTIFY_CONSUMER_IDS_CHANGED": 1}
+
+    play(bench, scene)
+
+
+def test_a_reply_larger_than_the_backlog_waits_for_room(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({1: ok, 2: answering(body=bytes(200_000))})
+
+    async def scene() -> None:
+        bench.request(2, 1)
+        bench.request(2, 2)
+        answers = await collect(bench, 2)
+        assert [(one.opaque, len(one.body or b"")) for one in answers] == [(1, 200_000), (2, 200_000)]
+
+    play(bench, scene)
+
+
+# -- what is raised
+
+FAULTS = [
+    KeyError("x" * 100_000), MemoryError(), RecursionError("deep"), OverflowError("large"),
+    ExceptionGroup("several", [ValueError("one"), KeyError("two")]), AssertionError(),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
+def test_what_a_processor_raises_is_answered(open_bench: Callable[..., Bench], fault: Exception) -> None:
+    bench = open_bench({1: ok, 34: raising(fault)})
+
+    async def scene() -> None:
+        for opaque in (1, 2, 3):
+            bench.request(34, opaque)
+        await settle()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(n, 1) for n in (1, 2, 3)]
+        assert bench.server.faults.counts == {"HEART_BEAT": 3}
+
+    play(bench, scene)
+
+
+@pytest.mark.parametrize("name", ["slow_send", "slow_pull", "commit_offset", "connection_closed"])
+@pytest.mark.parametrize("fault", FAULTS[:2], ids=lambda fault: type(fault).__name__)
+def test_what_a_callback_raises_stays_there(
+    open_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch, name: str, fault: Exception
+) -> None:
+    bench = open_bench({1: ok})
+
+    def fail(*_: object) -> None:
+        raise fault
+
+    monkeypatch.setattr(type(bench.lane), name, fail)
+    send = bench.origin() + stage.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
+    pull = bench.origin() + stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
+    commit = stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT"
+
+    async def scene() -> None:
+        for _ in range(3):
+            bench.write(Stage.SEND, send)
+            bench.write(Stage.PULL, pull)
+            bench.write(Stage.COMMIT_OFFSET, commit)
+            bench.closed()
+        await settle()
+        answered = {"slow_send": [(9, 1)] * 3, "slow_pull": [(8, 1)] * 3}.get(name, [])
+        assert [(one.opaque, one.code) for one in bench.commands()] == answered
+        assert sum(bench.server.faults.counts.values()) == 3
+
+    play(bench, scene)
+
+
+def test_listeners_are_told_though_one_fails(open_bench: Callable[..., Bench]) -> None:
+    told: list[int] = []
+
+    class Failing:
+        def connection_closed(self, connection: int) -> None:
+            raise ValueError("cannot")
+
+    class Writing:
+        def connection_closed(self, connection: int) -> None:
+            told.append(connection)
+
+    bench = open_bench({1: ok})
+    bench.server.listeners = [Failing(), Writing()]
+
+    async def scene() -> None:
+        bench.closed()
+        await settle()
+        assert len(told) == len(bench.lane.told) == 1
+
+    play(bench, scene)
+
+
+@pytest.mark.parametrize("kind", [*Stage, 0, 77, 65535])
+@pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 100])
+def test_a_message_of_a_ring_that_makes_no_sense_is_counted_and_dropped(
+    open_bench: Callable[..., Bench], kind: int, size: int
+) -> None:
+    bench = open_bench({1: ok})
+
+    async def scene() -> None:
+        bench.decoder.write(kind, b"\xff" * size)
+        bench.decoder.finish_batch()
+        await settle()
+        assert sum(bench.server.faults.counts.values()) >= (kind != Stage.CLOSED)
+
+    play(bench, scene)
+
+
+# -- queues
+
+
+def test_a_pool_is_bounded_by_bytes_and_one_large_request_always_fits(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+
+    async def wait(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: ok, 2: wait}, (Pool(name="small", tasks=1, queue_max=100, queue_bytes_max=10_000),))
+
+    def ask(opaque: int, size: int, **fields: str) -> None:
+        bench.command(RemotingCommand(2, opaque=opaque, body=bytes(size), ext_fields=fields or None))
+
+    async def scene() -> None:
+        ask(0, 1)  # in service
+        await settle()
+        ask(1, 50_000)  # alone in the queue
+        ask(2, 1)  # beyond it
+        await settle()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(2, 2)]
+        gate.set()
+        await settle()
+        assert [one.opaque for one in bench.commands()] == [0, 1]
+        ask(3, 1)
+        await settle()
+        assert [one.opaque for one in bench.commands()] == [3], "what has been served counts no more"
+
+    play(bench, scene)
+
+
+def test_fields_count_for_what_they_cost(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+
+    async def wait(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({1: ok, 2: wait}, (Pool(name="small", tasks=1, queue_max=100, queue_bytes_max=100_000),))
+
+    async def scene() -> None:
+        fields = {f"{n:x}": "" for n in range(600)}
+        for opaque in range(3):
+            bench.command(RemotingCommand(2, opaque=opaque, ext_fields=fields))
+            await settle()
+        assert [(one.opaque, one.code) for one in bench.commands()] == [(2, 2)]
+        gate.set()
+        await settle()
+
+    play(bench, scene)
+
+
+# -- waiting for others
+
+
+def waiting(gate: trio.Event, *, timeout_s: float = 1000.0, at_once_max: int = 16) -> Handler:
+    async def finish() -> RemotingCommand:
+        await gate.wait()
+        return RemotingCommand.response(0, "finished")
+
+    async def process(request: RemotingCommand, channel: Channel) -> Detached:
+        return Detached(finish, request.body, timeout_s, at_once_max)
+
+    return process
+
+
+def test_who_waits_for_a_silent_client_holds_no_task(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+    bench = open_bench({1: ok, 2: waiting(gate)})
+
+    async def scene() -> None:
+        for opaque in range(10):
+            bench.request(2, opaque)
+        bench.request(1, 100)
+        await settle()
+        assert [one.opaque for one in bench.commands()] == [100]
+        gate.set()
+        await settle()
+        finished = [(one.opaque, one.remark) for one in bench.commands()]
+        assert sorted(finished) == [(opaque, "finished") for opaque in range(10)]
+        assert bench.server.detached.count == 0
+
+    play(bench, scene)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "at_once_max", "targets", "taken"),
+    [
+        ({"count_max": 5}, 100, 1, 5),
+        ({"bytes_max": 5_000}, 100, 1, 4),
+        ({}, 3, 1, 3),
+        ({}, 3, 2, 6),
+        ({}, 1000, 1, ASKER_MAX),
+    ],
+)
+def test_beyond_a_bound_it_is_answered_busy(
+    open_bench: Callable[..., Bench], bounds: dict[str, int], at_once_max: int, targets: int, taken: int
+) -> None:
+    gate = trio.Event()
+    bench = open_bench({1: ok, 2: waiting(gate, at_once_max=at_once_max)})
+    bench.server.detached = DetachedRequests(**bounds)
+
+    async def scene() -> None:
+        asked = 2 * taken + 2
+        for opaque in range(asked):
+            bench.command(RemotingCommand(2, opaque=opaque, body=bytes([opaque % targets]) * 1000))
+            await settle()
+        busy = bench.commands()
+        assert {one.code for one in busy} == {ResponseCode.SYSTEM_BUSY}
+        assert bench.server.detached.count == taken == asked - len(busy)
+        gate.set()
+        assert len(await collect(bench, taken)) == taken
+        bench.command(RemotingCommand(2, opaque=0, body=bytes(1000)))
+        await settle()
+        assert [one.code for one in bench.commands()] == [0], "what has been answered counts no more"
+
+    play(bench, scene)
+
+
+def test_a_deadline_and_a_fault_end_the_wait_with_an_answer(open_bench: Callable[..., Bench]) -> None:
+    async def fail() -> RemotingCommand:
+        raise ValueError("no")
+
+    async def process(request: RemotingCommand, channel: Channel) -> Detached:
+        return Detached(fail, "x", 1000.0)
+
+    bench = open_bench({1: ok, 2: waiting(trio.Event(), timeout_s=0.0), 3: process})
+
+    async def scene() -> None:
+        bench.request(2, 1)
+        bench.request(3, 2)
+        await settle()
+        answers = {one.opaque: (one.code, one.remark) for one in bench.commands()}
+        assert answers == {1: (1, "2: no outcome in 0 s"), 2: (1, "ValueError: no")}
+        assert bench.server.detached.count == 0
+
+    play(bench, scene)
+
+
+def test_a_leaving_process_answers_who_waits(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({1: ok, 2: waiting(trio.Event())})
+
+    async def scene() -> None:
+        bench.request(2, 1)
+        await settle()
+
+    bench.run(scene)
+    assert [(one.opaque, one.remark) for one in bench.commands()] == [(1, "2: the broker stops")]
+
+
+def test_the_end_of_a_connection_waits_for_no_client(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({1: ok, 2: waiting(trio.Event())})
+
+    async def scene() -> None:
+        bench.request(2, 1)
+        bench.closed()
+        await settle()
+        assert len(bench.lane.told) == 1
+
+    play(bench, scene)
+
+
+def test_calls_to_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel_module, "CALLS_PER_CONNECTION_MAX", 2)
+    monkeypatch.setattr(channel_module, "CALLS_MAX", 3)
+
+    async def main() -> None:
+        gateway = Gateway([])
+        async with trio.open_nursery() as nursery:
+
+            async def call(connection: int) -> None:
+                await gateway.call(connection, RemotingCommand.request(307), 1000.0)
+
+            for connection in (1, 1):
+                nursery.start_soon(call, connection)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(TooManyRequests):
+                await call(1)
+            nursery.start_soon(call, 2)
+            await trio.testing.wait_all_tasks_blocked()
+            with pytest.raises(TooManyRequests):
+                await call(3)
+            nursery.cancel_scope.cancel()
+        with trio.move_on_after(0):
+            await gateway.call(3, RemotingCommand.request(307), 1000.0)
+
+    trio.run(main)
+
+
+def test_busy_answers_are_counted(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({1: ok, 2: waiting(trio.Event(), at_once_max=0)})
+
+    async def scene() -> None:
+        bench.request(2, 1)
+        await settle()
+        assert bench.blocks[1].counters()[lib.RP_COUNT_BUSY] == 1
+
+    play(bench, scene)
