@@ -23,6 +23,7 @@ HEADERS = [
     "ring.h",
     "stage.h",
     "control_block.h",
+    "broker_clock.h",
     "commitlog.h",
     "consume_queue.h",
     "consume_queue_ext.h",

@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_CLOCK_H
 #define ROCKETPY_CLOCK_H
-/* The two clocks of the hot lane: monotonic nanoseconds for waiting and ages, wall milliseconds for records. */
+/* The machine's clocks: monotonic nanoseconds for waiting and ages; wall and boot milliseconds, of which the broker's
+ * clock is made (broker_clock.h), for records. */
 #include <stdint.h>
 #include <time.h>
 
@@ -13,6 +14,13 @@ static inline uint64_t rp_now_ns(void) {
 static inline int64_t rp_wall_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Since the kernel started, suspended time included: whoever sets the wall clock does not move it. */
+static inline int64_t rp_boot_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_BOOTTIME, &t);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 #endif

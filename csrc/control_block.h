@@ -34,7 +34,9 @@ typedef struct rp_control {
     uint64_t rebuilding;               /* supervisor: 1 while lost queues are made again: they end before what was read */
     uint64_t indexed_phy_offset;       /* store worker (dispatch): the last record with keys that is in the index */
     int64_t dispatched_timestamp_ms;   /* store worker (dispatch): store time of a record that has its unit, the last one */
-    uint64_t reserved[7];
+    int64_t clock_slow_base_ms;        /* send processor: see broker_clock.c; 0: the wall clock was never set back */
+    int64_t clock_slowed_from_ms;      /* send processor: where the broker's clock was when it began to go slower */
+    uint64_t reserved[5];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

@@ -13,6 +13,7 @@
 
 #include "admission.h"
 #include "atomic.h"
+#include "broker_clock.h"
 #include "clock.h"
 #include "error_reply.h"
 #include "header.h"
@@ -53,7 +54,8 @@ struct rp_send {
     int tables_ready;
     uint64_t random;
     rp_admission admission;
-    int64_t now_ms;
+    rp_broker_clock clock;
+    int64_t now_ms; /* of the broker's clock */
 };
 
 /* A note is used once: later output would prove a record done that only its successor in the ring has been. */
@@ -73,6 +75,8 @@ rp_send *rp_send_open(const rp_send_config *config) {
     rp_send *send = calloc(1, sizeof *send);
     if (!send) return NULL;
     send->config = *config;
+    if (!config->wall_ms) send->config.wall_ms = rp_wall_ms;
+    if (!config->boot_ms) send->config.boot_ms = rp_boot_ms;
     send->control = rp_control_header(config->block);
     send->permission = RP_PERM_READ | RP_PERM_WRITE;
     send->random = rp_now_ns() | 1;
@@ -94,6 +98,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     if (!(send->manager = rp_ring_writer_open(config->to_manager))) goto fail;
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
     if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) goto fail;
+    rp_broker_clock_open(&send->clock, send->control, send->config.wall_ms(), send->config.boot_ms());
     resume(send);
     return send;
 fail:;
@@ -290,19 +295,6 @@ static void end_tables(rp_send *send, const rp_stage_tables_end *end) {
     if (end->epoch == send->config.worker->epoch) send->tables_ready = 1; /* else it was for our predecessor */
 }
 
-/* The queue that the request goes to, or NULL if that is not for the hot lane to say. */
-static rp_queue *choose_queue(rp_send *send, const rp_topic *topic, const rp_send_request *request, int32_t *queue_id) {
-    *queue_id = request->queue_id;
-    if (*queue_id < 0) {
-        if (topic->write_queue_nums <= 0) return NULL;
-        send->random ^= send->random << 13;
-        send->random ^= send->random >> 7;
-        send->random ^= send->random << 17;
-        *queue_id = (int32_t)(send->random % (uint64_t)topic->write_queue_nums);
-    }
-    return (uint32_t)*queue_id < topic->queue_count ? topic->queues[*queue_id] : NULL;
-}
-
 static int is_for_manager(const rp_send *send, const rp_send_request *request, const rp_topic *topic) {
     if (request->flags & RP_REQUEST_RESOLVED) return 0;
     return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
@@ -383,7 +375,7 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
         if (busy) return refuse(send, request, CODE_SYSTEM_BUSY, busy);
     }
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
-    if (topic) put.queue = choose_queue(send, topic, request, &put.queue_id);
+    if (topic) put.queue = rp_topic_choose(topic, request->queue_id, &send->random, &put.queue_id);
     if (!put.queue && request->flags & RP_REQUEST_RESOLVED && request->queue_id >= 0) {
         /* Handed back to a successor whose tables are still behind it in the ring. */
         put.queue_id = request->queue_id;
@@ -431,9 +423,8 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
     }
 }
 
-static void look_at_wall_clock(rp_send *send) {
-    send->now_ms = rp_wall_ms();
-    if (send->now_ms < send->control->last_store_timestamp_ms) send->now_ms = send->control->last_store_timestamp_ms;
+static void look_at_clock(rp_send *send) {
+    send->now_ms = rp_broker_clock_tick(&send->clock, send->config.wall_ms(), send->config.boot_ms());
 }
 
 static uint32_t drain(rp_send *send, uint32_t input) {
@@ -443,7 +434,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     uint16_t type;
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
-        if (rp_admission_look(&send->admission)) look_at_wall_clock(send);
+        if (rp_admission_look(&send->admission)) look_at_clock(send);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);
@@ -457,7 +448,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
 
 static uint32_t pass(rp_send *send) {
     rp_admission_begin(&send->admission);
-    look_at_wall_clock(send);
+    look_at_clock(send);
     send->appended = 0;
     send->is_awaited = 0;
     /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */

@@ -32,6 +32,18 @@ rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t
     return failed ? RP_NO_MEMORY : RP_OK;
 }
 
+rp_queue *rp_topic_choose(const rp_topic *topic, int32_t wanted, uint64_t *random, int32_t *queue_id) {
+    *queue_id = wanted;
+    if (wanted < 0) {
+        if (topic->write_queue_nums <= 0) return NULL;
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        *queue_id = (int32_t)(*random % (uint64_t)topic->write_queue_nums);
+    }
+    return (uint32_t)*queue_id < topic->queue_count ? topic->queues[*queue_id] : NULL;
+}
+
 rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size) {
     const rp_stage_group *stage = (const rp_stage_group *)data;
     if (size < sizeof *stage || size - sizeof *stage < stage->group_size) return RP_INVALID;

@@ -103,7 +103,7 @@ class BrokerController:
             producers=ProducerManager(clock),
             locks=RebalanceLockManager(clock),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
-            schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics, clock),
+            schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics),
             registrar=self._outer_api,
         )
         services = self.services

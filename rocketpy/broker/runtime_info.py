@@ -41,12 +41,11 @@ def runtime_info(services: BrokerServices) -> dict[str, str]:
 def _of_broker(services: BrokerServices) -> dict[str, str]:
     config, stats = services.live.broker, services.stats
     counters = stats.counters
-    uptime_s = (services.clock.now_ms() - stats.boot_timestamp_ms) // 1000
     return {
         "brokerVersionDesc": version_name(OUR_VERSION),
         "brokerVersion": str(int(OUR_VERSION)),
         "bootTimestamp": str(stats.boot_timestamp_ms),
-        "runtime": duration_text(uptime_s),
+        "runtime": duration_text(stats.uptime_s),
         "msgPutTotalYesterdayMorning": str(stats.put_total_yesterday_morning),
         "msgPutTotalTodayMorning": str(stats.put_total_today_morning),
         "msgPutTotalTodayNow": str(counters.messages_put),

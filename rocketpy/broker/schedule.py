@@ -7,6 +7,9 @@ the reference; it is a put of ours and so is not delayed again.
 A message that can never be delivered (its topic is gone, it does not fit a log file) goes to %DLQ%SCHEDULE_TOPIC_XXXX
 with its properties, and the level goes on; what may pass (a full disk, a busy broker) is tried again.
 
+Time is the broker's clock, which store times follow: where the wall clock is set back it goes on at half speed, so that
+a delay is as long as it should be (docs/adr/0090).
+
 Progress is saved every 10 s and at stop: after a crash up to 10 s of messages are delivered twice, never lost.
 
 Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
@@ -32,7 +35,6 @@ from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
 from . import persist
-from .clock import Clock
 from .delay import DelayLevels
 from .managers.config_file import ConfigFile
 from .managers.topic_config import TopicConfigManager
@@ -57,16 +59,16 @@ class ScheduleService:
         store: Store,
         hot_lane: HotLane,
         topics: TopicConfigManager,
-        clock: Clock,
     ) -> None:
         self._levels = levels
         self._store = store
         self._hot_lane = hot_lane
         self._topics = topics
-        self._clock = clock
         self._offsets: dict[int, int] = {}  # level -> next queue offset to deliver
         self._busy: set[int] = set()
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
+        self._is_clock_slowed = False
+        self._ahead_ms: dict[int, int] = {}  # level -> how far ahead of our clock its messages were stored
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
     def load(self) -> None:
@@ -90,11 +92,21 @@ class ScheduleService:
         await trio.sleep(FIRST_LOOK_S)
         async with trio.open_nursery() as nursery:
             while True:
+                self._watch_clock()
                 for level in range(1, self._levels.level_max + 1):
                     if level not in self._busy and self._may_have_work(level):
                         self._busy.add(level)
                         nursery.start_soon(self._work_off, level)
                 await trio.sleep(LOOK_INTERVAL_S)
+
+    def _watch_clock(self) -> None:
+        """Tell the operator when the wall clock was set back, once."""
+        was_slowed, self._is_clock_slowed = self._is_clock_slowed, self._store.clock_slowed_from_ms() is not None
+        if self._is_clock_slowed and not was_slowed:
+            log.warning(
+                "the wall clock was set back: store times go on at half speed until it has caught up; delays keep "
+                "their length"
+            )
 
     def _may_have_work(self, level: int) -> bool:
         if trio.current_time() < self._rest_until.get(level, 0.0):
@@ -118,7 +130,7 @@ class ScheduleService:
         offset = max(low, min(self._offsets.get(level, low), high))
         units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, offset, UNITS_PER_READ)
         for unit in units:
-            if not self._is_due(level, unit.tags_code):
+            if not self._is_due(level, offset, unit.tags_code):
                 return False
             if not await self._deliver(PhyOffset(unit.phy_offset)):
                 self._rest_until[level] = trio.current_time() + RETRY_S
@@ -127,12 +139,23 @@ class ScheduleService:
             self._advance(level, offset)
         return bool(units)
 
-    def _is_due(self, level: int, deliver_time_ms: int) -> bool:
-        """A time further off than the level's delay means that the clock or the level table has changed: now."""
-        now_ms = self._clock.now_ms()
-        if deliver_time_ms > now_ms + self._levels.delay_ms(level):
+    def _is_due(self, level: int, offset: int, deliver_time_ms: int) -> bool:
+        now_ms, slowed_from_ms = self._store.clock_ms(), self._store.clock_slowed_from_ms()
+        if deliver_time_ms <= now_ms:
             return True
-        return deliver_time_ms <= now_ms
+        if slowed_from_ms is None and deliver_time_ms <= now_ms + self._levels.delay_ms(level):
+            return False
+        stored_ms = self._stored_ms(level, offset, now_ms)
+        return due_time_ms(stored_ms, deliver_time_ms, self._levels.delay_ms(level), slowed_from_ms) <= now_ms
+
+    def _stored_ms(self, level: int, offset: int, now_ms: int) -> int:
+        """When a message was stored. One that comes from ahead of our clock (another broker wrote the log) is taken as
+        stored when it is first looked at, and those behind it as much later as they were."""
+        stored_ms = self._store.message_store_timestamp(SCHEDULE_TOPIC, level - 1, offset)
+        if stored_ms <= now_ms:
+            return stored_ms
+        self._ahead_ms[level] = max(self._ahead_ms.get(level, 0), stored_ms - now_ms)
+        return stored_ms - self._ahead_ms[level]
 
     async def _deliver(self, phy_offset: PhyOffset) -> bool:
         """Store one message in its real topic, or as a dead letter when it can never be; False: try it again."""
@@ -210,6 +233,21 @@ class ScheduleService:
         queue_id = level - 1
         low = max(0, self._store.min_offset(SCHEDULE_TOPIC, queue_id))
         return low, max(low, self._store.max_offset(SCHEDULE_TOPIC, queue_id))
+
+
+def due_time_ms(stored_ms: int, deliver_time_ms: int, delay_ms: int, slowed_from_ms: int | None) -> int:
+    """When the broker's clock shows that a message has waited its delay.
+
+    Args:
+        stored_ms: its store time.
+        deliver_time_ms: store time and delay, as the unit has it; the delay may be one of an older messageDelayLevel.
+        delay_ms: the delay of its level now: no message waits longer.
+        slowed_from_ms: since when the clock has gone at half speed: it shows half of what has passed since.
+    """
+    due_ms = stored_ms + min(deliver_time_ms - stored_ms, delay_ms)
+    if slowed_from_ms is None:
+        return due_ms
+    return due_ms - max(0, due_ms - max(stored_ms, slowed_from_ms)) // 2
 
 
 def message_from(

@@ -74,6 +74,12 @@ class QueueState(Protocol):
 class Store(Protocol):
     """The store as the manager process uses it: reads, lookups and maintenance; it appends through the hot lane."""
 
+    def clock_ms(self) -> int:
+        """The clock that store times and times of delivery follow; it never goes back."""
+
+    def clock_slowed_from_ms(self) -> int | None:
+        """Since which of its times that clock has gone at half speed, waiting for the wall clock; None: it does not."""
+
     def queue_states(self, topic: str | None = None) -> Sequence[QueueState]:
         """Every queue there is, whether its topic has a configuration or not."""
 

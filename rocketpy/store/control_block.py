@@ -72,6 +72,19 @@ class ControlBlock:
     def mark_boot(self) -> None:
         lib.rp_control_mark_boot(self.block)
 
+    def forget_clock(self) -> None:
+        """What is known of the broker's clock belongs to another kernel's boot time."""
+        lib.rp_broker_clock_forget(self.header)
+
+    def clock_ms(self, wall_ms: int, boot_ms: int) -> int:
+        """The broker's clock, which store times follow, at a moment of the wall clock and CLOCK_BOOTTIME."""
+        return int(lib.rp_broker_clock_at(self.header, wall_ms, boot_ms))
+
+    def clock_slowed_from_ms(self, wall_ms: int, boot_ms: int) -> int | None:
+        """Since which time of its own the broker's clock has gone at half speed; None: it does not."""
+        slowed_from_ms = int(lib.rp_broker_clock_slowed_from(self.header, wall_ms, boot_ms))
+        return None if slowed_from_ms < 0 else slowed_from_ms
+
     @property
     def min_phy_offset(self) -> int:
         return int(self.header.min_phy_offset)

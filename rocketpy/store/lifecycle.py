@@ -63,6 +63,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
             check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
         control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
         was_clean = files.info(paths.abort) is None
+        if not control.is_same_boot:
+            control.forget_clock()
         recovery = Recovery(config, paths, files, control)
         report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),

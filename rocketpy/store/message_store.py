@@ -14,6 +14,7 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.units import PhyOffset, QueueOffset
 
+from .clocks import boot_clock_ms, wall_clock_ms
 from .commitlog import CommitLog
 from .consume_queue import ConsumeQueues
 from .control_block import ControlBlock, QueueState
@@ -96,6 +97,16 @@ class MessageStore:
         """Lets go of files; the control block stays its owner's."""
         self.log.close()
         self.queues.close()
+
+    # --- time ---
+
+    def clock_ms(self) -> int:
+        """The clock that store times and times of delivery follow, ms since the epoch; it never goes back."""
+        return self.control.clock_ms(wall_clock_ms(), boot_clock_ms())
+
+    def clock_slowed_from_ms(self) -> int | None:
+        """Since which of its times that clock has gone at half speed, waiting for the wall clock; None: it does not."""
+        return self.control.clock_slowed_from_ms(wall_clock_ms(), boot_clock_ms())
 
     # --- queues ---
 

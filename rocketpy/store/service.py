@@ -23,6 +23,7 @@ from rocketpy.native.core import ffi, lib
 
 from .allocate import allocate_ahead
 from .clean import Cleaner
+from .clocks import CautiousClock
 from .control_block import ControlBlock, fail
 from .dispatch import Dispatch, sync_units
 from .files import DiskFiles, Files, StorePaths
@@ -39,10 +40,6 @@ RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
 ALLOCATE_INTERVAL_S = 0.5
 JOIN_TIMEOUT_S = 30.0
-
-
-def wall_clock_ms() -> int:
-    return time.time_ns() // 1_000_000
 
 
 @attrs.frozen(eq=False)
@@ -72,13 +69,13 @@ class StoreService:
         control: ControlBlock,
         seams: StoreSeams,
         files: Files | None = None,
-        now_ms: Callable[[], int] = wall_clock_ms,
+        now_ms: Callable[[], int] | None = None,
     ) -> None:
         self._config = config
         self._control = control
         self._seams = seams
         self._files = files or DiskFiles()
-        self._now_ms = now_ms
+        self._now_ms = now_ms or CautiousClock().now_ms
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flags = RunningFlags(control)

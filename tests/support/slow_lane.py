@@ -157,6 +157,14 @@ class FakeStore:
         self.queried: list[tuple[str, str, int, int, int]] = []
         self.trimmed = 0
         self.delete_requests = 0
+        self.now_ms: Callable[[], int] = lambda: NOW_MS
+        self.slowed_from_ms: int | None = None
+
+    def clock_ms(self) -> int:
+        return self.now_ms()
+
+    def clock_slowed_from_ms(self) -> int | None:
+        return self.slowed_from_ms
 
     def request_delete_expired(self) -> None:
         self.delete_requests += 1
@@ -240,6 +248,7 @@ class SlowLaneRig:
         self.clock = FakeClock()
         self.hot_lane = FakeHotLane()
         self.store = FakeStore()
+        self.store.now_ms = self.clock.now_ms
         self.name_servers = FakeNameServers()
         self.counters = WorkerCounters()
         store_names = {field.name for field in attrs.fields(MessageStoreConfig)}

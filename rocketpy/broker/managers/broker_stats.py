@@ -54,6 +54,7 @@ class _Second:
 class BrokerStatsManager:
     def __init__(self, cluster: str, counters: Callable[[], WorkerCounters], clock: Clock) -> None:
         self.boot_timestamp_ms = clock.now_ms()
+        self._booted_ms = clock.monotonic_ms()
         self._cluster = cluster
         self._counters = counters
         self._clock = clock
@@ -113,23 +114,27 @@ class BrokerStatsManager:
                 self.add(TOPIC_PUT_NUMS, topic, end - before)
         await trio.lowlevel.checkpoint()
 
+    @property
+    def uptime_s(self) -> int:
+        return (self._clock.monotonic_ms() - self._booted_ms) // 1000
+
     def sample_second(self) -> None:
         self._seconds.append(_Second(self._clock.monotonic_ms(), self._counters()))
 
     def sample_minute(self) -> None:
         """Every 10 s: the snapshots from which minute figures are made."""
         self._count_totals()
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for item in self._all():
             item.sample_minute(now_ms)
 
     def sample_hour(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for item in self._all():
             item.sample_hour(now_ms)
 
     def sample_day(self) -> None:
-        now_ms = self._clock.now_ms()
+        now_ms = self._clock.monotonic_ms()
         for item in self._all():
             item.sample_day(now_ms)
 

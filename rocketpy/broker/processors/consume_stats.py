@@ -107,7 +107,7 @@ class ConsumeStatsProcessor(TableProcessor):
         delay_ms = 0
         if consumer_offset < high:
             next_ms = store.message_store_timestamp(topic, queue_id, max(0, consumer_offset))
-            delay_ms = services.clock.now_ms() - next_ms if next_ms > 0 else 0
+            delay_ms = max(0, store.clock_ms() - next_ms) if next_ms > 0 else 0
         queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
         return {
             "consumeTimeStamp": consumed_ms,

@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker.delay import DelayLevels
+from rocketpy.broker.schedule import due_time_ms
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_lane import NOW_MS, SlowLaneRig, Unit, record
@@ -46,12 +47,54 @@ def test_due_messages_are_stored_as_they_were_and_later_ones_wait(tmp_path: Path
     assert len(rig.hot_lane.puts) == 3
 
 
-def test_a_time_beyond_the_level_is_now(tmp_path: Path) -> None:
-    """The clock went back, or the table of levels has changed."""
+def test_after_the_delay_of_a_level_was_lowered_no_message_waits_longer_than_that(tmp_path: Path) -> None:
+    """Its unit still has the time of the old table. It was stored at NOW_MS."""
     rig = SlowLaneRig(tmp_path)
-    delayed(rig, NOW_MS + 10_001)
-    deliver(rig)
-    assert len(rig.hot_lane.puts) == 1
+    delayed(rig, NOW_MS + 7_200_000)
+    rig.clock.advance(9_999)
+    assert deliver(rig) is False and rig.hot_lane.puts == []
+    rig.clock.advance(1)
+    assert deliver(rig) is True and len(rig.hot_lane.puts) == 1
+
+
+def test_messages_from_ahead_of_our_clock_wait_their_delay_from_the_first_look_on(tmp_path: Path) -> None:
+    """Another broker wrote them, a day ahead; the second one 500 ms later than the first."""
+    rig = SlowLaneRig(tmp_path)
+    stored = [NOW_MS + 86_400_000, NOW_MS + 86_400_500]
+    delayed(rig, *(at + 10_000 for at in stored))
+    units = [unit for unit, _ in rig.store.queues[SCHEDULE, LEVEL - 1]]
+    rig.store.queues[SCHEDULE, LEVEL - 1] = list(zip(units, stored, strict=True))
+    for wait_ms, delivered in ((0, 0), (9_999, 0), (1, 1), (499, 1), (1, 2)):
+        rig.clock.advance(wait_ms)
+        deliver(rig)
+        assert len(rig.hot_lane.puts) == delivered
+
+
+def test_while_the_clock_goes_at_half_speed_a_delay_is_half_as_long_by_it(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.store.slowed_from_ms = NOW_MS - 1
+    delayed(rig, NOW_MS + 10_000)
+    rig.clock.advance(4_999)
+    assert deliver(rig) is False and rig.hot_lane.puts == []
+    rig.clock.advance(1)
+    assert deliver(rig) is True and len(rig.hot_lane.puts) == 1
+
+
+@pytest.mark.parametrize(
+    ("slowed_from", "due"),
+    [
+        (None, 10_000),
+        (-5, 5_000),  # stored when the clock went slower already
+        (0, 5_000),
+        (4_000, 7_000),  # 4 s at full speed, the other 6 s at half
+        (10_000, 10_000),
+        (12_000, 10_000),  # it was due before
+    ],
+)
+def test_due_time(slowed_from: int | None, due: int) -> None:
+    slowed_from_ms = None if slowed_from is None else NOW_MS + slowed_from
+    assert due_time_ms(NOW_MS, NOW_MS + 10_000, 10_000, slowed_from_ms) == NOW_MS + due
+    assert due_time_ms(NOW_MS, NOW_MS + 10_000, 30_000, slowed_from_ms) == NOW_MS + due  # the level is longer now
 
 
 @pytest.mark.parametrize("code", [1, 2, 14])
@@ -163,6 +206,23 @@ def test_the_service_looks_ten_times_a_second(tmp_path: Path) -> None:
             assert len(rig.hot_lane.puts) == 1
             await trio.sleep(10)
             assert len(rig.hot_lane.puts) == 1
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_the_operator_is_told_when_the_clock_goes_at_half_speed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.services.schedule.run)
+            for slowed_from_ms, lines in ((None, 0), (NOW_MS, 1), (NOW_MS, 1), (None, 1), (NOW_MS, 2)):
+                rig.store.slowed_from_ms = slowed_from_ms
+                await trio.sleep(2)
+                assert caplog.text.count("wall clock was set back") == lines
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
