@@ -6,6 +6,9 @@
         that goes on     a backslash at the end of a line continues it; the next line's indent is dropped
     path = C\\:\\\\store    \\n \\t \\r \\f \\uXXXX and any other escaped character
 
+Lines end in \\n, \\r or \\r\\n and in nothing else: U+2028, form feeds and the like are characters of a value. `parse`
+and `replace` cut with one function, so that they can never differ about what a line is.
+
 One difference from the reference, on purpose: trailing blanks of a value are dropped. Java keeps them, and then
 silently ignores `brokerId=1 ` because it is no number.
 
@@ -14,11 +17,13 @@ Source: `java.util.Properties#load`, `MixAll#string2Properties`, `MixAll#propert
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import attrs
 
 _BLANKS = " \t\f"
+_LINE_END = re.compile(r"(\r\n|\r|\n)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -56,7 +61,7 @@ def as_mapping(text: str) -> dict[str, str]:
 
 
 def format_entry(key: str, value: str) -> str:
-    """One line, without its end, that `parse` reads back as (key, value), but for trailing blanks of the value."""
+    """One line, without its end, that `parse` reads back as (key, value)."""
     return f"{_escaped(key, separators=True)}={_escaped(value, separators=False)}"
 
 
@@ -70,26 +75,39 @@ def format_mapping(values: Mapping[str, str]) -> str:
 
 
 def replace(text: str, changes: Mapping[str, str]) -> str:
-    """`text` with the values of `changes` put in place, comments and order kept; keys that are new go to the end."""
-    lines = text.splitlines()
+    """`text` with the values of `changes` put in place; new keys go to the end, every other line stays as it is.
+
+    Raises:
+        PropertiesError: as `parse`.
+    """
     entries = parse(text)
     last = {entry.key: entry for entry in entries}
-    written: dict[int, str] = {}
-    dropped: set[int] = set()
+    lines = ["".join(line) for line in _lines(text)]
     for entry in entries:
-        if entry.key not in changes:
-            continue
-        dropped.update(range(entry.line - 1, entry.line_end - 1))
-        if entry is last[entry.key]:
-            written[entry.line - 1] = format_entry(entry.key, changes[entry.key])
-    kept = [written.get(index, line) for index, line in enumerate(lines) if index in written or index not in dropped]
-    kept += [format_entry(key, value) for key, value in changes.items() if key not in last]
-    return "".join(f"{line}\n" for line in kept)
+        if entry.key in changes:
+            lines[entry.line - 1 : entry.line_end - 1] = [""] * (entry.line_end - entry.line)
+            if entry is last[entry.key]:
+                lines[entry.line - 1] = f"{format_entry(entry.key, changes[entry.key])}\n"
+    added = [f"{format_entry(key, value)}\n" for key, value in changes.items() if key not in last]
+    return _ended("".join(lines)) + "".join(added) if added else "".join(lines)
+
+
+def _ended(text: str) -> str:
+    """`text` with a line end where one is needed for the next line to be one of its own."""
+    while text and (text[-1] not in "\r\n" or parse(f"{text}=").pop().line != len(_lines(text))):
+        text += "\n"
+    return text
+
+
+def _lines(text: str) -> list[tuple[str, str]]:
+    """Every physical line and its end; the last one, which may be empty, has none."""
+    pieces = _LINE_END.split(text)
+    return list(zip(pieces[::2], [*pieces[1::2], ""], strict=True))
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, int, str]]:
     """(first line, one past the last, text) of each entry: comments and blank lines gone, continuations joined."""
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = [line for line, _ in _lines(text)]
     index = 0
     while index < len(lines):
         first = index
@@ -160,6 +178,7 @@ def _escaped(text: str, *, separators: bool) -> str:
         for separator in "=: ":
             out = out.replace(separator, "\\" + separator)
         out = f"\\{out}" if out[:1] in ("#", "!") else out
-    elif out[:1] == " ":
-        out = "\\" + out
+    else:
+        out = f"{out[:-1]}\\ " if out[-1:] == " " else out
+        out = f"\\{out}" if out[:1] == " " else out
     return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,6 +25,8 @@ from .setting import Declared, Effect, declared_settings, to_text
 BROKER_BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 NAMESRV_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
 
+_SHOWN_MAX = 100  # characters of a key or value in an error
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _S = TypeVar("_S", bound="BrokerSettings | NamesrvSettings")
 
 
@@ -158,9 +161,9 @@ def evolve_parts(settings: _S, values: Mapping[tuple[str, str], Any]) -> _S:
 def unknown_key(key: str, known: Mapping[str, Any], *, file: Path | None, line: int | None) -> ConfigError:
     """The error for a key that nobody declares; names the nearest one."""
     lower = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(key.lower(), lower, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(key[:_SHOWN_MAX].lower(), lower, n=1, cutoff=0.6)
     hint = f"; did you mean {lower[near[0]]}?" if near else ""
-    return ConfigError(f"unknown setting{hint}", file=file, line=line, key=key)
+    return ConfigError(f"unknown setting{hint}", file=file, line=line, key=key[:_SHOWN_MAX])
 
 
 def parse_setting(declared: Declared, text: str, *, file: Path | None, line: int | None) -> Any:
@@ -169,16 +172,16 @@ def parse_setting(declared: Declared, text: str, *, file: Path | None, line: int
     Raises:
         ConfigError: names the bad value and what is allowed, or why only the default is.
     """
-    key = declared.setting.key
+    key, shown = declared.setting.key, repr(text[:_SHOWN_MAX])
     try:
         value = declared.parse(text)
     except ValueError as exc:
-        raise ConfigError(f"{text!r} is not allowed; it must be {exc}", file=file, line=line, key=key) from None
+        raise ConfigError(f"{shown} is not allowed; it must be {exc}", file=file, line=line, key=key) from None
     if declared.setting.only_default and value != declared.default and value != "":
         default = to_text(declared.default)
         allowed = f"leave it at {default}" if default else "leave it out"
         raise ConfigError(
-            f"{text!r} is not supported: {declared.setting.only_default} ({allowed})", file=file, line=line, key=key
+            f"{shown} is not supported: {declared.setting.only_default} ({allowed})", file=file, line=line, key=key
         )
     return value
 
@@ -215,6 +218,8 @@ def _updated(
     for key, text in changes.items():
         if key not in known:
             raise unknown_key(key, known, file=None, line=None)
+        if _CONTROL.search(text):
+            raise ConfigError("a value may not hold line ends or control characters", key=key)
         effects = {declared.setting.effect for _, declared in known[key]}
         if Effect.REFUSED in effects:
             raise RequestRefused(

@@ -14,7 +14,7 @@ import trio
 
 from rocketpy.codes import MQVersion, RequestCode, ResponseCode
 from rocketpy.config import NamesrvSettings, properties
-from rocketpy.config.persist import write_atomically
+from rocketpy.config.change_file import change_file
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.admin_guard import AdminGuard
@@ -224,7 +224,7 @@ class NamesrvProcessor:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         async with self._updating:
             update = self.settings.updated(changes)
-            await trio.to_thread.run_sync(_write_changes, self.settings, update.changes)
+            await trio.to_thread.run_sync(change_file, self.settings.update_path, update.changes)
             self.settings = update.settings
         return RemotingCommand.response()
 
@@ -241,9 +241,3 @@ def encode_with_bare_ids(route: TopicRouteData) -> bytes:
 
 def _topic_list(topics: list[str], broker_addr: str | None = None) -> RemotingCommand:
     return RemotingCommand.response(body=TopicList(topic_list=topics, broker_addr=broker_addr).encode())
-
-
-def _write_changes(settings: NamesrvSettings, changes: Mapping[str, str]) -> None:
-    path = settings.update_path
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    write_atomically(path, properties.replace(text, changes).encode())

@@ -14,6 +14,7 @@ import attrs
 import trio
 
 from rocketpy.codes import ResponseCode
+from rocketpy.config.properties import format_mapping
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
@@ -265,8 +266,8 @@ class RingHotLane:
 
     def _tell_store_settings(self) -> None:
         if self._store is not None and self._store_settings:
-            lines = "".join(f"{key}={value}\n" for key, value in self._store_settings.items())
-            self._store.outbox.put(Stage.SETTINGS, lines.encode(), always=True)
+            text = format_mapping(self._store_settings)
+            self._store.outbox.put(Stage.SETTINGS, text.encode(), always=True)
 
     async def clean_topic(self, topic: str) -> None:
         await self._clean(Stage.CLEAN_TOPIC, encode_clean_topic(topic))

@@ -13,9 +13,9 @@ import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import MessageStoreConfig, properties
-from rocketpy.config.persist import write_atomically
+from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import declared_settings
-from rocketpy.errors import ConfigError, RequestRefused
+from rocketpy.errors import RequestRefused
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import DataVersion
@@ -49,25 +49,21 @@ class AdminBrokerProcessor(TableProcessor):
             }
         )
         self._services = services
+        self._updating = trio.Lock()
         self._config_version = DataVersion(timestamp_ms=services.clock.now_ms())
 
     async def _update_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Apply what a running broker can, keep all of it in the file; one bad key changes nothing."""
-        services, settings = self._services, self._services.live.settings
+        services = self._services
         try:
             changes = properties.as_mapping((request.body or b"").decode())
-            update = settings.updated(changes)
-        except (ConfigError, properties.PropertiesError, UnicodeDecodeError) as exc:
+        except (properties.PropertiesError, UnicodeDecodeError) as exc:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
-        path = trio.Path(settings.update_path)
-        try:
-            before = await path.read_text("utf-8") if await path.exists() else ""
-            text = properties.replace(before, update.changes)
-            await trio.to_thread.run_sync(write_atomically, settings.update_path, text.encode())
-        except OSError as exc:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"cannot write {path}: {exc}") from exc
+        async with self._updating:
+            update = services.live.settings.updated(changes)
+            await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
+            services.live.settings = update.settings
         log.info("configuration changed: %s now, %s at restart", update.at_once, update.at_restart)
-        services.live.settings = update.settings
         self._config_version = self._config_version.next(services.clock.now_ms())
         if changes.keys() & {"brokerPermission", "maxMessageSize"}:
             services.tell_broker_changed()

@@ -1,5 +1,7 @@
 """The .properties text form, by example, and the round trip."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -56,9 +58,41 @@ def test_replace_keeps_comments_and_order() -> None:
     assert properties.replace(text, {"b": "5"}) == "# head\na=1\nb=5\n# tail\na=4\n"
 
 
-@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_only_line_ends_of_java_end_a_line() -> None:
+    for other in "\v\f\x1c\x1d\x1e\x85\u2028\u2029":
+        assert properties.as_mapping(f"a=1{other}b=2\nc=3") == {"a": f"1{other}b=2", "c": "3"}
+        assert properties.replace(f"a=1{other}b=2\nc=3", {"c": "4"}) == f"a=1{other}b=2\nc=4\n"
+        assert properties.replace(f"a=1{other}b=2\r\n", {"c": "4"}) == f"a=1{other}b=2\r\nc=4\n"
+
+
+def test_a_new_line_never_goes_on_with_the_last_one() -> None:
+    for text in ("a=1\\", "a=1\\\n", "a=1\\\r", "a=1\\\r\n", "\\", "  \\"):
+        assert properties.as_mapping(properties.replace(text, {"c": "4"})) == properties.as_mapping(text) | {"c": "4"}
+
+
+SPECIAL = st.text(st.sampled_from("ab=: \t\\\n\r\f\v\x1c\x85\u2028\u2029#!u0d\u00e9"), max_size=60)
+TEXTS = SPECIAL | st.text() | st.lists(SPECIAL | st.sampled_from(["a=1", "b : 2", "# c", "a=x\\"])).map("\n".join)
+
+
+@given(TEXTS, st.dictionaries(SPECIAL | st.sampled_from("ab"), SPECIAL | st.text(), min_size=1, max_size=3))
+def test_replace_changes_what_it_is_told_and_nothing_else(text: str, changes: dict[str, str]) -> None:
+    try:
+        before = properties.parse(text)
+    except properties.PropertiesError:
+        return
+    after = properties.replace(text, changes)
+    others = [(entry.key, entry.value) for entry in before if entry.key not in changes]
+    assert [(entry.key, entry.value) for entry in properties.parse(after) if entry.key not in changes] == others
+    assert properties.as_mapping(after) == properties.as_mapping(text) | changes
+    assert properties.replace(after, changes) == after
+    touched = {line for entry in before if entry.key in changes for line in range(entry.line, entry.line_end)}
+    lines = [line for number, line in enumerate(re.split("\r\n|\r|\n", text), 1) if number not in touched]
+    left = iter(re.split("\r\n|\r|\n", after))
+    assert all(line in left for line in lines if line), "a line that no change is about is not there as it was"
+
+
+@given(st.dictionaries(st.text(), st.text()))
 def test_what_is_written_is_read_back(values: dict[str, str]) -> None:
-    values = {key: value.rstrip(" ") for key, value in values.items()}
     assert properties.as_mapping(properties.format_mapping(values)) == values
 
 

@@ -331,6 +331,8 @@ def test_configuration_is_read_and_changed_in_the_file_too(tmp_path: Path) -> No
         (b"kvConfigPath=/x", lambda exc: (exc.response_code, str(exc)) == (16, "Can not update config in black list.")),
         (b"a=\\u1", lambda exc: (exc.response_code, str(exc)) == (1, "string2Properties error")),
         (b"\xff", lambda exc: (exc.response_code, str(exc)) == (1, "string2Properties error")),
+        (b"rocketmqHome=/x\\nlistenPort=1", lambda exc: exc.response_code == 16),
+        (b"bindAddress=1\\nlistenPort=1", lambda exc: "line ends or control characters" in str(exc)),
         (b"orderMesageEnable=true", lambda exc: "did you mean orderMessageEnable?" in str(exc)),
     ],
 )

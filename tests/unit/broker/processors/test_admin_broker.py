@@ -80,12 +80,45 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
         (b"flushDiskType=SYNC_FLUSH", 16),
         (b"\xff", 1),
         (b"a=\\uZZZZ", 1),
+        (b"brokerIP1=10.0.0.1\\nrocketmqHome=/x", 1),
+        (b"brokerIP1=10.0.0.1\\r", 1),
+        ("brokerIP1=10.0.0.1\u2028rocketmqHome=/x".encode(), 1),
+        ("brokerIP1=10.0.0.1\x85".encode(), 1),
+        (b"deleteWhen=" + b"9" * 5000, 1),
+        (b"maxMessageSize=" + b"9" * 5000, 1),
+        (b"maxMessageSize=" + "\u0664".encode(), 1),
+        (b"x" * 100_000, 1),
     ],
 )
 def test_a_change_that_is_refused_changes_nothing(tmp_path: Path, body: bytes, code: int) -> None:
     rig = SlowLaneRig(tmp_path)
     assert trio.run(lambda: rig.ask(25, None, body)).code == code
     assert rig.services.live.settings is rig.settings and not rig.settings.update_path.exists()
+
+
+def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for body in (b"brokerPermission=4", b"maxMessageSize=1000", b"fileReservedTime=48"):
+                nursery.start_soon(rig.ask, 25, None, body)
+
+    trio.run(main)
+    live = rig.services.live
+    assert (live.broker.broker_permission, live.store.max_message_size, live.store.file_reserved_time) == (4, 1000, 48)
+    assert len(rig.settings.update_path.read_text().splitlines()) == 3
+
+
+def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    path = rig.settings.update_path
+    path.parent.mkdir(parents=True)
+    for damage, reason in ((b"a=\\u12", "four hexadecimal digits"), (b"a=\xff", "not UTF-8")):
+        path.write_bytes(damage)
+        response = trio.run(lambda: rig.ask(25, None, b"brokerPermission=4"))
+        assert response.code == 1 and reason in (response.remark or "") and str(path) in (response.remark or "")
+        assert path.read_bytes() == damage and rig.services.live.broker.broker_permission == 6
 
 
 def test_stats_of_an_item(tmp_path: Path) -> None:
