@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import struct
 from pathlib import Path
 
@@ -19,10 +18,9 @@ from rocketpy.store.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from rocketpy.store.reader import DEFAULT_INDEX_SIZE
 from rocketpy.store.state import CONTROL_LAYOUT, CONTROL_MAGIC
 from rocketpy.store.unit import BLANK_UNIT, CQ_UNIT
+from tests.support.doc_examples import ROOT, Page
 
-ROOT = Path(__file__).parents[3]
-TEXT = (ROOT / "docs" / "file-formats.md").read_text()
-HEX_LINE = re.compile(r"^(?:[0-9a-f]{4}  )?((?:[0-9a-f]{2} {1,2})*[0-9a-f]{2})(?:  .*)?$")
+PAGE = Page.read("file-formats.md")
 CONTROL_FIELDS = {
     0: "magic", 8: "layout_version", 12: "queue_count", 20: "running_flags", 24: "boot_id", 40: "commitlog_file_size",
     48: "min_phy_offset", 56: "published_phy_offset", 64: "durable_phy_offset", 72: "dispatched_phy_offset",
@@ -33,30 +31,8 @@ CONTROL_FIELDS = {
 }  # fmt: skip
 
 
-def section(heading: str) -> str:
-    found = re.search(rf"^## {heading}.*?(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL)
-    assert found, f"no section {heading}"
-    return found[0]
-
-
-def examples(heading: str) -> list[bytes]:
-    """The hex examples of a section, one per line, or per block where lines carry their positions."""
-    found: list[bytes] = []
-    for block in re.findall(r"^```\n(.*?)^```", section(heading), re.MULTILINE | re.DOTALL):
-        lines = [HEX_LINE.match(line) for line in block.splitlines()]
-        parts = [bytes.fromhex(line[1]) for line in lines if line]
-        is_dump = bool(re.match(r"^[0-9a-f]{4}  ", block))
-        found += [b"".join(parts)] if is_dump else parts
-    return found
-
-
-def first_column(heading: str, title: str) -> list[int]:
-    table = section(heading).split(f"| {title} |", 1)[1].split("\n\n")[0]
-    return [int(at) for at in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)]
-
-
 def test_the_record() -> None:
-    image, blank = examples("CommitLog record")
+    image, blank = PAGE.examples("CommitLog record")
     properties = b"KEYS\x01order-1\x02UNIQ_KEY\x010A00000100002A9F00000000000000AA\x02TAGS\x01TagA"
     assert image == encode_record(
         topic="TopicTest", queue_id=3, flag=7, queue_offset=5, phy_offset=1 << 30, born_timestamp_ms=1_700_000_000_000,
@@ -68,13 +44,13 @@ def test_the_record() -> None:
 
 def test_the_positions_of_the_record() -> None:
     """Each field of the table is changed in the example, and only that field is another one."""
-    image, _ = examples("CommitLog record")
+    image, _ = PAGE.examples("CommitLog record")
     names = {
         12: "queue_id", 16: "flag", 20: "queue_offset", 28: "phy_offset", 40: "born_timestamp_ms", 48: "born_host",
         56: "store_timestamp_ms", 64: "store_host", 72: "reconsume_times", 76: "prepared_transaction_offset",
     }  # fmt: skip
-    positions = first_column("CommitLog record", "at (IPv4) | size | field")
-    assert positions == [0, 4, 8, *sorted([*names, 36]), 84]
+    positions = PAGE.first_column("CommitLog record", "at (IPv4) | size | field")
+    assert positions == [0, 4, 8, *sorted([*names, 36]), 84, 88, 89]
     whole = decode_record(image)
     assert whole is not None
     for at, name in names.items():
@@ -85,16 +61,16 @@ def test_the_positions_of_the_record() -> None:
 
 
 def test_the_units() -> None:
-    tagged, negative, delayed, blank = examples("ConsumeQueue unit")
+    tagged, negative, delayed, blank = PAGE.examples("ConsumeQueue unit")
     assert tagged == CQ_UNIT.pack(1 << 30, 178, tags_code("TagA"))
     assert negative == CQ_UNIT.pack(0, 100, string_hash("tag-with-a-very-long-name-0123456789"))
     assert delayed == CQ_UNIT.pack(0, 166, 1_700_000_000_123 + 10_000)
     assert blank == BLANK_UNIT
-    assert first_column("ConsumeQueue unit", "at | size | field") == [0, 8, 12]
+    assert PAGE.first_column("ConsumeQueue unit", "at | size | field") == [0, 8, 12]
 
 
 def test_the_index() -> None:
-    (unit,) = examples("Index file")
+    (unit,) = PAGE.examples("Index file")
     key_hash = index_hash("TopicTest#order-1")
     assert unit == INDEX_UNIT.pack(key_hash, 1 << 30, 0, 0)
     slots, units = MessageStoreConfig().max_hash_slot_num, MessageStoreConfig().max_index_num
@@ -102,16 +78,16 @@ def test_the_index() -> None:
     units_at = INDEX_HEADER.size + slots * INDEX_SLOT.size
     assert units_at + INDEX_UNIT.size == 20_000_060
     assert units_at + units * INDEX_UNIT.size == DEFAULT_INDEX_SIZE == 420_000_040
-    assert first_column("Index file", "at | size | header") == [0, 8, 16, 24, 32, 36]
+    assert PAGE.first_column("Index file", "at | size | header") == [0, 8, 16, 24, 32, 36]
 
 
 def test_the_checkpoint() -> None:
-    (image,) = examples("checkpoint")
+    (image,) = PAGE.examples("checkpoint")
     assert image == TIMES.pack(1_700_000_000_123, 1_700_000_000_120, 1_699_999_000_000)
 
 
 def test_the_configuration_files(tmp_path: Path) -> None:
-    (text,) = re.findall(r"^```\n(\{.*?)^```", section("config/"), re.MULTILINE | re.DOTALL)
+    (text,) = [block for block in PAGE.blocks("config/") if block.startswith("{")]
     value = {"offsetTable": {"TopicTest@GroupA": {0: 12, 3: 7}}}
     assert persist.pretty(value) == text.rstrip("\n")
     (tmp_path / "x.json").write_text(text)
@@ -119,13 +95,13 @@ def test_the_configuration_files(tmp_path: Path) -> None:
 
 
 def test_the_control_block() -> None:
-    assert first_column("control", "at | size | header") == list(CONTROL_FIELDS)
+    assert PAGE.first_column("control", "at | size | header") == list(CONTROL_FIELDS)
     for at, name in CONTROL_FIELDS.items():
         assert ffi.offsetof("rp_control", name) == at, name
     assert struct.pack("<Q", CONTROL_MAGIC) == b"RPYBLK01" and CONTROL_LAYOUT == 2
     assert ffi.sizeof("rp_queue") == 64
 
 
-@pytest.mark.parametrize("path", sorted(set(re.findall(r"`((?:csrc|rocketpy|tests)/[\w/.]+)`", TEXT))))
+@pytest.mark.parametrize("path", PAGE.places())
 def test_the_places_named_are_there(path: str) -> None:
     assert (ROOT / path).exists()
