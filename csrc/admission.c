@@ -6,6 +6,7 @@
 
 #include "atomic.h"
 #include "clock.h"
+#include "stage.h"
 
 enum { LOOK_EVERY = 8 /* requests */ };
 enum { NOT_WRITEABLE = 2, CONSUME_QUEUE_FAULT = 4, INDEX_FAULT = 8, DISK_FULL = 16 };
@@ -26,8 +27,11 @@ static void look(rp_admission *admission) {
     admission->since_look = 0;
 }
 
+void rp_admission_serve(rp_admission *admission) { admission->presence.since_ns = admission->clock_ns(); }
+
 void rp_admission_begin(rp_admission *admission) {
     admission->now_ns = admission->clock_ns(); /* the time asleep is no stall */
+    rp_presence_begin(&admission->presence, admission->now_ns);
     admission->since_look = 0;
     rp_store_release(&admission->worker->busy_since_ns, admission->now_ns);
 }
@@ -45,7 +49,7 @@ void rp_admission_end(rp_admission *admission, uint32_t taken) {
 }
 
 int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns) {
-    return admission->now_ns > received_ns + admission->wait_ns;
+    return rp_presence_age(&admission->presence, received_ns, admission->now_ns) > admission->wait_ns;
 }
 
 const char *rp_busy_remark(char *out, uint32_t size, const char *kind, uint64_t age_ns, uint64_t waiting) {
@@ -59,7 +63,7 @@ const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, 
     const char *kind = received_ns < admission->stalled_until_ns                     ? "PCBUSY_CLEAN_QUEUE"
                        : rp_admission_is_too_old(admission, received_ns) ? "TIMEOUT_CLEAN_QUEUE"
                                                                          : NULL;
-    uint64_t age_ns = admission->now_ns > received_ns ? admission->now_ns - received_ns : 0;
+    uint64_t age_ns = rp_presence_age(&admission->presence, received_ns, admission->now_ns);
     return kind ? rp_busy_remark(admission->remark, sizeof admission->remark, kind, age_ns, waiting) : NULL;
 }
 
@@ -76,4 +80,12 @@ const char *rp_store_fault(uint32_t running_flags) {
     if (running_flags & (CONSUME_QUEUE_FAULT | INDEX_FAULT))
         return "service not available now: consume queues or index cannot be written; see the log of the broker";
     return NULL;
+}
+
+void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns) {
+    uint64_t us = admission->now_ns > received_ns ? (admission->now_ns - received_ns) / 1000 : 0;
+    uint32_t bucket = us <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(us - 1);
+    if (bucket >= RP_COUNT_PUT_LATENCY_BUCKETS) bucket = RP_COUNT_PUT_LATENCY_BUCKETS - 1;
+    rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY + bucket], 1);
+    rp_add(&admission->worker->counters[RP_COUNT_PUT_LATENCY_SUM_US], us);
 }

@@ -11,8 +11,26 @@
 #include <stdint.h>
 #include "ring.h"
 
+/* Since when a worker is there to serve. What came while it was not (it was being replaced; nothing was to be done, it
+ * slept, and was woken late because the machine had stopped) has not waited for it until then. */
+typedef struct rp_presence {
+    uint64_t since_ns;
+    int has_slept;
+} rp_presence;
+
+static inline void rp_presence_begin(rp_presence *presence, uint64_t now_ns) {
+    if (presence->has_slept) *presence = (rp_presence){.since_ns = now_ns};
+}
+
+/* For how long a request has waited for a worker that was there. */
+static inline uint64_t rp_presence_age(const rp_presence *presence, uint64_t received_ns, uint64_t now_ns) {
+    uint64_t from = received_ns > presence->since_ns ? received_ns : presence->since_ns;
+    return now_ns > from ? now_ns - from : 0;
+}
+
 typedef struct rp_admission {
     rp_worker *worker;
+    rp_presence presence;
     uint64_t (*clock_ns)(void);
     uint64_t wait_ns;
     uint64_t stall_ns; /* 0: stalls are not looked for */
@@ -24,6 +42,8 @@ typedef struct rp_admission {
 
 /* `clock_ns` NULL: the monotonic clock. */
 void rp_admission_init(rp_admission *admission, rp_worker *worker, uint64_t (*clock_ns)(void), int64_t wait_ms, int64_t stall_ms);
+/* The worker serves from now on: it has its tables. */
+void rp_admission_serve(rp_admission *admission);
 /* A pass begins. */
 void rp_admission_begin(rp_admission *admission);
 /* Before each request; 1 if the clock was read. */
@@ -33,6 +53,8 @@ void rp_admission_end(rp_admission *admission, uint32_t taken);
 int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns);
 /* Why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`: how many wait. */
 const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
+/* Count the time from `received_ns` to now among the latencies of the worker's replies. */
+void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns);
 /* The same words for any queue. */
 const char *rp_busy_remark(char *out, uint32_t size, const char *kind, uint64_t age_ns, uint64_t waiting);
 

@@ -25,6 +25,7 @@ struct rp_codec {
     uint32_t output_count; /* send, pull, managers */
     int32_t version;
     uint64_t (*clock_ns)(void);
+    uint64_t opened_ns; /* what came before has not waited since it came, but for us to be replaced */
     uint64_t send_stall_ns;
     uint64_t looked_ns; /* at the send processor; it writes what we read there, so seldom */
     int is_send_stalled;
@@ -53,6 +54,7 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     codec->worker = config->worker;
     codec->version = config->version;
     codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
+    codec->opened_ns = codec->clock_ns();
     codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
     codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
     codec->outputs = calloc(config->manager_count + 2, sizeof *codec->outputs);
@@ -219,6 +221,12 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
 }
 
 rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
+    rp_origin late;
+    if (origin->received_ns < codec->opened_ns && codec->input_count) {
+        late = *origin;
+        late.received_ns = codec->opened_ns;
+        origin = &late;
+    }
     rp_add(&codec->worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
     return take(codec, origin, frame, size);
 }

@@ -13,6 +13,7 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     rp_pull *pull = calloc(1, sizeof *pull);
     if (!pull) return NULL;
     pull->config = *config;
+    if (!pull->config.clock_ns) pull->config.clock_ns = rp_now_ns;
     pull->control = rp_control_header(config->block);
     pull->permission = RP_PERM_READ | RP_PERM_WRITE;
     pull->limits = (rp_fetch_limits){config->bytes_in_memory, config->count_in_memory, config->bytes_on_disk,
@@ -87,8 +88,10 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
             return RP_OK;
         case RP_STAGE_TABLES_END: /* of another epoch: it was for our predecessor, and ours is still to come */
             if (size >= sizeof(rp_stage_tables_end) &&
-                ((const rp_stage_tables_end *)data)->epoch == pull->config.worker->epoch)
+                ((const rp_stage_tables_end *)data)->epoch == pull->config.worker->epoch && !pull->tables_ready) {
                 pull->tables_ready = 1;
+                pull->presence.since_ns = pull->now_ns;
+            }
             return RP_OK;
         default:
             return RP_OK;
@@ -106,6 +109,7 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
         rp_status status = take(pull, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             pull_count(pull, RP_COUNT_STALLS, 1);
+            pull->is_blocked = 1;
             break;
         }
         rp_ring_release(reader);
@@ -116,8 +120,9 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
 
 static uint32_t pass(rp_pull *pull) {
     uint32_t codecs = pull->input_count - 2, taken = 0;
-    pull->now_ns = rp_now_ns();
-    pull->is_unfinished = 0;
+    pull->now_ns = pull->config.clock_ns();
+    rp_presence_begin(&pull->presence, pull->now_ns);
+    pull->is_unfinished = pull->is_blocked = 0;
     rp_pull_answer_orphans(pull);
     taken += drain(pull, codecs);
     taken += drain(pull, codecs + 1);
@@ -148,7 +153,7 @@ static int64_t nap(const rp_pull *pull, uint64_t end) {
 
 rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
     rp_worker *worker = pull->config.worker;
-    uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
+    uint64_t end = pull->config.clock_ns() + (uint64_t)timeout_ns;
     for (;;) {
         uint32_t taken = pass(pull);
         worker->heartbeat_ns = pull->now_ns;
@@ -163,6 +168,7 @@ rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
             rp_worker_prepare_sleep(worker);
             if (!pass(pull) && pull->now_ns < end) {
                 pull_count(pull, RP_COUNT_SLEEPS, 1);
+                pull->presence.has_slept = !pull->is_blocked;
                 rp_worker_sleep(worker, nap(pull, end));
             } else {
                 rp_worker_awake(worker);

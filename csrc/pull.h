@@ -54,6 +54,7 @@ typedef struct rp_pull_config {
     uint32_t bytes_in_memory, count_in_memory; /* maxTransfer…OnMessageInMemory */
     uint32_t bytes_on_disk, count_on_disk;     /* maxTransfer…OnMessageInDisk */
     uint64_t memory_bytes;       /* accessMessageInMemoryMaxRatio of the machine's memory */
+    uint64_t (*clock_ns)(void);  /* NULL: CLOCK_MONOTONIC */
 } rp_pull_config;
 
 typedef struct rp_pull rp_pull;

@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_PULL_PRIVATE_H
 #define ROCKETPY_PULL_PRIVATE_H
 /* What the two halves of the pull processor share: pull.c opens it and turns its loop, pull_serve.c answers. */
+#include "admission.h"
 #include "atomic.h"
 #include "commits.h"
 #include "fetch.h"
@@ -35,6 +36,8 @@ struct rp_pull {
     rp_fetch fetch; /* its result */
     int32_t permission;
     int tables_ready;
+    int is_blocked; /* an input waits for room in a ring */
+    rp_presence presence;
     uint64_t now_ns;
     uint64_t swept_ns;
     uint32_t sweep_chain;

@@ -8,7 +8,6 @@
  * has LOOKS_MAX of them at one time, and when many wait for one queue the rest has its look in the next turn. */
 #include <string.h>
 
-#include "admission.h"
 #include "error_reply.h"
 #include "header.h"
 #include "pull_private.h"
@@ -240,12 +239,12 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     const rp_pull_request *request = (const rp_pull_request *)data;
     judged pulled;
     if (!is_whole(request, size)) return RP_OK;
+    uint64_t age_ns = rp_presence_age(&pull->presence, request->origin.received_ns, pull->now_ns);
     if (pull->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
-        pull->now_ns > request->origin.received_ns + (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u) {
+        age_ns > (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u) {
         char remark[160];
         return error_reply(pull, request, CODE_SYSTEM_BUSY,
-                           rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE",
-                                          pull->now_ns - request->origin.received_ns, pull->waiting_bytes / size));
+                           rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE", age_ns, pull->waiting_bytes / size));
     }
     if (!judge(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, data, size);
     fetch(pull, &pulled, request->queue_offset);

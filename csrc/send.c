@@ -50,6 +50,7 @@ struct rp_send {
     uint32_t current_input;
     uint32_t appended; /* in this pass */
     int is_awaited;    /* some of it by a held pull */
+    int is_blocked;    /* an input waits for room in a ring */
     int32_t permission;
     int tables_ready;
     uint64_t random;
@@ -135,14 +136,6 @@ static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
 
 static void count(rp_send *send, uint32_t counter, uint64_t n) { rp_add(&send->config.worker->counters[counter], n); }
 
-static void count_latency(rp_send *send, uint64_t received_ns) {
-    uint64_t us = send->admission.now_ns > received_ns ? (send->admission.now_ns - received_ns) / 1000 : 0;
-    uint32_t bucket = us <= 1 ? 0 : 64 - (uint32_t)__builtin_clzll(us - 1);
-    if (bucket >= RP_COUNT_PUT_LATENCY_BUCKETS) bucket = RP_COUNT_PUT_LATENCY_BUCKETS - 1;
-    count(send, RP_COUNT_PUT_LATENCY + bucket, 1);
-    count(send, RP_COUNT_PUT_LATENCY_SUM_US, us);
-}
-
 /* ------------------------------------------------------------------ answers */
 
 static rp_status put_result(rp_send *send, const rp_wait *wait, int32_t code) {
@@ -217,7 +210,7 @@ static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
         status = rp_ring_write(selector, RP_STAGE_REPLY, &span, 1);
         free(copy);
     }
-    if (status == RP_OK) count_latency(send, wait->received_ns);
+    if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
     return status;
 }
 
@@ -292,7 +285,9 @@ static void end_tables(rp_send *send, const rp_stage_tables_end *end) {
         if (entry->value && (uintptr_t)entry->value <= end->sends_from)
             rp_map_remove(&send->diverted, entry->key, entry->key_size);
     }
-    if (end->epoch == send->config.worker->epoch) send->tables_ready = 1; /* else it was for our predecessor */
+    if (send->tables_ready || end->epoch != send->config.worker->epoch) return; /* it was for our predecessor */
+    send->tables_ready = 1;
+    rp_admission_serve(&send->admission);
 }
 
 static int is_for_manager(const rp_send *send, const rp_send_request *request, const rp_topic *topic) {
@@ -438,6 +433,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);
+            send->is_blocked = 1;
             break;
         }
         rp_ring_release(reader);
@@ -450,7 +446,7 @@ static uint32_t pass(rp_send *send) {
     rp_admission_begin(&send->admission);
     look_at_clock(send);
     send->appended = 0;
-    send->is_awaited = 0;
+    send->is_awaited = send->is_blocked = 0;
     /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
     rp_ring_pump(send->manager);
@@ -480,6 +476,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
             rp_worker_prepare_sleep(worker);
             if (!pass(send) && send->admission.now_ns < end) {
                 count(send, RP_COUNT_SLEEPS, 1);
+                send->admission.presence.has_slept = !send->is_blocked;
                 rp_worker_sleep(worker, (int64_t)(end - send->admission.now_ns));
             } else {
                 rp_worker_awake(worker);

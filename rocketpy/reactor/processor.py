@@ -39,6 +39,7 @@ BATCH_RECORDS = 256  # of one ring, before the others and the pools have their t
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
 FIELD_BYTES = 128  # what a short field costs once it is read, beside its bytes
+AWAY_NS = 2_000_000_000  # a loop that has not turned for so long was not there to serve
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
 
@@ -108,6 +109,9 @@ class ProcessorServer:
     _queues: dict[str, _Queue] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
+    _turned_ns: int = attrs.field(init=False, default=0)
+    _there_since_ns: int = attrs.field(init=False, default=0)
+    """Ages count from here at the earliest: our own absence is not the clients' overload."""
 
     async def run(self) -> None:
         """Serve; the nursery of the pools' tasks, and of the requests that have left them, lives here."""
@@ -148,6 +152,10 @@ class ProcessorServer:
     def turn(self) -> bool:
         """Take a batch from every ring and move what waits to go out; False: there was nothing to take."""
         moved = False
+        now_ns = self.now_ns()
+        if now_ns - self._turned_ns > AWAY_NS:
+            self._there_since_ns = now_ns
+        self._turned_ns = now_ns
         for reader in self.inputs:
             for _ in range(BATCH_RECORDS):
                 found = reader.read()
@@ -273,7 +281,7 @@ class ProcessorServer:
     async def _serve(self, queue: _Queue, job: _Job) -> Detached | None:
         """Answer a request; what is returned waits for somebody else."""
         request, channel = job.request, job.connection.channel
-        waited_ms = (self.now_ns() - job.received_ns) // 1_000_000
+        waited_ms = (self.now_ns() - max(job.received_ns, self._there_since_ns)) // 1_000_000
         if queue.pool.wait_max_ms is not None and waited_ms > queue.pool.wait_max_ms:
             self.block.add(lib.RP_COUNT_BUSY)
             remark = (

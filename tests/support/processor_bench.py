@@ -68,12 +68,15 @@ class Bench:
     selector: RingReader
     server: ProcessorServer
     lane: SlowLaneLog
+    clock: list[int]
+    """Its one entry is the time."""
 
     @classmethod
     def open(cls, pools: tuple[Pool, ...], processors: dict[int, Handler], reply_bytes: int = 65536) -> Bench:
         blocks = [WorkerBlock(name, index) for index, name in enumerate(("decoder", "manager", "selector"))]
         requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
         lane = SlowLaneLog()
+        clock = [NOW_NS - 1_000_000_000]
         server = ProcessorServer(
             block=blocks[1],
             inputs=[RingReader(requests)],
@@ -81,9 +84,9 @@ class Bench:
             processors={code: Call(handler) for code, handler in processors.items()},
             table=DispatchTable(pools=pools, pool_of_code={}, default_pool=pools[0].name),
             slow_lane=lane,
-            now_ns=lambda: NOW_NS,
+            now_ns=lambda: clock[0],
         )
-        return cls(blocks, RingWriter(requests), RingReader(replies), server, lane)
+        return cls(blocks, RingWriter(requests), RingReader(replies), server, lane, clock)
 
     def close(self) -> None:
         for block in self.blocks:
@@ -135,6 +138,7 @@ class Bench:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.server.run)
                     await settle()
+                    self.clock[0] = NOW_NS
                     await scene()
                     self.blocks[1].order(STOP_LEAVE)
 

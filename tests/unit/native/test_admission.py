@@ -43,13 +43,17 @@ def clock() -> Clock:
 
 
 def open_lane(root: Path, clock: Clock, **options: Any) -> HotLane:
+    """It serves since a while, by the clock."""
+    clock.now_ns -= 50 * S
+    pull_options = {"fast_failure": 1, "wait_time_in_queue_ms": 5000, "clock_ns": clock.pointer}
     lane = HotLane(
-        root, **({"fast_failure": 1, "page_cache_busy_ms": 1000, "clock_ns": clock.pointer} | options)
+        root, pull_options, **({"fast_failure": 1, "page_cache_busy_ms": 1000, "clock_ns": clock.pointer} | options)
     )
     lane.add_topic("T")
     lane.add_group("G")
     lane.subscribe("G", "T")
     lane.tables_end()
+    clock.now_ns += 50 * S
     return lane
 
 
@@ -106,11 +110,8 @@ def test_what_is_left_to_the_manager_is_not_left_there_too_late(tmp_path: Path, 
 
 
 def test_pulls_are_refused_by_age(tmp_path: Path, clock: Clock) -> None:
-    lane = HotLane(tmp_path, {"fast_failure": 1, "wait_time_in_queue_ms": 5000})
-    lane.add_topic("T")
-    lane.add_group("G")
-    lane.tables_end()
-    lane.frame(pull(), received_ns=1)  # since the machine was started
+    lane = open_lane(tmp_path, clock)
+    lane.frame(pull(), received_ns=START - 5 * S - MS)
     lane.turn()
     [(_, reply)] = lane.answers()
     assert reply.code == 2 and reply.remark is not None
@@ -159,6 +160,93 @@ def test_being_asleep_is_no_stall(tmp_path: Path, clock: Clock) -> None:
     lane.turn()
     assert outcomes(lane) == [(1, 0, ""), (2, 0, "")]
     assert lane.workers["send"].busy_since_ns == 0
+
+
+def reopened(lane: HotLane, clock: Clock, away_ns: int) -> None:
+    """Send and pull were killed, and their successors are there so much later."""
+    clock.now_ns += away_ns
+    lane.send, lane.pull = lane.open_send(), lane.open_pull()
+    lane.add_topic("T")
+    lane.add_group("G")
+    clock.now_ns += away_ns  # the manager has been away as well
+    lane.tell_tables_end()
+
+
+def test_what_came_while_there_was_no_worker_has_not_waited_for_it(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    lane.frame(send_v2(opaque=1), received_ns=START)
+    lane.frame(send_v2(opaque=2), received_ns=START)
+    lane.frame(pull(queue=1, opaque=3), received_ns=START)
+    lib.rp_codec_wake(lane.codec)
+    reopened(lane, clock, 30 * S)
+    lib.rp_send_run(lane.send, 0)
+    lib.rp_pull_run(lane.pull, 0)
+    assert outcomes(lane) == [(1, 0, ""), (2, 0, ""), (3, 19, "NO_MESSAGE_IN_QUEUE")]
+    clock.now_ns += 10 * S  # it is there, and others had their turn: that is overload
+    for opaque, age_ms in ((4, 201), (5, 199)):
+        lane.frame(send_v2(opaque=opaque), received_ns=clock.now_ns - age_ms * MS)
+    lane.turn()
+    assert outcomes(lane) == [(4, 2, "TIMEOUT_CLEAN_QUEUE"), (5, 0, "")]
+
+
+def test_a_worker_that_is_woken_late_was_not_there(tmp_path: Path, clock: Clock) -> None:
+    """It had nothing to do and slept; then everything stood still for a while, requests were there when it woke."""
+    lane = open_lane(tmp_path, clock)
+
+    def stands_still(opaque: int, readings: int) -> Callable[[], None]:
+        def then() -> None:
+            if clock.readings == readings:
+                lane.frame(send_v2(opaque=opaque), received_ns=clock.now_ns)
+                lib.rp_codec_wake(lane.codec)
+                clock.now_ns += 20 * S
+
+        return then
+
+    # Read at the start of the run, for a pass, for one more before it sleeps, and when it wakes.
+    clock.then = stands_still(1, clock.readings + 4)
+    lib.rp_send_run(lane.send, MS)
+    clock.then = None
+    assert outcomes(lane) == [(1, 0, "")]
+
+
+def test_a_worker_that_waits_for_room_is_there(tmp_path: Path, clock: Clock) -> None:
+    """The replies' ring is full, and requests have waited when there is room again."""
+    lane = open_lane(tmp_path, clock, wait_time_in_queue_ms=200)
+    served = 0
+    while lib.rp_ring_depth(lane.send_replies) < lib.rp_ring_capacity(lane.send_replies) - 2000:
+        lane.frame(send_v2(opaque=1), received_ns=clock.now_ns)
+        lane.turn()
+        served += 1
+    for _ in range(20):
+        lane.frame(send_v2(opaque=2), received_ns=clock.now_ns)
+    lib.rp_codec_wake(lane.codec)
+    start = clock.readings
+
+    def later() -> None:
+        if clock.readings == start + 8:  # it has slept by then
+            clock.now_ns += S
+
+    clock.then = later
+    lib.rp_send_run(lane.send, 100 * MS)
+    clock.then = None
+    lane.answers()
+    lane.turn()
+    assert {(opaque, code) for opaque, code, _ in outcomes(lane)} == {(2, 2)}
+
+
+def test_a_codec_that_was_away_passes_on_the_time_of_its_return(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock)
+    writer = lib.rp_ring_writer_open(lane.frames)
+    origin = ffi.new("rp_origin *", {"connection": 1, "received_ns": START})
+    frame = send_v2().encode()[4:]
+    spans = ffi.new("rp_span[2]", [(origin, ffi.sizeof("rp_origin")), (ffi.from_buffer(frame), len(frame))])
+    assert lib.rp_ring_write(writer, lib.RP_STAGE_FRAME, spans, 2) == lib.RP_OK
+    clock.now_ns += 30 * S
+    lane.codec_options = {"clock_ns": clock.pointer}
+    lane.codec = lane.open_codec(lane.frames)
+    lib.rp_codec_run(lane.codec, 0)
+    lane.turn()
+    assert outcomes(lane) == [(7, 0, "")]
 
 
 def open_codec(lane: HotLane, clock: Clock, limit_ms: int = 1000) -> None:

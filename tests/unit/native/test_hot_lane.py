@@ -406,7 +406,7 @@ def test_sync_flush_that_takes_too_long_is_said_so(tmp_path: Path) -> None:
 
 
 def test_a_request_that_waited_too_long_is_answered_busy(tmp_path: Path) -> None:
-    lane = HotLane(tmp_path, fast_failure=1)
+    lane = HotLane(tmp_path, fast_failure=1, wait_time_in_queue_ms=0)
     lane.add_topic("T")
     lane.tables_end()
     lane.frame(send_v2())

@@ -14,6 +14,7 @@ from rocketpy.errors import ConnectionLost, RequestRefused, RequestTimeout
 from rocketpy.native.core import lib
 from rocketpy.reactor import stage
 from rocketpy.reactor.dispatch import Pool
+from rocketpy.reactor.processor import AWAY_NS
 from rocketpy.reactor.ring import STOP_LEAVE
 from rocketpy.reactor.stage import Stage
 from rocketpy.remoting.abc import Channel
@@ -153,6 +154,26 @@ def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Ben
             "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
             "period in queue: 101ms, size of queue: 0"
         )
+
+    bench.run(scene)
+
+
+def test_what_came_while_the_manager_was_away_has_not_waited_for_it(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench(PROCESSORS, pools=(Pool(name="hasty", tasks=1, queue_max=9, wait_max_ms=1500),))
+
+    async def codes() -> list[int]:
+        await settle()
+        return [one.code for one in bench.replies() if isinstance(one, RemotingCommand)]
+
+    async def scene() -> None:
+        bench.request(1, 1, waited_ms=5000)  # it had to be replaced, and is there since a second
+        assert await codes() == [0]
+        bench.clock[0] += AWAY_NS + 1  # everything stood still
+        bench.request(1, 2)
+        assert await codes() == [0]
+        bench.clock[0] += 1_501_000_000
+        bench.request(1, 3, waited_ms=5000)
+        assert await codes() == [2]
 
     bench.run(scene)
 
