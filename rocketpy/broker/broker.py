@@ -37,7 +37,7 @@ from .managers.producer import ProducerManager
 from .managers.rebalance_lock import RebalanceLockManager
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
-from .outer_api import BrokerOuterApi, NameServerClient
+from .outer_api import BrokerOuterApi, NameServerClient, RegistrationStatistics
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
 from .processors.admin_offsets import AdminOffsetProcessor
@@ -88,7 +88,7 @@ class BrokerController:
         tables = self._tables = HotTables(hot_lane)
         levels = DelayLevels.parse(settings.store.message_delay_level)
         topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
-        self._outer_api = BrokerOuterApi(live, topics, name_server_client)
+        self._outer_api = BrokerOuterApi(live, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
         self.services = BrokerServices(
             live=live,
@@ -156,20 +156,26 @@ class BrokerController:
         services.schedule.load()
         self._adopt_queues()
 
+    @property
+    def registration(self) -> RegistrationStatistics:
+        """How registering with the name servers goes."""
+        return self._outer_api.statistics
+
     def _adopt_queues(self) -> None:
         """Give queues that hold messages their topic back: it is announced a moment before topics.json has it, and a
         process that died in between must not hide what others were already told is stored."""
         topics = self.services.topics
+        largest = topics.largest_template()
         for topic, used in self.services.store.used_topics().items():
             if topics.select(topic) is None:
-                count = topics.adopt(topic, used).read_queue_nums
+                count = topics.adopt(topic, used, largest).read_queue_nums
                 log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, count)
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""
         services = self.services
-        services.topics.announce()
-        services.groups.announce()
+        await services.topics.announce()
+        await services.groups.announce()
         services.tell_broker_changed()
         services.hot_lane.tables_end()
         try:

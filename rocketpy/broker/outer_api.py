@@ -2,7 +2,7 @@
 
 One connection per name server is kept open: a name server drops a broker the instant the connection that registered it
 closes. The whole topic table is always sent; a single topic under the table's version would make name servers skip the
-rest of a change.
+rest of a change. A large table goes in parts (registration.py), and only to name servers whose data differ.
 
 Source: RocketMQ 4.9 `BrokerOuterAPI`, `BrokerController#registerBrokerAll`.
 """
@@ -11,18 +11,18 @@ from __future__ import annotations
 
 import logging
 import zlib
+from collections.abc import Sequence
 from typing import Protocol
 
+import attrs
 import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses
 from rocketpy.errors import RocketError
 from rocketpy.message.host import format_host
-from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.kv import KVTable
-from rocketpy.remoting.bodies.register import RegisterBrokerBody
-from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import (
     BrokerRequestHeader,
@@ -30,14 +30,16 @@ from rocketpy.remoting.headers.namesrv import (
     RegisterBrokerRequestHeader,
 )
 
+from .clock import Clock
 from .live import LiveSettings
 from .managers.topic_config import TopicConfigManager
+from .registration import RegistrationPart, registration_parts
 
 log = logging.getLogger(__name__)
 
 PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
-READ_WRITE = PermName.READ | PermName.WRITE
+LARGE_TOPICS = 10_000  # a table of more is sent only where it differs, whatever forceRegister says
 
 
 class NameServerClient(Protocol):
@@ -46,11 +48,26 @@ class NameServerClient(Protocol):
     async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
 
 
+@attrs.frozen(kw_only=True)
+class RegistrationStatistics:
+    """The last registration, and how they went."""
+
+    topics: int = 0
+    bytes: int = 0
+    parts: int = 0
+    failures: int = 0  # requests that failed or were refused, with any name server, since the start
+    last_success_ms: int | None = None  # wall clock; None: none yet
+
+
 class BrokerOuterApi:
     """Registers this broker, and its topics, with every name server."""
 
-    def __init__(self, live: LiveSettings, topics: TopicConfigManager, client: NameServerClient) -> None:
+    def __init__(
+        self, live: LiveSettings, topics: TopicConfigManager, client: NameServerClient, clock: Clock
+    ) -> None:
         self._live = live
+        self._clock = clock
+        self.statistics = RegistrationStatistics()
         self._topics = topics
         self._client = client
         self._changed = trio.Event()
@@ -76,13 +93,26 @@ class BrokerOuterApi:
 
         Not forced: only with those that say their data differs, or cannot say.
         """
-        timeout_s = self._live.broker.register_broker_timeout_mills / 1000
-        async with self._lock, trio.open_nursery() as nursery:
-            if self._has_left:
+        async with self._lock:
+            if self._has_left or not self._addresses:
                 return
-            request_body = self._body()
-            for address in self._addresses:
-                nursery.start_soon(self._register_with, address, request_body, timeout_s, forced)
+            topics, version = self._topics.topics, self._topics.data_version
+            is_wanted = forced and len(topics) <= LARGE_TOPICS
+            addresses = [address for address in self._addresses if is_wanted]
+            if not is_wanted:
+                async with trio.open_nursery() as nursery:
+                    for address in self._addresses:
+                        nursery.start_soon(self._add_if_different, address, version, addresses)
+            if not addresses:
+                return
+            broker = self._live.broker
+            parts = await registration_parts(
+                topics, version, permission=broker.broker_permission, is_compressed=broker.compressed_register
+            )
+            self._count(topics=len(topics), bytes=sum(len(part.body) for part in parts), parts=len(parts))
+            async with trio.open_nursery() as nursery:
+                for address in addresses:
+                    nursery.start_soon(self._register_with, address, parts)
 
     async def unregister(self) -> None:
         """Leave all name servers for good, so that clients turn elsewhere at once."""
@@ -101,43 +131,59 @@ class BrokerOuterApi:
     def _period_s(self) -> float:
         return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._live.broker.register_name_server_period / 1000))
 
-    async def _register_with(self, address: str, body: bytes, timeout_s: float, forced: bool) -> None:
-        if not forced and not await self._differs(address, timeout_s):
-            return
+    async def _register_with(self, address: str, parts: Sequence[RegistrationPart]) -> None:
+        """Send all parts in order. After one that fails the rest is of no use: the name server's version differs, so
+        the next round sends all again."""
         settings = self._live.settings
-        header = RegisterBrokerRequestHeader(
-            broker_name=settings.broker.broker_name,
-            broker_addr=settings.broker_addr,
-            cluster_name=settings.broker.broker_cluster_name,
-            ha_server_addr=settings.ha_server_addr,
-            broker_id=settings.broker.broker_id,
-            compressed=settings.broker.compressed_register,
-            body_crc32=zlib.crc32(body) & 0x7FFFFFFF,
-        )
-        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, body)
-        answer = await self._call(address, request, timeout_s)
+        for number, part in enumerate(parts):
+            header = RegisterBrokerRequestHeader(
+                broker_name=settings.broker.broker_name,
+                broker_addr=settings.broker_addr,
+                cluster_name=settings.broker.broker_cluster_name,
+                ha_server_addr=settings.ha_server_addr,
+                broker_id=settings.broker.broker_id,
+                compressed=settings.broker.compressed_register,
+                body_crc32=zlib.crc32(part.body) & 0x7FFFFFFF,
+            )
+            request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, part.body)
+            answer = await self._call(address, request, self._timeout_s)
+            if answer is None:
+                self._count(failures=self.statistics.failures + 1)
+                if len(parts) > 1:
+                    log.warning(
+                        "name server %s has %d of the %d parts of our %d topics; all are sent again in the next round",
+                        address, number, len(parts), self.statistics.topics,
+                    )  # fmt: skip
+                return
+        self._count(last_success_ms=self._clock.now_ms())
         if answer is not None and answer.body:
-            self._take_order_topics(address, answer.body)
+            await self._take_order_topics(address, answer.body)
 
-    async def _differs(self, address: str, timeout_s: float) -> bool:
-        """Whether the name server has other topics of us; True when it cannot say."""
-        request = RemotingCommand.request(
-            RequestCode.QUERY_DATA_VERSION, self._identity(), self._topics.data_version.encode()
-        )
-        answer = await self._call(address, request, timeout_s)
+    def _count(self, **changes: int) -> None:
+        self.statistics = attrs.evolve(self.statistics, **changes)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._live.broker.register_broker_timeout_mills / 1000
+
+    async def _add_if_different(self, address: str, version: DataVersion, found: list[str]) -> None:
+        """Add the name server to `found` if it has other topics of us, or cannot say."""
+        request = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode())
+        answer = await self._call(address, request, self._timeout_s)
         try:
-            return answer is None or QueryDataVersionResponseHeader.of(answer).changed
+            if answer is None or QueryDataVersionResponseHeader.of(answer).changed:
+                found.append(address)
         except RocketError:
-            return True
+            found.append(address)
 
-    def _take_order_topics(self, address: str, body: bytes) -> None:
+    async def _take_order_topics(self, address: str, body: bytes) -> None:
         """The answer lists the ordered topics of the cluster; it has no body when there never were any."""
         try:
             ordered = KVTable.decode(body).table
         except RocketError as exc:
             log.warning("name server %s answered a registration with an unreadable table: %s", address, exc)
             return
-        if self._topics.update_order_topics(ordered.keys()):
+        if await self._topics.update_order_topics(ordered.keys()):
             self.topics_changed()
 
     async def _call(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand | None:
@@ -165,26 +211,3 @@ class BrokerOuterApi:
             cluster_name=settings.broker.broker_cluster_name,
             broker_id=settings.broker.broker_id,
         )
-
-    def _body(self) -> bytes:
-        wrapper = TopicConfigSerializeWrapper(
-            data_version=self._topics.data_version, topic_config_table=self._published_topics()
-        )
-        body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
-        return body.encode_compressed() if self._live.broker.compressed_register else body.encode()
-
-    def _published_topics(self) -> dict[str, TopicConfig]:
-        """The topics as routes are to show them: a broker that is not read-write publishes its own permission."""
-        permission = self._live.broker.broker_permission
-        topics = self._topics.topics
-        if permission & READ_WRITE == READ_WRITE:
-            return topics
-        return {
-            name: TopicConfig(
-                topic_name=name,
-                read_queue_nums=topic.read_queue_nums,
-                write_queue_nums=topic.write_queue_nums,
-                perm=permission,
-            )
-            for name, topic in topics.items()
-        }

@@ -22,6 +22,7 @@ from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
     NamesrvSnapshot,
+    RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
@@ -36,6 +37,7 @@ __all__ = [
     "Count",
     "NamesrvSnapshot",
     "ProcessMemory",
+    "RegistrationSnapshot",
     "RingSnapshot",
     "Snapshot",
     "StoreSnapshot",

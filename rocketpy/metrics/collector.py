@@ -10,7 +10,15 @@ from prometheus_client.registry import Collector
 
 from . import table
 from .counters import PUT_LATENCY_BUCKETS, Count
-from .snapshot import ConsumptionSnapshot, NamesrvSnapshot, Snapshot, StoreSnapshot, TopicSnapshot, WorkerSnapshot
+from .snapshot import (
+    ConsumptionSnapshot,
+    NamesrvSnapshot,
+    RegistrationSnapshot,
+    Snapshot,
+    StoreSnapshot,
+    TopicSnapshot,
+    WorkerSnapshot,
+)
 from .table import Kind, Metric
 
 RETRY_PREFIX = "%RETRY%"
@@ -41,6 +49,8 @@ class BrokerCollector(Collector):
         if snapshot.store is not None:
             yield from _store(snapshot.store)
         yield from self._tables(snapshot)
+        if snapshot.registration is not None:
+            yield from _registration(snapshot.registration)
         yield from _exporter(snapshot)
         yield from _runtime(snapshot)
 
@@ -55,7 +65,8 @@ class BrokerCollector(Collector):
 
     def _tables(self, snapshot: Snapshot) -> Iterator[Family]:
         topics = snapshot.topics
-        yield from _family(table.TOPICS, [((), None if topics is None else len(topics))])
+        count = snapshot.topic_count if topics is None else len(topics)
+        yield from _family(table.TOPICS, [((), count)])
         yield from _family(table.GROUPS, [((), snapshot.groups)])
         yield from _family(table.TOPIC_QUEUES, [((topic.topic,), topic.queues) for topic in topics or ()])
         yield from _family(
@@ -143,6 +154,15 @@ def _store(store: StoreSnapshot) -> Iterator[Family]:
     yield from _family(table.STORE_DURABLE, [((), store.durable_phy_offset)])
     yield from _family(table.STORE_DISPATCHED, [((), store.dispatched_phy_offset)])
     yield from _family(table.STORE_REPLICATED, [((), store.replicated_phy_offset)])
+
+
+def _registration(registration: RegistrationSnapshot) -> Iterator[Family]:
+    last_ms = registration.last_success_ms
+    yield from _family(table.REGISTRATION_TOPICS, [((), registration.topics)])
+    yield from _family(table.REGISTRATION_BYTES, [((), registration.bytes)])
+    yield from _family(table.REGISTRATION_PARTS, [((), registration.parts)])
+    yield from _family(table.REGISTRATION_FAILURES, [((), registration.failures)])
+    yield from _family(table.REGISTRATION_LAST_SUCCESS, [((), None if last_ms is None else last_ms / 1000)])
 
 
 def _exporter(snapshot: Snapshot) -> Iterator[Family]:

@@ -74,6 +74,17 @@ class ConsumptionSnapshot:
 
 
 @attrs.frozen(kw_only=True)
+class RegistrationSnapshot:
+    """What name servers are told of our topics."""
+
+    topics: int = 0
+    bytes: int = 0  # of all parts, as sent
+    parts: int = 0
+    failures: int = 0
+    last_success_ms: int | None = None
+
+
+@attrs.frozen(kw_only=True)
 class Snapshot:
     """Everything, at one moment."""
 
@@ -84,7 +95,8 @@ class Snapshot:
     workers: Sequence[WorkerSnapshot] = ()
     rings: Sequence[RingSnapshot] = ()
     store: StoreSnapshot | None = None
-    topics: Sequence[TopicSnapshot] | None = None
+    topic_count: int | None = None
+    topics: Sequence[TopicSnapshot] | None = None  # None: too many to show
     groups: int | None = None  # subscription groups
     consumption: Sequence[ConsumptionSnapshot] = ()
     producers: Mapping[str, int] = attrs.field(factory=dict)  # producer group to members
@@ -93,6 +105,7 @@ class Snapshot:
     get_tps: float | None = None
     runtime: Mapping[str, str] | None = None  # the table of code 28, as it is sent
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
+    registration: RegistrationSnapshot | None = None
 
 
 @attrs.frozen(kw_only=True)

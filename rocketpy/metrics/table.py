@@ -124,11 +124,20 @@ TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the top
 CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
 FAULTS = Metric("rocketpy_broker_faults", Kind.COUNTER, ("place",),
                 "Faults caught while serving requests or in background duties; the log names them.")
+REGISTRATION_TOPICS = _gauge("rocketpy_registration_topics", "", "Topics of the last registration with name servers.")
+REGISTRATION_BYTES = _gauge("rocketpy_registration_bytes", "", "Size of the last registration, all parts together.")
+REGISTRATION_PARTS = _gauge("rocketpy_registration_parts", "",
+                            "Requests that the last registration took; several for very many topics.")  # fmt: skip
+REGISTRATION_FAILURES = Metric("rocketpy_registration_failures", Kind.COUNTER, (),
+                               "Registrations that a name server refused or did not answer.")  # fmt: skip
+REGISTRATION_LAST_SUCCESS = _gauge("rocketpy_registration_last_success_seconds", "",
+                                   "When a name server last took a registration, seconds since 1970.")  # fmt: skip
 
 OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
     RING_USED, RING_CAPACITY, STORE_MIN, STORE_PUBLISHED, STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
-    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, FAULTS,
+    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
+    REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,
 )  # fmt: skip
 
 # --- the names of rocketmq-exporter -----------------------------------------------------------------------------------

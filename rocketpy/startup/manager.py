@@ -99,7 +99,7 @@ async def _metrics(
     from .snapshot import SnapshotTaker
 
     take, token = SnapshotTaker(topology, settings, controller, store), trio.lowlevel.current_trio_token()
-    collector = BrokerCollector(lambda: trio.from_thread.run_sync(take, trio_token=token))
+    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token))
     endpoint = serve(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, collector)
     try:
         yield

@@ -1,6 +1,7 @@
 """What the metrics endpoint is told: counters of all workers, rings, positions, tables, at one moment.
 
-Taken in the manager's trio thread, where the tables are owned; counters and positions are shared memory.
+Taken in the manager's trio thread, where the tables are owned, in steps that let others run; counters and positions are
+shared memory, and what the kernel says of processes is read in another thread.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import attrs
+import trio
 
 from rocketpy import __version__
 from rocketpy.broker.broker import BrokerController
@@ -19,6 +21,7 @@ from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.metrics import (
     ConsumptionSnapshot,
+    RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
@@ -28,32 +31,44 @@ from rocketpy.metrics import (
 )
 from rocketpy.reactor.process import NAME_MAX
 from rocketpy.reactor.topology import Topology
+from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.store.message_store import MessageStore
+from rocketpy.transport.steps import Steps
 
 TOPICS_MAX = 2_000  # beyond it, sums by topic and group would make a scrape take longer than it is worth
+CONSUMPTION_MAX = 10_000  # pairs of a group and a topic; beyond it none is shown
+READS_PER_STEP = 200
 SUPERVISOR = "supervisor"
 
 
 @attrs.frozen(eq=False)
 class SnapshotTaker:
-    """Call it in the thread that owns `controller`."""
+    """Call it in the trio thread that owns `controller`."""
 
     topology: Topology
     settings: BrokerSettings
     controller: BrokerController
     store: MessageStore
 
-    def __call__(self) -> Snapshot:
+    async def __call__(self) -> Snapshot:
         services = self.controller.services
-        statistics = self.store.statistics()
         topics = services.topics.topics
         is_small = len(topics) <= TOPICS_MAX
+        steps = Steps(READS_PER_STEP)
+        workers = await trio.to_thread.run_sync(self._workers)
+        topic_rows = [await self._topic(topic, steps) for topic in topics.values()] if is_small else None
+        consumption = await self._consumption(steps) if is_small else []
+        producers = {}
+        for group in services.producers.group_names:
+            producers[group] = services.producers.member_count(group)
+            await steps.did()
+        statistics, registration = self.store.statistics(), self.controller.registration
         return Snapshot(
             cluster=self.settings.broker.broker_cluster_name,
             broker=self.settings.broker.broker_name,
             broker_addr=self.settings.broker_addr,
             version=__version__,
-            workers=self._workers(),
+            workers=workers,
             rings=[
                 RingSnapshot(ring.producer, ring.consumer, ring.depth_bytes, ring.capacity_bytes)
                 for ring in self.topology.rings.values()
@@ -64,12 +79,14 @@ class SnapshotTaker:
                 durable_phy_offset=statistics.durable_phy_offset,
                 dispatched_phy_offset=statistics.dispatched_phy_offset,
             ),
-            topics=[self._topic(name, topics[name].write_queue_nums) for name in topics] if is_small else None,
+            topic_count=len(topics),
+            topics=topic_rows,
             groups=len(services.groups.groups),
-            consumption=self._consumption() if is_small else (),
-            producers={group: len(members) for group, members in services.producers.groups.items()},
+            consumption=consumption,
+            producers=producers,
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
+            registration=RegistrationSnapshot(**attrs.asdict(registration)),
         )
 
     def _workers(self) -> list[WorkerSnapshot]:
@@ -101,32 +118,41 @@ class SnapshotTaker:
             )  # fmt: skip
         return found
 
-    def _topic(self, topic: str, queues: int) -> TopicSnapshot:
+    async def _topic(self, topic: TopicConfig, steps: Steps) -> TopicSnapshot:
+        low = high = 0
+        for queue_id in range(topic.write_queue_nums):
+            low += self.store.min_offset(topic.topic_name, queue_id)
+            high += self.store.max_offset(topic.topic_name, queue_id)
+            await steps.did(2)
         return TopicSnapshot(
-            topic=topic,
-            queues=queues,
-            min_offset_sum=sum(self.store.min_offset(topic, queue_id) for queue_id in range(queues)),
-            max_offset_sum=sum(self.store.max_offset(topic, queue_id) for queue_id in range(queues)),
+            topic=topic.topic_name, queues=topic.write_queue_nums, min_offset_sum=low, max_offset_sum=high
         )
 
-    def _consumption(self) -> list[ConsumptionSnapshot]:
+    async def _consumption(self, steps: Steps) -> list[ConsumptionSnapshot]:
         services = self.controller.services
-        found = []
-        for group in list(services.groups.groups):
+        found: list[ConsumptionSnapshot] = []
+        for group in services.groups.groups:
             online = services.consumers.group(group)
             for topic in sorted(services.offsets.topics_of(group)):
+                if len(found) == CONSUMPTION_MAX:
+                    return []
                 offsets = services.offsets.query_all(group, topic)
-                ends = {queue_id: self.store.max_offset(topic, queue_id) for queue_id in offsets}
+                lag = 0
+                for queue_id, offset in offsets.items():
+                    lag += max(0, self.store.max_offset(topic, queue_id) - offset)
+                    await steps.did()
                 found.append(
                     ConsumptionSnapshot(
                         group=group,
                         topic=topic,
                         consumer_offset_sum=sum(offsets.values()),
-                        lag_messages=sum(max(0, ends[queue_id] - offset) for queue_id, offset in offsets.items()),
+                        lag_messages=lag,
                         online_consumers=len(online.client_ids) if online else 0,
                         get_tps=services.stats.group_get_tps(group, topic),
                     )
                 )
+                await steps.did()
+            await steps.did()
         return found
 
 

@@ -76,6 +76,13 @@ class ProducerManager:
         return list(self._groups.get(group, {}).values())
 
     @property
+    def group_names(self) -> list[str]:
+        return list(self._groups)
+
+    def member_count(self, group: str) -> int:
+        return len(self._groups.get(group, ()))
+
+    @property
     def groups(self) -> dict[str, list[ClientChannelInfo]]:
         return {group: list(table.values()) for group, table in self._groups.items()}
 

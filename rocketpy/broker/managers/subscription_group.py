@@ -13,6 +13,7 @@ from rocketpy.message import names
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
 from ..live import LiveSettings
@@ -23,6 +24,7 @@ from .hot_tables import HotTables
 
 log = logging.getLogger(__name__)
 
+ANNOUNCED_PER_STEP = 200
 KNOWN_FIELDS = frozenset(
     {
         "brokerId",
@@ -63,10 +65,12 @@ class SubscriptionGroupManager:
         if document.get("dataVersion"):
             self.data_version = DataVersion.from_json(document["dataVersion"])
 
-    def announce(self) -> None:
+    async def announce(self) -> None:
         """Tell the hot processors every group; once, at start."""
-        for config in self._groups.values():
+        steps = Steps(ANNOUNCED_PER_STEP)
+        for config in list(self._groups.values()):
             self._tables.group(config)
+            await steps.did()
 
     @property
     def groups(self) -> dict[str, SubscriptionGroupConfig]:

@@ -17,6 +17,7 @@ from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
 from ..live import LiveSettings
@@ -28,6 +29,7 @@ from .hot_tables import HotTables
 log = logging.getLogger(__name__)
 
 SCHEDULE_QUEUE_NUMS = 18
+ANNOUNCED_PER_STEP = 200  # topics and queues
 READ_WRITE = int(PermName.READ | PermName.WRITE)
 KNOWN_FIELDS = frozenset(
     {"order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums"}
@@ -61,10 +63,12 @@ class TopicConfigManager:
             self.data_version = DataVersion.from_json(document["dataVersion"])
         log.info("%d topics, data version %d", len(self._topics), self.data_version.counter)
 
-    def announce(self) -> None:
+    async def announce(self) -> None:
         """Tell the hot processors every topic; once, at start."""
-        for config in self._topics.values():
+        steps = Steps(ANNOUNCED_PER_STEP)
+        for config in list(self._topics.values()):
             self._tables.topic(config)
+            await steps.did(1 + config.write_queue_nums)
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
@@ -127,7 +131,12 @@ class TopicConfigManager:
             )
         )
 
-    def adopt(self, topic: str, used: int) -> TopicConfig:
+    def largest_template(self) -> int:
+        """The most queues that a send could have made a topic with."""
+        templates = (config.write_queue_nums for config in self._topics.values() if config.perm & PermName.INHERIT)
+        return max(templates, default=0)
+
+    def adopt(self, topic: str, used: int, largest_template: int) -> TopicConfig:
         """A topic that has messages in its first `used` queues and is in no file.
 
         The hot processors may go on sending to any queue that a send has made it with: no more than its template has,
@@ -135,8 +144,7 @@ class TopicConfigManager:
         """
         queue_nums = used
         if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
-            templates = (config.write_queue_nums for config in self._topics.values() if config.perm & PermName.INHERIT)
-            queue_nums = max((used, *templates))
+            queue_nums = max(used, largest_template)
         return self.create_if_missing(topic, queue_nums=queue_nums)
 
     def update(self, config: TopicConfig) -> None:
@@ -152,15 +160,18 @@ class TopicConfigManager:
         self.file.changed()
         return True
 
-    def update_order_topics(self, ordered: Collection[str]) -> bool:
+    async def update_order_topics(self, ordered: Collection[str]) -> bool:
         """Set the order flag of the topics that the name server lists, clear it on all others; True if any changed."""
         changed = False
-        for config in list(self._topics.values()):
-            order = config.topic_name in ordered
-            if config.order != order:
+        steps = Steps()
+        for name in list(self._topics):
+            config = self._topics.get(name)  # it may have been deleted or replaced since
+            if config is not None and config.order != (name in ordered):
                 changed = True
-                self._topics[config.topic_name] = evolved(config, order=order)
-                self._tables.topic(self._topics[config.topic_name])
+                self._topics[name] = evolved(config, order=not config.order)
+                self._tables.topic(self._topics[name])
+                await steps.did(10)
+            await steps.did()
         if changed:
             self.next_version()
             self.file.changed()

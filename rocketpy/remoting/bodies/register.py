@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Sequence
 
 from rocketpy.codes import MQVersion
 from rocketpy.errors import BodyInvalid
@@ -32,15 +33,8 @@ class RegisterBrokerBody(Body):
     def encode_compressed(self) -> bytes:
         """The compressed form."""
         wrapper = self.topic_config_serialize_wrapper
-        topics = [
-            f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} "
-            f"{topic.topic_filter_type}".encode()
-            for topic in wrapper.topic_config_table.values()
-        ]
-        blocks = [wrapper.data_version.encode(), *topics, dumps(self.filter_server_list)]
-        pieces = [_SIZE.pack(len(block)) + block for block in blocks]
-        pieces.insert(1, _SIZE.pack(len(topics)))
-        return zlib.compress(b"".join(pieces), _COMPRESS_LEVEL)
+        topics = [topic_block(topic) for topic in wrapper.topic_config_table.values()]
+        return compress_blocks(wrapper.data_version, topics, self.filter_server_list)
 
     @classmethod
     def decode_compressed(cls, data: bytes) -> RegisterBrokerBody:
@@ -72,6 +66,24 @@ class RegisterBrokerBody(Body):
         if version < MQVersion.V3_0_11:
             return cls(topic_config_serialize_wrapper=TopicConfigSerializeWrapper.decode(data))
         return cls.decode_compressed(data) if compressed else cls.decode(data)
+
+
+def topic_block(topic: TopicConfig) -> bytes:
+    """A topic as the compressed form holds it."""
+    return (
+        f"{topic.topic_name} {topic.read_queue_nums} {topic.write_queue_nums} {topic.perm} {topic.topic_filter_type}"
+    ).encode("utf-8", "replace")
+
+
+def compress_blocks(version: DataVersion, topics: Sequence[bytes], filter_servers: Sequence[str] = ()) -> bytes:
+    """The compressed form made of its topics' blocks; any thread may do it."""
+    deflater = zlib.compressobj(_COMPRESS_LEVEL)
+    head = version.encode()
+    found = [deflater.compress(_SIZE.pack(len(head)) + head + _SIZE.pack(len(topics)))]
+    found += [deflater.compress(_SIZE.pack(len(block)) + block) for block in topics]
+    tail = dumps(filter_servers)
+    found.append(deflater.compress(_SIZE.pack(len(tail)) + tail))
+    return b"".join(found) + deflater.flush()
 
 
 @body

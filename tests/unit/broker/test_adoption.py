@@ -31,4 +31,4 @@ def test_it_needs_no_template(tmp_path: Path) -> None:
     topics = SlowLaneRig(tmp_path).services.topics
     for config in topics.topics.values():
         topics.update(evolved(config, perm=6))
-    assert topics.adopt("lost", 3).read_queue_nums == 3
+    assert topics.adopt("lost", 3, 0).read_queue_nums == 3

@@ -10,6 +10,7 @@ from rocketpy.metrics import (
     ConsumptionSnapshot,
     Count,
     NamesrvSnapshot,
+    RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
@@ -80,6 +81,7 @@ def full_snapshot() -> Snapshot:
         producers={"PG": 2},
         consumers=[("10.0.0.9:5", "10.0.0.1:10911", "G"), ("10.0.0.9:6", "10.0.0.1:10911", "G")],
         put_tps=1.0, get_tps=2.0, runtime=full_runtime(), faults={"HEART_BEAT": 2},
+        registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
     )  # fmt: skip
 
 

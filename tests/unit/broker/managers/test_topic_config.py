@@ -88,15 +88,15 @@ def test_order_flags_follow_the_name_server(tmp_path: Path) -> None:
     topics = rig.services.topics
     topics.update(TopicConfig(topic_name="A"))
     topics.update(TopicConfig(topic_name="B", order=True))
-    assert topics.update_order_topics({"A", "unknown"})
+    assert trio.run(topics.update_order_topics, {"A", "unknown"})
     orders = {name: topics.topics[name].order for name in "AB"}
     assert orders == {"A": True, "B": False}
-    assert not topics.update_order_topics({"A"})
+    assert not trio.run(topics.update_order_topics, {"A"})
 
 
 def test_no_send_and_slow_topics_are_marked_for_the_hot_lane(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path)
-    rig.services.topics.announce()
+    trio.run(rig.services.topics.announce)
     marks = {name: (told["no_send"], told["slow"]) for name, told in rig.hot_lane.named("topic_changed")}
     assert marks["SCHEDULE_TOPIC_XXXX"] == (True, False)
     assert marks["TBW102"] == (False, False)
