@@ -28,7 +28,7 @@ from rocketpy.message.sys_flag import (
     PermName,
 )
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
-from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult, SendRequest
+from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult, PutUnderWay, SendRequest
 
 from . import remarks
 from .clock import Clock
@@ -137,7 +137,8 @@ class SlowSend:
     def _act(self, send: PendingSend, verdict: Verdict) -> None:
         request = send.request
         if isinstance(verdict, Put):  # settled at once: no queue has both puts and sends of the fast path
-            self._tasks.start_soon(self._put, send, verdict)
+            under_way = self._hot_lane.begin_put(verdict.message)  # here: tasks begin in no particular order
+            self._tasks.start_soon(self._end_put, send, verdict, under_way)
             send.settle()
             send.goes_on = True
         elif isinstance(verdict, Refusal):
@@ -148,9 +149,9 @@ class SlowSend:
     def _refuse(self, request: SendRequest, code: int, remark: str) -> None:
         push_send_reply(self._live.broker, request, code, remark)
 
-    async def _put(self, send: PendingSend, put: Put) -> None:
+    async def _end_put(self, send: PendingSend, put: Put, under_way: PutUnderWay) -> None:
         with self._pending.ending(send):
-            self._answer_put(send.request, put, await self._hot_lane.put(put.message))
+            self._answer_put(send.request, put, await under_way.wait())
 
     def _answer_put(self, request: SendRequest, put: Put, result: PutResult) -> None:
         if result.is_stored:

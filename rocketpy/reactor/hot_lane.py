@@ -21,17 +21,16 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
 
 from .outbox import Outbox
+from .puts import Put, Puts
 from .ring import RingReader, WorkerBlock
 from .stage import (
     BROKER,
     TABLES_END,
     Stage,
     connection_of,
-    decode_put_result,
     encode_clean_expired,
     encode_clean_topic,
     encode_group,
-    encode_put,
     encode_settled,
     encode_subscription,
     encode_topic,
@@ -40,8 +39,6 @@ from .stage import (
     token_of,
 )
 
-PUTS_MAX = 4096
-PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dead process stays silent so long
 BUSY = "[OVERLOAD]system busy, start flow control for a while"
 TableKey = tuple[int, str, str]
 
@@ -57,12 +54,6 @@ class _HotProcess:
 
     def __attrs_post_init__(self) -> None:
         self.epoch = self.block.epoch
-
-
-@attrs.define(eq=False)
-class _Put:
-    finished: trio.Event = attrs.field(factory=trio.Event)
-    result: PutResult | None = None
 
 
 class RingHotLane:
@@ -91,12 +82,8 @@ class RingHotLane:
         self._pull = _HotProcess(*pull, frozenset(common | {Stage.GROUP, Stage.SUBSCRIPTION}))
         self._store = None if store is None else _HotProcess(*store, frozenset())
         self._add_queue = add_queue
-        self._store_host = store_host
-        self._now_ns = now_ns
         self._tables: dict[TableKey, bytes] = {}
-        self._puts: dict[int, _Put] = {}
-        self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
-        self._put_permits = trio.Semaphore(PUTS_MAX)
+        self._puts = Puts(self._send.outbox, store_host, now_ns)
         self._cleaning: dict[bytes, tuple[Stage, trio.Event]] = {}  # by the record that asks
         self._store_settings: dict[str, str] = {}  # changed since we were started
         self._sends = sends
@@ -244,21 +231,11 @@ class RingHotLane:
         response.serialize_type = SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON
         request.channel.push(response)
 
+    def begin_put(self, message: MessageToPut) -> Put:
+        return self._puts.begin(message)
+
     async def put(self, message: MessageToPut) -> PutResult:
-        """SYSTEM_BUSY: not taken, the send process has not kept up. SYSTEM_ERROR: no outcome in PUT_TIMEOUT_S (the
-        process died with it): the message may or may not be stored."""
-        async with self._put_permits:
-            self._last_token += 1
-            token, put = self._last_token, _Put()
-            self._puts[token] = put
-            try:
-                if not self._send.outbox.put(Stage.SEND, encode_put(message, token, self._now_ns())):
-                    return PutResult(ResponseCode.SYSTEM_BUSY, queue_id=message.queue_id)
-                with trio.move_on_after(PUT_TIMEOUT_S):
-                    await put.finished.wait()
-                return put.result or PutResult(ResponseCode.SYSTEM_ERROR, queue_id=message.queue_id)
-            finally:
-                del self._puts[token]
+        return await self._puts.begin(message).wait()
 
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         self._store_settings.update(changes)
@@ -285,12 +262,8 @@ class RingHotLane:
     # -- the server's side
 
     def put_finished(self, record: bytes) -> None:
-        """A PUT_RESULT has come; one that nobody waits for any more is dropped."""
-        token, result = decode_put_result(record, self._store_host)
-        put = self._puts.get(token)
-        if put is not None:
-            put.result = result
-            put.finished.set()
+        """A PUT_RESULT has come."""
+        self._puts.finished(record)
 
     def cleaned(self, record: bytes) -> None:
         """A CLEANED has come: the record that asked for it."""
@@ -317,4 +290,4 @@ class RingHotLane:
     def is_idle(self) -> bool:
         """Nothing waits to go out, and no put waits for its outcome."""
         outboxes = [self._send.outbox, self._pull.outbox] + ([self._store.outbox] if self._store is not None else [])
-        return not self._puts and all(outbox.is_empty() for outbox in outboxes)
+        return self._puts.is_empty() and all(outbox.is_empty() for outbox in outboxes)

@@ -104,6 +104,13 @@ class PutResult:
         return self.code in (13, 17)
 
 
+class PutUnderWay(Protocol):
+    """A put that has its place in the order."""
+
+    async def wait(self) -> PutResult:
+        """The outcome; waits for flush (and slave) as a client's send would."""
+
+
 class HotLane(Protocol):
     """The slow lane's way to the hot processors. All calls are ordered; none blocks (rings that are full are waited
     for by a task of the lane, within a bound)."""
@@ -159,8 +166,11 @@ class HotLane(Protocol):
     def repull(self, request: PullRequest) -> None:
         """Hand a pull back after what it lacked was created (auto-created group); judged anew by the hot lane."""
 
+    def begin_put(self, message: MessageToPut) -> PutUnderWay:
+        """Store a message of our own, behind those that have begun before; the caller waits for the outcome, once."""
+
     async def put(self, message: MessageToPut) -> PutResult:
-        """Store a message of our own; waits for flush (and slave) as a client's send would."""
+        """begin_put and its outcome."""
 
 
 class SlowLane(Protocol):

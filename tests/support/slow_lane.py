@@ -68,6 +68,18 @@ class FakeChannel:
         return self.pushed[-1]
 
 
+@attrs.frozen(eq=False)
+class FakePut:
+    lane: FakeHotLane
+    result: PutResult
+
+    async def wait(self) -> PutResult:
+        await trio.lowlevel.checkpoint()
+        if self.lane.put_gate is not None:
+            await self.lane.put_gate.wait()
+        return self.result
+
+
 class FakeHotLane:
     """Remembers every call, in order."""
 
@@ -99,16 +111,17 @@ class FakeHotLane:
         self.calls.append(("clean_expired_queues", ()))
         await trio.lowlevel.checkpoint()
 
-    async def put(self, message: MessageToPut) -> PutResult:
-        await trio.lowlevel.checkpoint()
-        if self.put_gate is not None:
-            await self.put_gate.wait()
+    def begin_put(self, message: MessageToPut) -> FakePut:
         self.puts.append(message)
         code = self.put_codes.get(message.topic, self.put_code)
-        return PutResult(
+        result = PutResult(
             code=code, phy_offset=900, queue_id=message.queue_id, queue_offset=len(self.puts) + 6, size=100,
             store_timestamp_ms=NOW_MS, message_id="7F00000100002A9F0000000000000384",
         )  # fmt: skip
+        return FakePut(self, result)
+
+    async def put(self, message: MessageToPut) -> PutResult:
+        return await self.begin_put(message).wait()
 
     def named(self, name: str) -> list[Any]:
         return [args for call, args in self.calls if call == name]

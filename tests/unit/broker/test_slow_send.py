@@ -280,6 +280,24 @@ def test_no_room_for_a_new_topic_is_a_refusal_and_the_topic_does_not_exist(
     assert rig.hot_lane.named("topic_changed")[-1][0] == "T"
 
 
+@pytest.mark.parametrize("is_new_topic", [False, True])
+def test_delayed_sends_of_a_connection_keep_their_order(rig: SlowLaneRig, is_new_topic: bool) -> None:
+    """Tasks of one turn begin in no particular order, so their puts must not."""
+
+    async def main() -> None:
+        for turn in range(20):
+            topic = f"T{turn}" if is_new_topic else "TBW102"
+            bodies = [b"%d" % number for number in range(10)]
+            rig.hot_lane.puts.clear()
+            for body in bodies:
+                rig.broker.slow_send(rig.send(topic, properties=b"DELAY\x013", body=body))
+            while len(rig.hot_lane.puts) < len(bodies):  # noqa: ASYNC110 - a file is saved in a thread
+                await trio.sleep(0.001)
+            assert [put.body for put in rig.hot_lane.puts] == bodies
+
+    rig.run(main)
+
+
 def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
     async def main() -> None:
         rig.hot_lane.put_gate = trio.Event()

@@ -14,8 +14,9 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import stage
-from rocketpy.reactor.hot_lane import PUT_TIMEOUT_S, RingHotLane
+from rocketpy.reactor.hot_lane import RingHotLane
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.puts import PUT_TIMEOUT_S
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.stage import Stage, encode_clean_expired, encode_clean_topic
 from rocketpy.remoting.command import RemotingCommand

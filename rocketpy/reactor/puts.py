@@ -1,0 +1,102 @@
+"""The manager's own puts on their way to the send process, and their outcomes on their way back.
+
+A put takes its place in the order when it begins, not when somebody waits for it: two sends of one connection that are
+stored elsewhere than the sender believes (delays, dead letters) are stored as they came. At most PUTS_MAX are under
+way; those behind wait here, in their order, and whoever begins puts bounds how many that can be.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rocketpy.codes import ResponseCode
+from rocketpy.remoting.hot_lane import MessageToPut, PutResult
+
+from .outbox import Outbox
+from .stage import Stage, decode_put_result, encode_put
+
+PUTS_MAX = 4096
+PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dead process stays silent so long
+
+
+@attrs.define(eq=False)
+class Put:
+    """One put; `wait()` once for its outcome."""
+
+    message: MessageToPut
+    _owner: Puts
+    token: int = attrs.field(init=False, default=0)  # 0: it waits for its turn
+    _finished: trio.Event = attrs.field(init=False, factory=trio.Event)
+    _result: PutResult | None = attrs.field(init=False, default=None)
+
+    def finish(self, result: PutResult) -> None:
+        self._result = result
+        self._finished.set()
+
+    async def wait(self) -> PutResult:
+        """SYSTEM_BUSY: not taken, the send process has not kept up. SYSTEM_ERROR: no outcome in PUT_TIMEOUT_S (the
+        process died with it): the message may or may not be stored."""
+        try:
+            with trio.move_on_after(PUT_TIMEOUT_S):
+                await self._finished.wait()
+            if self._result is not None:
+                return self._result
+            code = ResponseCode.SYSTEM_ERROR if self.token else ResponseCode.SYSTEM_BUSY
+            return PutResult(code, queue_id=self.message.queue_id)
+        finally:
+            self._owner.forget(self)
+
+
+class Puts:
+    """All puts that have begun and have not ended.
+
+    Args:
+        outbox: to the send process.
+        store_host: brokerIP1 and listenPort, for message ids.
+    """
+
+    def __init__(self, outbox: Outbox, store_host: tuple[str, int], now_ns: Callable[[], int]) -> None:
+        self._outbox = outbox
+        self._store_host = store_host
+        self._now_ns = now_ns
+        self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
+        self._under_way: dict[int, Put] = {}  # by token
+        self._waiting: deque[Put] = deque()
+
+    def is_empty(self) -> bool:
+        return not self._under_way and not self._waiting
+
+    def begin(self, message: MessageToPut) -> Put:
+        """Hand a message over behind those that have begun before; blocks nobody."""
+        put = Put(message, self)
+        self._waiting.append(put)
+        self._send_waiting()
+        return put
+
+    def finished(self, record: bytes) -> None:
+        """A PUT_RESULT has come; one that nobody waits for any more is dropped."""
+        token, result = decode_put_result(record, self._store_host)
+        put = self._under_way.get(token)
+        if put is not None:
+            put.finish(result)
+
+    def forget(self, put: Put) -> None:
+        """Nobody waits for it any more."""
+        if put.token:
+            self._under_way.pop(put.token, None)
+        else:
+            self._waiting.remove(put)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        while self._waiting and len(self._under_way) < PUTS_MAX:
+            put = self._waiting.popleft()
+            self._last_token += 1
+            put.token = self._last_token
+            self._under_way[put.token] = put
+            if not self._outbox.put(Stage.SEND, encode_put(put.message, put.token, self._now_ns())):
+                put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
