@@ -7,6 +7,7 @@ import attrs
 from .setting import Effect, setting
 
 RING_SIZE_MIN = 65_536
+METRICS_PORT_FREE = -1  # 5557 or the next free port
 
 
 @attrs.frozen(kw_only=True)
@@ -73,8 +74,10 @@ class RocketpyConfig:
         "127.0.0.1", "metricsHost", "Address of the Prometheus endpoint. Metrics are not authenticated either.",
     )
     metrics_port: int = setting(
-        5_557, "metricsPort", "Port of the Prometheus endpoint, `/metrics`; 0 turns it off.",
-        default_text="broker 5557, name server 0", at_most=65_535,
+        METRICS_PORT_FREE, "metricsPort",
+        "Port of the Prometheus endpoint, `/metrics`; 0 turns it off. By default (-1) a broker takes 5557 or, where "
+        "that is in use, the next free port, and says which; a port that is given and taken ends the start.",
+        default_text="broker 5557 or the next free one, name server 0", at_least=METRICS_PORT_FREE, at_most=65_535,
     )
     log_level: str = setting(
         "INFO", "logLevel", "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",

@@ -4,9 +4,9 @@ Runs in the manager process of a broker (never in the supervisor, which must not
 Nothing here counts anything: workers add to plain counters in shared memory, and a callable makes a `Snapshot` of them.
 
     from rocketpy.metrics.collector import BrokerCollector
-    from rocketpy.metrics.endpoint import serve
+    from rocketpy.metrics.endpoint import Endpoint
 
-    endpoint = serve(config.metrics_host, config.metrics_port, BrokerCollector(take_snapshot))
+    endpoint = Endpoint(listener, BrokerCollector(take_snapshot))
     ...
     endpoint.close()
 
@@ -16,7 +16,7 @@ a broker do without.
 docs/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.reference`).
 """
 
-from .address import check_address
+from .address import listen, listen_by_default, port_of
 from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, Count
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
@@ -43,6 +43,8 @@ __all__ = [
     "StoreSnapshot",
     "TopicSnapshot",
     "WorkerSnapshot",
-    "check_address",
+    "listen",
+    "listen_by_default",
+    "port_of",
     "process_memory",
 ]

@@ -1,28 +1,48 @@
-"""The HTTP endpoint that Prometheus scrapes: prometheus_client's own server, in a thread."""
+"""The HTTP endpoint that Prometheus scrapes: prometheus_client's application in a thread."""
 
 from __future__ import annotations
 
+import socket
+import threading
+from socketserver import ThreadingMixIn
 from types import TracebackType
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.registry import Collector
 
-from .address import cannot_listen
+from .address import listen, port_of
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    """A thread per scrape, none of which holds up the process's end."""
+
+    daemon_threads = True
+
+
+class _SilentHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:
+        """Scrapes are no news."""
 
 
 class Endpoint:
-    """A running endpoint; `close` it, or use it as a context manager."""
+    """A running endpoint on a listening socket, which it takes over; `close` it, or use it as a context manager.
 
-    def __init__(self, host: str, port: int, collector: Collector) -> None:
+    Starts a thread: not for a process that will fork.
+    """
+
+    def __init__(self, listener: socket.socket, collector: Collector) -> None:
         registry = CollectorRegistry()
         registry.register(collector)
-        self._server, self._thread = start_http_server(port, addr=host, registry=registry)
-        self.host = host
-
-    @property
-    def port(self) -> int:
-        """The port that is served; the kernel's choice when 0 was asked for."""
-        return int(self._server.server_port)
+        host, self.port = listener.getsockname()[0], port_of(listener)
+        self._server = _Server((host, self.port), _SilentHandler, bind_and_activate=False)
+        self._server.socket.close()
+        self._server.socket = listener
+        self._server.server_name, self._server.server_port = host, self.port
+        self._server.setup_environ()
+        self._server.set_app(make_wsgi_app(registry))
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
 
     def close(self) -> None:
         """Stop serving; returns when the thread is gone."""
@@ -42,12 +62,7 @@ class Endpoint:
 def serve(host: str, port: int, collector: Collector) -> Endpoint:
     """Serve `collector` on host and port. Whether to serve at all (`metricsPort = 0`) is the caller's to decide.
 
-    Starts a thread: not for a process that will fork.
-
     Raises:
         ConfigError: the address cannot be listened on, in one line that says why and what to change.
     """
-    try:
-        return Endpoint(host, port, collector)
-    except OSError as exc:
-        raise cannot_listen(host, port, exc) from exc
+    return Endpoint(listen(host, port), collector)

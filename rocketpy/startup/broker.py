@@ -13,7 +13,10 @@ import logging
 import socket
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from rocketpy.config import BrokerSettings
+from rocketpy.config.rocketpy_config import METRICS_PORT_FREE
 from rocketpy.native import require_core
 from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.supervisor import Supervisor
@@ -29,13 +32,13 @@ def run_broker(
     settings: BrokerSettings,
     *,
     beside: Callable[[], Sequence[WorkerSpec]] = lambda: (),
-    ready_lines: Callable[[], Sequence[str]] | None = None,
+    ready_lines: Callable[[BrokerSettings], Sequence[str]] | None = None,
 ) -> int:
     """Run a broker until SIGTERM or SIGINT; in the main thread of a process without other threads.
 
     Args:
         beside: workers that live and end with the broker (a name server of its own).
-        ready_lines: what to say once it serves; the reference's line by default.
+        ready_lines: what to say once it serves, given the settings as they are then; the reference's line by default.
     Returns: the exit status: 0 after a clean stop.
     Raises:
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
@@ -44,13 +47,13 @@ def run_broker(
     set_up_logging(settings.rocketpy.log_level)
     for note in settings.notes:
         log.warning("%s", note)
-    say = ready_lines or (lambda: [ready_line(settings)])
+    say = ready_lines or (lambda settings: [ready_line(settings)])
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
-        if settings.rocketpy.metrics_port:
-            from rocketpy.metrics import check_address
-
-            check_address(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port)
+        metrics = _metrics_listener(settings)
+        if metrics is not None:
+            stack.enter_context(metrics)
+            settings = _with_metrics_port(settings, metrics.getsockname()[1])
         opening = StoreOpening(settings.store)
         clean = False
         try:
@@ -60,11 +63,11 @@ def run_broker(
             specs = list(beside())
             opened = opening.wait()
             topology = Topology.create(reactor_sizes(settings))
-            specs += worker_specs(settings, topology, opened, listeners)
+            specs += worker_specs(settings, topology, opened, listeners, metrics)
             supervisor = Supervisor(
                 specs,
                 stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000,
-                on_ready=lambda: print("\n".join(say()), flush=True),
+                on_ready=lambda: print("\n".join(say(settings)), flush=True),
             )
             trim_before_fork()
             filling = fill_pools()
@@ -81,6 +84,26 @@ def ready_line(settings: BrokerSettings) -> str:
     place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
     known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
     return f"The broker{place} boot success. serializeType=JSON{known}"
+
+
+def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
+    """Where the manager will serve metrics; open for the broker's life, so that its successor has the same port."""
+    host, port, own = settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, settings.server.listen_port
+    if port == 0:
+        return None
+    from rocketpy.metrics import listen, listen_by_default, port_of
+    from rocketpy.metrics.address import DEFAULT_PORT
+
+    if port != METRICS_PORT_FREE:
+        return listen(host, port)
+    listener = listen_by_default(host, avoid=(own - 2, own, own + 1))
+    if port_of(listener) != DEFAULT_PORT:
+        log.warning("port %d is in use: metrics are at port %d (metricsPort)", DEFAULT_PORT, port_of(listener))
+    return listener
+
+
+def _with_metrics_port(settings: BrokerSettings, port: int) -> BrokerSettings:
+    return attrs.evolve(settings, rocketpy=attrs.evolve(settings.rocketpy, metrics_port=port))
 
 
 def _listeners(settings: BrokerSettings) -> list[socket.socket]:

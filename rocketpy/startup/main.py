@@ -68,9 +68,7 @@ def cli() -> None:
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    default=5557,
-    show_default=True,
-    help="Port of the Prometheus endpoint; 0: none.",
+    help="Port of the Prometheus endpoint; 0: none.  [default: 5557 or the next free one]",
 )
 @click.option(
     "--bind",
@@ -84,7 +82,7 @@ def standalone(
     store: str | None,
     port: int,
     namesrv_port: int,
-    metrics_port: int,
+    metrics_port: int | None,
     bind: str,
     config: str | None,
     settings: tuple[str, ...],
@@ -98,8 +96,9 @@ def standalone(
         "storePathRootDir": str(Path(store or default_store()).absolute()),
         "listenPort": str(port),
         "bindAddress": bind,
-        "metricsPort": str(metrics_port),
     } | _pairs(settings)
+    if metrics_port is not None:
+        overrides.setdefault("metricsPort", str(metrics_port))
 
     def work() -> int:
         from .standalone import run_standalone

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
+import socket
 from collections.abc import AsyncIterator
 
 import attrs
@@ -39,6 +40,7 @@ class ManagerMain:
     control: ControlBlock
     settings: BrokerSettings
     table: DispatchTable
+    metrics: socket.socket | None  # listens where metrics are served
 
     def __call__(self, context: WorkerContext) -> None:
         store = MessageStore(self.settings.store, self.control)
@@ -79,7 +81,7 @@ class ManagerMain:
             )
             async with trio.open_nursery() as nursery:
                 await nursery.start(controller.run)
-                async with _metrics(topology, self.settings, controller, store):
+                async with _metrics(self.metrics, topology, self.settings, controller, store):
                     context.report_ready()
                     await server.run()
                 await controller.stop()
@@ -87,20 +89,21 @@ class ManagerMain:
 
 @contextlib.asynccontextmanager
 async def _metrics(
-    topology: Topology, settings: BrokerSettings, controller: BrokerController, store: MessageStore
+    listener: socket.socket | None, topology: Topology, settings: BrokerSettings, controller: BrokerController,
+    store: MessageStore,
 ) -> AsyncIterator[None]:
-    """The metrics endpoint for as long as the block lasts; none where metricsPort is 0."""
-    if settings.rocketpy.metrics_port == 0:
+    """The metrics endpoint for as long as the block lasts; none without a listener."""
+    if listener is None:
         yield
         return
     from rocketpy.metrics.collector import BrokerCollector  # 3 MB that only this process needs, and only now
-    from rocketpy.metrics.endpoint import serve
+    from rocketpy.metrics.endpoint import Endpoint
 
     from .snapshot import SnapshotTaker
 
     take, token = SnapshotTaker(topology, settings, controller, store), trio.lowlevel.current_trio_token()
     collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token))
-    endpoint = serve(settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, collector)
+    endpoint = Endpoint(listener, collector)
     try:
         yield
     finally:

@@ -31,7 +31,7 @@ def run_name_server(settings: NamesrvSettings) -> int:
 
 
 def _serve_metrics(settings: NamesrvSettings, server: NameServer) -> None:
-    if settings.rocketpy.metrics_port == 0:
+    if settings.rocketpy.metrics_port <= 0:  # a name server has no port of its own choice
         return
     from rocketpy.metrics import NamesrvSnapshot, process_memory  # only now, only here
     from rocketpy.metrics.collector import NamesrvCollector

@@ -50,7 +50,7 @@ def run_standalone(
         return run_broker(
             settings,
             beside=name_server,
-            ready_lines=lambda: welcome(settings, namesrv_addr),
+            ready_lines=lambda running: welcome(running, namesrv_addr),
         )
 
 

@@ -36,7 +36,8 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
 
 
 def worker_specs(
-    settings: BrokerSettings, topology: Topology, opened: OpenedStore, listeners: Sequence[socket.socket]
+    settings: BrokerSettings, topology: Topology, opened: OpenedStore, listeners: Sequence[socket.socket],
+    metrics: socket.socket | None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: whoever feeds others last."""
     table, control, sizes = DispatchTable(), opened.control, topology.sizes
@@ -57,7 +58,10 @@ def worker_specs(
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
     yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS, keep_fds=writes)
     yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
-    yield spec(MANAGER, MANAGER, ManagerMain(topology, control, settings, table), StopPhase.MANAGERS)
+    manager = ManagerMain(topology, control, settings, table, metrics)
+    yield spec(
+        MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),)
+    )
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, table, stall_ms), StopPhase.CODECS)
     selector_settings = SelectorSettings(

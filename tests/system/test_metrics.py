@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import urllib.request
@@ -14,6 +15,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.batch import BatchEntry, encode_batch
+from rocketpy.metrics.address import DEFAULT_PORT
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.wire import Wire, max_offset, pull_request, read_all, records_of, send_request, until
 
@@ -126,3 +128,18 @@ def test_a_killed_worker_is_counted_and_its_counters_stay(scraped: Scraped, work
         assert scraped.total("rocketpy_worker_restarts_total") == 1
         assert scraped.total("rocketpy_worker_restarts_total", f'worker="{worker}') == 1
         assert scraped.total("rocketpy_send_messages_total") == 6
+
+
+def test_a_default_port_that_is_taken_moves_and_says_where_to() -> None:
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # taken by somebody else: just as good
+            stack.enter_context(socket.create_server(("127.0.0.1", DEFAULT_PORT)))
+        broker = stack.enter_context(running_broker({"metricsPort": "-1"}))
+        (port,) = re.findall(r"metrics +http://127\.0\.0\.1:(\d+)/metrics", broker.text())
+        assert int(port) != DEFAULT_PORT
+        assert f"port {DEFAULT_PORT} is in use: metrics are at port {port}" in broker.text()
+        scraped = Scraped(broker, int(port))
+        assert scraped.samples()
+        broker.kill_worker("manager")
+        until(lambda: bool(scraped.samples()), "metrics of the successor")
+        assert broker.stop() == 0
