@@ -20,6 +20,8 @@ HEADERS = [
     "record.h",
     "frame.h",
     "header.h",
+    "peer.h",
+    "proxy_header.h",
     "ring.h",
     "stage.h",
     "control_block.h",

@@ -17,7 +17,8 @@ enum { /* rp_connection.flags */
     CONNECTION_CHOKED = 8,      /* its output passed the high-water mark */
     CONNECTION_BLOCKED = 16,    /* the socket takes no more now */
     CONNECTION_CLOSE_AFTER = 32,/* close once the output is written */
-    CONNECTION_DIRTY = 64       /* in the list of those with output to write */
+    CONNECTION_DIRTY = 64,      /* in the list of those with output to write */
+    CONNECTION_PROXIED = 128    /* its PROXY header has not come yet */
 };
 
 /* A piece of output: bytes of our own, or a slice of the mapped log. */

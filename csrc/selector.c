@@ -74,30 +74,6 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
 
 /* ---- new connections ---- */
 
-static rp_host peer_of(int fd)
-{
-    struct sockaddr_storage address = {0};
-    socklen_t size = sizeof address;
-    rp_host host = {.family = 4};
-
-    if (getpeername(fd, (struct sockaddr *)&address, &size) != 0) return host;
-    if (address.ss_family == AF_INET) {
-        const struct sockaddr_in *v4 = (const struct sockaddr_in *)&address;
-        memcpy(host.address, &v4->sin_addr, 4);
-        host.port = ntohs(v4->sin_port);
-    } else if (address.ss_family == AF_INET6) {
-        const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&address;
-        host.port = ntohs(v6->sin6_port);
-        if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr)) {
-            memcpy(host.address, v6->sin6_addr.s6_addr + 12, 4);
-        } else {
-            memcpy(host.address, &v6->sin6_addr, 16);
-            host.family = 6;
-        }
-    }
-    return host;
-}
-
 static void open_connection(rp_selector *selector, int fd, uint8_t listener)
 {
     const int on = 1;
@@ -111,7 +87,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener)
     rp_connection *connection = at_slot(selector, slot);
     connection->fd = fd;
     connection->listener = listener;
-    connection->peer = peer_of(fd);
+    connection->peer = rp_peer_of_socket(fd);
     connection->interest = EPOLLIN;
     rp_selector_reset_at_death(fd);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not of a unix socket */
@@ -124,6 +100,8 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener)
         return;
     }
     connection->flags = CONNECTION_OPEN;
+    if (rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count))
+        connection->flags |= CONNECTION_PROXIED;
     selector->connections.open_count++;
     rp_connection_touch(&selector->connections, slot, selector->now_s);
     count(selector, RP_COUNT_CONNECTIONS_OPENED, 1);
@@ -332,6 +310,15 @@ static int watch(rp_selector *selector, int fd, uint64_t name)
     return epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event);
 }
 
+static int take_proxies(rp_selector *selector, const rp_selector_config *config)
+{
+    selector->proxies = calloc(config->proxy_count + 1u, sizeof *selector->proxies);
+    if (selector->proxies == NULL) return 0;
+    for (; selector->proxy_count < config->proxy_count; selector->proxy_count++)
+        selector->proxies[selector->proxy_count] = config->proxies[selector->proxy_count];
+    return 1;
+}
+
 static int open_rings(rp_selector *selector, const rp_selector_config *config)
 {
     uint32_t ways = config->codec_count == 0 ? 1 : config->codec_count;
@@ -370,7 +357,8 @@ rp_selector *rp_selector_open(const rp_selector_config *config)
     selector->epoll = epoll_create1(EPOLL_CLOEXEC);
     selector->buffer = malloc(SELECTOR_BUFFER_SIZE);
     if (config->codec_count == 0 && config->inline_codec == NULL) errno = EINVAL;
-    else if (selector->epoll >= 0 && selector->buffer != NULL && open_rings(selector, config) &&
+    else if (selector->epoll >= 0 && selector->buffer != NULL && take_proxies(selector, config) &&
+             open_rings(selector, config) &&
              rp_connections_open(&selector->connections, connections_allowed(config->connections_max),
                                  config->worker->epoch, config->log) == RP_OK &&
              watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
@@ -401,6 +389,7 @@ void rp_selector_close(rp_selector *selector)
     for (uint32_t i = 0; i < selector->way_count; i++) rp_ring_writer_close(selector->ways[i].writer);
     free(selector->replies);
     free(selector->ways);
+    free(selector->proxies);
     free(selector->buffer);
     if (selector->epoll >= 0) close(selector->epoll);
     free(selector);

@@ -2,6 +2,7 @@
 #define ROCKETPY_SELECTOR_H
 /* The loop of one selector worker: sockets in, frames to the codecs, replies out. */
 #include <stdint.h>
+#include "peer.h"
 #include "ring.h"
 #include "stage.h"
 #include "status.h"
@@ -24,6 +25,8 @@ typedef struct rp_selector_config {
     uint32_t frame_size_max;    /* 0: RP_FRAME_SIZE_MAX */
     uint32_t idle_s;            /* close after so long without a byte either way; 0: never */
     uint32_t high_water_bytes;  /* queued output above which a connection is not read; 0: 1 MiB */
+    uint32_t proxy_count;
+    const rp_network *proxies;  /* whose connections begin with a PROXY header, and are those of whom it names */
 } rp_selector_config;
 
 enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };

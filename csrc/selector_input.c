@@ -14,6 +14,7 @@
 
 #include "codec.h"
 #include "frame.h"
+#include "proxy_header.h"
 
 enum { REST_MIN = 512 /* smallest buffer for an unfinished frame; it doubles with what has arrived */ };
 
@@ -147,13 +148,35 @@ static uint32_t rest_capacity(uint32_t have, uint32_t frame_size)
     return frame_size != 0 && frame_size < capacity ? frame_size : capacity;
 }
 
+/* The stream of a proxy's connection begins with whom it is for; from then on it is that one's. RP_OK with *used. */
+static rp_status take_proxy_header(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size,
+                                   uint32_t *used)
+{
+    rp_proxy_header header;
+    rp_status status = rp_proxy_header_cut(data, size, &header);
+
+    if (status == RP_INVALID || status == RP_TOO_LARGE) count(selector, RP_COUNT_PROXY_BAD, 1);
+    if (status != RP_OK) return status;
+    *used = header.size;
+    if (header.kind != RP_PROXY_LOCAL) connection->peer = header.peer;
+    connection->flags &= (uint16_t)~CONNECTION_PROXIED;
+    rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
+    return RP_OK;
+}
+
 /* Cut frames from `data` and pass them on; keep what is left. RP_OK: go on reading; RP_FULL: stalled; else closed. */
 static rp_status take_bytes(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size)
 {
     rp_status status = RP_OK;
     rp_frame frame = {0};
 
-    while (size > 0) {
+    if (size > 0 && connection->flags & CONNECTION_PROXIED) {
+        uint32_t used = 0;
+        status = take_proxy_header(selector, connection, data, size, &used);
+        data += used;
+        size -= used;
+    }
+    while (size > 0 && status == RP_OK) {
         frame.size = 0;
         /* A length has a zero on top; a TLS hello, HTTP and the like have not, and need not be waited for. */
         status = data[0] != 0 ? RP_INVALID : rp_frame_cut(data, size, selector->frame_size_max, &frame);
@@ -227,7 +250,10 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection)
     uint32_t front = 0;
     rp_frame frame = {0};
 
-    if (connection->rest_size >= 4) { /* the frame's size is known: its rest is read where it belongs */
+    if (connection->flags & CONNECTION_PROXIED) {
+        front = connection->rest_size;
+        if (front > 0) memcpy(selector->buffer, connection->rest, front);
+    } else if (connection->rest_size >= 4) { /* the frame's size is known: its rest is read where it belongs */
         (void)rp_frame_cut(connection->rest, connection->rest_size, selector->frame_size_max, &frame);
         into_rest = connection->rest_capacity - connection->rest_size;
         vectors[vector_count++] = (struct iovec){connection->rest + connection->rest_size, into_rest};
@@ -245,7 +271,9 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection)
     }
     count(selector, RP_COUNT_BYTES_IN, (uint64_t)got);
     connection->received_ns = selector->now_ns;
-    rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
+    /* Half a PROXY header is no sign of life: its peer has the idle time for all of it. */
+    if (!(connection->flags & CONNECTION_PROXIED))
+        rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
     if (into_rest > (uint64_t)got) into_rest = (uint32_t)got;
     took(selector, connection, into_rest, (uint32_t)got - into_rest + front);
 }

@@ -30,6 +30,8 @@ struct rp_selector {
     uint32_t frame_size_max;
     uint32_t idle_s;
     uint32_t high_water_bytes;
+    rp_network *proxies;
+    uint32_t proxy_count;
     int epoll;
     int handoff;
     uint32_t first_dirty;

@@ -111,7 +111,9 @@ class BrokerController:
         self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, hot_lane)
         self._pools = self._make_pools(levels)
         own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
-        self._guard = AdminGuard.of(settings.rocketpy.admin_addresses, own)
+        self._guard = AdminGuard.of(
+            settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback
+        )
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
 

@@ -72,11 +72,15 @@ class _Checker:
             self._fail("logLevel", f"{settings.rocketpy.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
         if settings.rocketpy.metrics_port == settings.server.listen_port:
             self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is listenPort as well")
-        for piece in filter(None, (piece.strip() for piece in settings.rocketpy.admin_addresses.split(","))):
+        self._check_networks("adminAddresses", settings.rocketpy.admin_addresses)
+        self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
+
+    def _check_networks(self, key: str, text: str) -> None:
+        for piece in filter(None, (piece.strip() for piece in text.split(","))):
             try:
                 ipaddress.ip_network(piece, strict=False)
             except ValueError:
-                self._fail("adminAddresses", f"{piece!r} is neither an address nor a network (10.0.0.7, 10.1.0.0/16)")
+                self._fail(key, f"{piece!r} is neither an address nor a network (10.0.0.7, 10.1.0.0/16)")
 
     def _fail(self, key: str, reason: str) -> None:
         raise ConfigError(reason, file=self._settings.path, line=self._lines.get(key), key=key)

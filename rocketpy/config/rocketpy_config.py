@@ -67,8 +67,21 @@ class RocketpyConfig:
     admin_addresses: str = setting(
         "", "adminAddresses",
         "Addresses and networks, separated by commas (10.0.0.7, 10.1.0.0/16), whose administrative requests are served "
-        "besides this machine's own; others are refused with NO_PERMISSION. Matters once bindAddress is not loopback: "
-        "there is no access control yet.",
+        "besides this machine's own; others are refused with NO_PERMISSION. Matters once bindAddress is not loopback, "
+        "or a proxy on this machine lets others in: there is no access control yet.",
+    )
+    admin_trusts_loopback: bool = setting(
+        True, "adminTrustsLoopback",
+        "Serve the administrative requests of this machine. With false, only adminAddresses may administer: for a "
+        "machine whose other users are no administrators, or a proxy on it that does not say whom it speaks for.",
+    )
+    proxy_protocol_from: str = setting(
+        "", "proxyProtocolFrom",
+        "Addresses and networks of proxies, separated by commas. A connection from there must begin with a PROXY "
+        "header (HAProxy's protocol, version 1 or 2), and is then that of whom it names, for adminAddresses, born "
+        "hosts and logs; without one it is closed. Connections from elsewhere are taken as they are. A proxy on this "
+        "machine should have an address of its own, such as 127.0.0.2, so that local tools need none. Empty: no "
+        "proxies.",
     )
     metrics_host: str = setting(
         "127.0.0.1", "metricsHost", "Address of the Prometheus endpoint. Metrics are not authenticated either.",

@@ -14,7 +14,7 @@ _NETTY = "belongs to Netty's buffers"
 _BUFFERS = "the kernel sizes the buffers of sockets"
 _FEW_CALLS = "a broker only calls name servers, a few times a minute; registerBrokerTimeoutMills bounds the call"
 _WORKERS = "callbacks run where the response arrives"
-_TLS = "TLS is not built; put a TLS proxy before the port"
+_TLS = "TLS is not built; put a TLS proxy before the port, and name it in proxyProtocolFrom"
 
 
 class TlsMode(enum.Enum):

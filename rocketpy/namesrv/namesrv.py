@@ -18,6 +18,7 @@ from rocketpy.config import NamesrvSettings
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.networks import parse_networks
 from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import RemotingServer, TaskStatus
@@ -69,6 +70,7 @@ class NameServer:
                 idle_s=settings.server.server_channel_max_idle_time_seconds,
                 frame_size_max=settings.rocketpy.frame_max_length,
             ),
+            proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
         )
         self.port = settings.server.listen_port
 

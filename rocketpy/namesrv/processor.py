@@ -52,7 +52,10 @@ class NamesrvProcessor:
         self._kv = kv
         self._clock_ms = clock_ms
         self._updating = trio.Lock()
-        self._guard = AdminGuard.of(settings.rocketpy.admin_addresses, (settings.server.bind_address,))
+        self._guard = AdminGuard.of(
+            settings.rocketpy.admin_addresses, (settings.server.bind_address,),
+            trusts_own=settings.rocketpy.admin_trusts_loopback,
+        )  # fmt: skip
         self._methods: Mapping[int, Method] = {
             RequestCode.PUT_KV_CONFIG: self._put_kv_config,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,

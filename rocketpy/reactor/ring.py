@@ -54,6 +54,9 @@ class WorkerBlock:
     def counters(self) -> tuple[int, ...]:
         return tuple(self.pointer.counters)
 
+    def counter(self, counter: int) -> int:
+        return int(self.pointer.counters[counter])
+
     def add(self, counter: int, amount: int = 1) -> None:
         """Only the worker itself adds to its counters."""
         self.pointer.counters[counter] += amount

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
 
 from rocketpy.errors import TransportError
 from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.networks import Network
 
 from .codec import open_codec
 from .dispatch import DispatchTable
-from .ring import ring_array
+from .ring import WorkerBlock, ring_array
 from .topology import Topology
 from .worker_spec import WorkerContext
 
+log = logging.getLogger(__name__)
+
 TURN_NS = 1_000_000_000
+COMPLAINTS: dict[int, str] = {
+    lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom and do not begin with a PROXY header",
+}
+MAPPED_PREFIX = bytes(10) + b"\xff\xff"  # of an IPv4 address among IPv6 ones
 LOG_MAPPINGS_MAX = 64  # files of the CommitLog that one selector keeps mapped
 
 
@@ -38,6 +46,8 @@ class SelectorSettings:
     """For the codec inside, if there is one: see `open_codec`."""
     high_water_bytes: int = 1 << 20
     """Queued output above which a connection is not read."""
+    proxies: Sequence[Network] = ()
+    """Connections from there begin with a PROXY header, and are those of whom it names."""
 
 
 @attrs.frozen(eq=False)
@@ -57,6 +67,7 @@ class SelectorMain:
         codecs = ring_array([self.topology.ring(name, codec_name) for codec_name in sizes.codecs])
         inputs = self.topology.inputs(name)
         replies = ring_array(inputs)
+        proxies = network_array(settings.proxies)
         config = ffi.new(
             "rp_selector_config *",
             {
@@ -73,13 +84,15 @@ class SelectorMain:
                 "frame_size_max": settings.frame_bytes_max,
                 "idle_s": settings.idle_s,
                 "high_water_bytes": settings.high_water_bytes,
+                "proxy_count": len(settings.proxies),
+                "proxies": proxies,
             },
         )
         selector = lib.rp_selector_open(config)
         if selector == ffi.NULL:
             raise TransportError(f"{name}: {os.strerror(ffi.errno)}")
         context.report_ready()
-        self._serve(selector, view, name)
+        self._serve(selector, view, context)
         lib.rp_selector_close(selector)
         if codec is not None:
             lib.rp_codec_close(codec.pointer)
@@ -95,12 +108,40 @@ class SelectorMain:
             raise TransportError(f"{self.settings.commitlog_directory}: {os.strerror(ffi.errno)}")
         return view
 
-    def _serve(self, selector: Any, view: Any, name: str) -> None:
+    def _serve(self, selector: Any, view: Any, context: WorkerContext) -> None:
         status = lib.RP_OK
         min_phy_offset = self.settings.min_phy_offset
+        complaints = Complaints(context.block)
         while status == lib.RP_OK:
             status = lib.rp_selector_run(selector, TURN_NS)
+            complaints.report()
             if view != ffi.NULL and min_phy_offset is not None:
                 lib.rp_log_view_trim(view, min_phy_offset())
         if status != lib.RP_STOPPED:
-            raise TransportError(f"{name}: epoll: {os.strerror(ffi.errno)}")
+            raise TransportError(f"{context.name}: epoll: {os.strerror(ffi.errno)}")
+
+
+class Complaints:
+    """What the operator should read of closed connections: one line per reason and turn, with their number."""
+
+    def __init__(self, block: WorkerBlock) -> None:
+        self._block = block
+        self._told = {counter: block.counter(counter) for counter in COMPLAINTS}
+
+    def report(self) -> None:
+        for counter, reason in COMPLAINTS.items():
+            now = self._block.counter(counter)
+            if now > self._told[counter]:
+                log.warning("%s: %d connections closed: %s", self._block.name, now - self._told[counter], reason)
+            self._told[counter] = now
+
+
+def network_array(networks: Sequence[Network]) -> Any:
+    """`rp_network *` for a config struct; keep the result until the C side has read it."""
+    array = ffi.new("rp_network[]", max(1, len(networks)))
+    for entry, network in zip(array, networks, strict=False):
+        packed = network.network_address.packed
+        mapped = MAPPED_PREFIX + packed if network.version == 4 else packed
+        ffi.memmove(entry.address, mapped, 16)
+        entry.bits = network.prefixlen + (96 if network.version == 4 else 0)
+    return array

@@ -1,4 +1,5 @@
-"""Who may administer: this machine, and the addresses that the operator names; everybody else is a stranger.
+"""Who may administer: this machine, unless that is not trusted, and the addresses that the operator names; everybody
+else is a stranger.
 
 There is no access control in the sense of 4.x (ACL) yet, so what changes or reveals a server's settings is served by
 where it comes from. With a listener on loopback, the default, nobody is a stranger.
@@ -14,7 +15,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+from .networks import Network, is_in, parse_address, parse_networks
 
 ADMIN_CODES = frozenset(
     {
@@ -44,31 +45,26 @@ ADMIN_CODES = frozenset(
 )
 
 
-def parse_networks(text: str) -> tuple[Network, ...]:
-    """Addresses and networks, separated by commas.
-
-    Raises:
-        ValueError: names the piece that is neither.
-    """
-    return tuple(ipaddress.ip_network(piece.strip(), strict=False) for piece in text.split(",") if piece.strip())
-
-
 @attrs.frozen
 class AdminGuard:
     """Judges by the peer's address alone."""
 
     networks: tuple[Network, ...] = ()
+    trusts_loopback: bool = True
 
     @classmethod
-    def of(cls, allowed: str, own: Iterable[str] = ()) -> AdminGuard:
-        """`allowed` is the setting adminAddresses; `own` are addresses of this machine (names are passed over)."""
+    def of(cls, allowed: str, own: Iterable[str] = (), *, trusts_own: bool = True) -> AdminGuard:
+        """`allowed` is the setting adminAddresses, `trusts_own` adminTrustsLoopback; `own` are addresses of this
+        machine (names, and the address that stands for all of them, are passed over)."""
         networks = list(parse_networks(allowed))
-        for address in own:
+        for host in own if trusts_own else ():
             try:
-                networks.append(ipaddress.ip_network(address))
+                address = parse_address(host)
             except ValueError:
                 continue
-        return cls(tuple(networks))
+            if not address.is_unspecified:
+                networks.append(ipaddress.ip_network(address))
+        return cls(tuple(networks), trusts_own)
 
     def check(self, code: int, host: str) -> None:
         """
@@ -77,10 +73,8 @@ class AdminGuard:
         """
         if code not in ADMIN_CODES:
             return
-        address = ipaddress.ip_address(host)
-        mapped = getattr(address, "ipv4_mapped", None)
-        address = mapped or address
-        if address.is_loopback or any(address in network for network in self.networks):
+        address = parse_address(host)
+        if (self.trusts_loopback and address.is_loopback) or is_in(address, self.networks):
             return
         raise RequestRefused(
             ResponseCode.NO_PERMISSION,

@@ -12,6 +12,7 @@ from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
+from rocketpy.remoting.networks import parse_networks
 from rocketpy.store.files import StorePaths
 from rocketpy.store.lifecycle import OpenedStore
 
@@ -72,6 +73,7 @@ def worker_specs(
         frame_bytes_max=settings.rocketpy.frame_max_length,
         idle_s=settings.server.server_channel_max_idle_time_seconds,
         send_stall_ms=stall_ms,
+        proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
     )
     for selector in sizes.selectors:
         yield spec(

@@ -10,8 +10,10 @@ import trio
 
 from rocketpy.remoting.abc import ConnectionListener
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.networks import Network
 
 from .channel import ChannelLimits, StreamChannel
+from .proxied import real_peer
 from .streams import peer_of, reset_at_death
 
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -33,12 +35,15 @@ class RemotingServer:
         connection_listeners: Sequence[ConnectionListener] = (),
         limits: ChannelLimits | None = None,
         connection_ids: Iterator[int] | None = None,
+        proxies: Sequence[Network] = (),
     ) -> None:
-        """`connection_ids` numbers the connections; share one among all servers whose tables meet."""
+        """`connection_ids` numbers the connections; share one among all servers whose tables meet. Connections from
+        `proxies` begin with a PROXY header, and are those of whom it names."""
         self._dispatcher = dispatcher
         self._connection_listeners = tuple(connection_listeners)
         self._limits = limits or ChannelLimits()
         self._connection_ids = connection_ids if connection_ids is not None else itertools.count(1)
+        self._proxies = tuple(proxies)
         self._channels: dict[int, StreamChannel] = {}
 
     @property
@@ -70,10 +75,14 @@ class RemotingServer:
             await trio.aclose_forcefully(stream)
             return
         reset_at_death(stream)
+        client = await real_peer(stream, peer, self._proxies, self._limits.idle_s)
+        if client is None:
+            await trio.aclose_forcefully(stream)
+            return
         channel = StreamChannel(
             stream,
             connection=next(self._connection_ids),
-            peer=peer,
+            peer=client,
             dispatcher=self._dispatcher,
             is_vip=is_vip,
             limits=self._limits,

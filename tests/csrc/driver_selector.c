@@ -2,6 +2,7 @@
  * go; replies of all sizes come back, late ones too; clients read slowly or not at all; the codec ring is small. One
  * thread turns everything, from one seed. Invariants (abort):
  *   frames arrive whole, in order, once; CLOSED follows each connection that sent one, exactly once;
+ *   they are those of whom the connection's PROXY header names;
  *   what a client receives is a prefix of what was replied to it; every connection goes in the end.
  * driver_selector [TURNS [SEED]] */
 #define _GNU_SOURCE
@@ -28,6 +29,7 @@ struct client {
     uint32_t out_size, out_at;
     uint64_t replied, read;   /* bytes of the reply stream */
     int reads;                /* whether it reads at all */
+    int is_header;            /* what is being sent is the PROXY header */
 };
 
 struct world {
@@ -77,7 +79,12 @@ static void open_client(struct world *world, struct client *client) {
     memcpy(CMSG_DATA(part), &pair[0], sizeof(int));
     CHECK(sendmsg(world->handoff[0], &message, 0) == 1);
     close(pair[0]);
-    *client = (struct client){.fd = pair[1], .reads = draw(world, 4) != 0};
+    static const char line[] = "PROXY TCP4 192.0.2.7 10.0.0.1 51234 10911\r\n";
+    static const char binary[] = "\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0C\xC0\0\2\7\x0A\0\0\1\xC8\x22\x2A\x9F";
+    int first = draw(world, 2) == 0;
+    *client = (struct client){.fd = pair[1], .reads = draw(world, 4) != 0, .is_header = 1};
+    client->out_size = (uint32_t)(first ? sizeof line : sizeof binary) - 1;
+    client->out = exact_copy(first ? line : binary, client->out_size);
     world->opened++;
 }
 
@@ -111,7 +118,7 @@ static void next_frame(struct world *world, struct client *client) {
 
 static void speak(struct world *world, struct client *client) {
     if (client->is_bad) return;
-    if (client->out == NULL && draw(world, 200) == 0) {
+    if ((client->out == NULL || client->out_at == 0) && draw(world, 200) == 0) {
         static const char garbage[][9] = {"\x16\x03\x01\x02", "GET / HT", "\0\0\0\0\0\0\0\0", "\0\xFF\xFF\xFF", "\0\0\0\x08\0\0\0\x09"};
         (void)!write(client->fd, garbage[draw(world, 5)], 8);
         client->is_bad = 1;
@@ -124,7 +131,8 @@ static void speak(struct world *world, struct client *client) {
     ssize_t went = write(client->fd, client->out + client->out_at, piece);
     if (went > 0) client->out_at += (uint32_t)went;
     if (client->out_at == client->out_size) {
-        client->sent++;
+        client->sent += !client->is_header;
+        client->is_header = 0;
         free(client->out);
         client->out = NULL;
     }
@@ -189,6 +197,7 @@ static void play_codec(struct world *world, uint32_t records_max) {
         memcpy(&origin, data, sizeof origin);
         uint64_t *greeted = &world->greeted[origin.connection >> 32 & 0xFFFFFF];
         CHECK((origin.connection >> 32 & 0xFFFFFF) < CLIENTS && origin.connection >> 56 == 1);
+        CHECK(origin.peer.port == 51234 && memcmp(origin.peer.address, "\xC0\0\2\7", 4) == 0);
         if (type == RP_STAGE_FRAME) {
             CHECK(*greeted == 0 || *greeted == origin.connection);
             *greeted = origin.connection;
@@ -220,9 +229,11 @@ static void open_world(struct world *world, const char *directory, uint64_t seed
     CHECK(world->log != MAP_FAILED);
     close(fd);
     CHECK(world->view = rp_log_view_open(directory, LOG_SIZE, 4));
+    rp_network everybody = {.bits = 0}; /* unix sockets: all of them speak for others */
     rp_selector_config config = {.worker = world->worker, .index = 1, .handoff = world->handoff[1], .reply_count = 1,
                                  .codec_count = 1, .replies = &world->replies, .codecs = &world->frames,
-                                 .log = world->view, .connections_max = CLIENTS, .high_water_bytes = 100000};
+                                 .log = world->view, .connections_max = CLIENTS, .high_water_bytes = 100000,
+                                 .proxy_count = 1, .proxies = &everybody};
     CHECK(world->selector = rp_selector_open(&config));
     for (int i = 0; i < CLIENTS; i++) world->clients[i].fd = -1;
 }

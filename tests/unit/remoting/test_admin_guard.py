@@ -4,7 +4,8 @@ import pytest
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
-from rocketpy.remoting.admin_guard import AdminGuard, parse_networks
+from rocketpy.remoting.admin_guard import AdminGuard
+from rocketpy.remoting.networks import parse_networks
 
 GUARD = AdminGuard.of("10.0.0.7, 10.1.0.0/16", ("192.0.2.1", "0.0.0.0", "a.name.not.an.address"))
 
@@ -25,6 +26,22 @@ def test_strangers_may_use_the_server_but_not_administer_it(host: str) -> None:
             GUARD.check(code, host)
         assert refused.value.response_code == ResponseCode.NO_PERMISSION
         assert host in str(refused.value)
+
+
+def test_nobody_is_trusted_for_being_here_where_that_is_switched_off() -> None:
+    guard = AdminGuard.of("10.0.0.7", ("192.0.2.1",), trusts_own=False)
+    guard.check(RequestCode.UPDATE_AND_CREATE_TOPIC, "10.0.0.7")
+    for host in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "192.0.2.1"):
+        with pytest.raises(RequestRefused):
+            guard.check(RequestCode.UPDATE_AND_CREATE_TOPIC, host)
+    AdminGuard.of("127.0.0.1", trusts_own=False).check(RequestCode.UPDATE_AND_CREATE_TOPIC, "127.0.0.1")
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_somebody_unknown_is_a_stranger(host: str) -> None:
+    """It is what a proxy's client has for an address that the proxy cannot name; servers listen there as well."""
+    with pytest.raises(RequestRefused):
+        AdminGuard.of("", ("0.0.0.0", "::")).check(RequestCode.UPDATE_AND_CREATE_TOPIC, host)
 
 
 def test_what_is_no_network_is_refused() -> None:

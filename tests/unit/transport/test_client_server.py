@@ -1,5 +1,6 @@
 """RemotingClient against RemotingServer over real sockets on ports that the system picks."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -12,6 +13,7 @@ from rocketpy.errors import ConnectFailed, ConnectionLost
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.networks import parse_networks
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 from rocketpy.transport.server import RemotingServer
 from rocketpy.transport.streams import connect, listening_port, open_listeners
@@ -51,10 +53,13 @@ class ClientSide:
 
 
 @asynccontextmanager
-async def serving(service: Service, *, is_vip: bool = False) -> AsyncIterator[tuple[RemotingServer, str]]:
+async def serving(
+    service: Service, *, is_vip: bool = False, proxies: str = ""
+) -> AsyncIterator[tuple[RemotingServer, str]]:
     server = RemotingServer(
-        Dispatcher(dict.fromkeys((10, 11, 12, 13), service)), connection_listeners=[service]
-    )
+        Dispatcher(dict.fromkeys((10, 11, 12, 13), service)), connection_listeners=[service],
+        proxies=parse_networks(proxies),
+    )  # fmt: skip
     listeners = await open_listeners("127.0.0.1", 0)
     async with trio.open_nursery() as nursery:
         with trio.fail_after(30):
@@ -210,3 +215,50 @@ def test_connecting_is_bounded_in_time() -> None:
     clock = trio.testing.MockClock(autojump_threshold=0)
     start_s = clock.current_time()
     trio.run(main, clock=clock)
+
+
+PROXY_LINE = b"PROXY TCP4 192.0.2.7 10.0.0.1 51234 10911\r\n"
+PROXY_LOCAL = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"
+PROXIES = [
+    ("127.0.0.0/8", PROXY_LINE, "192.0.2.7"), ("127.0.0.1", PROXY_LOCAL, "127.0.0.1"), ("10.0.0.1", b"", "127.0.0.1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("proxies", "header", "host"), PROXIES)
+def test_a_request_is_that_of_whom_the_proxy_names(proxies: str, header: bytes, host: str) -> None:
+    async def main() -> None:
+        async with serving(Service(), proxies=proxies) as (_, address):
+            stream = await connect(address)
+            await stream.send_all(header + RemotingCommand.request(10, body=b"x").encode())
+            answer = RemotingCommand.decode(await stream.receive_some(65536))
+            assert answer.remark == f"{host} False"
+            await stream.aclose()
+
+    trio.run(main)
+
+
+@pytest.mark.parametrize("start", [RemotingCommand.request(10).encode(), b"PROXY TCP4 nonsense\r\n"])
+def test_a_proxy_that_does_not_say_is_disconnected(start: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with serving(Service(), proxies="127.0.0.1") as (server, address):
+            stream = await connect(address)
+            await stream.send_all(start)
+            with contextlib.suppress(trio.BrokenResourceError):  # what it has not read makes it a reset
+                assert await stream.receive_some(1) == b""
+            assert server.channels == ()
+            await stream.aclose()
+
+    trio.run(main)
+    assert "it is named in proxyProtocolFrom: no PROXY header" in caplog.text
+
+
+def test_a_proxy_that_says_nothing_is_disconnected() -> None:
+    async def main() -> None:
+        server = RemotingServer(Dispatcher({}), proxies=parse_networks("0.0.0.0"))  # the address of a stream in memory
+        ours, theirs = trio.testing.memory_stream_pair()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(server.serve_stream, theirs)
+            await ours.send_all(PROXY_LINE[:20])
+            assert await ours.receive_some(1) == b""
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

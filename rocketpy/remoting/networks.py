@@ -1,0 +1,33 @@
+"""Networks that an operator names, and whether an address is in one of them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from typing import TypeAlias
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+def parse_networks(text: str) -> tuple[Network, ...]:
+    """Addresses and networks, separated by commas.
+
+    Raises:
+        ValueError: names the piece that is neither.
+    """
+    return tuple(ipaddress.ip_network(piece.strip(), strict=False) for piece in text.split(",") if piece.strip())
+
+
+def parse_address(host: str) -> Address:
+    """A numeric address; an IPv6 one that stands for an IPv4 address becomes it.
+
+    Raises:
+        ValueError: it is none.
+    """
+    address = ipaddress.ip_address(host)
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_in(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks)
