@@ -10,7 +10,8 @@ enum {
     BLOCK_BYTES = 2048 - (int)sizeof(rp_segment), /* holds about eight replies to sends */
     POOL_MAX = 512,                               /* 1 MiB of blocks kept for reuse */
     SLICE_MAX = 1 << 30,
-    GENERATION_BITS = 20                          /* uses of one slot before it meets a later epoch's numbers */
+    GENERATION_BITS = 20,                         /* uses of one slot; above them 12 bits of the epoch (topology.py) */
+    GENERATION_MASK = (1 << GENERATION_BITS) - 1
 };
 
 /* ---- slots ---- */
@@ -49,7 +50,7 @@ uint32_t rp_connections_take(rp_connections *all)
 
     if (slot != NO_SLOT) {
         all->first_free = all->slots[slot].next_free;
-        generation = all->slots[slot].generation + 1;
+        generation |= (all->slots[slot].generation + 1) & GENERATION_MASK; /* the epoch's bits stay: others read them */
     } else if (all->slots_used < all->count_max) {
         slot = all->slots_used++;
     } else {

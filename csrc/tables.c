@@ -54,10 +54,7 @@ rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size) {
     rp_group *group = malloc(sizeof *group);
     int failed = !group;
     if (group) {
-        const rp_group *known = rp_map_get(groups, stage + 1, stage->group_size);
         *group = (rp_group){stage->flags, stage->broker_id, stage->which_broker_when_slow};
-        if (known && stage->flags & RP_GROUP_MEMBERS_UNKNOWN)
-            group->flags |= known->flags & (RP_GROUP_ONLINE | RP_GROUP_BROADCASTING);
         free(rp_map_put(groups, stage + 1, stage->group_size, group, &failed));
     }
     if (failed) free(group);

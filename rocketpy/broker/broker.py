@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import trio
 
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults, do_each
-from rocketpy.remoting.abc import Channel, ConnectionListener, Processor
+from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
 from rocketpy.transport.duties import Duty, as_duty, run_duty
@@ -26,8 +26,10 @@ from rocketpy.transport.server import TaskStatus
 
 from .clock import Clock
 from .delay import DelayLevels
+from .kept import ManagerMemory
 from .live import LiveSettings
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
+from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
 from .managers.consumer_offset import ConsumerOffsetManager
@@ -62,7 +64,6 @@ log = logging.getLogger(__name__)
 
 CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
-HEARTBEATS_HEARD_S = 60.0  # clients send one every 30 s
 LOCK_SWEEP_S = 60.0
 STORE_TRIM_S = 60.0
 RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
@@ -81,11 +82,14 @@ class BrokerController:
         counters: Callable[[], WorkerCounters],
         choose: random.Random,
         faults: Faults | None = None,
+        memory: ManagerMemory | None = None,
     ) -> None:
+        """`memory`: where a predecessor has left its tables, and ours are kept; None: nobody inherits them."""
         self.faults = faults or Faults()
+        memory = memory or ManagerMemory.private()
         live = LiveSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
-        tables = self._tables = HotTables(hot_lane)
+        tables = HotTables(hot_lane)
         levels = DelayLevels.parse(settings.store.message_delay_level)
         topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
         self._outer_api = BrokerOuterApi(live, topics, name_server_client, clock)
@@ -98,15 +102,20 @@ class BrokerController:
             hot_lane=hot_lane,
             topics=topics,
             groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", live, clock, tables),
-            offsets=ConsumerOffsetManager(config_dir / "consumerOffset.json"),
+            offsets=ConsumerOffsetManager(
+                config_dir / "consumerOffset.json", memory.offsets_journal(), started_ms=clock.monotonic_ms() - 1
+            ),
             consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed),
             producers=ProducerManager(clock),
-            locks=RebalanceLockManager(clock),
+            locks=RebalanceLockManager(
+                clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms
+            ),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics),
             registrar=self._outer_api,
         )
         services = self.services
+        self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(live, clock, topics, services.groups, hot_lane, levels, choose, self.faults)
         self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, hot_lane)
         self._pools = self._make_pools(levels)
@@ -149,14 +158,25 @@ class BrokerController:
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Read all tables. Raises: ConfigError (a damaged file without a usable .bak)."""
+    def load(
+        self, open_channel: OpenChannel | None = None, is_gone: Callable[[int], bool] = lambda connection: False
+    ) -> None:
+        """Read all tables.
+
+        Args:
+            open_channel, is_gone: the connections of the clients that a predecessor has left (client_journal.py); None
+                where there can be none.
+        Raises:
+            ConfigError: a damaged file without a usable .bak.
+        """
         services = self.services
         services.topics.load()
         services.offsets.load()
         services.groups.load()
         services.schedule.load()
         self._adopt_queues()
+        if open_channel is not None:
+            self._clients.restore(open_channel, is_gone)
 
     @property
     def registration(self) -> RegistrationStatistics:
@@ -173,16 +193,6 @@ class BrokerController:
                 count = topics.adopt(topic, used, largest).read_queue_nums
                 log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, count)
 
-    def _finish_deletions(self) -> None:
-        """A predecessor may have died between removing a topic from its table, telling the fast path, and deleting what
-        the queues hold."""
-        services = self.services
-        for topic, has_messages in services.store.deleted_topics().items():
-            if services.topics.select(topic) is None and has_messages:
-                services.hot_lane.delete_queues(topic)
-            elif services.topics.select(topic) is None:
-                services.hot_lane.topic_removed(topic)
-
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""
         services = self.services
@@ -190,7 +200,6 @@ class BrokerController:
         await services.groups.announce()
         services.tell_broker_changed()
         services.hot_lane.tables_end()
-        self._finish_deletions()
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:
@@ -235,7 +244,6 @@ class BrokerController:
             Duty("sampling hours", 600.0, as_duty(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_duty(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
-            Duty("waiting for heartbeats", RESTART_S, self._await_heartbeats, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
         if not live.is_slave:
@@ -263,11 +271,6 @@ class BrokerController:
         await services.stats.sample_topics(queues, services.store.max_offset)
         services.stats.sample_minute()
 
-    async def _await_heartbeats(self) -> None:
-        await trio.sleep(HEARTBEATS_HEARD_S)
-        self._tables.members_known()
-        await trio.sleep_forever()
-
     async def _count_day(self) -> None:
         await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))
         self.services.stats.new_day()
@@ -285,9 +288,14 @@ class BrokerController:
         if not overtaken and not self.services.live.is_slave:
             commit_offset(self.services, group, topic, queue_id, offset)
 
+    def connection_closing(self, connection: int) -> None:
+        self._clients.closing(connection)
+
     def connection_closed(self, connection: int) -> None:
-        tables: tuple[ConnectionListener, ...] = (self.services.consumers, self.services.producers)
-        do_each(lambda table: table.connection_closed(connection), tables)
+        self._clients.closed(connection)
+
+    def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
+        return self._clients.drop(is_gone)
 
 
 def seconds_to_midnight(now_ms: int) -> float:

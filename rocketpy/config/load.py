@@ -211,8 +211,8 @@ def _capped_workers(settings: BrokerSettings, loaded: _Loaded[BrokerSettings], c
 
 
 def _with_rings_that_fit(settings: BrokerSettings) -> BrokerSettings:
-    """Halve the default ring size until all rings fit into sharedMemoryMax."""
+    """Halve the default ring size until all rings fit into their share of sharedMemoryMax."""
     size = settings.rocketpy.ring_size
-    while size > RING_SIZE_MIN and size * ring_count(settings) > settings.rocketpy.shared_memory_max:
+    while size > RING_SIZE_MIN and size * ring_count(settings) > settings.rocketpy.ring_memory_max:
         size //= 2
     return evolve_parts(settings, {("rocketpy", "ring_size"): size})

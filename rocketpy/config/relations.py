@@ -139,11 +139,11 @@ class _Checker:
     def check_rings(self, settings: BrokerSettings) -> None:
         rings = ring_count(settings)
         total = rings * settings.rocketpy.ring_size
-        if total > settings.rocketpy.shared_memory_max:
+        if total > settings.rocketpy.ring_memory_max:
             self._fail(
                 "ringSize",
                 f"{rings} rings of {settings.rocketpy.ring_size} bytes are {total} bytes, more than sharedMemoryMax "
-                f"({settings.rocketpy.shared_memory_max})",
+                f"({settings.rocketpy.shared_memory_max}) has for rings ({settings.rocketpy.ring_memory_max})",
             )
 
 

@@ -8,6 +8,7 @@ from .setting import Effect, setting
 
 RING_SIZE_MIN = 65_536
 METRICS_PORT_FREE = -1  # 5557 or the next free port
+KEPT_SHARE = 5 / 16
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +40,11 @@ class RocketpyConfig:
         default_text="1048576, or less where many workers would exceed sharedMemoryMax",
     )
     shared_memory_max: int = setting(
-        67_108_864, "sharedMemoryMax", "Most bytes that all rings together may take.", unit="bytes",
+        67_108_864, "sharedMemoryMax",
+        "Most bytes of shared memory. Five sixteenths keep what a worker that is killed must not forget: clients and "
+        "their subscriptions (some 150 bytes each, 40000 by default) and offsets that are not saved yet; all rings "
+        "together get the rest. Memory is touched only as far as it is used.",
+        unit="bytes",
         at_least=1_048_576, at_most=1 << 40,
     )
     connections_max: int = setting(
@@ -96,3 +101,13 @@ class RocketpyConfig:
         "INFO", "logLevel", "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",
         effect=Effect.AT_RESTART,
     )
+
+    @property
+    def kept_memory_bytes(self) -> int:
+        """Of sharedMemoryMax: for the manager's tables, where its successor finds them."""
+        return int(self.shared_memory_max * KEPT_SHARE)
+
+    @property
+    def ring_memory_max(self) -> int:
+        """Of sharedMemoryMax: for all rings together, bytes."""
+        return self.shared_memory_max - self.kept_memory_bytes

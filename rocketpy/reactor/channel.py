@@ -109,6 +109,10 @@ class Gateway:
             call.response = response
             call.answered.set()
 
+    def called(self) -> list[int]:
+        """The connections of which an answer is awaited."""
+        return list(self._calls)
+
     def closed(self, connection: int) -> None:
         """The connection has gone: nobody answers any more."""
         self._to_close.discard(connection)

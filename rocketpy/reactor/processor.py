@@ -14,7 +14,7 @@ counted, and logged once in a while (faults.py). Only the loop itself, its rings
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 import trio
@@ -33,8 +33,12 @@ from .detached import DetachedRequests
 from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
 from .hot_lane import RingHotLane
 from .ring import Ring, RingReader, WorkerBlock
+from .selector_deaths import SelectorDeaths
 from .stage import ORIGIN, Origin, Stage, decode_commit_offset, decode_origin, decode_pull, decode_send
 
+DONE_AT_ONCE = frozenset({Stage.CLOSED, Stage.COMMIT_OFFSET})
+"""Records whose effect is complete, and harmless when repeated, after `_take`: they leave the ring then, so that one
+at which a predecessor died is not lost. The others leave it before, as they could kill their successor too."""
 BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
@@ -89,6 +93,7 @@ class ProcessorServer:
         processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED.
         slow_lane: takes what the hot lane leaves to Python; None in managers other than the first.
         manager: this process's number; it runs the pools that live there.
+        deaths: of the selectors that own connections.
         drain_after: rings of the hot processes; while they hold anything, more may be left to us, so we do not leave.
     """
 
@@ -102,6 +107,7 @@ class ProcessorServer:
     hot_lane: RingHotLane | None = None
     listeners: Sequence[ConnectionListener] = ()
     drain_after: Sequence[Ring] = ()
+    deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)
     faults: Faults = attrs.field(factory=Faults)
     detached: DetachedRequests = attrs.field(factory=DetachedRequests)
     now_ns: Callable[[], int] = time.monotonic_ns
@@ -158,15 +164,21 @@ class ProcessorServer:
         self._turned_ns = now_ns
         for reader in self.inputs:
             for _ in range(BATCH_RECORDS):
-                found = reader.read()
+                found = reader.look()
                 if found is None:
                     break
                 moved = True
                 kind, record = found
+                if kind not in DONE_AT_ONCE:
+                    reader.release()
                 try:
                     self._take(kind, record)
                 except Exception as exc:
                     self.faults.report(f"ring message {_name_of(kind)}", exc)
+                if kind in DONE_AT_ONCE:
+                    reader.release()
+        if self.deaths.turn(self._drop_connections):
+            moved = True
         self.gateway.flush()
         if self.hot_lane is not None:
             self.hot_lane.turn()
@@ -244,7 +256,9 @@ class ProcessorServer:
             return
         connection = self._connections.get(origin.connection)
         if connection is None:
-            connection = self._connections[origin.connection] = _Connection(self._new_channel(origin))
+            is_closed = self.deaths.is_gone(origin.connection)  # sent before its selector died: served, then forgotten
+            connection = _Connection(self._new_channel(origin), is_closed=is_closed)
+            self._connections[origin.connection] = connection
         fields = len(request.ext_fields or ())
         self._submit(_Job(request, connection, origin.received_ns, size + fields * FIELD_BYTES))
 
@@ -349,12 +363,30 @@ class ProcessorServer:
         if connection is not None:
             connection.is_closed = True
             if connection.in_service > 0:
+                if self.slow_lane is not None:
+                    self.slow_lane.connection_closing(number)
                 return  # a heartbeat that still waits must not enter the client after it has been removed
         self._tell_closed(number)
 
+    def _drop_connections(self) -> Iterator[None]:
+        """Forget the connections of a dead selector, one for each step."""
+        for number in filter(self.deaths.is_gone, [*self._connections, *self.gateway.called()]):
+            self.gateway.closed(number)
+            connection = self._connections.get(number)
+            if connection is not None and connection.in_service > 0:
+                connection.is_closed = True
+            elif connection is not None:
+                del self._connections[number]
+                self._tell_listeners(self.listeners, number)
+            yield
+        if self.slow_lane is not None:
+            yield from self.slow_lane.drop_connections(self.deaths.is_gone)
+
     def _tell_closed(self, number: int) -> None:
         self._connections.pop(number, None)
-        listeners = [*self.listeners, *([self.slow_lane] if self.slow_lane is not None else [])]
+        self._tell_listeners([*self.listeners, *([self.slow_lane] if self.slow_lane is not None else [])], number)
+
+    def _tell_listeners(self, listeners: Sequence[ConnectionListener], number: int) -> None:
         try:
             do_each(lambda listener: listener.connection_closed(number), listeners)
         except Exception as exc:

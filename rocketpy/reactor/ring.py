@@ -150,14 +150,23 @@ class RingReader:
 
     def read(self) -> tuple[int, bytes] | None:
         """Type and bytes of the next record, copied and released; None: the ring is empty."""
+        found = self.look()
+        if found is not None:
+            self.release()
+        return found
+
+    def look(self) -> tuple[int, bytes] | None:
+        """Type and bytes of the next record, copied; it stays the next one until `release`. None: the ring is empty."""
         status = lib.rp_ring_read(self._pointer, self._data, self._size, self._kind)
         if status == lib.RP_EMPTY:
             return None
         if status != lib.RP_OK:
             raise MemoryError
-        record = bytes(ffi.buffer(self._data[0], self._size[0]))
+        return int(self._kind[0]), bytes(ffi.buffer(self._data[0], self._size[0]))
+
+    def release(self) -> None:
+        """Done with the record that `look` has found."""
         lib.rp_ring_release(self._pointer)
-        return int(self._kind[0]), record
 
     @property
     def position(self) -> int:

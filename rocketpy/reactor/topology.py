@@ -21,6 +21,7 @@ from .ring import Ring, WorkerBlock
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
+SELECTOR_SHIFT, EPOCH_SHIFT, EPOCH_MASK = 56, 20, 0xFFF  # in the number of a connection (csrc/connection.c, stage.h)
 ACCEPTOR, SEND, PULL, STORE = "acceptor", "send", "pull", "store"
 
 
@@ -144,6 +145,15 @@ class Topology:
     def requests_to(self, processor: str) -> list[Ring]:
         """Rings from all decoders to one processor: the `inputs` of the send and pull loops."""
         return [self.ring(decoder, processor) for decoder in self.sizes.decoders]
+
+    def is_connection_gone(self, connection: int) -> bool:
+        """Whether the selector that owned the connection has died since, which tells nobody that it has closed."""
+        selectors = self.sizes.selectors
+        index = connection >> SELECTOR_SHIFT
+        if index >= len(selectors):
+            return True
+        epoch = self.blocks[selectors[index]].epoch
+        return (connection >> EPOCH_SHIFT ^ epoch) & EPOCH_MASK != 0
 
     def replies_from(self, worker: str) -> list[Ring]:
         """Reply rings of one worker, by selector index."""

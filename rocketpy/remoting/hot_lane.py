@@ -7,7 +7,7 @@ tells the hot processors every change, in order, through the same HotLane.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 import attrs
@@ -111,14 +111,6 @@ class PutUnderWay(Protocol):
         """The outcome; waits for flush (and slave) as a client's send would."""
 
 
-class Completion(Protocol):
-    """Of something that goes on whether it is waited for or not."""
-
-    def is_set(self) -> bool: ...
-
-    async def wait(self) -> None: ...
-
-
 class HotLane(Protocol):
     """The slow lane's way to the hot processors. All calls are ordered; none blocks (rings that are full are waited
     for by a task of the lane, within a bound)."""
@@ -134,17 +126,16 @@ class HotLane(Protocol):
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         """Settings (Java key to text, checked) that the store follows while it runs."""
 
-    def delete_queues(self, topic: str) -> Completion:
-        """Delete what the topic's queues hold, as `topic_removed`. Complete when their files are removed."""
+    async def clean_topic(self, topic: str) -> None:
+        """After topic_removed: have the store drop the topic's queues; returns when that is done."""
 
     async def clean_expired_queues(self) -> None:
         """Have the store remove the files of queues of which the log has nothing left; returns when that is done."""
 
     def group_changed(
         self, group: str, *, consume_enable: bool, consume_broadcast_enable: bool, broker_id: int,
-        which_broker_when_consume_slowly: int, is_online: bool | None, is_broadcasting: bool,
-    ) -> None:
-        """`is_online` None: not known (yet); whether it is, and how it consumes, stays as the pull process has it."""
+        which_broker_when_consume_slowly: int, is_online: bool, is_broadcasting: bool,
+    ) -> None: ...
 
     def group_removed(self, group: str) -> None: ...
 
@@ -196,4 +187,10 @@ class SlowLane(Protocol):
         Such records are a few milliseconds late; what a client has told us since is newer.
         """
 
+    def connection_closing(self, connection: int) -> None:
+        """The connection has gone while a request of it is being served; `connection_closed` follows that."""
+
     def connection_closed(self, connection: int) -> None: ...
+
+    def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
+        """Connections have gone without a word, with the process that owned them: forget them, one for each step."""

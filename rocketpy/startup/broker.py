@@ -58,12 +58,13 @@ def run_broker(
         clean = False
         try:
             from .memory import fill_pools, trim_before_fork
-            from .workers import Topology, reactor_sizes, worker_specs
+            from .workers import Topology, manager_memory, reactor_sizes, worker_specs
 
             specs = list(beside())
             opened = opening.wait()
             topology = Topology.create(reactor_sizes(settings))
-            specs += worker_specs(settings, topology, opened, listeners, metrics)
+            memory = manager_memory(settings, opened)
+            specs += worker_specs(settings, topology, opened, memory, listeners, metrics)
             supervisor = Supervisor(
                 specs,
                 stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000,

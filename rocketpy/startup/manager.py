@@ -13,14 +13,16 @@ import trio
 
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
+from rocketpy.broker.kept import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
-from rocketpy.reactor.channel import Gateway
+from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.hot_lane import RingHotLane
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import RingReader, RingWriter
+from rocketpy.reactor.selector_deaths import SelectorDeaths
 from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
@@ -41,6 +43,7 @@ class ManagerMain:
     settings: BrokerSettings
     table: DispatchTable
     metrics: socket.socket | None  # listens where metrics are served
+    memory: ManagerMemory
 
     def __call__(self, context: WorkerContext) -> None:
         store = MessageStore(self.settings.store, self.control)
@@ -58,16 +61,18 @@ class ManagerMain:
             send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
             pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
             store=(topology.blocks[STORE], Outbox(RingWriter(topology.ring(name, STORE)))),
-            queues=self.control,
+            add_queue=lambda topic, queue_id: self.control.add_queue(topic.encode(), queue_id),
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
             sends=inputs[SEND],
         )
         async with open_remoting_client() as client:
             controller = BrokerController(
                 self.settings, store, hot_lane, client, SystemClock(), lambda: hot_counters(topology), random.Random(),
-                faults,
+                faults, self.memory,
             )  # fmt: skip
-            controller.load()
+            controller.load(
+                lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
+            )
             server = ProcessorServer(
                 block=context.block,
                 inputs=list(inputs.values()),
@@ -77,6 +82,9 @@ class ManagerMain:
                 slow_lane=controller,
                 hot_lane=hot_lane,
                 faults=faults,
+                deaths=SelectorDeaths(
+                    [topology.blocks[selector] for selector in topology.sizes.selectors], topology.is_connection_gone
+                ),
                 drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
             )
             async with trio.open_nursery() as nursery:

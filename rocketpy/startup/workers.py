@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator, Sequence
 
+from rocketpy.broker.clock import SystemClock
+from rocketpy.broker.kept import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
@@ -20,7 +22,7 @@ from .hot_workers import MANAGER, PullMain, SendMain
 from .manager import ManagerMain
 from .store_worker import StoreMain
 
-__all__ = ["Topology", "reactor_sizes", "worker_specs"]
+__all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
 HOT_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE})
@@ -32,13 +34,21 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
         selector_workers=own.selector_workers,
         codec_workers=own.codec_workers,
         ring_bytes=own.ring_size,
-        shared_bytes_max=own.shared_memory_max,
+        shared_bytes_max=own.ring_memory_max,
+    )
+
+
+def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemory:
+    """What a killed manager leaves to its successor; before the first fork. Raises: StoreError."""
+    own = settings.rocketpy
+    return ManagerMemory.create(
+        opened.paths.root, own.kept_memory_bytes, is_ours=opened.is_ours, clock=SystemClock()
     )
 
 
 def worker_specs(
-    settings: BrokerSettings, topology: Topology, opened: OpenedStore, listeners: Sequence[socket.socket],
-    metrics: socket.socket | None,
+    settings: BrokerSettings, topology: Topology, opened: OpenedStore, memory: ManagerMemory,
+    listeners: Sequence[socket.socket], metrics: socket.socket | None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: whoever feeds others last."""
     table, control, sizes = DispatchTable(), opened.control, topology.sizes
@@ -59,7 +69,7 @@ def worker_specs(
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
     yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS, keep_fds=writes)
     yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
-    manager = ManagerMain(topology, control, settings, table, metrics)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory)
     yield spec(
         MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),)
     )

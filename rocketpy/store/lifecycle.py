@@ -36,6 +36,8 @@ class OpenedStore:
     lock: StoreLock
     control: ControlBlock
     report: RecoveryReport
+    is_ours: bool
+    """No other program has had the store since our last run."""
 
 
 def open_store(config: MessageStoreConfig, files: Files | None = None) -> OpenedStore:
@@ -65,11 +67,12 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
         was_clean = files.info(paths.abort) is None
         if not control.is_same_boot:
             control.forget_clock()
+        is_ours = control.header.lock_mtime_ns == lock.mtime_ns
         recovery = Recovery(config, paths, files, control)
         report = recovery.run(
             checkpoint=read_checkpoint(files, paths.checkpoint),
             was_clean=was_clean,
-            is_ours=control.header.lock_mtime_ns == lock.mtime_ns,
+            is_ours=is_ours,
         )
         files.write(paths.abort, 0, b"", sync=True)
         control.header.lock_mtime_ns = lock.sign()
@@ -80,7 +83,7 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
         raise
     before = "was closed in order" if was_clean else "was not closed in order"
     logger.info("store %s %s, opened: %s", paths.root, before, report)
-    return OpenedStore(config, paths, files, lock, control, report)
+    return OpenedStore(config, paths, files, lock, control, report, is_ours)
 
 
 def close_store(opened: OpenedStore, *, clean: bool) -> None:

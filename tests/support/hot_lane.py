@@ -225,10 +225,8 @@ class HotLane:
         self._tell(self.manager_to_send, lib.RP_STAGE_TOPIC, data)
         self._tell(self.manager_to_pull, lib.RP_STAGE_TOPIC, data)
 
-    def add_group(self, group: str, *, online: bool | None = True) -> None:
-        """`online` None: a new manager's word, which has not heard of the group's members yet."""
+    def add_group(self, group: str, *, online: bool = True) -> None:
         flags = lib.RP_GROUP_CONSUME_ENABLE | lib.RP_GROUP_BROADCAST_ENABLE | (lib.RP_GROUP_ONLINE if online else 0)
-        flags |= lib.RP_GROUP_MEMBERS_UNKNOWN if online is None else 0
         name = group.encode()
         self._tell(self.manager_to_pull, lib.RP_STAGE_GROUP, struct.pack("=IiiI", flags, 0, 1, len(name)) + name)
 

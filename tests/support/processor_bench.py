@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import attrs
 import trio
@@ -55,8 +55,16 @@ class SlowLaneLog:
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
         self.told.append((group, topic, queue_id, offset, received_ms))
 
+    def connection_closing(self, connection: int) -> None:
+        self.told.append(f"{connection} is closing")
+
     def connection_closed(self, connection: int) -> None:
         self.told.append(connection)
+
+    def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
+        self.told.append("dropping")
+        yield
+        self.told.append(f"dropped {is_gone(CONNECTION)}")
 
 
 @attrs.define(eq=False)

@@ -49,6 +49,11 @@ class ConsumerGroupInfo:
         self.channels[info.connection] = info
         return set(self.client_ids) != before
 
+    @property
+    def description(self) -> tuple[object, ...]:
+        """All that is the group's and not one member's, to see whether it has changed."""
+        return self.consume_type, self.message_model, self.consume_from_where, dict(self.subscriptions)
+
     def put_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
         """True when the set of topics changed; a newer version of a known subscription is stored, but is no change."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
@@ -74,6 +79,10 @@ class ConsumerManager:
         self._members_changed = members_changed
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._connections: dict[int, set[str]] = {}  # connection -> groups it was ever a member of
+        self.on_client: Callable[[int], None] = lambda connection: None
+        """Told each connection of which the groups or the client have changed."""
+        self.on_group: Callable[[ConsumerGroupInfo], None] = lambda entry: None
+        self.on_group_gone: Callable[[str], None] = lambda group: None
 
     def register(
         self,
@@ -88,13 +97,21 @@ class ConsumerManager:
     ) -> bool:
         """Enter one member's heartbeat; True when members or topics changed."""
         entry = self._groups.get(group)
+        is_new = entry is None
         if entry is None:
             entry = self._groups[group] = ConsumerGroupInfo(group, consume_type, message_model, consume_from_where)
+        known, twin, before = entry.channels.get(info.connection), entry.find_client(info.client_id), entry.description
         entry.consume_type, entry.message_model = consume_type, message_model
         entry.consume_from_where = consume_from_where
         changed = entry.put_channel(info)
         self._connections.setdefault(info.connection, set()).add(group)
         changed = entry.put_subscriptions(subscriptions) or changed
+        if is_new or entry.description != before:
+            self.on_group(entry)
+        if known is None or known.client_id != info.client_id:
+            self.on_client(info.connection)
+        if twin is not None and twin.connection != info.connection:
+            self.on_client(twin.connection)
         self._tables.group_online(
             group, is_broadcasting=message_model is MessageModel.BROADCASTING, subscriptions=entry.subscriptions
         )
@@ -106,14 +123,17 @@ class ConsumerManager:
         entry = self._groups.get(group)
         if entry is None or entry.channels.pop(connection, None) is None:
             return
+        self.on_client(connection)
         if not entry.channels:
             del self._groups[group]
             self._tables.group_offline(group)
+            self.on_group_gone(group)
         elif notify:
             self._tell_members(entry)
 
-    def connection_closed(self, connection: int) -> None:
-        do_each(lambda group: self.unregister(group, connection), self._connections.pop(connection, set()))
+    def connection_closed(self, connection: int, *, notify: bool = True) -> None:
+        groups = self._connections.pop(connection, set())
+        do_each(lambda group: self.unregister(group, connection, notify=notify), groups)
 
     def sweep(self) -> list[Channel]:
         """Forget clients silent for 120 s; returns their channels, which are to be closed."""
@@ -130,12 +150,32 @@ class ConsumerManager:
     def group(self, group: str) -> ConsumerGroupInfo | None:
         return self._groups.get(group)
 
+    @property
+    def connections(self) -> list[int]:
+        """All that are or were members of a group."""
+        return list(self._connections)
+
+    def groups_of(self, connection: int) -> tuple[list[str], ClientChannelInfo | None]:
+        """The groups of which the connection is a member now, sorted, and the client behind it."""
+        infos = {
+            name: entry.channels[connection]
+            for name in sorted(self._connections.get(connection, ()))
+            if (entry := self._groups.get(name)) is not None and connection in entry.channels
+        }
+        return list(infos), next(iter(infos.values()), None)
+
     def find_client(self, group: str, client_id: str) -> ClientChannelInfo | None:
         entry = self._groups.get(group)
         return entry.find_client(client_id) if entry else None
 
     def groups_subscribing(self, topic: str) -> set[str]:
         return {entry.group for entry in self._groups.values() if topic in entry.subscriptions}
+
+    def tell_members(self, group: str) -> None:
+        """The group has changed: every member is to hear of it."""
+        entry = self._groups.get(group)
+        if entry is not None:
+            self._tell_members(entry)
 
     def _tell_members(self, entry: ConsumerGroupInfo) -> None:
         self._members_changed(entry.group, [info.channel for info in entry.channels.values()])

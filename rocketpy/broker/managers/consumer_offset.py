@@ -6,6 +6,9 @@ Offsets come by UPDATE_CONSUMER_OFFSET and on pulls. Those on pulls are gathered
 can arrive after an update that its client sent later, as a leaving consumer does. It must not undo that update: each
 update is remembered with its time, and an offset from a pull that had arrived before is dropped.
 
+What has changed since the last completed save is in a journal, where a successor of this process finds it. It does not
+find the times of updates: offsets of pulls that arrived before its start are dropped, like any that may be overtaken.
+
 The table may hold a million offsets, so nothing here goes through all of it in one step: it is kept by group, with an
 index by topic, and written entry by entry.
 
@@ -15,7 +18,7 @@ Source: RocketMQ 4.9 `ConsumerOffsetManager`. The reference writes integer keys 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
@@ -23,6 +26,7 @@ from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.transport.steps import Steps
 
 from .. import persist
+from ..journal import Journal
 from .config_file import ConfigFile
 
 log = logging.getLogger(__name__)
@@ -31,11 +35,19 @@ Queues = dict[int, int]
 
 
 class ConsumerOffsetManager:
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, journal: Journal | None = None, *, started_ms: int = -1) -> None:
+        """`journal`: of a predecessor, and ours; None: nobody inherits it. `started_ms`: on the monotonic clock."""
         self._offsets: dict[str, dict[str, Queues]] = {}  # group -> topic -> queue id -> next offset
         self._groups_of: dict[str, set[str]] = {}  # topic -> its groups; some may have been removed meanwhile
         self._told_ms: dict[str, dict[str, Queues]] = {}  # the same keys: the last update, on the monotonic clock
-        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
+        self._journal = journal or Journal.private("committed offsets", is_saved=True)
+        self._started_ms = started_ms
+        self.file = ConfigFile(path, self._begin_save)
+        self.file.on_saved = lambda changes: self._journal.end_save()
+
+    def _begin_save(self) -> Iterable[str]:
+        self._journal.begin_save()
+        return pretty_pieces(self.document())
 
     def load(self) -> None:
         """Raises: ConfigError."""
@@ -46,6 +58,28 @@ class ConsumerOffsetManager:
                 self._put(group, topic, queues)
             else:
                 log.warning("%s: %r is not topic@group; left out", self.file.path, key)
+        self._restore()
+
+    def _restore(self) -> None:
+        """What a predecessor had not saved yet."""
+        entries = self._journal.entries
+        for key, value in entries.items():
+            queue_id, topic, group = key.decode("utf-8", "surrogatepass").split("@", 2)
+            queues = self._queues(group, topic)
+            if value:
+                (self._put(group, topic, {}) if queues is None else queues)[int(queue_id)] = int(value)
+            elif queues is not None:
+                queues.pop(int(queue_id), None)
+                if not queues:
+                    self._drop(group, topic)
+        if entries:
+            log.info("%d committed offsets were not saved yet and are kept", len(entries))
+            self.file.changed()
+
+    def _keep(self, group: str, topic: str, queue_id: int, offset: int | None) -> None:
+        """For a successor. `offset` None: there is none any more."""
+        value = b"" if offset is None else b"%d" % offset
+        self._journal.put(f"{queue_id}@{topic}@{group}".encode("utf-8", "surrogatepass"), value)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int:
         """Store unconditionally; returns what was stored before, -1 for nothing."""
@@ -55,6 +89,7 @@ class ConsumerOffsetManager:
         before = queues.get(queue_id, -1)
         if before != offset:
             queues[queue_id] = offset
+            self._keep(group, topic, queue_id, offset)
             self.file.changed()
         if offset < before:
             log.warning("%s: offset of %s queue %d goes back from %d to %d", group, topic, queue_id, before, offset)
@@ -67,8 +102,7 @@ class ConsumerOffsetManager:
     def was_told_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
         """Whether what was received at `received_ms` is older than the last update. Within one ms it counts as older:
         dropping an offset that rides on a pull costs nothing, the client names it again in five seconds."""
-        told_ms = self._told_ms.get(group, {}).get(topic, {}).get(queue_id)
-        return told_ms is not None and received_ms <= told_ms
+        return received_ms <= self._told_ms.get(group, {}).get(topic, {}).get(queue_id, self._started_ms)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """-1 when the group never committed in this queue."""
@@ -89,7 +123,11 @@ class ConsumerOffsetManager:
         """Copy what `source` committed for the topic to `target`."""
         queues = self._queues(source, topic)
         if queues is not None:
+            for queue_id in self.query_all(target, topic).keys() - queues.keys():
+                self._keep(target, topic, queue_id, None)
             self._put(target, topic, dict(queues))
+            for queue_id, offset in queues.items():
+                self._keep(target, topic, queue_id, offset)
             self.file.changed()
 
     async def remove_group(self, group: str) -> None:
@@ -101,22 +139,23 @@ class ConsumerOffsetManager:
         self.file.changed()
         steps = Steps()
         while topics:
-            topic, _ = topics.popitem()
-            if topic not in self._offsets.get(group, ()):  # committed again meanwhile
+            topic, queues = topics.popitem()
+            again = self._queues(group, topic)  # committed meanwhile
+            if again is None:
                 self._leave_index(topic, group)
+            for queue_id in queues.keys() - (again or {}).keys():
+                self._keep(group, topic, queue_id, None)
             await steps.did()
 
     async def remove_topic(self, topic: str) -> None:
         """Forget all offsets in the topic."""
         steps = Steps()
         for group in self.groups_of(topic):
-            topics = self._offsets.get(group, {})
-            if topics.pop(topic, None) is not None:
-                self.file.changed()
-            if not topics:
-                self._offsets.pop(group, None)
+            for queue_id in self.query_all(group, topic):
+                self._keep(group, topic, queue_id, None)
+            self._drop(group, topic)
+            self.file.changed()
             self._told_ms.get(group, {}).pop(topic, None)
-            self._leave_index(topic, group)
             await steps.did()
 
     def document(self) -> Members:
@@ -138,6 +177,13 @@ class ConsumerOffsetManager:
         self._offsets.setdefault(group, {})[topic] = queues
         self._groups_of.setdefault(topic, set()).add(group)
         return queues
+
+    def _drop(self, group: str, topic: str) -> None:
+        topics = self._offsets.get(group, {})
+        topics.pop(topic, None)
+        if not topics:
+            self._offsets.pop(group, None)
+        self._leave_index(topic, group)
 
     def _leave_index(self, topic: str, group: str) -> None:
         groups = self._groups_of.get(topic)

@@ -3,9 +3,6 @@
 Heartbeats repeat a group's subscriptions every 30 s; only differences cross the ring. Every call returns before the
 reply of the request that caused it is pushed, and rings keep their order: a client never sees an answer that the hot
 processors do not know yet.
-
-After a death of the manager, the pull process knows better than its successor who is online: heartbeats come every
-30 s. Until a group's first one, or `members_known`, the successor leaves that as it is.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from rocketpy.remoting.hot_lane import HotLane
 @attrs.frozen
 class _GroupState:
     config: SubscriptionGroupConfig
-    is_online: bool | None
+    is_online: bool
     is_broadcasting: bool
 
 
@@ -34,8 +31,6 @@ class HotTables:
         self._topics: dict[str, TopicConfig] = {}
         self._configs: dict[str, SubscriptionGroupConfig] = {}
         self._online: dict[str, bool] = {}  # group -> is broadcasting
-        self._seen: set[str] = set()  # groups that have had a heartbeat
-        self._are_members_known = False
         self._groups: dict[str, _GroupState] = {}
         self._subscriptions: dict[str, dict[str, SubscriptionData]] = {}
 
@@ -71,7 +66,6 @@ class HotTables:
     def group_online(self, group: str, *, is_broadcasting: bool, subscriptions: Mapping[str, SubscriptionData]) -> None:
         """The group has members, with these subscriptions."""
         self._online[group] = is_broadcasting
-        self._seen.add(group)
         self._tell_group(group)
         told = self._subscriptions.setdefault(group, {})
         for topic in told.keys() - subscriptions.keys():
@@ -95,18 +89,11 @@ class HotTables:
         if self._online.pop(group, None) is not None:
             self._tell_group(group)
 
-    def members_known(self) -> None:
-        """Whoever is alive has sent a heartbeat by now: groups without one are offline."""
-        self._are_members_known = True
-        for group in self._configs:
-            self._tell_group(group)
-
     def _tell_group(self, group: str) -> None:
         config = self._configs.get(group)
         if config is None:
             return
-        is_known = self._are_members_known or group in self._seen
-        state = _GroupState(config, group in self._online if is_known else None, self._online.get(group, False))
+        state = _GroupState(config, group in self._online, self._online.get(group, False))
         if self._groups.get(group) == state:
             return
         self._groups[group] = state

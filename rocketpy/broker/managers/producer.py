@@ -8,6 +8,7 @@ Source: RocketMQ 4.9 `ProducerManager`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
@@ -24,6 +25,8 @@ class ProducerManager:
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
         self._channels: dict[int, Channel] = {}
         self._next_channel = 0
+        self.on_client: Callable[[int], None] = lambda connection: None
+        """Told each connection of which the groups or the client have changed."""
 
     def register(self, group: str, info: ClientChannelInfo) -> None:
         table = self._groups.setdefault(group, {})
@@ -35,6 +38,8 @@ class ProducerManager:
         self._connections.setdefault(info.connection, set()).add(group)
         self._channels[info.connection] = info.channel
         table[info.connection] = info
+        if known is None or known.client_id != info.client_id:
+            self.on_client(info.connection)
 
     def unregister(self, group: str, connection: int) -> None:
         table = self._groups.get(group, {})
@@ -42,6 +47,7 @@ class ProducerManager:
         if info is not None:
             self._release(info)
             self._leave(group, connection)
+            self.on_client(connection)
         if not table:
             self._groups.pop(group, None)
 
@@ -58,6 +64,15 @@ class ProducerManager:
                     gone[info.connection] = info.channel
                     self.unregister(group, info.connection)
         return list(gone.values())
+
+    @property
+    def connections(self) -> list[int]:
+        return list(self._connections)
+
+    def groups_of(self, connection: int) -> tuple[list[str], ClientChannelInfo | None]:
+        """The connection's groups, sorted, and the client behind it."""
+        names = sorted(self._connections.get(connection, ()))
+        return names, self._groups[names[0]][connection] if names else None
 
     def find_channel(self, client_id: str) -> Channel | None:
         """The newest connection of this client."""

@@ -1,12 +1,16 @@
 """Which client may consume which queue in order: locks of 60 s, renewed by their owner every 20 s.
 
-Memory only: after a restart clients lock again on their next round.
+Each grant is in the journal before it is answered, so that a successor of this process, and a broker that starts
+anew, grants to nobody else what is still held. Where the journal was lost, nothing is granted to anybody until the
+last lock that could be in it has run out.
 
-Source: RocketMQ 4.9 `RebalanceLockManager`.
+Source: RocketMQ 4.9 `RebalanceLockManager`; the reference forgets all locks with its process.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterable
 
 import attrs
@@ -14,8 +18,10 @@ import attrs
 from rocketpy.message.message_queue import MessageQueue
 
 from ..clock import Clock
+from ..journal import Found, Journal
+from ..lock_file import LOCK_LIFE_MS
 
-LOCK_LIFE_MS = 60_000
+log = logging.getLogger(__name__)
 
 
 @attrs.define
@@ -25,10 +31,24 @@ class _Lock:
 
 
 class RebalanceLockManager:
-    def __init__(self, clock: Clock, *, lock_life_ms: int = LOCK_LIFE_MS) -> None:
+    def __init__(
+        self, clock: Clock, journal: Journal, *, unknown_until_ms: int = 0, lock_life_ms: int = LOCK_LIFE_MS
+    ) -> None:
+        """`unknown_until_ms`: others may hold locks that are not in the journal until then (monotonic)."""
         self._clock = clock
+        self._journal = journal
         self._lock_life_ms = lock_life_ms
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
+        now_ms = clock.monotonic_ms()
+        self._unknown_until_ms = now_ms + lock_life_ms if journal.found is Found.LOST else unknown_until_ms
+        for key, value in journal.entries.items():
+            group, *queue = json.loads(key)
+            client_id, renewed_ms = json.loads(value)
+            lock = _Lock(client_id, min(renewed_ms, now_ms))
+            self._locks.setdefault(group, {})[MessageQueue(*queue)] = lock
+        self.sweep()
+        if self._locks:
+            log.info("%d queue locks are still held", len(self))
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Take or renew what is free, ours or expired; returns the queues that the caller holds now."""
@@ -37,11 +57,19 @@ class RebalanceLockManager:
         held = []
         for queue in queues:
             lock = table.get(queue)
-            if lock is not None and lock.client_id != client_id and not self._is_expired(lock, now_ms):
+            if self._is_others(lock, client_id, now_ms):
                 continue
             table[queue] = _Lock(client_id, now_ms)
+            self._journal.put(_key(group, queue), json.dumps([client_id, now_ms]).encode())
             held.append(queue)
+        if not table:
+            del self._locks[group]
         return held
+
+    def _is_others(self, lock: _Lock | None, client_id: str, now_ms: int) -> bool:
+        if lock is None:
+            return now_ms < self._unknown_until_ms
+        return lock.client_id != client_id and not self._is_expired(lock, now_ms)
 
     def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
         """Release the caller's own locks; those of others stay."""
@@ -49,9 +77,7 @@ class RebalanceLockManager:
         for queue in queues:
             lock = table.get(queue)
             if lock is not None and lock.client_id == client_id:
-                del table[queue]
-        if not table:
-            self._locks.pop(group, None)
+                self._drop(group, queue)
 
     def owner(self, group: str, queue: MessageQueue) -> str | None:
         lock = self._locks.get(group, {}).get(queue)
@@ -62,12 +88,21 @@ class RebalanceLockManager:
         now_ms = self._clock.monotonic_ms()
         for group, table in list(self._locks.items()):
             for queue in [queue for queue, lock in table.items() if self._is_expired(lock, now_ms)]:
-                del table[queue]
-            if not table:
-                del self._locks[group]
+                self._drop(group, queue)
 
     def __len__(self) -> int:
         return sum(map(len, self._locks.values()))
 
+    def _drop(self, group: str, queue: MessageQueue) -> None:
+        table = self._locks[group]
+        del table[queue]
+        self._journal.remove(_key(group, queue))
+        if not table:
+            del self._locks[group]
+
     def _is_expired(self, lock: _Lock, now_ms: int) -> bool:
         return now_ms - lock.renewed_ms > self._lock_life_ms
+
+
+def _key(group: str, queue: MessageQueue) -> bytes:
+    return json.dumps([group, queue.topic, queue.broker_name, queue.queue_id]).encode()

@@ -117,8 +117,10 @@ def test_thread_counts_beyond_the_cores_are_noted(load: Load) -> None:
 
 def test_the_default_ring_size_gives_way_to_many_workers(load: Load) -> None:
     settings = load("selectorWorkers=8\ncodecWorkers=8")
-    assert settings.rocketpy.ring_size == 524_288
-    assert ring_count(settings) * settings.rocketpy.ring_size <= settings.rocketpy.shared_memory_max
+    assert settings.rocketpy.ring_size == 262_144
+    assert ring_count(settings) * settings.rocketpy.ring_size <= settings.rocketpy.ring_memory_max
+    own = settings.rocketpy
+    assert own.ring_memory_max + own.kept_memory_bytes == own.shared_memory_max
 
 
 def test_worker_counts_follow_the_cores() -> None:

@@ -343,16 +343,6 @@ def test_pulls_without_a_header_subscription_need_the_group_online(lane: HotLane
     )
 
 
-def test_pulls_go_on_while_a_new_manager_has_not_heard_of_the_group(lane: HotLane) -> None:
-    lane.frame(send_v2())
-    for opaque, online in ((1, None), (2, False), (3, None)):
-        lane.add_group("G", online=online)
-        lane.frame(pull(flags=0, opaque=opaque))
-        lane.turn()
-    assert sorted(r.opaque for _, r in lane.answers()) == [1, 7]
-    assert [kind for kind, _ in lane.for_manager()].count(lib.RP_STAGE_PULL) == 2
-
-
 def test_offsets_that_ride_on_pulls_reach_the_manager_once(lane: HotLane) -> None:
     for commit in (1, 2, 3):
         lane.frame(pull(flags=5, commit=commit), received_ns=1000 + commit)

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import trio
-import trio.testing
 
-from rocketpy.broker.broker import HEARTBEATS_HEARD_S
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
 from tests.support.slow_lane import FakeChannel, SlowLaneRig
 
@@ -78,26 +76,6 @@ def test_a_closed_connection_is_told_to_the_rest(tmp_path: Path) -> None:
     assert rig.services.consumers.group("G") is None
     assert rig.hot_lane.named("subscription_removed") == [("G", "T")]
     assert rig.hot_lane.named("group_changed")[-1][1]["is_online"] is False
-
-
-def test_whoever_was_not_heard_of_is_offline_only_when_all_had_the_time(tmp_path: Path) -> None:
-    rig, clock = Members(tmp_path), trio.testing.MockClock()
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            await nursery.start(rig.broker.run)
-            await trio.testing.wait_all_tasks_blocked()
-            told = dict(call[0:2] for call in rig.hot_lane.named("group_changed"))
-            assert {state["is_online"] for state in told.values()} == {None}
-            await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=rig.a)
-            assert rig.hot_lane.named("group_changed")[-1][1]["is_online"] is True
-            clock.jump(HEARTBEATS_HEARD_S)
-            await trio.testing.wait_all_tasks_blocked()
-            told = dict(call[0:2] for call in rig.hot_lane.named("group_changed"))
-            assert [group for group, state in told.items() if state["is_online"] is not False] == ["G"]
-            await rig.broker.stop()
-
-    trio.run(main, clock=clock)
 
 
 def test_unregister(tmp_path: Path) -> None:

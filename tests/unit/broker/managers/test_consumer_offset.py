@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
+from rocketpy.broker import persist
+from rocketpy.broker.journal import Journal, format_memory
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
 from rocketpy.errors import ConfigError
 from rocketpy.remoting import fastjson
@@ -85,3 +89,88 @@ def test_a_file_with_what_is_no_offset_ends_the_start_with_its_name(tmp_path: Pa
     path.write_text(f'{{"offsetTable":{{"T@G":{offset}}}}}')
     with pytest.raises(ConfigError, match=r"consumerOffset\.json"):
         ConsumerOffsetManager(path).load()
+
+
+class Lives:
+    """An offset table of which the owner dies, again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.memory = path, memoryview(bytearray(1 << 16))
+        format_memory(self.memory)
+        self.table = self.die()
+
+    def die(self, started_ms: int = -1) -> ConsumerOffsetManager:
+        journal = Journal("offsets", self.memory, is_saved=True)
+        self.table = ConsumerOffsetManager(self.path, journal, started_ms=started_ms)
+        self.table.load()
+        return self.table
+
+    def state(self) -> dict[tuple[str, str], dict[int, int]]:
+        pairs = [(group, topic) for group in "GHI" for topic in "TU"]
+        return {pair: found for pair in pairs if (found := self.table.query_all(*pair))}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_successor_finds_what_was_committed_cloned_and_removed(tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    lives = Lives(tmp_path / "consumerOffset.json")
+    is_full = [False]
+
+    async def main() -> None:
+        for step in range(300):
+            group, topic = choose.choice("GHI"), choose.choice("TU")
+            what = choose.random()
+            if what < 0.7:
+                lives.table.commit(group, topic, choose.randrange(4), choose.randrange(100))
+            elif what < 0.75:
+                lives.table.clone(group, choose.choice("GHI"), topic)
+            elif what < 0.8:
+                await lives.table.remove_group(group)
+            elif what < 0.85:
+                await lives.table.remove_topic(topic)
+            elif what < 0.9:
+                is_full[0] = choose.random() < 0.3
+                await lives.table.file.save(last=True)
+            else:
+                before = lives.state()
+                lives.die()
+                assert lives.state() == before, f"seed {seed}, step {step}"
+
+    save = persist.save
+
+    def failing(*args: Any) -> None:
+        if is_full[0]:
+            raise OSError(28, "No space left on device")
+        save(*args)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(persist, "save", failing)
+        trio.run(main)
+
+
+def test_what_is_saved_does_not_stay_in_the_journal(tmp_path: Path) -> None:
+    lives = Lives(tmp_path / "consumerOffset.json")
+    lives.table.commit("G", "T", 0, 5)
+    trio.run(lives.table.file.save)
+    assert lives.table._journal.live_bytes == 0
+    assert lives.die().query("G", "T", 0) == 5
+
+
+def test_more_changes_than_there_is_room_for_are_found_again_after_the_next_save(tmp_path: Path) -> None:
+    lives = Lives(tmp_path / "consumerOffset.json")
+    for queue in range(2000):
+        lives.table.commit("G", "T", queue, queue)
+    lives.table.commit("G", "U", 0, 1)
+    trio.run(lives.table.file.save)
+    lives.table.commit("G", "U", 0, 2)
+    assert lives.die().query("G", "U", 0) == 2
+    assert lives.table.query("G", "T", 1999) == 1999
+
+
+def test_an_offset_of_a_pull_that_arrived_before_the_successor_undoes_nothing(tmp_path: Path) -> None:
+    lives = Lives(tmp_path / "consumerOffset.json")
+    lives.table.commit("G", "T", 0, 50)
+    lives.table.told("G", "T", 0, 1000)
+    table = lives.die(started_ms=1200)
+    assert table.was_told_since("G", "T", 0, 999) and table.was_told_since("G", "T", 1, 1200)
+    assert not table.was_told_since("G", "T", 0, 1201)

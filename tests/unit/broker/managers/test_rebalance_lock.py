@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocketpy.broker.journal import Found, Journal, format_memory
 from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS, RebalanceLockManager
 from rocketpy.message.message_queue import MessageQueue
 from tests.support.slow_lane import FakeClock
@@ -9,9 +10,20 @@ from tests.support.slow_lane import FakeClock
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 
 
+def made(clock: FakeClock, memory: memoryview | None = None, unknown_until_ms: int = 0) -> RebalanceLockManager:
+    journal = Journal.private("locks") if memory is None else Journal("locks", memory)
+    return RebalanceLockManager(clock, journal, unknown_until_ms=unknown_until_ms)
+
+
+def kept() -> memoryview:
+    memory = memoryview(bytearray(1 << 16))
+    format_memory(memory)
+    return memory
+
+
 def test_the_table_of_transitions() -> None:
     clock = FakeClock()
-    locks = RebalanceLockManager(clock)
+    locks = made(clock)
     assert locks.lock("G", [Q0, Q1], "a") == [Q0, Q1]
     assert locks.lock("G", [Q0, Q1], "b") == []
     assert locks.lock("H", [Q0], "b") == [Q0], "groups do not disturb each other"
@@ -23,7 +35,7 @@ def test_the_table_of_transitions() -> None:
 
 
 def test_only_the_owner_unlocks() -> None:
-    locks = RebalanceLockManager(FakeClock())
+    locks = made(FakeClock())
     locks.lock("G", [Q0, Q1], "a")
     locks.unlock("G", [Q0], "b")
     assert locks.owner("G", Q0) == "a"
@@ -34,7 +46,7 @@ def test_only_the_owner_unlocks() -> None:
 
 def test_sweep_forgets_the_expired() -> None:
     clock = FakeClock()
-    locks = RebalanceLockManager(clock)
+    locks = made(clock)
     locks.lock("G", [Q0], "a")
     clock.advance(30_000)
     locks.lock("G", [Q1], "a")
@@ -45,3 +57,50 @@ def test_sweep_forgets_the_expired() -> None:
     clock.advance(60_000)
     locks.sweep()
     assert len(locks) == 0
+
+
+def test_a_successor_grants_to_nobody_else_what_is_held() -> None:
+    clock, memory = FakeClock(), kept()
+    locks = made(clock, memory)
+    assert locks.lock("G", [Q0, Q1], "a") == [Q0, Q1]
+    clock.advance(20_000)
+    locks.lock("G", [Q0], "a")
+    locks.unlock("G", [Q1], "a")
+    del locks
+    clock.advance(10_000)
+    successor = made(clock, memory)
+    assert successor.lock("G", [Q0, Q1], "b") == [Q1], "what was released is free"
+    assert successor.lock("G", [Q0], "a") == [Q0], "the owner goes on"
+    clock.advance(30_001)
+    assert made(clock, memory).lock("G", [Q0], "b") == [], "the renewal counts, not the first grant"
+    clock.advance(30_000)
+    assert made(clock, memory).lock("G", [Q0], "b") == [Q0]
+
+
+def test_a_lock_from_another_clock_is_not_older_than_now() -> None:
+    clock, memory = FakeClock(), kept()
+    made(clock, memory).lock("G", [Q0], "a")
+    earlier = FakeClock()
+    earlier.advance(-30_000)
+    locks = made(earlier, memory)
+    earlier.advance(LOCK_LIFE_MS + 1)
+    assert locks.lock("G", [Q0], "b") == [Q0], "and it lives no longer than any other"
+
+
+def test_a_lost_journal_grants_nothing_until_the_last_lock_has_run_out() -> None:
+    clock, memory = FakeClock(), kept()
+    made(clock, memory).lock("G", [Q0], "a")
+    memory[64 + 32] ^= 1
+    locks = made(clock, memory)
+    assert locks.lock("G", [Q0], "a") == [] == locks.lock("H", [Q1], "b")
+    clock.advance(LOCK_LIFE_MS)
+    assert locks.lock("G", [Q0], "b") == [Q0]
+    assert Journal("locks", memory).found is Found.WHOLE
+
+
+def test_until_the_locks_of_the_last_broker_have_run_out_nothing_is_granted() -> None:
+    clock = FakeClock()
+    locks = made(clock, unknown_until_ms=clock.monotonic_ms() + 500)
+    assert locks.lock("G", [Q0], "a") == []
+    clock.advance(500)
+    assert locks.lock("G", [Q0], "a") == [Q0] and locks.lock("G", [Q0], "b") == []

@@ -23,7 +23,7 @@ def test_find_creates_where_allowed(tmp_path: Path) -> None:
     assert created is not None and created.retry_max_times == 16
     assert rig.services.groups.find("") is None
     group, told = rig.hot_lane.named("group_changed")[-1]
-    assert group == "G" and told["is_online"] is None and told["consume_enable"] is True
+    assert group == "G" and told["is_online"] is False and told["consume_enable"] is True
 
 
 def test_find_without_auto_creation_makes_system_groups_only(tmp_path: Path) -> None:

@@ -1,0 +1,92 @@
+"""The file `queuelocks` beside the store: queue locks outlive the broker, because their holders do.
+
+A client that holds a queue goes on consuming it for up to 30 s while its broker is away. A broker that starts knows the
+locks if the running kernel wrote the file (its page cache has then survived any kill -9) and no other program has had
+the store since. Otherwise nothing is known but when the last broker can still have granted a lock: no file of the
+store is newer than that by more than the kernel's delay in writing back. Until such a lock has run out, no lock is
+granted: `unknown_until_ms`. A first start and one after a longer pause wait for nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from rocketpy.errors import StoreError
+
+from .clock import Clock
+from .journal import Found, Journal, format_memory, half_bytes_of, is_formatted, owner_of
+
+log = logging.getLogger(__name__)
+
+NAME = "queuelocks"
+BYTES = 4 * 1024 * 1024  # some 12 000 locks
+LOCK_LIFE_MS = 60_000
+WRITE_BACK_MS = 35_000  # how much older than its content a file may look after a power failure
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+
+@attrs.frozen(eq=False)
+class LockFile:
+    """The mapped file, for `Journal`; inherited by every manager."""
+
+    memory: memoryview
+    unknown_until_ms: int
+    """On the monotonic clock: until then others may hold locks that are not in the journal."""
+
+    @classmethod
+    def open(cls, root: Path, *, is_ours: bool, clock: Clock, boot_id: bytes | None = None) -> LockFile:
+        """Map the file, made anew where its content does not count.
+
+        Raises:
+            StoreError: it cannot be made.
+        """
+        boot_id = _boot_id() if boot_id is None else boot_id
+        last_run_ms = max(_times_ms(root), default=None)
+        memory = _map(root / NAME)
+        is_known = is_ours and is_formatted(memory, half_bytes_of(memory)) and owner_of(memory) == boot_id
+        if is_known and Journal("queue locks", memory).found is Found.WHOLE:
+            return cls(memory, unknown_until_ms=0)
+        format_memory(memory, owner=boot_id, salt=int.from_bytes(os.urandom(8), "little"))
+        wait_ms = 0
+        if last_run_ms is not None:
+            wait_ms = min(LOCK_LIFE_MS, last_run_ms + WRITE_BACK_MS + LOCK_LIFE_MS - clock.now_ms())
+        if wait_ms > 0:
+            log.warning(
+                "the store was in use %d s ago and its queue locks are not known: no queue is locked for the next "
+                "%d s, while clients may hold them", max(0, clock.now_ms() - (last_run_ms or 0)) // 1000,
+                wait_ms // 1000,
+            )  # fmt: skip
+        return cls(memory, unknown_until_ms=clock.monotonic_ms() + wait_ms if wait_ms > 0 else 0)
+
+
+def _boot_id() -> bytes:
+    return bytes.fromhex(BOOT_ID.read_text().strip().replace("-", ""))
+
+
+def _times_ms(root: Path) -> Iterator[int]:
+    """When the files that a running broker writes often were written last; none before the first start."""
+    for path in (root / "checkpoint", root / NAME, *(root / "config").glob("*.json")):
+        try:
+            yield path.stat().st_mtime_ns // 1_000_000
+        except FileNotFoundError:
+            continue
+
+
+def _map(path: Path) -> memoryview:
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if os.fstat(descriptor).st_size != BYTES:
+                os.ftruncate(descriptor, 0)
+            os.posix_fallocate(descriptor, 0, BYTES)  # a full disk is found now, not by a signal
+            return memoryview(mmap.mmap(descriptor, BYTES))
+        finally:
+            os.close(descriptor)
+    except OSError as exc:
+        raise StoreError(f"cannot map {path}: {exc.strerror}; {BYTES} bytes are needed") from exc

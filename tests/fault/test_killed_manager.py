@@ -1,0 +1,162 @@
+"""Invariant: what clients have told the manager, and what it has promised them, outlives it: members, subscriptions,
+queue locks and committed offsets are there for its successor before anybody says them again, and locks for the next
+broker as well."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
+
+from rocketpy.remoting.command import RemotingCommand
+from tests.fault.test_killed_workers import wait_until_gone
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.history import Connection
+
+HEART_BEAT, LOCK, UNLOCK, MEMBERS, UPDATE_OFFSET, QUERY_OFFSET, PULL, CREATE_TOPIC = 34, 41, 42, 38, 15, 14, 11, 17
+PULL_NOT_FOUND, SUBSCRIPTION_NOT_EXIST = 19, 24
+
+Join = Callable[[str], "Member"]
+
+
+class Member:
+    """A consumer of group G that says each thing once."""
+
+    def __init__(self, broker: RunningBroker, client_id: str) -> None:
+        self.connection = Connection(broker.port, timeout_s=30.0)
+        self.client_id = client_id
+
+    def ask(self, code: int, fields: dict[str, str] | None = None, body: object = None) -> RemotingCommand:
+        data = None if body is None else json.dumps(body).encode()
+        answer = self.connection.ask(RemotingCommand(code=code, ext_fields=fields or {}, body=data))
+        while not answer.is_response:  # a notice that the group has changed
+            answer = self.connection.receive()
+        return answer
+
+    def heart_beat(self) -> None:
+        subscription = {"topic": "T", "subString": "*", "subVersion": 1}
+        consumer = {"groupName": "G", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+                    "subscriptionDataSet": [subscription]}  # fmt: skip
+        assert self.ask(HEART_BEAT, None, {"clientID": self.client_id, "consumerDataSet": [consumer]}).code == 0
+
+    def lock(self, *queues: int) -> list[int]:
+        body = {"consumerGroup": "G", "clientId": self.client_id, "mqSet": [_queue(number) for number in queues]}
+        answer = self.ask(LOCK, None, body)
+        assert answer.code == 0 and answer.body
+        return sorted(queue["queueId"] for queue in json.loads(answer.body)["lockOKMQSet"])
+
+    def members(self) -> list[str]:
+        answer = self.ask(MEMBERS, {"consumerGroup": "G"})
+        assert answer.code == 0 and answer.body, answer
+        return sorted(json.loads(answer.body)["consumerIdList"])
+
+    def commit(self, queue: int, offset: int) -> None:
+        fields = {"consumerGroup": "G", "topic": "T", "queueId": str(queue), "commitOffset": str(offset)}
+        assert self.ask(UPDATE_OFFSET, fields).code == 0
+
+    def committed(self, queue: int) -> int:
+        answer = self.ask(QUERY_OFFSET, {"consumerGroup": "G", "topic": "T", "queueId": str(queue)})
+        return int((answer.ext_fields or {})["offset"])
+
+    def pull(self) -> int:
+        """By the subscription of the heartbeat: the header has none."""
+        fields = {
+            "consumerGroup": "G", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0",
+            "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "1",
+        }  # fmt: skip
+        return self.ask(PULL, fields).code
+
+
+def _queue(number: int) -> dict[str, object]:
+    return {"topic": "T", "brokerName": "broker-a", "queueId": number}
+
+
+def kill(broker: RunningBroker, name: str) -> None:
+    wait_until_gone(broker, name, broker.kill_worker(name))
+
+
+@pytest.fixture
+def join(broker: RunningBroker) -> Iterator[Join]:
+    """Members by client id, each on a connection of its own."""
+    joined: list[Member] = []
+
+    def join_as(client_id: str) -> Member:
+        joined.append(Member(broker, client_id))
+        return joined[-1]
+
+    yield join_as
+    for member in joined:
+        member.connection.close()
+
+
+@pytest.fixture
+def broker() -> Iterator[RunningBroker]:
+    with running_broker({"flushConsumerOffsetInterval": "600000"}) as running:
+        first = Member(running, "first")
+        fields = {
+            "topic": "T", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG",
+            "defaultTopic": "TBW102", "order": "false",
+        }  # fmt: skip
+        assert first.ask(CREATE_TOPIC, fields).code == 0
+        first.connection.close()
+        yield running
+
+
+def test_members_locks_and_offsets_outlive_the_manager(broker: RunningBroker, join: Join) -> None:
+    a, b = join("a"), join("b")
+    for member in (a, b):
+        member.heart_beat()
+    assert a.lock(0, 1) == [0, 1] and b.lock(0, 2) == [2]
+    for death in range(1, 4):
+        a.commit(0, 100 * death)
+        a.commit(0, 100 * death + 7)
+        kill(broker, "manager")
+        assert b.committed(0) == 100 * death + 7
+        assert a.members() == ["a", "b"]
+        assert b.lock(0, 1, 2, 3) == [2, 3] if death == 1 else [2, 3]
+        assert a.lock(0, 1, 2) == [0, 1]
+    b.connection.close()
+    deadline = time.monotonic() + 30
+    while a.members() != ["a"]:
+        assert time.monotonic() < deadline, "a connection that closes is seen by the successor"
+    assert broker.stop() == 0
+
+
+def test_a_group_stays_online_when_manager_and_pull_are_killed(broker: RunningBroker, join: Join) -> None:
+    a = join("a")
+    a.heart_beat()
+    assert a.pull() == PULL_NOT_FOUND
+    kill(broker, "manager")
+    kill(broker, "pull")
+    assert a.pull() == PULL_NOT_FOUND
+
+
+def test_the_clients_of_a_killed_selector_are_gone_at_once(broker: RunningBroker, join: Join) -> None:
+    a = join("a")
+    a.heart_beat()
+    assert a.members() == ["a"]
+    kill(broker, "selector 0")
+    b = join("b")
+    b.heart_beat()
+    deadline = time.monotonic() + 30
+    while b.members() != ["b"]:
+        assert time.monotonic() < deadline, "long before a silent client is swept"
+
+
+def test_locks_outlive_the_broker_and_offsets_are_those_of_the_file(broker: RunningBroker, join: Join) -> None:
+    a = join("a")
+    a.heart_beat()
+    assert a.lock(0, 1) == [0, 1]
+    a.commit(0, 5)
+    broker.kill_all()
+    broker.start()
+    a, b = join("a"), join("b")
+    b.heart_beat()
+    assert b.members() == ["b"], "connections end with the broker"
+    assert b.lock(0, 1, 2) == [2]
+    assert a.lock(0, 1, 2) == [0, 1]
+    assert b.committed(0) == 0, "it was not saved"

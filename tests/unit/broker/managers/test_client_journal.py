@@ -1,0 +1,169 @@
+"""Who is online is found again by a successor, as it was when its predecessor died."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.kept import ManagerMemory
+from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
+from rocketpy.remoting.abc import Peer
+from tests.support.slow_lane import FakeChannel, SlowLaneRig
+
+
+class Lives(SlowLaneRig):
+    """A broker of which the manager dies, again and again."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.memory = ManagerMemory.private()
+        self.channels: dict[int, FakeChannel] = {}
+        self.gone: set[int] = set()
+        self.die()
+
+    def die(self) -> None:
+        """A successor takes the place; the old one's objects are forgotten."""
+        self.hot_lane.calls.clear()
+        self.broker = BrokerController(
+            self.settings, self.store, self.hot_lane, self.name_servers, self.clock, lambda: self.counters,
+            random.Random(1), memory=self.memory,
+        )  # fmt: skip
+        self.broker.load(self.open_channel, self.gone.__contains__)
+        self.services, self.processors = self.broker.services, self.broker.processors()
+
+    def open_channel(self, connection: int, peer: Peer, is_vip: bool) -> FakeChannel:
+        return self.channels.setdefault(connection, FakeChannel(connection, peer, is_vip))
+
+    def beat(self, client_id: str, connection: int, **more: Any) -> None:
+        channel = self.open_channel(connection, Peer("10.0.0.1", 4000 + connection % 1000), False)
+        trio.run(lambda: self.heartbeat(client_id, channel=channel, **more))
+
+    def leave(self, connection: int, fields: dict[str, str]) -> None:
+        channel = self.open_channel(connection, Peer("10.0.0.1", 4000 + connection % 1000), False)
+        trio.run(lambda: self.ask(35, fields, channel=channel))
+
+    def state(self) -> dict[str, Any]:
+        """All that clients and hot processes can see of the tables."""
+        groups = {}
+        for name in ("G", "H"):
+            entry = self.services.consumers.group(name)
+            if entry is not None:
+                members = sorted((info.client_id, info.connection, str(info.channel.peer)) for info in
+                                 entry.channels.values())  # fmt: skip
+                groups[name] = (entry.consume_type, entry.message_model, entry.subscriptions, members)
+        producers = {
+            group: sorted((info.client_id, info.connection) for info in infos)
+            for group, infos in self.services.producers.groups.items()
+        }
+        return {"groups": groups, "producers": producers}
+
+
+def test_members_subscriptions_and_producers_are_there_at_once(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "TagA"}, producer="P")
+    lives.beat("b", 2, group="G", topics={"T": "TagA", "U": "*"}, sub_version=7)
+    before = lives.state()
+    lives.die()
+    assert lives.state() == before
+    told = lives.hot_lane.named("subscription_changed")
+    assert [(group, topic, what["sub_version"]) for group, topic, what in told] == [("G", "T", 7), ("G", "U", 7)]
+    trio.run(lives.services.groups.announce)
+    assert dict(lives.hot_lane.named("group_changed"))["G"]["is_online"] is True
+    assert trio.run(lambda: lives.ask(38, {"consumerGroup": "G"})).code == 0
+    assert not lives.channels[1].pushed[2:], "nobody is told of a change that is none"
+
+
+def test_any_history_is_found_again(tmp_path: Path) -> None:
+    for seed in range(5):
+        choose = random.Random(seed)
+        lives = Lives(tmp_path / str(seed))
+        for step in range(80):
+            connection = choose.randrange(1, 7)
+            what = choose.randrange(6)
+            if what < 3:
+                topics = dict.fromkeys(choose.sample(["T", "U", "V"], choose.randrange(1, 4)), "*")
+                more = {"producer": choose.choice(["P", "R"])} if choose.random() < 0.5 else {}
+                lives.beat(
+                    f"client-{connection % 4}", connection, group=choose.choice(["G", "H"]), topics=topics,
+                    model=choose.choice(["CLUSTERING", "BROADCASTING"]), sub_version=step, **more,
+                )  # fmt: skip
+            elif what == 3:
+                lives.broker.connection_closed(connection)
+            elif what == 4:
+                fields = {"clientID": "", "consumerGroup": choose.choice(["G", "H"]), "producerGroup": "P"}
+                lives.leave(connection, fields)
+            else:
+                before = lives.state()
+                lives.die()
+                assert lives.state() == before, f"seed {seed}, step {step}"
+
+
+def test_a_connection_that_closed_while_it_was_served_is_not_found_again(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"})
+    lives.beat("b", 2, group="G", topics={"T": "*"})
+    lives.broker.connection_closing(2)
+    lives.beat("b", 2, group="G", topics={"T": "*"}, producer="P")  # what was being served
+    lives.die()
+    entry = lives.services.consumers.group("G")
+    assert entry is not None and entry.client_ids == ["a"] and lives.services.producers.groups == {}
+    assert [command.code for command in lives.channels[1].pushed[-1:]] == [40], "the rest is told"
+    lives.die()
+    assert lives.services.consumers.group("G") is not None, "once is enough"
+
+
+def test_clients_of_a_selector_that_died_meanwhile_are_not_found_again(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"})
+    lives.gone.add(1)
+    lives.die()
+    assert lives.services.consumers.group("G") is None
+    trio.run(lives.services.groups.announce)
+    assert dict(lives.hot_lane.named("group_changed"))["G"]["is_online"] is False
+
+
+def test_nobody_is_swept_because_a_manager_died(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"})
+    lives.clock.advance(CHANNEL_EXPIRED_MS - 1)
+    lives.die()
+    lives.clock.advance(CHANNEL_EXPIRED_MS)
+    lives.broker._sweep_clients()
+    assert not lives.channels[1].is_closed
+
+
+def test_a_heartbeat_that_says_nothing_new_writes_nothing(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"}, producer="P")
+    before = bytes(lives.memory.clients)
+    lives.clock.advance(30_000)
+    lives.beat("a", 1, group="G", topics={"T": "*"}, producer="P")
+    assert bytes(lives.memory.clients) == before
+
+
+def test_the_end_of_the_last_member_leaves_nothing_behind(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"}, producer="P")
+    lives.broker.connection_closing(1)
+    lives.broker.connection_closed(1)
+    assert lives.memory.clients_journal().entries == {}
+
+
+def test_the_clients_of_a_dead_selector_go_and_each_group_is_told_once(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    for number in range(1, 6):
+        lives.beat(f"client-{number}", number, group="G", topics={"T": "*"}, producer="P")
+    lives.channels[1].pushed.clear()
+    for _ in lives.broker.drop_connections(lambda connection: connection > 1):
+        pass
+    entry = lives.services.consumers.group("G")
+    assert entry is not None and entry.client_ids == ["client-1"]
+    assert [info.client_id for info in lives.services.producers.members("P")] == ["client-1"]
+    assert [command.code for command in lives.channels[1].pushed] == [40]
+    before = lives.state()
+    lives.die()
+    assert lives.state() == before

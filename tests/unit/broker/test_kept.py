@@ -1,0 +1,26 @@
+"""What survives the manager: mapped once, found by every process that inherits it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rocketpy.broker.kept import ManagerMemory
+from tests.support.slow_lane import FakeClock
+
+
+def test_what_a_process_has_put_is_found_after_its_death(tmp_path: Path) -> None:
+    memory = ManagerMemory.create(tmp_path, 1 << 20, is_ours=False, clock=FakeClock())
+    child = os.fork()
+    if child == 0:
+        for journal in (memory.clients_journal(), memory.offsets_journal(), memory.locks_journal()):
+            journal.put(b"key", b"value")
+        os.kill(os.getpid(), 9)
+    os.waitpid(child, 0)
+    for journal in (memory.clients_journal(), memory.offsets_journal(), memory.locks_journal()):
+        assert journal.entries == {b"key": b"value"}
+
+
+def test_shared_memory_is_bounded(tmp_path: Path) -> None:
+    memory = ManagerMemory.create(tmp_path, 1 << 20, is_ours=False, clock=FakeClock())
+    assert len(memory.clients) + len(memory.offsets) == 1 << 20
