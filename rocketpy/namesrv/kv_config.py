@@ -71,8 +71,10 @@ class KVConfigManager:
                 await self._replace(self._table | {namespace: rest})
 
     async def _replace(self, table: Table) -> None:
-        data = encode_table(table)
-        await trio.to_thread.run_sync(write_atomically, self._path, data)
+        def write() -> None:  # in its thread, encoding takes turns with the loop
+            write_atomically(self._path, encode_table(table))
+
+        await trio.to_thread.run_sync(write)
         self._table = table
 
 

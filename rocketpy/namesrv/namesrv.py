@@ -9,6 +9,7 @@ import errno
 import logging
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 import attrs
@@ -32,8 +33,10 @@ log = logging.getLogger(__name__)
 
 SCAN_FIRST_S = 5.0
 SCAN_INTERVAL_S = 10.0
+FORGET_INTERVAL_S = 1.0
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
+KV_LOGGED_MAX = 100
 READY_LINE = "The Name Server boot success. serializeType=JSON"
 
 
@@ -108,6 +111,7 @@ class NameServer:
         """What is done in the background."""
         return [
             Duty("dropping silent brokers", SCAN_INTERVAL_S, as_duty(self._scan), first_s=SCAN_FIRST_S),
+            Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
             Duty("logging the key-value table", KV_LOG_INTERVAL_S, as_duty(self._log_kv), first_s=KV_LOG_FIRST_S),
         ]
 
@@ -138,7 +142,9 @@ class NameServer:
 
     def _log_kv(self) -> None:
         for namespace, values in self._kv.table.items():
-            log.info("key-value table, %s: %s", namespace, dict(values))
+            more = max(0, len(values) - KV_LOGGED_MAX)
+            some = dict(islice(values.items(), KV_LOGGED_MAX))
+            log.info("key-value table, %s: %s%s", namespace, some, f" and {more} more" if more else "")
 
 
 def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None] | None = None) -> int:

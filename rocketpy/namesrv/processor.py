@@ -26,8 +26,10 @@ from rocketpy.remoting.bodies.topic import DataVersion, TopicList
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import dumps
 from rocketpy.remoting.headers import namesrv as headers
+from rocketpy.transport.steps import encoded_body, finished
 
 from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
+from .registration_gate import NO_CONNECTION, RegistrationGate
 from .route_info import Registration, RouteInfoManager
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -52,6 +54,7 @@ class NamesrvProcessor:
         self._kv = kv
         self._clock_ms = clock_ms
         self._updating = trio.Lock()
+        self._gate = RegistrationGate()
         self._guard = AdminGuard.of(
             settings.rocketpy.admin_addresses, (settings.server.bind_address,),
             trusts_own=settings.rocketpy.admin_trusts_loopback,
@@ -119,7 +122,7 @@ class NamesrvProcessor:
         if table is None:
             remark = f"No config item, Namespace: {namespace}"
             return RemotingCommand.response(ResponseCode.QUERY_NOT_FOUND, remark)
-        return RemotingCommand.response(body=KVTable(table=dict(table)).encode())
+        return RemotingCommand.response(body=await encoded_body(KVTable(table=dict(table))))
 
     # --- brokers ------------------------------------------------------------------------------------------------------
 
@@ -127,31 +130,24 @@ class NamesrvProcessor:
         header = headers.RegisterBrokerRequestHeader.of(request)
         if header.body_crc32 and header.body_crc32 != zlib.crc32(request.body or b"") & CRC_MASK:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        body = RegisterBrokerBody.decode_registration(
-            request.body, compressed=header.compressed, version=request.version
-        )
-        says_filter_servers = request.version >= MQVersion.V3_0_11
-        master = self._routes.register(
-            Registration(
-                cluster=header.cluster_name,
-                broker_name=header.broker_name,
-                broker_addr=header.broker_addr,
-                broker_id=header.broker_id,
-                ha_server_addr=header.ha_server_addr,
-                data_version=body.topic_config_serialize_wrapper.data_version,
-                topics=body.topic_config_serialize_wrapper.topic_config_table,
-                filter_servers=tuple(body.filter_server_list) if says_filter_servers else None,
-            ),
-            channel.connection,
-            self._clock_ms(),
-        )
+        async with self._gate.turn(channel.connection, len(request.body or b"")):
+            work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
+            body = await finished(work)
+            registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
+            master = await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
         order = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return RemotingCommand.response(
             header=headers.RegisterBrokerResponseHeader(
                 ha_server_addr=master.ha_server_addr, master_addr=master.master_addr
             ),
-            body=None if order is None else KVTable(table=dict(order)).encode(),
+            body=None if order is None else await encoded_body(KVTable(table=dict(order))),
         )
+
+    async def forget_gone_brokers(self) -> None:
+        """Remove the topics of brokers that have gone; a duty of the server."""
+        if self._routes.has_gone_brokers:
+            async with self._gate.turn(NO_CONNECTION, 0):
+                await finished(self._routes.forgetting())
 
     async def _unregister_broker(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.BrokerRequestHeader.of(request)
@@ -168,15 +164,15 @@ class NamesrvProcessor:
         )
 
     async def _wipe_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        count = self._routes.wipe_write_perm(headers.BrokerNameRequestHeader.of(request).broker_name)
+        count = await finished(self._routes.wipe_write_perm(headers.BrokerNameRequestHeader.of(request).broker_name))
         return RemotingCommand.response(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
     async def _add_write_perm(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        count = self._routes.add_write_perm(headers.BrokerNameRequestHeader.of(request).broker_name)
+        count = await finished(self._routes.add_write_perm(headers.BrokerNameRequestHeader.of(request).broker_name))
         return RemotingCommand.response(header=headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
     async def _get_cluster_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=self._routes.cluster_info().encode())
+        return RemotingCommand.response(body=await encoded_body(self._routes.cluster_info()))
 
     # --- topics -------------------------------------------------------------------------------------------------------
 
@@ -193,7 +189,7 @@ class NamesrvProcessor:
         return RemotingCommand.response(body=route.encode() if standard else encode_with_bare_ids(route))
 
     async def _get_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return _topic_list(self._routes.topics())
+        return await _topic_list(await finished(self._routes.topics()))
 
     async def _delete_topic(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.DeleteTopicInNamesrvRequestHeader.of(request)
@@ -202,20 +198,20 @@ class NamesrvProcessor:
 
     async def _get_topics_by_cluster(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         cluster = headers.GetTopicsByClusterRequestHeader.of(request).cluster
-        return _topic_list(self._routes.topics_of_cluster(cluster))
+        return await _topic_list(await finished(self._routes.topics_of_cluster(cluster)))
 
     async def _get_system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         names, addr = self._routes.system_topics()
-        return _topic_list(names, addr)
+        return await _topic_list(names, addr)
 
     async def _get_unit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return _topic_list(self._routes.unit_topics())
+        return await _topic_list(await finished(self._routes.unit_topics()))
 
     async def _get_unit_sub_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return _topic_list(self._routes.unit_sub_topics())
+        return await _topic_list(await finished(self._routes.unit_sub_topics()))
 
     async def _get_unit_sub_ununit_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return _topic_list(self._routes.unit_sub_ununit_topics())
+        return await _topic_list(await finished(self._routes.unit_sub_ununit_topics()))
 
     # --- configuration ------------------------------------------------------------------------------------------------
 
@@ -242,5 +238,21 @@ def encode_with_bare_ids(route: TopicRouteData) -> bytes:
     return dumps(members)
 
 
-def _topic_list(topics: list[str], broker_addr: str | None = None) -> RemotingCommand:
-    return RemotingCommand.response(body=TopicList(topic_list=topics, broker_addr=broker_addr).encode())
+async def _topic_list(topics: list[str], broker_addr: str | None = None) -> RemotingCommand:
+    body = await encoded_body(TopicList(topic_list=topics, broker_addr=broker_addr))
+    return RemotingCommand.response(body=body)
+
+
+def _registration(
+    header: headers.RegisterBrokerRequestHeader, body: RegisterBrokerBody, *, says_filter_servers: bool
+) -> Registration:
+    return Registration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_addr=header.broker_addr,
+        broker_id=header.broker_id,
+        ha_server_addr=header.ha_server_addr,
+        data_version=body.topic_config_serialize_wrapper.data_version,
+        topics=body.topic_config_serialize_wrapper.topic_config_table,
+        filter_servers=tuple(body.filter_server_list) if says_filter_servers else None,
+    )

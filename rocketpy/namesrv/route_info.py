@@ -5,12 +5,14 @@
     clusters  cluster -> broker names
     live      "ip:port" -> LiveBroker                  when it last spoke, on which connection, its DataVersion
 
-Pure values: no clock (`now_ms` is an argument), no sockets (a connection is a number), no lock (one task at a time).
-What is handed out is a copy.
+Pure values: no clock (`now_ms` is an argument), no sockets (a connection is a number). What is handed out is a copy.
+What goes through many topics is work in steps (remoting/work.py): others may ask and change the tables in between, but
+one registration, or one `forgetting`, is under way at a time.
 
 Three rules that surprise:
 - Only masters (id 0) say anything about topics; a slave adds an address to route to, no more.
 - A topic that is missing from a registration stays. It goes with its last broker, or by DELETE_TOPIC_IN_NAMESRV.
+- A broker that goes is in no answer from then on; the topics of a large table leave it in steps, by `forgetting`.
 - A broker goes with the connection that it last registered on, not with the address: a broker that came back on another
   connection is not touched when the old one closes at last.
 
@@ -20,18 +22,21 @@ it (the reference takes one), and a connection that no broker registered on is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 
 import attrs
 
 from rocketpy.remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.work import result_of
 
 BROKER_EXPIRY_MS = 120_000  # BROKER_CHANNEL_EXPIRED_TIME: silence after which a broker is dropped
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
 TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
 TOPIC_UNIT_SUB = 2
+TOPICS_PER_STEP = 500
+UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being entered
 
 
 @attrs.frozen
@@ -75,11 +80,22 @@ class RouteInfoManager:
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[str, LiveBroker] = {}
         self._filter_servers: dict[str, tuple[str, ...]] = {}
+        self._gone: set[str] = set()  # broker names whose topics are still to be removed
 
     # --- brokers come -------------------------------------------------------------------------------------------------
 
     def register(self, registration: Registration, connection: int, now_ms: int) -> MasterInfo:
-        """Enter a broker, or refresh it. Returns: for a slave, where its master is."""
+        """`registering` at once."""
+        return result_of(self.registering(registration, connection, now_ms))
+
+    def registering(
+        self, registration: Registration, connection: int, now_ms: int
+    ) -> Generator[None, None, MasterInfo]:
+        """Enter a broker, or refresh it. Returns: for a slave, where its master is.
+
+        Its version is known only when all of its topics are entered. One that goes meanwhile is not entered further.
+        """
+        yield from self.forgetting()
         name, addr = registration.broker_name, registration.broker_addr
         self._clusters.setdefault(registration.cluster, set()).add(name)
         broker = self._brokers.get(name)
@@ -91,17 +107,23 @@ class RouteInfoManager:
         addrs[registration.broker_id] = addr
         cluster = registration.cluster if broker is None else broker.cluster
         self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs=addrs)
-        live = self._live.get(addr)
-        if registration.broker_id == MASTER_ID and (
-            is_first or live is None or live.data_version != registration.data_version
-        ):
-            for topic, config in registration.topics.items():
-                self._topics.setdefault(topic, {})[name] = _queue_data(name, config)
-        self._live[addr] = LiveBroker(now_ms, registration.data_version, connection, registration.ha_server_addr)
+        known = self._live.get(addr)
         if registration.filter_servers:
             self._filter_servers[addr] = registration.filter_servers
         elif registration.filter_servers is not None:
             self._filter_servers.pop(addr, None)
+        live = LiveBroker(now_ms, UNKNOWN_VERSION, connection, registration.ha_server_addr)
+        self._live[addr] = live
+        if registration.broker_id == MASTER_ID and (
+            is_first or known is None or known.data_version != registration.data_version
+        ):
+            for number, (topic, config) in enumerate(registration.topics.items(), 1):
+                self._topics.setdefault(topic, {})[name] = _queue_data(name, config)
+                if number % TOPICS_PER_STEP == 0:
+                    yield
+                    if self._live.get(addr) is not live:
+                        return MasterInfo()
+        live.data_version = registration.data_version
         return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name)
 
     def query_data_version(
@@ -169,8 +191,25 @@ class RouteInfoManager:
             names.discard(name)
             if not names:
                 self._clusters.pop(of, None)
-        for topic in [topic for topic, queues in self._topics.items() if name in queues]:
-            self._remove_queues(topic, name)
+        self._gone.add(name)
+        if len(self._topics) <= TOPICS_PER_STEP:
+            result_of(self.forgetting())  # a single step
+
+    @property
+    def has_gone_brokers(self) -> bool:
+        """Whether `forgetting` has something to do."""
+        return bool(self._gone)
+
+    def forgetting(self) -> Generator[None, None, None]:
+        """Remove the topics of brokers that have gone."""
+        while self._gone:
+            names = set(self._gone)
+            for number, topic in enumerate(list(self._topics), 1):
+                for name in names.intersection(self._topics.get(topic, ())):
+                    self._remove_queues(topic, name)
+                if number % TOPICS_PER_STEP == 0:
+                    yield
+            self._gone -= names
 
     def _remove_queues(self, topic: str, broker_name: str) -> None:
         queues = self._topics[topic]
@@ -185,7 +224,8 @@ class RouteInfoManager:
         queues = self._topics.get(topic)
         if queues is None:
             return None
-        brokers = [self._brokers[name] for name in queues if name in self._brokers]
+        queues = {name: queue for name, queue in queues.items() if name in self._brokers}
+        brokers = [self._brokers[name] for name in queues]
         if not brokers:
             return None
         filter_servers = {
@@ -207,14 +247,14 @@ class RouteInfoManager:
             cluster_addr_table={cluster: sorted(names) for cluster, names in self._clusters.items()},
         )
 
-    def topics(self) -> list[str]:
+    def topics(self) -> Generator[None, None, list[str]]:
         """Code 206."""
-        return list(self._topics)
+        return self._topics_where(lambda queues: not self._brokers.keys().isdisjoint(queues))
 
-    def topics_of_cluster(self, cluster: str) -> list[str]:
+    def topics_of_cluster(self, cluster: str) -> Generator[None, None, list[str]]:
         """Code 224; nothing for a cluster that is not known."""
-        names = self._clusters.get(cluster, set())
-        return [topic for topic, queues in self._topics.items() if not names.isdisjoint(queues)]
+        names = frozenset(self._clusters.get(cluster, ()))
+        return self._topics_where(lambda queues: not names.isdisjoint(queues))
 
     def system_topics(self) -> tuple[list[str], str | None]:
         """Code 304: names of clusters and brokers (each is a topic), and the address of a broker to ask for more."""
@@ -222,21 +262,38 @@ class RouteInfoManager:
         addrs = (addr for broker in self._brokers.values() for addr in broker.broker_addrs.values())
         return names, next(addrs, None)
 
-    def unit_topics(self) -> list[str]:
+    def unit_topics(self) -> Generator[None, None, list[str]]:
         """Code 311."""
         return self._topics_by_flag(lambda flag: bool(flag & TOPIC_UNIT))
 
-    def unit_sub_topics(self) -> list[str]:
+    def unit_sub_topics(self) -> Generator[None, None, list[str]]:
         """Code 312."""
         return self._topics_by_flag(lambda flag: bool(flag & TOPIC_UNIT_SUB))
 
-    def unit_sub_ununit_topics(self) -> list[str]:
+    def unit_sub_ununit_topics(self) -> Generator[None, None, list[str]]:
         """Code 313."""
         return self._topics_by_flag(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
 
-    def _topics_by_flag(self, predicate: Callable[[int], bool]) -> list[str]:
+    def _topics_by_flag(self, predicate: Callable[[int], bool]) -> Generator[None, None, list[str]]:
         """By the flag of one broker's entry: brokers agree on it, or nobody can tell which is right."""
-        return [topic for topic, queues in self._topics.items() if predicate(_any(queues).topic_sys_flag)]
+
+        def has_flag(queues: Mapping[str, QueueData]) -> bool:
+            entry = next((queue for name, queue in queues.items() if name in self._brokers), None)
+            return entry is not None and predicate(entry.topic_sys_flag)
+
+        return self._topics_where(has_flag)
+
+    def _topics_where(
+        self, predicate: Callable[[Mapping[str, QueueData]], bool]
+    ) -> Generator[None, None, list[str]]:
+        found = []
+        for number, topic in enumerate(list(self._topics), 1):
+            queues = self._topics.get(topic)
+            if queues is not None and predicate(queues):
+                found.append(topic)
+            if number % TOPICS_PER_STEP == 0:
+                yield
+        return found
 
     @property
     def live_brokers(self) -> Mapping[str, LiveBroker]:
@@ -253,21 +310,24 @@ class RouteInfoManager:
 
     # --- changes by administrators ------------------------------------------------------------------------------------
 
-    def wipe_write_perm(self, broker_name: str) -> int:
+    def wipe_write_perm(self, broker_name: str) -> Generator[None, None, int]:
         """Code 205: producers turn away from the broker, until its topics change. Returns how many topics."""
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE)
 
-    def add_write_perm(self, broker_name: str) -> int:
+    def add_write_perm(self, broker_name: str) -> Generator[None, None, int]:
         """Code 327: sets read and write, whatever it was before, as the reference does."""
         return self._change_perm(broker_name, lambda perm: PERM_READ_WRITE)
 
-    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> int:
+    def _change_perm(self, broker_name: str, change: Callable[[int], int]) -> Generator[None, None, int]:
         count = 0
-        for queues in self._topics.values():
+        for number, topic in enumerate(list(self._topics), 1):
+            queues = self._topics.get(topic, {})
             queue = queues.get(broker_name)
-            if queue is not None:
+            if queue is not None and broker_name in self._brokers:
                 queues[broker_name] = _with_perm(queue, change(queue.perm))
                 count += 1
+            if number % TOPICS_PER_STEP == 0:
+                yield
         return count
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
@@ -306,6 +366,3 @@ def _with_perm(queue: QueueData, perm: int) -> QueueData:
         topic_sys_flag=queue.topic_sys_flag,
     )
 
-
-def _any(queues: Mapping[str, QueueData]) -> QueueData:
-    return next(iter(queues.values()))

@@ -58,10 +58,10 @@ def loads_text(text: str) -> JsonValue:
         value: JsonValue = _DECODER.decode(text)
     except (ValueError, RecursionError):
         value = _Reader(text).read()
-    return _without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
+    return without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
 
 
-def _without_lone_surrogates(value: JsonValue) -> JsonValue:
+def without_lone_surrogates(value: JsonValue) -> JsonValue:
     """Halves of surrogate pairs are no characters: left in, they would fail later, wherever the text is encoded."""
     try:
         text = json.dumps(value, ensure_ascii=False)

@@ -6,7 +6,8 @@ change: who goes through it copies the keys first, and looks each entry up when 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from typing import TypeVar
 
 import trio
 
@@ -14,6 +15,8 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
 from rocketpy.remoting.json_writer import compact_pieces
+
+_T = TypeVar("_T")
 
 UNITS_PER_STEP = 500  # of about a microsecond each: lookups, comparisons, small values
 BODY_SIZE_MAX = FRAME_SIZE_MAX - 65_536  # leaves room for the header
@@ -32,6 +35,17 @@ class Steps:
         if self._done >= self._units_per_step:
             self._done = 0
             await trio.lowlevel.checkpoint()
+
+
+async def finished(work: Generator[None, None, _T]) -> _T:
+    """The result of `work`; others run wherever it yields."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        await trio.lowlevel.checkpoint()
 
 
 async def encoded(pieces: Iterable[str], *, size_max: int | None = None) -> list[bytes]:

@@ -9,18 +9,23 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 from rocketpy.codes import MQVersion
 from rocketpy.errors import BodyInvalid
 
 from ..fastjson import dumps
+from ..inflate import inflated
+from ..json_stream import JsonStream, chunks_of
+from ..work import result_of
 from .schema import Body, body, read_int32, wire
 from .topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicFilterType
 
 _SIZE = struct.Struct(">i")
 _COMPRESS_LEVEL = 9
-INFLATED_SIZE_MAX = 256 * 1024 * 1024
+TOPICS_PER_STEP = 200
+SMALL_BYTES = 16_384  # up to here a body is read in one step, and leniently
+BLOCK_BYTES_MAX = SMALL_BYTES
 
 
 @body
@@ -38,34 +43,40 @@ class RegisterBrokerBody(Body):
 
     @classmethod
     def decode_compressed(cls, data: bytes) -> RegisterBrokerBody:
-        """Read the compressed form.
-
-        Raises:
-            BodyInvalid: no zlib stream, larger than 256 MiB, or its blocks do not hold together.
-        """
-        reader = _BlockReader(_inflate(data))
-        data_version = DataVersion.decode(reader.block())
-        topics = [_read_topic(reader.block()) for _ in range(reader.number())]
-        filter_servers = _FilterServers.decode(b'{"list":' + reader.block() + b"}")
-        return cls(
-            filter_server_list=filter_servers.servers,
-            topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
-                data_version=data_version, topic_config_table={topic.topic_name: topic for topic in topics}
-            ),
-        )
+        """Read the compressed form. Raises: BodyInvalid, as `reading`."""
+        return result_of(_reading_compressed(data))
 
     @classmethod
     def decode_registration(cls, data: bytes | None, *, compressed: bool, version: int) -> RegisterBrokerBody:
         """The body of a registration by a broker of `version`; no body registers an empty table.
 
         Raises:
-            BodyInvalid: as `decode` and `decode_compressed`.
+            BodyInvalid: as `reading`.
+        """
+        return result_of(cls.reading(data, compressed=compressed, version=version))
+
+    @classmethod
+    def reading(
+        cls, data: bytes | None, *, compressed: bool, version: int
+    ) -> Generator[None, None, RegisterBrokerBody]:
+        """As `decode_registration`, in steps: yields after each TOPICS_PER_STEP topics, returns the body.
+
+        Raises:
+            BodyInvalid: no zlib stream, larger than INFLATED_BYTES_MAX or than the ratio allows, or its blocks do not
+                hold together; no JSON, or a member is not of its type. What is not quite JSON is read as far as it is
+                small: a large one takes too long.
         """
         if data is None:
             return cls()
         if version < MQVersion.V3_0_11:
-            return cls(topic_config_serialize_wrapper=TopicConfigSerializeWrapper.decode(data))
-        return cls.decode_compressed(data) if compressed else cls.decode(data)
+            if len(data) <= SMALL_BYTES:
+                return cls(topic_config_serialize_wrapper=TopicConfigSerializeWrapper.decode(data))
+            return cls(topic_config_serialize_wrapper=(yield from _reading_wrapper(JsonStream(chunks_of(data)))))
+        if compressed:
+            return (yield from _reading_compressed(data))
+        if len(data) <= SMALL_BYTES:
+            return cls.decode(data)
+        return (yield from _reading_json(data))
 
 
 def topic_block(topic: TopicConfig) -> bytes:
@@ -91,36 +102,91 @@ class _FilterServers(Body):
     servers: list[str] = wire("list", factory=list)
 
 
-def _inflate(data: bytes) -> bytes:
-    inflater = zlib.decompressobj()
-    try:
-        inflated = inflater.decompress(data, INFLATED_SIZE_MAX + 1)
-    except zlib.error as exc:
-        raise BodyInvalid(f"registration of {len(data)} bytes is no zlib stream: {exc}") from exc
-    if len(inflated) > INFLATED_SIZE_MAX or not inflater.eof:
-        raise BodyInvalid(f"registration of {len(data)} bytes is cut short or inflates beyond {INFLATED_SIZE_MAX}")
-    return inflated
+def _reading_json(data: bytes) -> Generator[None, None, RegisterBrokerBody]:
+    found = RegisterBrokerBody()
+    stream = JsonStream(chunks_of(data))
+    for member in stream.members():
+        if member == "topicConfigSerializeWrapper":
+            found.topic_config_serialize_wrapper = yield from _reading_wrapper(stream)
+        elif member == "filterServerList":
+            found.filter_server_list = _FilterServers.from_json({"list": stream.value()}).servers
+        else:
+            stream.value()
+    stream.end()
+    return found
+
+
+def _reading_wrapper(stream: JsonStream) -> Generator[None, None, TopicConfigSerializeWrapper]:
+    found = TopicConfigSerializeWrapper()
+    for member in stream.members():
+        if member == "topicConfigTable":
+            for number, name in enumerate(stream.members()):
+                value = stream.value()
+                if value is not None:
+                    found.topic_config_table[name] = TopicConfig.from_json(value)
+                if number % TOPICS_PER_STEP == 0:
+                    yield
+        elif member == "dataVersion":
+            value = stream.value()
+            found.data_version = DataVersion() if value is None else DataVersion.from_json(value)
+        else:
+            stream.value()
+        yield
+    return found
+
+
+def _reading_compressed(data: bytes) -> Generator[None, None, RegisterBrokerBody]:
+    reader = _BlockReader(inflated(data))
+    data_version = DataVersion.decode(reader.block())
+    topics: dict[str, TopicConfig] = {}
+    for number in range(reader.number()):
+        topic = _read_topic(reader.block())
+        topics[topic.topic_name] = topic
+        if number % TOPICS_PER_STEP == 0:
+            yield
+    filter_servers = _FilterServers.decode(b'{"list":' + reader.block() + b"}")
+    for _ in reader.rest():
+        yield
+    return RegisterBrokerBody(
+        filter_server_list=filter_servers.servers,
+        topic_config_serialize_wrapper=TopicConfigSerializeWrapper(
+            data_version=data_version, topic_config_table=topics
+        ),
+    )
 
 
 class _BlockReader:
-    def __init__(self, data: bytes) -> None:
-        self._data = data
+    """Sizes and blocks out of the pieces of a stream; holds little more than one block."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces = pieces
+        self._held = bytearray()
         self._position = 0
 
     def number(self) -> int:
-        try:
-            (number,) = _SIZE.unpack_from(self._data, self._position)
-        except struct.error:
-            raise BodyInvalid(f"registration ends at {self._position} inside a size") from None
-        self._position += _SIZE.size
-        return int(number)
+        return int(_SIZE.unpack(self._take(_SIZE.size))[0])
 
     def block(self) -> bytes:
         size = self.number()
-        if not 0 <= size <= len(self._data) - self._position:
-            raise BodyInvalid(f"block of {size} bytes at {self._position}, the registration has {len(self._data)}")
+        if not 0 <= size <= BLOCK_BYTES_MAX:
+            raise BodyInvalid(f"block of {size} bytes in a registration, at most {BLOCK_BYTES_MAX} are allowed")
+        return self._take(size)
+
+    def rest(self) -> Iterator[bytes]:
+        """What follows is of no meaning, but only at its end is the stream known to be whole."""
+        return self._pieces
+
+    def _take(self, size: int) -> bytes:
+        if len(self._held) - self._position < size:
+            del self._held[: self._position]
+            self._position = 0
+            while len(self._held) < size:
+                piece = next(self._pieces, None)
+                if piece is None:
+                    raise BodyInvalid(f"registration ends inside a block: {size} bytes wanted, {len(self._held)} left")
+                self._held += piece
         self._position += size
-        return self._data[self._position - size : self._position]
+        return bytes(self._held[self._position - size : self._position])
 
 
 def _read_topic(block: bytes) -> TopicConfig:

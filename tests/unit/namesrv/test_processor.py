@@ -16,6 +16,7 @@ from rocketpy.namesrv.processor import NamesrvProcessor
 from rocketpy.namesrv.route_info import RouteInfoManager
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.work import result_of
 
 # A registration as a 4.9 broker sends it with compressedRegister=true, after inflation (protocol.md 11.5).
 COMPRESSED_BLOCKS = (
@@ -170,7 +171,7 @@ def test_a_compressed_registration(asker: Asker) -> None:
     route = asker.routes.route("T2")
     assert route is not None
     assert (route.queue_datas[0].read_queue_nums, route.queue_datas[0].write_queue_nums) == (1, 2)
-    assert sorted(asker.routes.topics()) == ["T", "T2"]
+    assert sorted(result_of(asker.routes.topics())) == ["T", "T2"]
 
 
 def test_a_wrong_checksum(asker: Asker) -> None:
@@ -191,13 +192,13 @@ def test_no_body_registers_an_empty_table(asker: Asker) -> None:
     assert asker.ask(RequestCode.REGISTER_BROKER, registration_fields()).code == 0
     [live] = asker.routes.live_brokers.values()
     assert (live.data_version.counter, live.data_version.timestamp_ms, live.connection) == (0, 0, 1)
-    assert asker.routes.topics() == []
+    assert result_of(asker.routes.topics()) == []
 
 
 def test_a_broker_before_3_0_11_sends_the_bare_table(asker: Asker) -> None:
     body = b'{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"T":{"topicName":"T"}}}'
     asker.ask(RequestCode.REGISTER_BROKER, registration_fields(), body, version=36)
-    assert asker.routes.topics() == ["T"]
+    assert result_of(asker.routes.topics()) == ["T"]
 
 
 def test_a_slave_is_told_its_master(asker: Asker) -> None:
@@ -219,7 +220,7 @@ def test_unregister(asker: Asker) -> None:
     asker.register({"T": FOUR_QUEUES})
     fields = {"brokerName": "pb", "brokerAddr": "127.0.0.1:4444", "clusterName": "PC", "brokerId": "0"}
     assert asker.ask(RequestCode.UNREGISTER_BROKER, fields).code == 0
-    assert asker.routes.topics() == []
+    assert result_of(asker.routes.topics()) == []
 
 
 @pytest.mark.parametrize(
@@ -280,11 +281,11 @@ def test_delete_topic(asker: Asker) -> None:
     asker.register({"T": FOUR_QUEUES, "U": FOUR_QUEUES})
     delete = RequestCode.DELETE_TOPIC_IN_NAMESRV
     assert asker.ask(delete, {"topic": "T", "clusterName": "other"}).code == 0
-    assert asker.routes.topics() == ["T", "U"]
+    assert result_of(asker.routes.topics()) == ["T", "U"]
     assert asker.ask(delete, {"topic": "T", "clusterName": "PC"}).code == 0
     assert asker.ask(delete, {"topic": "U"}).code == 0
     assert asker.ask(delete, {"topic": "U"}).code == 0
-    assert asker.routes.topics() == []
+    assert result_of(asker.routes.topics()) == []
 
 
 # --- key and value ----------------------------------------------------------------------------------------------------

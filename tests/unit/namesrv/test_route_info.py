@@ -1,13 +1,17 @@
 """The route tables: each rule of coming, going and asking."""
 
+from collections.abc import Generator
+
 import attrs
 import pytest
 
-from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, MasterInfo, Registration, RouteInfoManager
+from rocketpy.namesrv.route_info import BROKER_EXPIRY_MS, TOPICS_PER_STEP, MasterInfo, Registration, RouteInfoManager
 from rocketpy.remoting.bodies.route import BrokerData, QueueData
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
+from rocketpy.remoting.work import result_of
 
 A, A_SLAVE, B = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
+L = "10.0.0.9:10911"
 
 
 def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> TopicConfig:
@@ -50,7 +54,7 @@ def test_a_route_names_queues_and_brokers(routes: RouteInfoManager) -> None:
 
 def test_a_slave_brings_no_topics(routes: RouteInfoManager) -> None:
     assert routes.route("T9") is None
-    assert sorted(routes.topics()) == ["T1", "T2"]
+    assert sorted(result_of(routes.topics())) == ["T1", "T2"]
 
 
 def test_a_slave_is_told_its_master() -> None:
@@ -72,7 +76,7 @@ def test_topics_change_only_with_the_version(routes: RouteInfoManager) -> None:
 
 def test_a_topic_that_is_not_mentioned_stays(routes: RouteInfoManager) -> None:
     routes.register(registration(topic("T3"), counter=2), 1, 0)
-    assert sorted(routes.topics()) == ["T1", "T2", "T3"]
+    assert sorted(result_of(routes.topics())) == ["T1", "T2", "T3"]
 
 
 def test_a_slave_that_became_master_leaves_its_old_id(routes: RouteInfoManager) -> None:
@@ -96,10 +100,10 @@ def test_the_master_goes_and_the_slave_keeps_the_topics(routes: RouteInfoManager
 def test_the_last_address_takes_topics_and_cluster_with_it(routes: RouteInfoManager) -> None:
     for connection in (1, 2):
         routes.connection_closed(connection)
-    assert routes.topics() == ["T1"]
+    assert result_of(routes.topics()) == ["T1"]
     assert routes.cluster_info().cluster_addr_table == {"C": ["b"]}
     routes.connection_closed(3)
-    assert routes.topics() == []
+    assert result_of(routes.topics()) == []
     assert routes.cluster_info().cluster_addr_table == {}
     assert (routes.cluster_count, routes.topic_count, routes.live_brokers) == (0, 0, {})
 
@@ -136,24 +140,24 @@ def test_unregister(routes: RouteInfoManager) -> None:
     routes.unregister("C", "a", A, 0)
     assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {1: A_SLAVE}
     routes.unregister("C", "a", A_SLAVE, 1)
-    assert routes.topics() == ["T1"]
+    assert result_of(routes.topics()) == ["T1"]
     routes.unregister("C", "unknown", "x:1", 0)
-    assert routes.topics() == ["T1"]
+    assert result_of(routes.topics()) == ["T1"]
 
 
 def test_write_permission_is_taken_and_given(routes: RouteInfoManager) -> None:
     routes.register(registration(topic("T5", perm=4), counter=2), 1, 0)
-    assert routes.wipe_write_perm("a") == 3
+    assert result_of(routes.wipe_write_perm("a")) == 3
     assert [queue.perm for queue in routes.route("T1").queue_datas] == [4, 6]  # type: ignore[union-attr]
     routes.register(registration(topic("T1"), counter=2), 1, 0)
     assert [queue.perm for queue in routes.route("T1").queue_datas] == [4, 6]  # type: ignore[union-attr]
-    assert routes.add_write_perm("a") == 3
+    assert result_of(routes.add_write_perm("a")) == 3
     assert routes.route("T5").queue_datas[0].perm == 6  # type: ignore[union-attr]
-    assert routes.wipe_write_perm("unknown") == 0
+    assert result_of(routes.wipe_write_perm("unknown")) == 0
 
 
 def test_a_new_version_undoes_the_wipe(routes: RouteInfoManager) -> None:
-    routes.wipe_write_perm("a")
+    result_of(routes.wipe_write_perm("a"))
     routes.register(registration(topic("T1"), counter=2), 1, 0)
     assert [queue.perm for queue in routes.route("T1").queue_datas] == [6, 6]  # type: ignore[union-attr]
 
@@ -170,8 +174,8 @@ def test_delete_topic(routes: RouteInfoManager) -> None:
 
 
 def test_topics_of_a_cluster(routes: RouteInfoManager) -> None:
-    assert sorted(routes.topics_of_cluster("C")) == ["T1", "T2"]
-    assert routes.topics_of_cluster("unknown") == []
+    assert sorted(result_of(routes.topics_of_cluster("C"))) == ["T1", "T2"]
+    assert result_of(routes.topics_of_cluster("unknown")) == []
 
 
 def test_system_topics(routes: RouteInfoManager) -> None:
@@ -182,9 +186,9 @@ def test_system_topics(routes: RouteInfoManager) -> None:
 def test_topics_by_unit_flag() -> None:
     routes = RouteInfoManager()
     routes.register(registration(*(topic(f"F{flag}", flag=flag) for flag in range(4))), 1, 0)
-    assert routes.unit_topics() == ["F1", "F3"]
-    assert routes.unit_sub_topics() == ["F2", "F3"]
-    assert routes.unit_sub_ununit_topics() == ["F2"]
+    assert result_of(routes.unit_topics()) == ["F1", "F3"]
+    assert result_of(routes.unit_sub_topics()) == ["F2", "F3"]
+    assert result_of(routes.unit_sub_ununit_topics()) == ["F2"]
 
 
 def test_filter_servers(routes: RouteInfoManager) -> None:
@@ -211,3 +215,47 @@ def test_what_is_handed_out_is_a_copy(routes: RouteInfoManager) -> None:
     assert again is not None
     assert [broker.broker_addrs for broker in again.broker_datas] == [{0: A, 1: A_SLAVE}, {0: B}]
     assert len(again.queue_datas) == 2
+
+
+def steps_of(work: Generator[None, None, object]) -> int:
+    return sum(1 for _ in work)
+
+
+def large(routes: RouteInfoManager, topics: int = 5 * TOPICS_PER_STEP, **changes: object) -> Registration:
+    made = registration(*(topic(f"L{number}") for number in range(topics)), broker_name="l", broker_addr=L, **changes)
+    routes.register(made, 9, 0)
+    return made
+
+
+def test_what_goes_through_all_topics_is_done_in_steps(routes: RouteInfoManager) -> None:
+    made = large(routes)
+    again = attrs.evolve(made, data_version=DataVersion(counter=9))
+    for work in (
+        routes.registering(again, 9, 0), routes.topics(), routes.topics_of_cluster("C"), routes.unit_topics(),
+        routes.wipe_write_perm("l"), routes.add_write_perm("l"),
+    ):  # fmt: skip
+        assert steps_of(work) >= 5
+    routes.connection_closed(9)
+    assert routes.has_gone_brokers and sorted(result_of(routes.topics())) == ["T1", "T2"], "out of answers at once"
+    assert routes.route("L7") is None and result_of(routes.wipe_write_perm("l")) == 0
+    assert steps_of(routes.forgetting()) >= 5
+    assert routes.topic_count == 2 and not routes.has_gone_brokers
+
+
+def test_a_broker_that_goes_while_it_is_entered_leaves_nothing(routes: RouteInfoManager) -> None:
+    topics = {f"L{number}": topic(f"L{number}") for number in range(5 * TOPICS_PER_STEP)}
+    work = routes.registering(registration(broker_name="l", broker_addr=L, topics=topics), 9, 0)
+    next(work)
+    assert routes.query_data_version(L, DataVersion(timestamp_ms=1, counter=1), 0)[0], "not known before all is entered"
+    routes.connection_closed(9)
+    assert steps_of(work) == 0
+    result_of(routes.forgetting())
+    assert sorted(result_of(routes.topics())) == ["T1", "T2"] and L not in routes.live_brokers
+
+
+def test_a_broker_that_returns_has_only_what_it_says_now(routes: RouteInfoManager) -> None:
+    large(routes)
+    routes.connection_closed(9)
+    routes.register(registration(topic("L1"), broker_name="l", broker_addr=L), 10, 0)
+    assert sorted(result_of(routes.topics())) == ["L1", "T1", "T2"]
+    assert routes.topic_count == 3

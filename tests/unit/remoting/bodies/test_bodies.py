@@ -34,7 +34,7 @@ from rocketpy.remoting.bodies.offset import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
-from rocketpy.remoting.bodies.register import RegisterBrokerBody
+from rocketpy.remoting.bodies.register import TOPICS_PER_STEP, RegisterBrokerBody
 from rocketpy.remoting.bodies.route import ClusterInfo, TopicRouteData
 from rocketpy.remoting.bodies.running_info import (
     CMResult,
@@ -276,3 +276,48 @@ def test_wrong_members_are_named() -> None:
     with pytest.raises(BodyInvalid, match=r"HeartbeatData.consumerDataSet: ConsumerData.consumeType"):
         HeartbeatData.decode(b'{"consumerDataSet":[{"consumeType":[]}]}')
     assert ConsumerData.decode(b'{"groupName":12}').group_name == "12"
+
+
+def large_table(topics: int) -> RegisterBrokerBody:
+    table = {f"T{number}": TopicConfig(topic_name=f"T{number}", perm=number % 8) for number in range(topics)}
+    wrapper = TopicConfigSerializeWrapper(data_version=DataVersion(counter=3), topic_config_table=table)
+    return RegisterBrokerBody(filter_server_list=["f"], topic_config_serialize_wrapper=wrapper)
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_a_large_registration_is_read_in_steps(compressed: bool) -> None:
+    body = large_table(5_000)
+    data = body.encode_compressed() if compressed else body.encode()
+    work = RegisterBrokerBody.reading(data, compressed=compressed, version=409)
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            found = end.value
+            break
+        steps += 1
+    assert steps >= 5_000 / TOPICS_PER_STEP
+    wrapper = found.topic_config_serialize_wrapper
+    assert wrapper.topic_config_table == body.topic_config_serialize_wrapper.topic_config_table
+    assert wrapper.data_version == DataVersion(counter=3)
+    assert found.filter_server_list == ["f"]
+
+
+def test_one_topic_again_and_again_is_read_in_steps_too() -> None:
+    entry = b'"T":{"topicName":"T"},'
+    data = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{' + entry * 5_000 + b'"U":null}}}'
+    assert sum(1 for _ in RegisterBrokerBody.reading(data, compressed=False, version=409)) >= 5_000 / TOPICS_PER_STEP
+
+
+def test_an_old_brokers_large_table() -> None:
+    wrapper = large_table(1_000).topic_config_serialize_wrapper
+    found = RegisterBrokerBody.decode_registration(wrapper.encode(), compressed=False, version=10)
+    assert found.topic_config_serialize_wrapper.topic_config_table == wrapper.topic_config_table
+
+
+def test_a_large_registration_that_is_no_json_is_refused() -> None:
+    data = large_table(1_000).encode()
+    for damaged in (data[:-1], data + b"x", data.replace(b'"T500"', b"T500"), data.replace(b'"perm":4', b'"perm":"x"')):
+        with pytest.raises(BodyInvalid):
+            RegisterBrokerBody.decode_registration(damaged, compressed=False, version=409)

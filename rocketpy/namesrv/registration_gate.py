@@ -1,0 +1,54 @@
+"""Lets registrations in one at a time, and bounds what waits.
+
+A registration may be 16 MiB, and reading it takes seconds of steps. Brokers send one and wait for its answer; a peer
+that sends many is refused, so that what waits takes a bounded amount of memory and the others' turn comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import RequestRefused
+
+NO_CONNECTION = 0
+PER_CONNECTION_MAX = 4
+WAITING_BYTES_MAX = 128 * 1024 * 1024
+BUSY = "[OVERLOAD]too many registrations wait"
+
+
+class RegistrationGate:
+    """One for all connections; the turn is in order of arrival."""
+
+    def __init__(self, *, per_connection_max: int = PER_CONNECTION_MAX, bytes_max: int = WAITING_BYTES_MAX) -> None:
+        self._per_connection_max = per_connection_max
+        self._bytes_max = bytes_max
+        self._lock = trio.Lock()
+        self._by_connection: Counter[int] = Counter()
+        self._bytes = 0
+
+    @asynccontextmanager
+    async def turn(self, connection: int, size: int) -> AsyncIterator[None]:
+        """The caller's turn, with a body of `size` bytes.
+
+        Raises:
+            RequestRefused: its connection, or all together, have too much waiting; to be tried again later.
+        """
+        if self._by_connection[connection] >= self._per_connection_max:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{BUSY}: {self._per_connection_max} on this connection")
+        if self._bytes and self._bytes + size > self._bytes_max:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{BUSY}: {self._bytes} bytes of {self._bytes_max}")
+        self._by_connection[connection] += 1
+        self._bytes += size
+        try:
+            async with self._lock:
+                yield
+        finally:
+            self._bytes -= size
+            self._by_connection[connection] -= 1
+            if not self._by_connection[connection]:
+                del self._by_connection[connection]
