@@ -23,6 +23,7 @@ from rocketpy.message.host import pack_host, parse_host
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.native.abc import Host, Record
+from rocketpy.remoting import fastjson, json_writer
 from rocketpy.store.clean import Cleaner
 from rocketpy.store.dump import StoreDump, describe_damage, describe_entry, describe_unit, header_line, slot_heads
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
@@ -348,8 +349,9 @@ class StoreScript:
 
     def do_offsets(self) -> Iterator[str]:
         """consumerOffset.json, or what is beside it."""
-        for key, queues in sorted(self._offsets().document()["offsetTable"].items()):
-            yield f"{key}: {queues}"
+        offsets = json_writer.dumps(self._offsets().document())
+        for key, queues in sorted(fastjson.loads(offsets)["offsetTable"].items()):
+            yield f"{key}: {({int(queue): offset for queue, offset in queues.items()})}"
 
     def do_commit(self, group: str, topic: str, queue_id: str, offset: str) -> None:
         manager = self._offsets()
