@@ -60,6 +60,8 @@ int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset,
     return (int32_t)(done / RP_CQ_UNIT_SIZE);
 }
 
+void rp_cq_reader_release(rp_cq_reader *reader) { rp_queue_files_release(reader->files); }
+
 struct rp_cq_writer {
     uint64_t file_size;
     rp_queue_files *files;
@@ -138,5 +140,7 @@ int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, ui
 }
 
 rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue) { return rp_queue_files_remove(writer->files, queue); }
+
+void rp_cq_writer_release(rp_cq_writer *writer) { rp_queue_files_release(writer->files); }
 
 rp_status rp_cq_writer_sync(rp_cq_writer *writer) { return rp_queue_files_sync(writer->files); }

@@ -17,6 +17,8 @@ void rp_cq_reader_close(rp_cq_reader *reader);
 /* Up to `count` units from `offset` on, raw, to the end of their file at the most, and below max_offset.
  * Returns how many were read; 0 if none can be; -1 with errno. */
 int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units);
+/* Close files that were removed, so that their disk space is free; about once a second. */
+void rp_cq_reader_release(rp_cq_reader *reader);
 
 uint64_t rp_cq_units_per_file(const rp_cq_reader *reader);
 
@@ -32,6 +34,8 @@ rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offs
 int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint64_t phy_offset, uint32_t size);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
 rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue);
+/* As rp_cq_reader_release. */
+void rp_cq_writer_release(rp_cq_writer *writer);
 /* Bring to the disk what was written before the call. The only call that another thread may make. */
 rp_status rp_cq_writer_sync(rp_cq_writer *writer);
 #endif

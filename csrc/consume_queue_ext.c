@@ -106,6 +106,8 @@ rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address,
     return read_unit(ext->files, ext->file_size, queue, real_offset(address), unit);
 }
 
+void rp_cq_ext_release(rp_cq_ext *ext) { rp_queue_files_release(ext->files); }
+
 /* ------------------------------------------------------------------ writing */
 
 /* Where a queue's extension files end: with what this batch has added, and as its units show it. */
@@ -357,3 +359,8 @@ rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue) {
 }
 
 rp_status rp_cq_ext_sync(rp_cq_ext_writer *writer) { return rp_queue_files_sync(writer->files); }
+
+void rp_cq_ext_writer_release(rp_cq_ext_writer *writer) {
+    rp_cq_reader_release(writer->queues);
+    rp_queue_files_release(writer->files);
+}

@@ -24,6 +24,8 @@ rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_dir
 void rp_cq_ext_close(rp_cq_ext *ext);
 /* RP_OK; RP_NOT_FOUND: there is no sound unit; RP_IO_ERROR. */
 rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit);
+/* Close files that were removed, so that their disk space is free; about once a second. */
+void rp_cq_ext_release(rp_cq_ext *ext);
 
 /* The one writer: dispatch. */
 typedef struct rp_cq_ext_writer rp_cq_ext_writer;
@@ -39,6 +41,8 @@ uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint3
 void rp_cq_ext_forget(rp_cq_ext_writer *writer);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
 rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue);
+/* As rp_cq_ext_release. */
+void rp_cq_ext_writer_release(rp_cq_ext_writer *writer);
 /* Bring to the disk what was written before the call. The only call that another thread may make. */
 rp_status rp_cq_ext_sync(rp_cq_ext_writer *writer);
 #endif

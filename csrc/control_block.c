@@ -405,6 +405,11 @@ rp_status rp_control_sync(rp_control_block *block) {
     return failed ? RP_IO_ERROR : RP_OK;
 }
 
+int rp_control_is_deleted(const rp_queue *queue) {
+    uint64_t below = rp_load_acquire(&queue->deleted_below);
+    return below && queue->max_offset && queue->max_phy_offset <= below;
+}
+
 int rp_control_move_min(rp_queue *queue, uint64_t from, uint64_t to) {
     return __atomic_compare_exchange_n(&queue->min_offset, &from, to, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }

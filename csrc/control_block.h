@@ -48,9 +48,9 @@ typedef struct rp_queue {
     uint32_t topic;          /* index of the topic's name */
     uint32_t queue_id;
     uint32_t watched;        /* pull sets 1 when it holds a pull; dispatch swaps to 0 and sends ARRIVAL */
-    uint32_t state;          /* RP_QUEUE_* */
+    uint32_t state;          /* manager: RP_QUEUE_*; whoever adds the entry sets it LIVE first */
     uint64_t generation;     /* store worker: grows when the queue's files are dropped (descriptors are then stale) */
-    uint64_t reserved;
+    uint64_t deleted_below;  /* manager: units of records below this position of the log are deleted, with their topic */
 } rp_queue;
 
 typedef struct rp_control_block rp_control_block; /* the mapping; opaque */
@@ -76,6 +76,8 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
 /* 1 if rp_control_add would take the name: of a size that fits, and a directory's. */
 int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
+/* 1 if the queue has units, all of records that were deleted with their topic: its files can go. */
+int rp_control_is_deleted(const rp_queue *queue);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
 /* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */

@@ -88,11 +88,12 @@ static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
     return status != RP_OK ? status : extended;
 }
 
-/* A predecessor may have died while it removed them: what is left would lie behind the units of the queue's next life. */
-static void finish_drops(rp_dispatch *dispatch) {
+/* A predecessor may have died while it removed them. Best effort: what cannot be removed costs nothing but disk. */
+static void finish_removals(rp_dispatch *dispatch) {
     for (uint32_t i = 0; i < dispatch->control->queue_count; i++) {
         rp_queue *queue = rp_control_queue(dispatch->block, i);
-        if (queue->state == RP_QUEUE_DELETED && queue->max_offset == 0) remove_files(dispatch, queue);
+        int is_deleted = queue->max_offset ? rp_control_is_deleted(queue) : queue->state == RP_QUEUE_DELETED;
+        if (is_deleted && queue->min_offset == queue->max_offset) remove_files(dispatch, queue);
     }
 }
 
@@ -127,7 +128,7 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     }
     if (config->delay_level_count)
         memcpy(dispatch->delay_level_ms, config->delay_level_ms, config->delay_level_count * sizeof *dispatch->delay_level_ms);
-    finish_drops(dispatch);
+    finish_removals(dispatch);
     return dispatch;
 }
 
@@ -472,6 +473,11 @@ uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {
     if (image) rp_log_view_release(dispatch->view, position);
     rp_store_release(&control->dispatched_phy_offset, at);
     return at - position;
+}
+
+void rp_dispatch_release(rp_dispatch *dispatch) {
+    rp_cq_writer_release(dispatch->writer);
+    if (dispatch->ext) rp_cq_ext_writer_release(dispatch->ext);
 }
 
 rp_status rp_dispatch_sync(rp_dispatch *dispatch) {

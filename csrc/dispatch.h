@@ -35,10 +35,13 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget);
 /* After RP_CORRUPT: go on at the next record that knows its own offset, or at the next file; returns how many bytes
  * were passed over. (The reference passes over the rest of the file.) */
 uint64_t rp_dispatch_skip(rp_dispatch *dispatch);
-/* Drop the queue's units and start it again at 0 (its topic was deleted). Call when dispatch has caught up. */
+/* Drop the queue's units and start it again at 0: for damage, and logs of other brokers. */
 rp_status rp_dispatch_drop_queue(rp_dispatch *dispatch, rp_queue *queue);
-/* Remove the queue's files, all of whose records have left the log; its offsets go on from where they are. */
+/* Hide all units of the queue, then remove its files: its records have left the log, or its topic was deleted. Its
+ * offsets go on from where they are. RP_IO_ERROR with errno: some files are left; the units are hidden all the same. */
 rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue);
+/* Close queue files that were removed, so that their disk space is free; about once a second. */
+void rp_dispatch_release(rp_dispatch *dispatch);
 /* Bring units to the disk, then move control->units_durable_phy_offset; full index files likewise, with
  * control->index_timestamp_ms. The only call that a second thread may make meanwhile. */
 rp_status rp_dispatch_sync(rp_dispatch *dispatch);

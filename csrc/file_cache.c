@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { NONE = 0 }; /* what fresh memory holds */
@@ -26,6 +27,7 @@ struct rp_file_cache {
     uint32_t free;
     uint32_t newest;
     uint32_t oldest;
+    uint32_t looked_at; /* the last one, by rp_file_cache_release */
 };
 
 rp_file_cache *rp_file_cache_open(uint32_t files_max) {
@@ -122,4 +124,14 @@ void rp_file_cache_put(rp_file_cache *cache, rp_file_key key, int fd) {
     cache->entries[at].chain = *bucket;
     *bucket = at;
     become_newest(cache, at);
+}
+
+void rp_file_cache_release(rp_file_cache *cache, uint32_t count) {
+    struct stat status;
+    if (count > cache->used) count = cache->used;
+    while (count--) {
+        uint32_t at = cache->looked_at < cache->used ? ++cache->looked_at : (cache->looked_at = 1);
+        const struct entry *entry = &cache->entries[at];
+        if (entry->fd >= 0 && fstat(entry->fd, &status) == 0 && status.st_nlink == 0) rp_file_cache_drop(cache, entry->key);
+    }
 }

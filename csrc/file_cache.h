@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_FILE_CACHE_H
 #define ROCKETPY_FILE_CACHE_H
 /* A bounded cache of open descriptors, least recently used closed first. For C only; single-threaded.
- * Keys are three numbers; a queue that is dropped takes another generation, so its stale descriptors only age out. */
+ * Keys are three numbers; a queue that is dropped takes another generation, so its stale descriptors only age
+ * out, or are found by rp_file_cache_release: an open file keeps its disk space. */
 #include <stdint.h>
 
 typedef struct rp_file_cache rp_file_cache;
@@ -21,4 +22,6 @@ int rp_file_cache_find(rp_file_cache *cache, rp_file_key key);
 void rp_file_cache_put(rp_file_cache *cache, rp_file_key key, int fd);
 /* Close the descriptor if it is there. */
 void rp_file_cache_drop(rp_file_cache *cache, rp_file_key key);
+/* Look at the next `count` places, round and round, and close files that were removed from their directories. */
+void rp_file_cache_release(rp_file_cache *cache, uint32_t count);
 #endif

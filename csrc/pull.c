@@ -174,6 +174,9 @@ rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
                 rp_worker_awake(worker);
             }
         }
-        if (pull->now_ns >= end) return RP_OK;
+        if (pull->now_ns >= end) break;
     }
+    rp_cq_reader_release(pull->reader);
+    if (pull->ext) rp_cq_ext_release(pull->ext);
+    return RP_OK;
 }

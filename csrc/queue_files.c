@@ -15,7 +15,7 @@
 #include "crash_point.h"
 #include "file_cache.h"
 
-enum { DIRTY_MAX = 64, NAME_DIGITS = 20 };
+enum { DIRTY_MAX = 64, NAME_DIGITS = 20, RELEASE_FILES = 1024 /* looked at per call: half a millisecond */ };
 
 struct dirty_file {
     uint32_t queue;
@@ -95,6 +95,8 @@ int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t n
     return fd;
 }
 
+void rp_queue_files_release(rp_queue_files *files) { rp_file_cache_release(files->cache, RELEASE_FILES); }
+
 /* ------------------------------------------------------------------ writing */
 
 static void mark_all_dirty(rp_queue_files *files) {
@@ -170,20 +172,27 @@ rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue
 rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
     char path[PATH_MAX];
     rp_status status = RP_OK;
+    int error = 0;
     if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
     DIR *directory = opendir(path);
     if (!directory) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
     for (struct dirent *entry; (entry = readdir(directory));) {
         RP_CRASH_POINT("queue.remove_file");
-        if (entry->d_name[0] != '.' && unlinkat(dirfd(directory), entry->d_name, 0) < 0) status = RP_IO_ERROR;
+        if (entry->d_name[0] == '.' || unlinkat(dirfd(directory), entry->d_name, 0) == 0 || errno == ENOENT) continue;
+        status = RP_IO_ERROR;
+        error = errno;
     }
     closedir(directory);
     RP_CRASH_POINT("queue.remove_directory");
-    if (rmdir(path) < 0) return RP_IO_ERROR;
+    mark_all_dirty(files);
+    if (rmdir(path) < 0) { /* a file that is not ours may stay, and its directory with it */
+        int is_left = errno == ENOTEMPTY || errno == EEXIST;
+        if (status != RP_OK) errno = error;
+        return status != RP_OK || is_left ? status : RP_IO_ERROR;
+    }
     *strrchr(path, '/') = 0;
     rmdir(path); /* the topic's directory, if this was its last queue */
-    mark_all_dirty(files);
-    return status;
+    return RP_OK; /* the directory is gone, and so is all that was in it */
 }
 
 rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue, int64_t *number) {

@@ -20,6 +20,8 @@ void rp_queue_files_close(rp_queue_files *files);
 /* The descriptor of a queue's file `number` (which starts at number * file_size); the cache's, so good until the next
  * call. -1 with errno (ENOENT: there is no such file). */
 int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t number);
+/* Close files that were removed, some at a time: with a call a second, none stays open for more than half a minute. */
+void rp_queue_files_release(rp_queue_files *files);
 /* Start a file that is to be a queue's: of full size, to be filled through file->fd while nobody sees it. */
 rp_status rp_queue_files_begin(const rp_queue_files *files, const rp_queue *queue, rp_new_file *file);
 /* End what was begun: shown as file `number` if it was filled (`status` RP_OK), else abandoned. Returns `status`, or why

@@ -398,8 +398,16 @@ static void set_broker(rp_send *send, const rp_stage_broker *broker) {
     if (broker->max_message_size) send->config.max_message_size = broker->max_message_size;
 }
 
+/* Whatever was told before it holds for every record from this position on. */
+static rp_status tell_position(rp_send *send, const rp_position *position) {
+    rp_wait wait = {.token = position->token, .phy_offset = rp_load_acquire(&send->control->published_phy_offset)};
+    return put_result(send, &wait, CODE_SUCCESS);
+}
+
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
+        case RP_STAGE_POSITION:
+            return size >= sizeof(rp_position) ? tell_position(send, (const rp_position *)data) : RP_OK;
         case RP_STAGE_SEND:
             return take_send(send, data, size);
         case RP_STAGE_TOPIC:

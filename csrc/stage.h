@@ -7,7 +7,7 @@
  *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
  *   send, pull -> manager  SEND, PULL (what the hot lane leaves to Python), PUT_RESULT, COMMIT_OFFSET
  *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
- *                          SETTLED after each SEND that had been left to it
+ *                          SETTLED after each SEND that had been left to it; to send POSITION (answered by PUT_RESULT)
  *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
  *   store -> pull          ARRIVAL
  *   any -> selector        REPLY, PULL_REPLY */
@@ -34,6 +34,7 @@ enum {
     RP_STAGE_CLEANED = 17,
     RP_STAGE_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
     RP_STAGE_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
+    RP_STAGE_POSITION = 21, /* manager -> send: rp_position; PUT_RESULT with its token says where the log ends by now */
     RP_STAGE_SETTLED = 18 /* manager -> send: rp_settled of a SEND that was left to it and is now dealt with */
 };
 
@@ -106,6 +107,10 @@ typedef struct rp_pull_request {
     /* consumer group, topic, subscription, expression type */
 } rp_pull_request;
 
+typedef struct rp_position {
+    uint64_t token; /* comes back in PUT_RESULT */
+} rp_position;
+
 typedef struct rp_settled {
     rp_origin origin;
     uint64_t token;
@@ -168,7 +173,7 @@ typedef struct rp_arrival {
 
 /* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
 typedef struct rp_clean_topic {
-    uint64_t token; /* the manager's own; tells the two apart */
+    uint64_t token; /* the manager's own: one per deletion; 0: CLEAN_EXPIRED */
     uint32_t topic_size;
     uint32_t reserved;
     /* topic */

@@ -193,6 +193,16 @@ class BrokerController:
                 count = topics.adopt(topic, used, largest).read_queue_nums
                 log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, count)
 
+    def _finish_deletions(self) -> None:
+        """A predecessor may have died between removing a topic from its table, telling the fast path, and deleting what
+        the queues hold."""
+        services = self.services
+        for topic, has_messages in services.store.deleted_topics().items():
+            if services.topics.select(topic) is None and has_messages:
+                services.hot_lane.delete_queues(topic)
+            elif services.topics.select(topic) is None:
+                services.hot_lane.topic_removed(topic)
+
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""
         services = self.services
@@ -200,6 +210,7 @@ class BrokerController:
         await services.groups.announce()
         services.tell_broker_changed()
         services.hot_lane.tables_end()
+        self._finish_deletions()
         try:
             with self._scope:
                 async with trio.open_nursery() as nursery:

@@ -86,6 +86,12 @@ class Store(Protocol):
     def used_topics(self) -> Mapping[str, int]:
         """Topics that hold messages, each with the number of its queues up to the last that does."""
 
+    def deleted_topics(self) -> Mapping[str, bool]:
+        """Topics that have deleted queues; True: which still hold messages."""
+
+    def is_whole(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue still has the first message that was put since its topic was created."""
+
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 
     def max_offset(self, topic: str, queue_id: int) -> int: ...

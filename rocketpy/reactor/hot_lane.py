@@ -20,6 +20,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
 
+from .deletion import QueueDeletions, QueueTable
 from .outbox import Outbox
 from .puts import Put, Puts
 from .ring import RingReader, WorkerBlock
@@ -29,7 +30,6 @@ from .stage import (
     Stage,
     connection_of,
     encode_clean_expired,
-    encode_clean_topic,
     encode_group,
     encode_settled,
     encode_subscription,
@@ -61,7 +61,7 @@ class RingHotLane:
 
     Args:
         store: the store process, for cleaning; None where there is none (tests).
-        add_queue: enters (topic, queue id) in the control block; a no-op if it is there already.
+        queues: the entries of the control block.
         store_host: brokerIP1 and listenPort, for message ids.
         sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
     """
@@ -72,7 +72,7 @@ class RingHotLane:
         send: tuple[WorkerBlock, Outbox],
         pull: tuple[WorkerBlock, Outbox],
         store: tuple[WorkerBlock, Outbox] | None,
-        add_queue: Callable[[str, int], None],
+        queues: QueueTable,
         store_host: tuple[str, int],
         sends: RingReader | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
@@ -81,10 +81,11 @@ class RingHotLane:
         self._send = _HotProcess(*send, frozenset(common))
         self._pull = _HotProcess(*pull, frozenset(common | {Stage.GROUP, Stage.SUBSCRIPTION}))
         self._store = None if store is None else _HotProcess(*store, frozenset())
-        self._add_queue = add_queue
+        self._queues = queues
         self._tables: dict[TableKey, bytes] = {}
         self._puts = Puts(self._send.outbox, store_host, now_ns)
-        self._cleaning: dict[bytes, tuple[Stage, trio.Event]] = {}  # by the record that asks
+        self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
+        self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
         self._store_settings: dict[str, str] = {}  # changed since we were started
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
@@ -99,7 +100,7 @@ class RingHotLane:
         no_send: bool = False, slow: bool = False,
     ) -> None:
         for queue_id in range(max(read_queue_nums, write_queue_nums)):
-            self._add_queue(topic, queue_id)
+            self._queues.add_queue(topic.encode(), queue_id)
         flags = (
             order * lib.RP_TOPIC_ORDER
             | multi_tag * lib.RP_TOPIC_MULTI_TAG
@@ -245,30 +246,31 @@ class RingHotLane:
             text = format_mapping(self._store_settings)
             self._store.outbox.put(Stage.SETTINGS, text.encode(), always=True)
 
-    async def clean_topic(self, topic: str) -> None:
-        await self._clean(Stage.CLEAN_TOPIC, encode_clean_topic(topic))
+    def delete_queues(self, topic: str) -> trio.Event:
+        self.topic_removed(topic)  # perhaps once more: a predecessor may have died before it came to that
+        return self._deletions.begin(topic)
 
     async def clean_expired_queues(self) -> None:
-        await self._clean(Stage.CLEAN_EXPIRED, encode_clean_expired())
-
-    async def _clean(self, kind: Stage, record: bytes) -> None:
         if self._store is None:
             return
-        _, cleaned = self._cleaning.setdefault(record, (kind, trio.Event()))
-        self._store.outbox.put(kind, record, always=True)
-        await cleaned.wait()
+        if self._expired is None:
+            self._expired = trio.Event()
+            self._store.outbox.put(Stage.CLEAN_EXPIRED, encode_clean_expired(), always=True)
+        await self._expired.wait()
 
     # -- the server's side
 
     def put_finished(self, record: bytes) -> None:
-        """A PUT_RESULT has come."""
-        self._puts.finished(record)
+        """A PUT_RESULT has come: the outcome of a put, or the position that a deletion has asked for."""
+        if not self._deletions.position_is(record):
+            self._puts.finished(record)
 
     def cleaned(self, record: bytes) -> None:
         """A CLEANED has come: the record that asked for it."""
-        _, cleaned = self._cleaning.pop(record, (None, None))
-        if cleaned is not None:
-            cleaned.set()
+        self._deletions.cleaned(record)
+        if self._expired is not None and record == encode_clean_expired():
+            self._expired.set()
+            self._expired = None
 
     def turn(self) -> None:
         """Move what waits, and look whether a hot process has been replaced."""
@@ -282,8 +284,9 @@ class RingHotLane:
             if self._store.block.epoch != self._store.epoch:
                 self._store.epoch = self._store.block.epoch
                 self._tell_store_settings()
-                for record, (kind, _) in self._cleaning.items():  # what its predecessor died at, once more
-                    self._store.outbox.put(kind, record, always=True)
+                self._deletions.ask_again()
+                if self._expired is not None:
+                    self._store.outbox.put(Stage.CLEAN_EXPIRED, encode_clean_expired(), always=True)
             self._store.outbox.flush()
 
     def is_idle(self) -> bool:

@@ -39,6 +39,7 @@ class Stage(IntEnum):
     CLEAN_EXPIRED = lib.RP_STAGE_CLEAN_EXPIRED
     SETTINGS = lib.RP_STAGE_SETTINGS
     SETTLED = lib.RP_STAGE_SETTLED
+    POSITION = lib.RP_STAGE_POSITION
 
 
 CONNECTION_INTERNAL = 0xFF << 56
@@ -58,7 +59,8 @@ COMMIT_OFFSET = struct.Struct("=qiIIIQ")  # offset, queue_id, group_size, topic_
 TOPIC = struct.Struct("=IiiiII")  # flags, perm, read_queue_nums, write_queue_nums, topic_size
 GROUP = struct.Struct("=IiiI")  # flags, broker_id, which_broker_when_slow, group_size
 SUBSCRIPTION = struct.Struct("=qIIII")  # sub_version, flags, group_size, topic_size, tag_count
-CLEAN_TOPIC = struct.Struct("=QII")  # token (0, or 1 for CLEAN_EXPIRED), topic_size
+POSITION = struct.Struct("=Q")  # token
+CLEAN_TOPIC = struct.Struct("=QII")  # token (0 for CLEAN_EXPIRED), topic_size
 BROKER = struct.Struct("=iI")  # permission, max_message_size
 SEND = struct.Struct(
     "=iii"  # opaque, code, version
@@ -309,12 +311,12 @@ def tag_hash(tag: str) -> int:
     return int(lib.rp_string_hash(ffi.from_buffer(raw), len(raw)))
 
 
-def encode_clean_topic(topic: str) -> bytes:
-    """CLEAN_TOPIC; comes back as CLEANED."""
+def encode_clean_topic(topic: str, token: int) -> bytes:
+    """CLEAN_TOPIC; comes back as CLEANED. `token` tells one deletion of the topic from the next."""
     name = topic.encode()
-    return CLEAN_TOPIC.pack(0, len(name), 0) + name
+    return CLEAN_TOPIC.pack(token, len(name), 0) + name
 
 
 def encode_clean_expired() -> bytes:
     """CLEAN_EXPIRED; comes back as CLEANED."""
-    return CLEAN_TOPIC.pack(1, 0, 0)
+    return CLEAN_TOPIC.pack(0, 0, 0)

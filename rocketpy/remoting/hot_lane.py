@@ -111,6 +111,14 @@ class PutUnderWay(Protocol):
         """The outcome; waits for flush (and slave) as a client's send would."""
 
 
+class Completion(Protocol):
+    """Of something that goes on whether it is waited for or not."""
+
+    def is_set(self) -> bool: ...
+
+    async def wait(self) -> None: ...
+
+
 class HotLane(Protocol):
     """The slow lane's way to the hot processors. All calls are ordered; none blocks (rings that are full are waited
     for by a task of the lane, within a bound)."""
@@ -126,8 +134,8 @@ class HotLane(Protocol):
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         """Settings (Java key to text, checked) that the store follows while it runs."""
 
-    async def clean_topic(self, topic: str) -> None:
-        """After topic_removed: have the store drop the topic's queues; returns when that is done."""
+    def delete_queues(self, topic: str) -> Completion:
+        """Delete what the topic's queues hold, as `topic_removed`. Complete when their files are removed."""
 
     async def clean_expired_queues(self) -> None:
         """Have the store remove the files of queues of which the log has nothing left; returns when that is done."""

@@ -61,7 +61,7 @@ class ManagerMain:
             send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
             pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
             store=(topology.blocks[STORE], Outbox(RingWriter(topology.ring(name, STORE)))),
-            add_queue=lambda topic, queue_id: self.control.add_queue(topic.encode(), queue_id),
+            queues=self.control,
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
             sends=inputs[SEND],
         )

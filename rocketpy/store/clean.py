@@ -12,21 +12,21 @@ import datetime
 import enum
 import logging
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.native.core import lib
+from rocketpy.errors import StoreError
 
-from .consume_queue import ConsumeQueues
-from .consume_queue_ext import is_ext_address, real_offset, remove_ext_files
-from .control_block import QUEUE_LIVE, ControlBlock
+from .control_block import ControlBlock
 from .disk import disk_ratio
-from .files import Files, StorePaths, file_name, numbered_files
+from .faults import FaultLog
+from .files import Files, StorePaths, file_name
 from .index_file import index_files, read_header
+from .queue_trim import QueueTrim
 from .running_flags import RunningFlag, RunningFlags
-from .unit import BLANK_SIZE, rounded_file_size
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +56,7 @@ class Cleaner:
         now_ms: Callable[[], int],
         pause: Callable[[float], object],
         queue_lock: threading.Lock | None = None,
+        faults: FaultLog | None = None,
     ) -> None:
         """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed."""
         self.config = config  # replaced when settings change
@@ -65,17 +66,16 @@ class Cleaner:
         self._now_ms = now_ms
         self._pause = pause
         self._queue_lock = queue_lock or threading.Lock()
+        self._faults = faults or FaultLog(time.monotonic)
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
-        size = rounded_file_size(config.mapped_file_size_consume_queue)
-        self._queues = ConsumeQueues(
-            self._paths.consumequeue, control, size, files, config.mapped_file_size_consume_queue_ext
-        )
+        self._trim = QueueTrim(config, control, files)
+        self._unfinished: dict[int, Any] = {}  # by index: queues whose files could not be removed
         self._requests_seen = int(control.header.delete_requests)
         self._manual_runs = 0
         self._cleaned_below = 0  # queues hold nothing that was deleted below this log offset
 
     def close(self) -> None:
-        self._queues.close()
+        self._trim.close()
 
     # --- when ---
 
@@ -133,6 +133,10 @@ class Cleaner:
         if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
             deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable)
         log_min = self._control.min_phy_offset
+        self._trim.release_files()
+        unfinished, self._unfinished = self._unfinished, {}
+        for entry in unfinished.values():
+            self._try(entry, self._trim.remove_front)
         if log_min > self._cleaned_below:
             self._clean_queues(log_min)
             self._clean_index(log_min)
@@ -151,7 +155,7 @@ class Cleaner:
             header.units_durable_phy_offset,
         )
         deleted = 0
-        for start in numbered_files(self._files, self._paths.commitlog, size):
+        for start in self._log_files(size):
             path = self._paths.commitlog / file_name(start)
             info = self._files.info(path)
             if start + size > done or deleted == FILES_PER_RUN or info is None:
@@ -167,50 +171,25 @@ class Cleaner:
             deleted += 1
         return deleted
 
+    def _log_files(self, size: int) -> list[int]:
+        """Starts of the log's files. What else lies there stays: the next start will refuse it."""
+        infos = self._files.entries(self._paths.commitlog)
+        return [int(info.name) for info in infos if info.name.isdecimal() and info.name.isascii() and info.size == size]
+
     def _clean_queues(self, log_min: int) -> None:
         for entry in self._control.entries():
+            self._try(entry, lambda entry: self._trim.trim(entry, log_min))
+
+    def _try(self, entry: Any, remove: Callable[[Any], bool]) -> None:
+        try:
             with self._queue_lock:
-                removed = entry.state == QUEUE_LIVE and self._clean_queue(entry, log_min)
-            if removed:
-                self._pause(self.config.delete_consume_queue_files_interval / 1000)
-
-    def _clean_queue(self, entry: Any, log_min: int) -> bool:
-        """Move the queue's minimum, then remove files in front of it. Returns whether files went."""
-        generation, before = entry.generation, entry.min_offset
-        first = self._first_kept(entry, log_min)
-        # Dispatch may begin the queue anew at any moment: then neither its minimum nor its files are what we saw.
-        if first == before or not lib.rp_control_move_min(entry, before, first):
-            return False
-        place = Path(self._control.topic_of(entry).decode(), str(entry.queue_id))
-        directory = self._paths.consumequeue / place
-        per_file = self._queues.units_per_file
-        # The last file stays, even if all of its units are of the past.
-        keep_from = min(first, max(0, entry.max_offset - 1)) // per_file * self._queues.file_size
-        starts = [start for start, _ in self._queues.file_times(entry) if start < keep_from]
-        for start in starts:
-            if entry.generation != generation:
-                return False
-            self._files.remove(directory / file_name(start))
-        unit = self._queues.unit(entry, first)
-        if entry.generation != generation or unit is None or not is_ext_address(unit.tags_code):
-            return bool(starts)
-        removed = remove_ext_files(self._files, self._paths.consumequeue_ext / place, real_offset(unit.tags_code))
-        return bool(starts) or removed > 0
-
-    def _first_kept(self, entry: Any, log_min: int) -> int:
-        """First offset whose record the log still has; max_offset if there is none."""
-        low, high = int(entry.min_offset), int(entry.max_offset)
-        unit = self._queues.unit(entry, low)
-        if unit is None or (unit.phy_offset >= log_min and unit.size != BLANK_SIZE):
-            return low
-        while low < high:
-            middle = (low + high) // 2
-            unit = self._queues.unit(entry, middle)
-            if unit is None or unit.phy_offset < log_min or unit.size == BLANK_SIZE:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+                removed = remove(entry)
+        except StoreError as exc:
+            self._unfinished[self._control.index_of(entry)] = entry
+            self._faults.report("cannot remove files of a consume queue", exc)
+            return
+        if removed:
+            self._pause(self.config.delete_consume_queue_files_interval / 1000)
 
     def _clean_index(self, log_min: int) -> None:
         for path in index_files(self._files, self._paths.index)[:-1]:

@@ -11,7 +11,7 @@ from rocketpy.native.core import ffi, lib
 
 from .consume_queue_ext import is_ext_address
 from .control_block import ControlBlock, fail
-from .files import Files, file_name
+from .files import Files, is_file_name
 from .unit import CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
 
 FILES_MAX = 256  # descriptors that one reader keeps open
@@ -44,6 +44,11 @@ class ConsumeQueues:
             self._reader = ffi.NULL
             lib.rp_cq_ext_close(self._ext)
 
+    def release_files(self) -> None:
+        """Close files that were removed, so that their disk space is free; now and then."""
+        lib.rp_cq_reader_release(self._reader)
+        lib.rp_cq_ext_release(self._ext)
+
     def units(self, queue: Any, offset: int, count: int) -> list[ConsumeQueueUnit]:
         """Units from `offset` on, `count` at the most, of one file, as they are; empty where there are none."""
         if offset < 0 or count <= 0:
@@ -73,4 +78,4 @@ class ConsumeQueues:
         topic = os.fsdecode(self.control.topic_of(queue))
         directory = self.directory / topic / str(queue.queue_id)
         entries = self._files.entries(directory)
-        return [(int(info.name), info.mtime_ms) for info in entries if len(info.name) == len(file_name(0))]
+        return [(int(info.name), info.mtime_ms) for info in entries if is_file_name(info.name)]

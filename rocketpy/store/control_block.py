@@ -118,6 +118,25 @@ class ControlBlock:
             raise fail(f"cannot add queue {queue_id} of topic {topic!r}")
         return entry
 
+    def delete_queues(self, topic: str) -> None:
+        """The topic's queues cannot be read from here on, unless they are added again. Manager alone."""
+        for entry in self.entries_of(topic):
+            entry.state = QUEUE_DELETED
+
+    def delete_units(self, topic: str, below: int) -> None:
+        """Units of the topic's records below a log offset are deleted; the store worker removes them. Manager alone."""
+        for entry in self.entries_of(topic):
+            entry.deleted_below = max(entry.deleted_below, below)
+
+    def deleted_topics(self) -> dict[str, bool]:
+        """Topics that have deleted queues; True: which still hold messages."""
+        found: dict[int, tuple[Any, bool]] = {}
+        for entry in self.entries():
+            if entry.state == QUEUE_DELETED:
+                holds = entry.next_offset > entry.min_offset or found.get(entry.topic, (entry, False))[1]
+                found[entry.topic] = entry, holds
+        return {self.topic_of(entry).decode("utf-8", "replace"): holds for entry, holds in found.values()}
+
     def entries(self) -> Iterator[Any]:
         """Every entry, whatever its state."""
         for index in range(self.header.queue_count):
@@ -133,6 +152,9 @@ class ControlBlock:
                 return
             yield lib.rp_control_queue(self.block, index)
             index += 1
+
+    def index_of(self, entry: Any) -> int:
+        return int(lib.rp_control_queue_index(self.block, entry))
 
     def topic_of(self, entry: Any) -> bytes:
         """Name of an entry's topic; empty if the entry is damaged."""

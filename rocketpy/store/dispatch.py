@@ -102,6 +102,10 @@ class Dispatch:
         if status:
             raise fail("cannot remove a consume queue", status)
 
+    def release_files(self) -> None:
+        """Close queue files that were removed, so that their disk space is free; about once a second."""
+        lib.rp_dispatch_release(self.handle)
+
     def sync(self, *, with_index: bool = False) -> None:
         """Bring units to the disk. `with_index`: all of the index as well, on the thread that runs dispatch."""
         with self._syncing:

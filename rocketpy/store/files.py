@@ -76,6 +76,11 @@ def file_name(start: int) -> str:
     return f"{start:0{FILE_NAME_DIGITS}d}"
 
 
+def is_file_name(name: str) -> bool:
+    """Whether `file_name` makes such names."""
+    return len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdecimal()
+
+
 class Files(Protocol):
     """What the store asks of a disk."""
 

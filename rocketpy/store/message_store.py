@@ -139,6 +139,18 @@ class MessageStore:
             units += self.queues.with_tags(queue, more)
         return units
 
+    def deleted_topics(self) -> dict[str, bool]:
+        """Topics that have deleted queues; True: which still hold messages."""
+        return self.control.deleted_topics()
+
+    def is_whole(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue still has the first message that was put since its topic was created; True if it is
+        unknown. Offsets go on when a topic is deleted and created again, so the first one need not be 0."""
+        queue = self.control.queue(topic, queue_id)
+        if queue is None or queue.min_offset == 0:
+            return True
+        return bool(queue.deleted_below and self.control.min_phy_offset <= queue.deleted_below)
+
     # --- time ---
 
     def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
@@ -240,6 +252,7 @@ class MessageStore:
     def trim(self) -> None:
         """Let go of deleted files, so that their disk space is free; now and then."""
         self.log.trim()
+        self.queues.release_files()
 
     def statistics(self) -> StoreStatistics:
         header = self.control.header

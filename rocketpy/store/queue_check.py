@@ -27,7 +27,7 @@ from .consume_queue_ext import is_ext_address, real_offset
 from .judgement import Judgement, Watcher
 from .log_check import LogCheck, topic_of
 from .reader import QueueDirectory, StoreReader
-from .state import StoreState
+from .state import StoreState, read_deletions
 from .unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
@@ -50,6 +50,7 @@ class QueueCheck:
         self._odd = ffi.new("uint32_t *")
         self._log_files = reader.log_files()
         self._sum = ffi.new("rp_units *")
+        self._deletions = read_deletions(reader.files, reader.paths)
         self._behind = 0  # records without a unit, which the next start (or the running broker) makes
         # Units may be behind the log where no control block says how far dispatch is.
         self._may_lag = not state.is_closed and not log.is_dispatch_known
@@ -68,7 +69,9 @@ class QueueCheck:
             name = self._reader.paths.consumequeue / topic / str(queue_id)
             if not tally.units or tally.topic_size > TOPIC_LENGTH_MAX:  # of 5.x: it has no queue here
                 continue
-            if known is not None and topic not in known:
+            if (known is not None and topic not in known) or tally.max_phy_offset <= self._deletions.get(
+                (topic, queue_id), 0
+            ):
                 self._judgement.note(f"{topic}/{queue_id}: {tally.records} records of a deleted topic")
             elif self._may_lag:
                 self._behind += tally.units
@@ -154,9 +157,10 @@ class QueueCheck:
     def _judge_units(self, queue: QueueDirectory, tally: Any | None) -> None:
         """The sums differ: find the units that do not fit."""
         found = matched = 0
-        end = -1
+        end = begin = -1
         for offset, unit in self._reader.units(queue):
             end = offset + 1
+            begin = offset if begin < 0 else begin
             if unit.phy_offset < self._log.begin or (tally is None and self._state.in_use_by is not None):
                 continue  # its record was deleted; or has only come since
             if tally is not None and offset >= tally.units_end and self._state.in_use_by is not None:
@@ -170,6 +174,8 @@ class QueueCheck:
         if found > PROBLEMS_PER_QUEUE:
             self._judgement.problem(queue.path, -1, f"{found - PROBLEMS_PER_QUEUE} more units that do not fit")
         missing = int(tally.units) - matched - found if tally is not None else 0
+        if tally is not None and begin > tally.first_offset and (queue.topic, queue.queue_id) in self._deletions:
+            missing -= begin - int(tally.first_offset)  # its topic was deleted, and created again
         if missing > 0 and self._may_lag:
             self._behind += missing
         elif missing > 0:

@@ -26,16 +26,20 @@ from .clean import Cleaner
 from .clocks import CautiousClock
 from .control_block import ControlBlock, fail
 from .dispatch import Dispatch, sync_units
+from .faults import FaultLog
 from .files import DiskFiles, Files, StorePaths
 from .lifecycle import save_checkpoint
 from .pace import FlushPace, HousePace
-from .queue_cleaning import clean_topic, expire_queues
+from .queue_cleaning import QueueCleaning
+from .queue_trim import QueueTrim
 from .running_flags import RunningFlag, RunningFlags
 
 logger = logging.getLogger(__name__)
 
 LOOP_NS = 1_000_000_000
 LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to it
+LOOK_S = 1.0  # between two looks for removed files that are still open
+REMOVAL_RETRY_S = 30.0
 RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
 ALLOCATE_INTERVAL_S = 0.5
@@ -53,9 +57,9 @@ class StoreSeams:
     send: Any = None  # rp_worker *: waits for the durable position (sync flush)
 
 
-@attrs.define
+@attrs.define(eq=False)
 class _CleanRequest:
-    record: bytes  # goes back as it came
+    record: bytes | None  # goes back as it came; None: nobody asked
     after_phy_offset: int
     steps: Iterator[None]
 
@@ -83,8 +87,10 @@ class StoreService:
         self._sync_units = threading.Event()  # now, not when it is due
         self._failure: BaseException | None = None
         self._queues_lock = threading.Lock()  # a queue is cleaned or dropped, not both at once
+        self._fault_log = FaultLog(time.monotonic)
         self._requests: list[_CleanRequest] = []
         self._faults = 0
+        self._retried_s = time.monotonic()
         self._plain = 0  # units without their extension, as told
 
     def run(self, report_ready: Callable[[], None]) -> None:
@@ -95,6 +101,7 @@ class StoreService:
             BaseException: whatever ended one of the threads: the worker cannot do without it.
         """
         dispatch = Dispatch(self._config, self._control)
+        trim = QueueTrim(self._config, self._control, self._files)
         flush = lib.rp_flush_open(os.fsencode(self._paths.commitlog), self._control.header)
         if flush == ffi.NULL:
             raise fail("cannot flush the log")
@@ -105,7 +112,9 @@ class StoreService:
             thread.start()
         try:
             report_ready()
-            self._dispatch_until_stopped(dispatch, flush)
+            cleaning = QueueCleaning(self._control, dispatch, trim, self._queues_lock, self._fault_log)
+            self._ask(None, cleaning.finish_deletions())
+            self._dispatch_until_stopped(dispatch, flush, cleaning)
         finally:
             self._stop.set()
             self._sync_units.set()
@@ -115,6 +124,7 @@ class StoreService:
             if not any(thread.is_alive() for thread in threads):
                 lib.rp_flush_close(flush)
                 dispatch.close()
+            trim.close()
         if self._failure is not None:
             raise self._failure
 
@@ -127,20 +137,32 @@ class StoreService:
 
     # --- main thread ---
 
-    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any) -> None:
+    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning) -> None:
         manager = self._seams.manager_in or ffi.NULL
         pokes = self._is_sync_flush or not self._config.flush_commit_log_timed  # the flush thread, for each put
+        looked_s = time.monotonic()
         while self._failure is None:
             timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
             status = lib.rp_store_loop(
                 dispatch.handle, self._control.header, self._seams.worker, manager, flush, pokes, timeout_ns
             )  # fmt: skip
             if status == Status.OK:
-                self._take_requests(dispatch)
-            self._serve_requests()
+                self._take_requests(cleaning)
+            self._serve_requests(cleaning)
             self._judge(status, dispatch)
+            if time.monotonic() >= looked_s + LOOK_S:
+                looked_s = time.monotonic()
+                self._look_after_files(dispatch, cleaning)
             if status == Status.STOPPED:
                 return self._finish(dispatch)
+
+    def _look_after_files(self, dispatch: Dispatch, cleaning: QueueCleaning) -> None:
+        """Disk space that did not come back with the files it belonged to."""
+        dispatch.release_files()
+        cleaning.release_files()
+        if time.monotonic() >= self._retried_s + REMOVAL_RETRY_S:
+            self._retried_s = time.monotonic()
+            cleaning.retry()
 
     def _judge(self, status: int, dispatch: Dispatch) -> None:
         """Faults are tried again; damage is passed over, as nothing would be dispatched ever again otherwise."""
@@ -173,26 +195,28 @@ class StoreService:
 
     # --- requests of the manager ---
 
-    def _take_requests(self, dispatch: Dispatch) -> None:
+    def _take_requests(self, cleaning: QueueCleaning) -> None:
         data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
         while lib.rp_ring_read(self._seams.manager_in, data, size, kind) == Status.OK:
             record = bytes(ffi.buffer(data[0], size[0]))
             lib.rp_ring_release(self._seams.manager_in)
-            steps: Iterator[None]
             if kind[0] == lib.RP_STAGE_CLEAN_TOPIC:
                 head = ffi.from_buffer("rp_clean_topic *", record)
                 start = ffi.sizeof("rp_clean_topic")
                 topic = record[start : start + head.topic_size].decode("utf-8", "replace")
-                steps = clean_topic(self._control, dispatch, self._queues_lock, topic)
+                # At once, as dispatch may wait for the disk space; and again for the units that it makes until then.
+                self._requests.append(_CleanRequest(None, 0, cleaning.delete_topic(topic)))
+                self._ask(record, cleaning.delete_topic(topic))
             elif kind[0] == lib.RP_STAGE_SETTINGS:
                 self._change_settings(record.decode())
-                continue
             elif kind[0] == lib.RP_STAGE_CLEAN_EXPIRED:
-                steps = expire_queues(self._control, dispatch, self._queues_lock)
+                self._ask(record, cleaning.expire())
             else:
                 logger.error("record of type %d from the manager: not for the store", kind[0])
-                continue
-            self._requests.append(_CleanRequest(record, self._control.published_phy_offset, steps))
+
+    def _ask(self, record: bytes | None, steps: Iterator[None]) -> None:
+        """Have steps taken once dispatch has come up to where the log ends now."""
+        self._requests.append(_CleanRequest(record, self._control.published_phy_offset, steps))
 
     def _change_settings(self, text: str) -> None:
         """What the cleaner follows; everything else has been read when we were started."""
@@ -201,16 +225,19 @@ class StoreService:
         except (ValueError, properties.PropertiesError) as exc:
             logger.error("settings from the manager: %s", exc)
 
-    def _serve_requests(self) -> None:
-        """In their order, each once dispatch has come up to where the log ended when it arrived; a step at a time."""
-        while self._requests and self._requests[0].after_phy_offset <= self._control.dispatched_phy_offset:
-            request = self._requests[0]
-            for _ in request.steps:
-                self._sync_units.set()  # so that no redo starts before this point and brings the queues back
-                return  # back in a moment
-            if not self._answer(request.record):
-                return  # the ring is full: again in a moment
-            del self._requests[0]
+    def _serve_requests(self, cleaning: QueueCleaning) -> None:
+        """A step of the first request that waits for nothing."""
+        dispatched = self._control.dispatched_phy_offset
+        request = next((request for request in self._requests if request.after_phy_offset <= dispatched), None)
+        if request is None:
+            return
+        for _ in request.steps:
+            return  # back in a moment
+        if cleaning.has_removed:
+            cleaning.has_removed = False
+            self._sync_units.set()  # so that no redo starts before this point and brings the units back
+        if request.record is None or self._answer(request.record):  # else the ring is full: again in a moment
+            self._requests.remove(request)
 
     def _answer(self, record: bytes) -> bool:
         out = self._seams.manager_out
@@ -268,8 +295,9 @@ class StoreService:
 
     def _keep_house(self) -> None:
         cleaner = Cleaner(
-            self._config, self._control, self._flags, self._files, self._now_ms, self._stop.wait, self._queues_lock
-        )
+            self._config, self._control, self._flags, self._files, self._now_ms, self._stop.wait, self._queues_lock,
+            self._fault_log,
+        )  # fmt: skip
         pace = HousePace.of(self._config, time.monotonic())
         is_full = False
         lib.rp_process_prefer_others()

@@ -40,6 +40,20 @@ CONTROL_HEADER = struct.Struct(
     "q"
     "q"  # mtime of the file lock
 )
+CONTROL_QUEUE = struct.Struct(
+    "=Q"  # next offset
+    "Q"  # max offset, min offset, end of the last record with its unit
+    "Q"
+    "Q"
+    "I"  # topic, by number
+    "I"  # queue id
+    "I"  # watched
+    "I"  # state
+    "Q"  # generation
+    "Q"  # units of records below it are deleted
+)
+QUEUES_AT, TOPIC_SIZE = 4096, 128
+TOPICS_AT = QUEUES_AT + 1_048_576 * CONTROL_QUEUE.size
 LOCKS = Path("/proc/locks")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -113,6 +127,20 @@ def read_control(files: Files, paths: StorePaths) -> ControlState | None:
         is_clean=bool(clean), is_same_boot=boot_id == _boot_id(),
         is_current=lock is not None and lock.mtime_ms == fields[18] // 1_000_000,
     )  # fmt: skip
+
+
+def read_deletions(files: Files, paths: StorePaths) -> dict[tuple[str, int], int]:
+    """Queues whose topic was deleted: units of records below the log offset are not missed. Empty without a block."""
+    control = read_control(files, paths)
+    if control is None:
+        return {}
+    found = {}
+    data = files.read(paths.control, QUEUES_AT, control.queue_count * CONTROL_QUEUE.size)
+    for _, _, _, _, number, queue_id, _, _, _, below in CONTROL_QUEUE.iter_unpack(data):
+        if below:
+            name = files.read(paths.control, TOPICS_AT + number * TOPIC_SIZE, TOPIC_SIZE)
+            found[name[1 : 1 + name[0]].decode("utf-8", "replace") if name else "", queue_id] = below
+    return found
 
 
 def lock_holder(path: Path, locks: Path = LOCKS) -> int | None:

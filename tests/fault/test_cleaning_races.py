@@ -18,11 +18,13 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="dispatch is C")
 
 from rocketpy.message.record import decode_record
 from rocketpy.store.clean import Cleaner
+from rocketpy.store.faults import FaultLog
 from rocketpy.store.files import DiskFiles, DiskUsage
 from rocketpy.store.get_message import GetMessageStatus
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue_cleaning import expire_queues
+from rocketpy.store.queue_cleaning import QueueCleaning
+from rocketpy.store.queue_trim import QueueTrim
 from rocketpy.store.running_flags import RunningFlags
 from tests.support.store_writer import StoreWriter, small_config
 
@@ -60,6 +62,8 @@ class Race:
         try:
             with StoreWriter(self.opened.config, control) as writer:
                 writer.put(*IDLE)
+                trim = QueueTrim(self.opened.config, control, self.opened.files)
+                cleaning = QueueCleaning(control, writer.dispatch, trim, self.lock, FaultLog(lambda: 0.0))
                 for number in range(MESSAGES):
                     if self.is_over.is_set():
                         return
@@ -69,9 +73,10 @@ class Race:
                         header = control.header
                         header.durable_phy_offset = header.units_durable_phy_offset = header.dispatched_phy_offset
                     if number % 500 == 499:
-                        for _ in expire_queues(control, writer.dispatch, self.lock):
+                        for _ in cleaning.expire():
                             pass
                 assert writer.put(*IDLE).queue_offset == 1
+                trim.close()
         finally:
             self.is_over.set()
 

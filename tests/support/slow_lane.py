@@ -89,6 +89,7 @@ class FakeHotLane:
         self.put_code = 0
         self.put_codes: dict[str, int] = {}  # of topics that differ
         self.put_gate: trio.Event | None = None
+        self.is_store_away = False
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in {
@@ -103,9 +104,12 @@ class FakeHotLane:
 
         return record
 
-    async def clean_topic(self, topic: str) -> None:
-        self.calls.append(("clean_topic", topic))
-        await trio.lowlevel.checkpoint()
+    def delete_queues(self, topic: str) -> trio.Event:
+        self.calls.append(("delete_queues", topic))
+        done = trio.Event()
+        if not self.is_store_away:
+            done.set()
+        return done
 
     async def clean_expired_queues(self) -> None:
         self.calls.append(("clean_expired_queues", ()))
@@ -164,6 +168,8 @@ class FakeStore:
     def __init__(self) -> None:
         self.queues: dict[tuple[str, int], list[tuple[Unit, int]]] = {}
         self.low: dict[tuple[str, int], int] = {}
+        self.begins: dict[tuple[str, int], int] = {}  # offset of the first message of the topic, if not 0
+        self.deleted: dict[str, bool] = {}
         self.records: dict[int, bytes] = {}
         self.on_disk_below = 0
         self.found: list[bytes] = []
@@ -193,6 +199,12 @@ class FakeStore:
     def used_topics(self) -> dict[str, int]:
         used = sorted(queue for queue, units in self.queues.items() if units)
         return {topic: queue_id + 1 for topic, queue_id in used}
+
+    def deleted_topics(self) -> dict[str, bool]:
+        return self.deleted
+
+    def is_whole(self, topic: str, queue_id: int) -> bool:
+        return self.min_offset(topic, queue_id) == self.begins.get((topic, queue_id), 0)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         return self.low.get((topic, queue_id), 0)

@@ -25,6 +25,7 @@ from rocketpy.remoting.headers.broker import GetBrokerConfigResponseHeader, View
 from ..managers.stats_item import StatsSnapshot
 from ..runtime_info import runtime_info
 from ..services import BrokerServices
+from .deletion import wait_for
 from .table import TableProcessor
 
 log = logging.getLogger(__name__)
@@ -103,13 +104,13 @@ class AdminBrokerProcessor(TableProcessor):
         return RemotingCommand.response()
 
     async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Drop the queues of topics that have no configuration any more."""
-        services = self._services
+        """Delete what is in the queues of topics that have no configuration any more."""
+        services, deletions = self._services, []
         for topic in sorted({queue.topic for queue in services.store.queue_states()}):
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
                 log.info("topic %s has queues but no configuration; its queues are dropped", topic)
-                await services.hot_lane.clean_topic(topic)
-        return RemotingCommand.response()
+                deletions.append(services.hot_lane.delete_queues(topic))
+        return RemotingCommand.response(remark=await wait_for(deletions))
 
     async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "access control is off on this broker (aclEnable=false)")

@@ -17,6 +17,7 @@ from rocketpy.transport.steps import encoded_body
 
 from .. import remarks
 from ..services import BrokerServices
+from .deletion import wait_for
 from .table import TableProcessor
 
 QUEUE_NUMS_MAX = 65_536  # what the hot lane's tables hold for one topic
@@ -66,15 +67,21 @@ class AdminTopicProcessor(TableProcessor):
         return RemotingCommand.response()
 
     async def _delete(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Drop the topic and its queues; name servers are told by the admin tool, not by us."""
+        """Delete the topic and what its queues hold; name servers are told by the admin tool, not by us.
+
+        From the first step on, everything acknowledged belongs to a topic that has been created since, and stays.
+        Where the store cannot remove the files now (its disk is full, say) it does so when it can.
+        """
         services, topic = self._services, TopicRequestHeader.of(request).topic
         self._check_changeable(topic)
-        if services.topics.delete(topic):
+        is_known = services.topics.delete(topic)
+        deletion = services.hot_lane.delete_queues(topic)  # nothing may come between these two
+        if is_known:
             await services.topics.file.save()
-        await services.hot_lane.clean_topic(topic)
+        remark = await wait_for([deletion])
         if services.live.broker.auto_delete_unused_stats:
             services.stats.forget_topic(topic)
-        return RemotingCommand.response()
+        return RemotingCommand.response(remark=remark)
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=await encoded_body(self._services.topics.document()), ext_fields={})

@@ -52,7 +52,7 @@ class ConsumerManageProcessor(TableProcessor):
         services = self._services
         offset = services.offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset < 0 and self._is_young(header.topic, header.queue_id):
-            offset = 0
+            offset = services.store.min_offset(header.topic, header.queue_id)
         if offset < 0:
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
             return RemotingCommand.response(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
@@ -61,9 +61,9 @@ class ConsumerManageProcessor(TableProcessor):
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """The first message is still there, and in memory: a new group starts with it, whatever it asked for."""
         store = self._services.store
-        if store.min_offset(topic, queue_id) > 0:
+        if not store.is_whole(topic, queue_id):
             return False
-        units = store.consume_queue_units(topic, queue_id, 0, 1)
+        units = store.consume_queue_units(topic, queue_id, store.min_offset(topic, queue_id), 1)
         return not units or not store.is_in_disk(units[0].phy_offset)
 
 

@@ -84,7 +84,8 @@ class Model:
         self.dropped = {key: min(at, end) for key, at in self.dropped.items()}
 
     def lives(self) -> dict[Key, list[Put]]:
-        """Of each queue the messages since it began: it begins anew when it was removed."""
+        """Of each queue the messages since it began. Offsets go on when its topic is deleted; after a power failure
+        they may be forgotten with the queue's files."""
         lives: dict[Key, list[Put]] = {}
         for put in self.puts:
             if put.queue_offset == NO_OFFSET:
@@ -161,7 +162,7 @@ class Judge:
     def _look_at_queue(self, store: MessageStore, key: Key, life: list[Put], begin: int) -> None:
         queue = self.control.queue(*key)
         dropped_at = self.model.dropped.get(key, 0)  # what was put before may come back after a crash, in part
-        if dropped_at >= life[-1].end and (queue is None or queue.max_offset == 0):
+        if dropped_at >= life[-1].end and (queue is None or queue.min_offset == queue.max_offset):
             return
         assert queue is not None, f"{key} is not there"
         assert queue.max_offset == life[-1].queue_offset + 1, (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
+import threading
 import time
 
 import attrs
@@ -16,10 +17,13 @@ from rocketpy.native.abc import Record, Status
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.allocate import allocate_ahead
 from rocketpy.store.clean import HOUR_MS, Cleaner
-from rocketpy.store.control_block import QUEUE_DELETED, ControlBlock
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch, sync_units
+from rocketpy.store.faults import FaultLog
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.lifecycle import save_checkpoint
+from rocketpy.store.queue_cleaning import QueueCleaning
+from rocketpy.store.queue_trim import QueueTrim
 from rocketpy.store.running_flags import RunningFlags
 from tests.support.store_writer import BORN_HOST, STORE_HOST
 
@@ -135,9 +139,15 @@ class Workers:
         self.dispatch.run_to_end()
         for entry in self.control.entries_of(topic):
             self.model.dropped[topic, int(entry.queue_id)] = self.control.published_phy_offset
-            entry.state = QUEUE_DELETED
-            self.dispatch.drop_queue(entry)
-            entry.next_offset = 0
+        self.control.delete_queues(topic)
+        self.control.delete_units(topic, self.control.published_phy_offset)
+        trim = QueueTrim(self.config, self.control, self._files)
+        try:
+            cleaning = QueueCleaning(self.control, self.dispatch, trim, threading.Lock(), FaultLog(time.monotonic))
+            for _ in cleaning.delete_topic(topic):
+                pass
+        finally:
+            trim.close()
         if sync:
             self.sync_units()
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import trio
+
 from rocketpy.broker.managers.evolve import evolved
+from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_lane import SlowLaneRig
 
 
@@ -32,3 +35,19 @@ def test_it_needs_no_template(tmp_path: Path) -> None:
     for config in topics.topics.values():
         topics.update(evolved(config, perm=6))
     assert topics.adopt("lost", 3, 0).read_queue_nums == 3
+
+
+def test_a_deletion_that_a_predecessor_began_is_finished(tmp_path: Path) -> None:
+    """The fast path may still know the topic, and its queues may hold messages."""
+    rig = SlowLaneRig(tmp_path)
+    rig.services.topics.update(TopicConfig(topic_name="created again"))
+    rig.store.deleted = {"full": True, "empty": False, "created again": True}
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            await rig.broker.stop()
+
+    trio.run(main)
+    assert rig.hot_lane.named("delete_queues") == ["full"]
+    assert rig.hot_lane.named("topic_removed") == ["empty"]

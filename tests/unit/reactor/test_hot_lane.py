@@ -34,6 +34,22 @@ class ChannelLog:
         self.pushed.append(command)
 
 
+@attrs.define
+class QueueLog:
+    """Entries of the control block, as the manager writes them."""
+
+    log: list[tuple[object, ...]] = attrs.field(factory=list)
+
+    def add_queue(self, topic: bytes, queue_id: int) -> None:
+        self.log.append((topic, queue_id))
+
+    def delete_queues(self, topic: str) -> None:
+        self.log.append(("delete", topic))
+
+    def delete_units(self, topic: str, below: int) -> None:
+        self.log.append(("below", topic, below))
+
+
 @attrs.define(eq=False)
 class Desk:
     """A hot lane with its three processes played by the test."""
@@ -41,19 +57,19 @@ class Desk:
     blocks: dict[str, WorkerBlock]
     readers: dict[str, RingReader]
     lane: RingHotLane
-    queues: list[tuple[str, int]]
+    queues: QueueLog
 
     @classmethod
     def open(cls) -> Desk:
         blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "send", "pull", "store"))}
         rings = {name: Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull", "store")}
         boxes = {name: Outbox(RingWriter(ring), bytes_max=40_000) for name, ring in rings.items()}
-        queues: list[tuple[str, int]] = []
+        queues = QueueLog()
         lane = RingHotLane(
             send=(blocks["send"], boxes["send"]),
             pull=(blocks["pull"], boxes["pull"]),
             store=(blocks["store"], boxes["store"]),
-            add_queue=lambda topic, queue_id: queues.append((topic, queue_id)),
+            queues=queues,
             store_host=("10.0.0.1", 10911),
             now_ns=lambda: 1000,
         )
@@ -97,7 +113,7 @@ def announce(lane: HotLane) -> None:
 
 def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
     announce(desk.lane)
-    assert desk.queues == [("T", 0), ("T", 1), ("T", 2)]
+    assert desk.queues.log == [(b"T", 0), (b"T", 1), (b"T", 2)]
     assert desk.kinds("send") == [Stage.TOPIC, Stage.BROKER, Stage.TABLES_END]
     topic, group, subscription, broker, _ = desk.told("pull")
     flags = lib.RP_TOPIC_ORDER | lib.RP_TOPIC_SLOW
@@ -242,37 +258,50 @@ def test_a_put_that_finds_no_room_says_so(desk: Desk) -> None:
     trio.run(main)
 
 
-def test_clean_topic_returns_when_the_store_has_done_it(desk: Desk) -> None:
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.lane.clean_topic, "T")
-            nursery.start_soon(desk.lane.clean_topic, "U")
-            await trio.testing.wait_all_tasks_blocked()
-            told = desk.told("store")
-            assert sorted(told) == [(Stage.CLEAN_TOPIC, encode_clean_topic(topic)) for topic in ("T", "U")]
-            for _, record in told:
-                desk.lane.cleaned(record)
-        desk.lane.cleaned(encode_clean_topic("T"))  # once more: nobody waits
+def answer_position(desk: Desk, record: bytes, phy_offset: int) -> None:
+    (token,) = stage.POSITION.unpack(record)
+    desk.lane.put_finished(stage.PUT_RESULT.pack(token, phy_offset, 0, 0, 0, 0, 0, 0))
 
-    trio.run(main)
+
+def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> None:
+    announce(desk.lane)
+    desk.told("send")
+    desk.lane.topic_removed("T")
+    first, second = desk.lane.delete_queues("T"), desk.lane.delete_queues("T")
+    told = desk.told("send")
+    assert [kind for kind, _ in told] == [Stage.TOPIC] * 2 + [Stage.POSITION, Stage.TOPIC, Stage.POSITION]
+    position, other = told[2][1], told[4][1]
+    assert desk.told("store") == []
+    assert desk.queues.log[-2:] == [("delete", "T")] * 2  # not readable from here on
+    answer_position(desk, position, 700)
+    answer_position(desk, position, 700)  # of a send worker that has died, and of its successor
+    assert desk.queues.log[-1] == ("below", "T", 700)
+    ((asked_for, asked),) = desk.told("store")
+    assert asked_for == Stage.CLEAN_TOPIC and not first.is_set()
+    answer_position(desk, other, 800)
+    desk.lane.cleaned(asked)
+    desk.lane.cleaned(asked)  # once more: nobody waits
+    assert first.is_set() and not second.is_set()
+    ((_, asked),) = desk.told("store")
+    desk.lane.cleaned(asked)
+    assert second.is_set()
 
 
 def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
     """Its predecessor may have died with the request in its hands; doing it twice does no harm."""
-
-    async def main() -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.lane.clean_topic, "T")
-            await trio.testing.wait_all_tasks_blocked()
-            assert desk.kinds("store") == [Stage.CLEAN_TOPIC]
-            desk.blocks["store"].begin(1)
-            assert desk.told("store") == [(Stage.CLEAN_TOPIC, encode_clean_topic("T"))]
-            assert desk.kinds("store") == []
-            desk.lane.cleaned(encode_clean_topic("T"))
-        desk.blocks["store"].begin(1)
-        assert desk.kinds("store") == []
-
-    trio.run(main)
+    done = desk.lane.delete_queues("T")
+    (removed, _), (_, position) = desk.told("send")
+    assert removed == Stage.TOPIC  # whatever a predecessor has told
+    answer_position(desk, position, 5)
+    asked = desk.told("store")
+    assert [kind for kind, _ in asked] == [Stage.CLEAN_TOPIC]
+    desk.blocks["store"].begin(1)
+    assert desk.told("store") == asked
+    assert desk.kinds("store") == []
+    desk.lane.cleaned(asked[0][1])
+    assert done.is_set()
+    desk.blocks["store"].begin(1)
+    assert desk.kinds("store") == []
 
 
 def test_settings_of_the_store_are_told_and_told_again(desk: Desk) -> None:
@@ -291,7 +320,7 @@ def test_clean_expired_queues_returns_when_the_store_has_done_it(desk: Desk) -> 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(desk.lane.clean_expired_queues)
             await trio.testing.wait_all_tasks_blocked()
-            desk.lane.cleaned(encode_clean_topic("T"))  # another one's
+            desk.lane.cleaned(encode_clean_topic("T", 9))  # another one's
             await trio.testing.wait_all_tasks_blocked()
             assert len(nursery.child_tasks) == 1
             assert desk.told("store") == [(Stage.CLEAN_EXPIRED, encode_clean_expired())]

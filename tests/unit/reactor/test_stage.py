@@ -178,5 +178,7 @@ def test_tables_are_laid_out_as_c_reads_them() -> None:
 
 
 def test_requests_to_clean_are_told_apart_by_their_bytes() -> None:
-    assert stage.encode_clean_topic("%RETRY%g") == c_record("rp_clean_topic", {"topic_size": 8}, b"%RETRY%g")
-    assert stage.encode_clean_expired() == c_record("rp_clean_topic", {"token": 1}, b"")
+    asked = stage.encode_clean_topic("%RETRY%g", 7)
+    assert asked == c_record("rp_clean_topic", {"token": 7, "topic_size": 8}, b"%RETRY%g")
+    assert stage.encode_clean_expired() == c_record("rp_clean_topic", {}, b"")
+    assert stage.POSITION.pack(7) == c_record("rp_position", {"token": 7}, b"")

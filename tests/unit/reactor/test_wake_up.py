@@ -27,6 +27,14 @@ from rocketpy.remoting.hot_lane import MessageToPut
 HOUR_S = 3600.0
 
 
+class NoQueues:
+    def add_queue(self, topic: bytes, queue_id: int) -> None: ...
+
+    def delete_queues(self, topic: str) -> None: ...
+
+    def delete_units(self, topic: str, below: int) -> None: ...
+
+
 @attrs.define(eq=False)
 class Rig:
     """A manager whose pump sleeps for an hour, between a selector and a send process played by the test."""
@@ -59,7 +67,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         send=(blocks["send"], Outbox(RingWriter(to_send))),
         pull=(blocks["pull"], Outbox(RingWriter(to_pull))),
         store=None,
-        add_queue=lambda topic, queue_id: None,
+        queues=NoQueues(),
         store_host=("10.0.0.1", 10911),
     )
     processors: dict[int, Rig] = {}
@@ -123,7 +131,7 @@ def test_what_a_background_task_tells_the_hot_lane_wakes_it(rig: Rig) -> None:
             await rig.is_woken("send")
             found = rig.to_send.read()
             assert found is not None and found[0] == Stage.SEND
-            (put,) = rig.hot_lane._puts
+            (put,) = rig.hot_lane._puts._under_way
             rig.hot_lane.put_finished(stage.PUT_RESULT.pack(put, 500, 6, 7, 0, 0, 100, 0))
             stop(rig)
 

@@ -13,12 +13,14 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.clean import Cleaner
+from rocketpy.store.faults import FaultLog
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.get_message import GetMessageStatus
 from rocketpy.store.index_file import index_files
 from rocketpy.store.lifecycle import OpenedStore
 from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue_cleaning import expire_queues
+from rocketpy.store.queue_cleaning import QueueCleaning
+from rocketpy.store.queue_trim import QueueTrim
 from rocketpy.store.running_flags import RunningFlag, RunningFlags
 from tests.support.store_writer import StoreWriter
 
@@ -282,16 +284,16 @@ def test_a_queue_begun_anew_meanwhile_is_left_alone(
     """Dispatch may drop and begin a queue between our look at it and our deletion."""
     entry = opened.control.queue("T", 0)
     assert entry is not None
-    found = Cleaner._first_kept
+    found = QueueTrim._first_kept
 
-    def and_then_it_begins_anew(cleaner: Cleaner, queue: object, log_min: int) -> int:
-        first = found(cleaner, queue, log_min)
+    def and_then_it_begins_anew(trim: QueueTrim, queue: object, log_min: int) -> int:
+        first = found(trim, queue, log_min)
         if queue == entry:
             writer.dispatch.drop_queue(entry)
             entry.min_offset = entry.max_offset = 7
         return first
 
-    monkeypatch.setattr(Cleaner, "_first_kept", and_then_it_begins_anew)
+    monkeypatch.setattr(QueueTrim, "_first_kept", and_then_it_begins_anew)
     rig.disk.used = 0.95
     assert rig.cleaner.clean() > 0
     assert (entry.min_offset, entry.max_offset) == (7, 7)
@@ -308,8 +310,11 @@ def test_queues_of_which_nothing_is_left_lose_their_files_and_keep_their_offsets
     rig.disk.used = 0.95
     while rig.cleaner.clean():
         pass
-    for _ in expire_queues(opened.control, writer.dispatch, threading.Lock()):
+    trim = QueueTrim(opened.config, opened.control, opened.files)
+    cleaning = QueueCleaning(opened.control, writer.dispatch, trim, threading.Lock(), FaultLog(lambda: 0.0))
+    for _ in cleaning.expire():
         pass
+    trim.close()
     queues = sorted(str(path.relative_to(opened.paths.consumequeue)) for path in opened.paths.consumequeue.glob("*/*"))
     assert queues == ["Busy/0", "SCHEDULE_TOPIC_XXXX/1"]
     assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (300, 300)

@@ -12,7 +12,7 @@ import pytest
 
 from rocketpy.config import FlushDiskType, MessageStoreConfig
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.control_block import QUEUE_DELETED
+from rocketpy.store.files import file_name
 from rocketpy.store.lifecycle import OpenedStore
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.service import StoreSeams, StoreService
@@ -129,21 +129,67 @@ def test_dispatches_and_tells_who_watches(rig: Rig, writer: StoreWriter, store: 
     assert rig.read(rig.pull_in) is None  # nobody watched
 
 
-def test_clean_topic_drops_queues_and_answers(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
-    for queue_id in range(3):
-        writer.put("Old", queue_id, dispatch=False)
-    writer.put("Kept", 0, dispatch=False)
-    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 77, "topic_size": 3}))) + b"Old"
+def clean_topic(rig: Rig, topic: bytes) -> None:
+    """Ask, and wait for the answer."""
+    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 77, "topic_size": len(topic)}))) + topic
     data = ffi.from_buffer(request)
     assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_CLEAN_TOPIC, [{"data": data, "size": len(request)}], 1) == 0
     lib.rp_ring_wake(rig.manager_out)
     assert rig.wait_record(rig.manager_in) == (lib.RP_STAGE_CLEANED, request)
-    assert [entry.state for entry in writer.control.entries_of("Old")] == [QUEUE_DELETED] * 3
+
+
+def test_clean_topic_removes_what_was_deleted_and_answers(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    for queue_id in range(3):
+        writer.put("Old", queue_id, dispatch=False)
+    writer.put("Kept", 0, dispatch=False)
+    writer.control.delete_queues("Old")
+    writer.control.delete_units("Old", writer.control.published_phy_offset)
+    clean_topic(rig, b"Old")
     assert not (rig.opened.paths.consumequeue / "Old").exists()
-    assert store.max_offset("Old", 1) == 0 and store.max_offset("Kept", 0) == 1
-    assert writer.put("Old", 1, dispatch=False).queue_offset == 0  # a new life, from 0
+    assert store.max_offset("Old", 1) == 0 and store.max_offset("Kept", 0) == 1  # its queues are not there
+    assert writer.put("Old", 1, dispatch=False).queue_offset == 1  # offsets go on
     rig.wake()
-    wait_until(lambda: store.max_offset("Old", 1) == 1, "dispatch into the new queue")
+    wait_until(lambda: store.max_offset("Old", 1) == 2, "dispatch into the new queue")
+    assert store.min_offset("Old", 1) == 1 and store.is_whole("Old", 1)
+
+
+def test_what_was_put_since_the_topic_was_deleted_stays(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
+    """The topic was created again before the store had removed what it held."""
+    for _ in range(120):  # files of 50 units
+        writer.put("Old", 0, dispatch=False)
+    writer.control.delete_queues("Old")
+    below = writer.control.published_phy_offset
+    kept = [writer.put("Old", 0, dispatch=False) for _ in range(3)]
+    writer.control.delete_units("Old", below)
+    clean_topic(rig, b"Old")
+    assert (store.min_offset("Old", 0), store.max_offset("Old", 0)) == (120, 123)
+    for put in kept:
+        assert store.get_message("Old", 0, put.queue_offset, 1).records == [put.image]
+    assert [path.name for path in (rig.opened.paths.consumequeue / "Old" / "0").iterdir()] == [file_name(100 * 20)]
+    assert store.is_whole("Old", 0)
+
+
+def test_a_directory_that_cannot_be_removed_ends_nothing(
+    rig: Rig, writer: StoreWriter, store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A leftover dotfile keeps the directory and nothing else; a directory in place of a file is reported."""
+    for topic in ("Dot", "Odd"):
+        writer.put(topic, 0, dispatch=False)
+    rig.wake()
+    wait_until(lambda: store.max_offset("Odd", 0) == 1, "dispatch")
+    dotfile = rig.opened.paths.consumequeue / "Dot" / "0" / ".nfs0001"
+    dotfile.touch()
+    (rig.opened.paths.consumequeue / "Odd" / "0" / "directory").mkdir()
+    for topic in ("Dot", "Odd"):
+        writer.control.delete_queues(topic)
+        writer.control.delete_units(topic, writer.control.published_phy_offset)
+        clean_topic(rig, topic.encode())
+    assert [path.name for path in dotfile.parent.iterdir()] == [".nfs0001"]
+    assert "cannot remove files of a consume queue" in caplog.text
+    for topic in ("Dot", "Odd"):
+        assert writer.put(topic, 0, dispatch=False).queue_offset == 1
+    rig.wake()
+    wait_until(lambda: store.max_offset("Odd", 0) == 2, "dispatch goes on")
 
 
 def test_clean_expired_drops_the_files_of_queues_without_messages(
@@ -154,7 +200,7 @@ def test_clean_expired_drops_the_files_of_queues_without_messages(
     rig.wake()
     wait_until(lambda: store.max_offset("Kept", 0) == 1, "dispatch")
     writer.control.header.min_phy_offset = 16_384  # as if the first log file had gone
-    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 1})))
+    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *")))
     spans = [{"data": ffi.from_buffer(request), "size": len(request)}]
     assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_CLEAN_EXPIRED, spans, 1) == 0
     lib.rp_ring_wake(rig.manager_out)

@@ -260,6 +260,24 @@ def test_a_topic_that_was_deleted_and_made_again(config: MessageStoreConfig, ope
     assert report.units == 10
 
 
+@pytest.mark.parametrize("kept", [0, 10])
+def test_a_topic_that_was_deleted_and_created_again(config: MessageStoreConfig, opened: OpenedStore, kept: int) -> None:
+    """Its offsets go on: nothing is missing before them. What was put since must be there."""
+    with StoreWriter(config, opened.control) as writer:
+        for _ in range(70):
+            writer.put("T", 0)
+        opened.control.delete_units("T", opened.control.published_phy_offset)
+        entry = opened.control.queue("T", 0)
+        assert entry is not None
+        writer.dispatch.expire_queue(entry)
+        for _ in range(kept):
+            writer.put("T", 0)
+        assert verify(opened.paths.root).problems == []
+        if kept:
+            writer.dispatch.expire_queue(entry)
+            assert verify(opened.paths.root).problems != []
+
+
 def test_delay_queues_are_compared_without_their_times(opened: OpenedStore, writer: StoreWriter) -> None:
     writer.put("SCHEDULE_TOPIC_XXXX", 2, b"", b"DELAY\x013\x02TAGS\x01A")
     assert verify(opened.paths.root).problems == []

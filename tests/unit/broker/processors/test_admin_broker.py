@@ -142,7 +142,7 @@ def test_queues_of_topics_without_configuration_are_dropped(tmp_path: Path) -> N
     for topic in ("KNOWN", "GONE", "RMQ_SYS_TRANS_HALF_TOPIC"):
         rig.store.fill(topic, 0, 1)
     assert trio.run(lambda: rig.ask(316)).code == 0
-    assert rig.hot_lane.named("clean_topic") == ["GONE"]
+    assert rig.hot_lane.named("delete_queues") == ["GONE"]
 
 
 @pytest.mark.parametrize("code", [50, 51, 52, 53])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from rocketpy.config import BrokerRole
 from rocketpy.remoting.bodies.topic import TopicConfig
@@ -63,8 +64,24 @@ def test_a_deleted_topic_is_gone_from_the_hot_lane_before_its_queues_are_dropped
         assert (await rig.ask(215, {"topic": "T"})).code == 0
 
     trio.run(main)
-    names = [call for call in rig.hot_lane.calls if call[0] in ("topic_removed", "clean_topic")]
-    assert names == [("topic_removed", "T"), ("clean_topic", "T")]
+    names = [call for call in rig.hot_lane.calls if call[0] in ("topic_removed", "delete_queues")]
+    assert names == [("topic_removed", "T"), ("delete_queues", "T")]
+    assert '"T"' not in (tmp_path / "config" / "topics.json").read_text()
+
+
+def test_a_deletion_that_the_store_cannot_finish_is_answered_in_time(tmp_path: Path) -> None:
+    """Its disk is full, or it is away: the topic is deleted, and the answer says what is left."""
+    rig = SlowLaneRig(tmp_path)
+    rig.hot_lane.is_store_away = True
+
+    async def main() -> None:
+        await rig.ask(17, NEW)
+        response = await rig.ask(215, {"topic": "T"})
+        assert response.code == 0
+        assert (response.remark or "").startswith("deleted; consume queue files are not removed yet")
+        assert (await rig.ask(316)).code == 0
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
     assert '"T"' not in (tmp_path / "config" / "topics.json").read_text()
 
 

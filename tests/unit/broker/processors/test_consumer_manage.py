@@ -57,25 +57,28 @@ def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("count", "low", "on_disk_below", "code"),
+    ("count", "low", "begin", "on_disk_below", "code"),
     [
-        (0, 0, 0, 0),  # a queue that was never used
-        (5, 0, 0, 0),  # its first message is there, and in memory
-        (5, 0, 2000, 22),  # its first message is on disk
-        (5, 3, 0, 22),  # its first message is gone
+        (0, 0, 0, 0, 0),  # a queue that was never used
+        (5, 0, 0, 0, 0),  # its first message is there, and in memory
+        (5, 0, 0, 2000, 22),  # its first message is on disk
+        (5, 3, 0, 0, 22),  # its first message is gone
+        (5, 3, 3, 0, 0),  # the topic was deleted and created again: offsets go on
+        (5, 3, 3, 2000, 22),
     ],
 )
 def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
-    tmp_path: Path, count: int, low: int, on_disk_below: int, code: int
+    tmp_path: Path, count: int, low: int, begin: int, on_disk_below: int, code: int
 ) -> None:
     rig = SlowLaneRig(tmp_path)
     if count:
         rig.store.fill("T", 0, count, low=low)
+        rig.store.begins["T", 0] = begin
     rig.store.on_disk_below = on_disk_below
     response = trio.run(lambda: rig.ask(14, QUEUE))
     assert response.code == code
     if code == 0:
-        assert response.ext_fields == {"offset": "0"}
+        assert response.ext_fields == {"offset": str(low)}
     else:
         assert response.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
 
