@@ -13,6 +13,7 @@
 #include "endian.h"
 #include "error_reply.h"
 #include "header.h"
+#include "serving.h"
 
 #define MANAGER_WAIT_NS 100000000u /* before a command is refused because the manager has no room */
 static const int64_t LOOK_INTERVAL_NS = 1000000;
@@ -266,6 +267,7 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
     while (taken < BATCH_FRAMES && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         const rp_origin *origin = (const rp_origin *)data;
         rp_status status = RP_OK;
+        rp_serving_record(codec->worker, data, size);
         if (size >= sizeof *origin && type == RP_STAGE_FRAME)
             status = rp_codec_frame(codec, origin, data + sizeof *origin, size - (uint32_t)sizeof *origin);
         else if (size >= sizeof *origin && type == RP_STAGE_CLOSED)
@@ -278,6 +280,7 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
         rp_ring_release(reader);
         taken++;
     }
+    rp_serving(codec->worker, 0);
     return taken;
 }
 

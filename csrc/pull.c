@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "pull_private.h"
+#include "serving.h"
 
 enum { BATCH_REQUESTS = 128 };
 
@@ -106,6 +107,7 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
     pull->waiting_bytes = rp_ring_depth(pull->input_rings[input]);
     pull->units = 0;
     while (taken < BATCH_REQUESTS && pull->units < PULL_UNITS_MAX && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        rp_serving_record(pull->config.worker, data, type == RP_STAGE_PULL ? size : 0);
         rp_status status = take(pull, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             pull_count(pull, RP_COUNT_STALLS, 1);
@@ -115,6 +117,7 @@ static uint32_t drain(rp_pull *pull, uint32_t input) {
         rp_ring_release(reader);
         taken++;
     }
+    rp_serving(pull->config.worker, 0);
     return taken;
 }
 

@@ -11,6 +11,7 @@
 #include "error_reply.h"
 #include "header.h"
 #include "pull_private.h"
+#include "serving.h"
 
 enum {
     LOOKS_MAX = 8, /* of a suspended pull at one time */
@@ -222,6 +223,7 @@ static rp_status look_again(rp_pull *pull, rp_held *held, int expired) {
     judged pulled;
     rp_status status;
     held->looked_ns = pull->now_ns;
+    rp_serving(pull->config.worker, held->request.origin.connection);
     if (!judge(pull, &held->request, held->names, held->tags, &pulled)) {
         status = send_back(pull, &pulled, held);
     } else {
@@ -299,11 +301,13 @@ void rp_pull_sweep(rp_pull *pull, int stopping) {
             if (!expired && (rp_load_acquire(&held->queue->max_offset) <= held->scanned ||
                              pull->now_ns - held->looked_ns < PULL_SWEEP_NS / 2))
                 continue;
-            if (!stopping && pull->units >= PULL_UNITS_MAX) return; /* the next sweep begins with this chain */
+            if (!stopping && pull->units >= PULL_UNITS_MAX) goto end; /* the next sweep begins with this chain */
             look_again(pull, held, expired);
         }
         pull->sweep_chain = (pull->sweep_chain + 1) & pull->helds.mask;
     }
+end:
+    rp_serving(pull->config.worker, 0);
 }
 
 void rp_pull_answer_orphans(rp_pull *pull) {

@@ -431,6 +431,18 @@ rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *s
     return RP_OK;
 }
 
+const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type)
+{
+    record_header header;
+
+    if (rp_ring_is_empty(reader) || reader->large_held) return NULL;
+    const uint8_t *at = record_at(reader->ring, reader->head);
+    memcpy(&header, at, sizeof header);
+    *size = header.size;
+    *type = header.type;
+    return header.part == PART_WHOLE ? at + RECORD_HEADER : NULL;
+}
+
 void rp_ring_release(rp_ring_reader *reader)
 {
     if (reader->large_held) drop_large(reader);

@@ -28,7 +28,9 @@ typedef struct rp_worker {
     uint32_t epoch;        /* how often this worker has been started */
     uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
     uint64_t busy_since_ns; /* when it took up what it is at; 0 between two passes. Send only: a stalled append shows */
-    uint64_t reserved[3];
+    uint64_t serving;      /* connection whose request it is at; 0: none. If it dies there, that request is to blame */
+    uint64_t suspect;      /* by the supervisor: the connection over whose request the one before it died; 0: none */
+    uint64_t reserved;
     uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of stage.h; plain stores by the worker alone */
     /* Per input ring: how far it is known to be done, so that a successor neither repeats nor drops a record.
      * The input up to `source_head` is done once `evidence` of `output` has reached `output_position`. */
@@ -95,6 +97,8 @@ void rp_ring_reader_close(rp_ring_reader *reader);
 /* The next whole record, 8-aligned, valid until released: RP_OK, RP_EMPTY, RP_NO_MEMORY. Parts are assembled on the
  * way; an unfinished record of a producer that was restarted is thrown away. */
 rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *size, uint16_t *type);
+/* The next record as it lies in the ring, not taken: its bytes, or NULL if there is none or it crosses in parts. */
+const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type);
 /* Done with the record read last: frees its room and rings a producer that waits for it. */
 void rp_ring_release(rp_ring_reader *reader);
 /* Where the head will be after rp_ring_release; for notes. */

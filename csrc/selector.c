@@ -29,6 +29,7 @@
 #include "clock.h"
 #include "codec.h"
 #include "frame.h"
+#include "serving.h"
 
 enum {
     EVENTS_MAX = 256,
@@ -280,6 +281,7 @@ rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns)
         if (ready < 0) return RP_IO_ERROR;
         int more = rp_selector_drain_replies(selector);
         rp_selector_resume_stalled(selector);
+        rp_serving(selector->worker, 0);
         wake_codecs(selector);
         close_idle(selector);
         __atomic_store_n(&selector->worker->heartbeat_ns, selector->now_ns, __ATOMIC_RELAXED);

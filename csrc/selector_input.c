@@ -15,6 +15,7 @@
 #include "codec.h"
 #include "frame.h"
 #include "proxy_header.h"
+#include "serving.h"
 
 enum { REST_MIN = 512 /* smallest buffer for an unfinished frame; it doubles with what has arrived */ };
 
@@ -246,6 +247,8 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection)
 {
     struct iovec vectors[2];
     int vector_count = 0;
+
+    rp_serving(selector->worker, number_of(selector, connection));
     uint32_t into_rest = 0;
     uint32_t front = 0;
     rp_frame frame = {0};

@@ -20,6 +20,7 @@
 #include "recovery.h"
 #include "send_store.h"
 #include "send_wait.h"
+#include "serving.h"
 #include "tables.h"
 
 enum {
@@ -438,6 +439,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         if (rp_admission_look(&send->admission)) look_at_clock(send);
+        rp_serving_record(send->config.worker, data, type == RP_STAGE_SEND ? size : 0);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);
@@ -447,6 +449,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
         rp_ring_release(reader);
         taken++;
     }
+    rp_serving(send->config.worker, 0);
     return taken;
 }
 

@@ -32,9 +32,10 @@ from .channel import Gateway, RingChannel
 from .detached import DetachedRequests
 from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
 from .hot_lane import RingHotLane
+from .poison import REQUESTS
 from .ring import Ring, RingReader, WorkerBlock
 from .selector_deaths import SelectorDeaths
-from .stage import ORIGIN, Origin, Stage, decode_commit_offset, decode_origin, decode_pull, decode_send
+from .stage import ORIGIN, Origin, Stage, connection_of, decode_commit_offset, decode_origin, decode_pull, decode_send
 
 DONE_AT_ONCE = frozenset({Stage.CLOSED, Stage.COMMIT_OFFSET})
 """Records whose effect is complete, and harmless when repeated, after `_take`: they leave the ring then, so that one
@@ -172,6 +173,7 @@ class ProcessorServer:
                 if kind not in DONE_AT_ONCE:
                     reader.release()
                 try:
+                    self.block.serve(connection_of(record) if kind in REQUESTS else 0)
                     self._take(kind, record)
                 except Exception as exc:
                     self.faults.report(f"ring message {_name_of(kind)}", exc)
@@ -179,6 +181,7 @@ class ProcessorServer:
                     reader.release()
         if self.deaths.turn(self._drop_connections):
             moved = True
+        self.block.serve(0)
         self.gateway.flush()
         if self.hot_lane is not None:
             self.hot_lane.turn()
@@ -276,6 +279,7 @@ class ProcessorServer:
         async for job in queue.receive:
             queue.waiting_bytes -= job.size
             rest: Detached | None = None
+            self.block.serve(job.connection.channel.connection)
             try:
                 rest = await self._serve(queue, job)
                 if rest is not None:
@@ -283,6 +287,7 @@ class ProcessorServer:
             except Exception as exc:
                 self._fail(job.request, job.connection.channel.push, exc)
             finally:
+                self.block.serve(0)
                 self._leave(job.connection)
                 self._in_service -= 1
 

@@ -51,6 +51,24 @@ class WorkerBlock:
         """CLOCK_MONOTONIC when its loop last turned."""
         return int(self.pointer.heartbeat_ns)
 
+    @property
+    def serving(self) -> int:
+        """The connection whose request the worker is at; 0: none."""
+        return int(self.pointer.serving)
+
+    def serve(self, connection: int) -> None:
+        """The worker takes up a request of `connection`; 0: it is done with it."""
+        self.pointer.serving = connection
+
+    @property
+    def suspect(self) -> int:
+        """The connection over whose request the predecessor died; 0: it did not, or that has been dealt with."""
+        return int(self.pointer.suspect)
+
+    def suspect_of(self, connection: int) -> None:
+        """Set, by the supervisor, or clear (0), by the worker."""
+        self.pointer.suspect = connection
+
     def counters(self) -> tuple[int, ...]:
         return tuple(self.pointer.counters)
 
@@ -72,7 +90,7 @@ class WorkerBlock:
         block = self.pointer
         block.asleep = block.stop = block.ready = 0
         block.heartbeat_ns = now_ns
-        block.busy_since_ns = 0  # whatever the one before it was at when it died
+        block.busy_since_ns = block.serving = 0  # whatever the one before it was at when it died
         block.epoch += 1
 
     def order(self, stop: int) -> None:
@@ -175,6 +193,13 @@ class RingReader:
 
     def is_empty(self) -> bool:
         return bool(lib.rp_ring_is_empty(self._pointer))
+
+    def peek(self) -> tuple[int, bytes] | None:
+        """The next record, left where it is; None: there is none, or it crosses in parts."""
+        data = lib.rp_ring_peek(self._pointer, self._size, self._kind)
+        if data == ffi.NULL:
+            return None
+        return int(self._kind[0]), bytes(ffi.buffer(data, self._size[0]))
 
 
 def ring_array(rings: Sequence[Ring]) -> Any:

@@ -43,6 +43,8 @@ from .worker_spec import WorkerContext, WorkerSpec
 
 EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is on standard error
 EXIT_CRASHED = 70  # EX_SOFTWARE: a traceback is
+OWN_FAULTS = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signal.SIGILL, -signal.SIGFPE, EXIT_CRASHED})
+FAULT_DELAY_MAX_S = 0.5  # before a restart after one that a request has caused
 HEARTBEAT_CHECK_S = 1.0
 LATE_S = 1.0  # a turn later than this says that the whole machine or tree stood still
 PHASE_GRACE_S = 1.0  # even when the stop's time is over, each phase has so long before it is killed
@@ -62,6 +64,8 @@ class _Child:
     pidfd: int = -1
     restart_at: float | None = None
     restarts: list[float] = attrs.field(factory=list)  # times of those within the window
+    faults: list[float] = attrs.field(factory=list)  # times within the window of deaths over a request
+    is_hung: bool = False
     failed_forks: int = 0  # in a row
 
 
@@ -285,14 +289,21 @@ class Supervisor:
             return
         now = self.clock()
         policy = child.spec.restart
-        child.restarts = [at for at in child.restarts if at > now - policy.window_s]
-        if len(child.restarts) >= policy.limit:
-            many = f"{len(child.restarts)} restarts in {policy.window_s:g} s"
+        is_own_fault, child.is_hung = child.is_hung or code in OWN_FAULTS, False
+        suspect = child.spec.block.serving if is_own_fault else 0
+        deaths = child.faults if suspect else child.restarts
+        deaths[:] = [at for at in deaths if at > now - policy.window_s]
+        if not suspect and len(deaths) >= policy.limit:
+            many = f"{len(deaths)} restarts in {policy.window_s:g} s"
             self.log(f"{child.spec.name} {how}, after {many}: stopping")
             self._give_up()
             return
-        delay_s = policy.delay_s(len(child.restarts), self.jitter())
-        child.restarts.append(now)
+        delay_s = policy.delay_s(len(deaths), self.jitter())
+        deaths.append(now)
+        if suspect:  # a stranger can repeat that: it never ends the broker (poison.py)
+            child.spec.block.suspect_of(suspect)
+            how += f" over a request of connection {suspect:x}"
+            delay_s = min(delay_s, FAULT_DELAY_MAX_S)
         self.log(f"{child.spec.name} {how}; restarted {'at once' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
         if delay_s == 0:
             self._start(child)
@@ -318,6 +329,7 @@ class Supervisor:
             if silent_s > limit_s:
                 self.log(f"{child.spec.name} has not moved for {silent_s:.1f} s: killed")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                child.is_hung = True
                 child.spec.block.beat(int(now * 1e9))  # once is enough
 
     def _kill_all(self) -> None:

@@ -20,6 +20,7 @@ from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.hot_lane import RingHotLane
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.poison import set_aside
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector_deaths import SelectorDeaths
@@ -54,6 +55,7 @@ class ManagerMain:
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
+        set_aside(context.block, topology)
         faults = Faults()
         gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)], faults)
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}

@@ -330,3 +330,15 @@ def test_the_largest_body_changes_at_run_time(tmp_path: Path, clock: Clock) -> N
     lane.frame(send_v2(body=bytes(101), opaque=3), 2, received_ns=START)
     lane.turn()
     assert outcomes(lane) == [(3, 0, "")]
+
+
+def test_a_worker_says_whose_request_it_is_at(tmp_path: Path, clock: Clock) -> None:
+    """The clock is read in the middle of a batch: that is where this looks."""
+    lane = open_lane(tmp_path, clock)
+    seen: list[int] = []
+    clock.then = lambda: seen.append(lane.workers["send"].serving)
+    for connection in range(1, 25):
+        lane.frame(send_v2(), connection, received_ns=START)
+    lane.turn()
+    assert [one for one in seen if one] == [7, 15, 23]  # of the request before, once in eight
+    assert lane.workers["send"].serving == 0 == lane.workers["pull"].serving

@@ -1,0 +1,93 @@
+"""A request over which a worker died is not tried again: its successor passes over it and has its connection closed.
+
+Every worker says in its block whose request it is at. When it dies of itself (a fault of its own, or killed because it
+hung: not by a signal from outside) the supervisor names that connection to the successor, and does not count the death
+towards the bound of restarts: what a stranger can repeat must not end the broker.
+
+    worker:      serving = connection, take the record, release it, serving = 0
+    supervisor:  death that is the worker's own  ->  suspect = serving
+    successor:   record of `suspect` at the head of an input  ->  passed over;  reply ring  <-  CLOSE_AFTER
+
+What the ring no longer holds (the manager copies its records, large ones cross in parts) went with the predecessor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import struct
+import time
+from collections.abc import Sequence
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import RocketError
+from rocketpy.remoting.command import RemotingCommand
+
+from .ring import Ring, RingReader, RingWriter, WorkerBlock
+from .stage import CONNECTION_INTERNAL, ORIGIN, PUT_RESULT, Stage, connection_of, decode_origin, encode_reply, token_of
+from .topology import SEND, Topology
+
+REQUESTS = frozenset({Stage.FRAME, Stage.COMMAND, Stage.SEND, Stage.PULL})
+TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the selector makes room
+_log = logging.getLogger(__name__)
+
+
+def set_aside(block: WorkerBlock, topology: Topology) -> None:
+    """First thing in a worker that is fed by rings: what its predecessor died over does not come back."""
+    suspect = block.suspect
+    if not suspect:
+        return
+    sizes = topology.sizes
+    has_copied = block.name in (*sizes.managers, *sizes.selectors)  # the head of its rings is another request
+    inputs = [] if has_copied else topology.inputs(block.name)
+    found = [taken for ring in inputs if (taken := _take_from(ring, suspect)) is not None]
+    for kind, record in found:
+        _log.error("%s died over %s: it is not tried again", block.name, describe(kind, record))
+        if suspect == CONNECTION_INTERNAL and block.name == SEND:
+            refuse_put(topology.ring(SEND, sizes.managers[0]), record)
+    if not found:
+        _log.error("%s died over a request of connection %x", block.name, suspect)
+    if block.name not in sizes.selectors:  # whose connections ended with it
+        close_connection(topology.replies_from(block.name), suspect)
+    block.suspect_of(0)
+
+
+def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
+    """The request of `connection` that is next in the ring, taken out of it."""
+    reader = RingReader(ring)
+    found = reader.peek()
+    if found is None or found[0] not in REQUESTS or connection_of(found[1]) != connection:
+        return None
+    return reader.read()
+
+
+def describe(kind: int, record: bytes) -> str:
+    """Who asked for what, for the log."""
+    code: int | str = "unknown"
+    if kind in (Stage.SEND, Stage.PULL):
+        code = struct.unpack_from("=ii", record, ORIGIN.size)[1]
+    else:
+        frame = record[ORIGIN.size :]
+        with contextlib.suppress(RocketError):
+            code = RemotingCommand.decode(len(frame).to_bytes(4, "big") + frame).code
+    return f"a request of {decode_origin(record).peer} (code {code}, {len(record)} bytes)"
+
+
+def close_connection(replies: Sequence[Ring], connection: int) -> None:
+    """Have its selector close it; `replies` by selector. One that stays full for a second is left alone."""
+    index = connection >> 56
+    if index >= len(replies):
+        return
+    writer = RingWriter(replies[index])
+    for _ in range(TELL_TRIES):
+        if writer.write(Stage.REPLY, encode_reply(connection, b"", close_after=True)):
+            writer.finish_batch()
+            return
+        time.sleep(TELL_WAIT_S)
+
+
+def refuse_put(to_manager: Ring, record: bytes) -> None:
+    """The manager's own put gets an outcome: it may be stored or not."""
+    writer = RingWriter(to_manager)
+    writer.write(Stage.PUT_RESULT, PUT_RESULT.pack(token_of(record), 0, 0, 0, ResponseCode.SYSTEM_ERROR, 0, 0, 0))
+    writer.finish_batch()

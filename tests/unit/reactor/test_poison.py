@@ -1,0 +1,200 @@
+"""A worker that dies over a request: it is replaced, that request is not tried again and its connection closed, the
+others are served, and the broker stays. Toy workers in real processes, over real rings, under the real supervisor."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import attrs
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.reactor import stage
+from rocketpy.reactor.poison import set_aside
+from rocketpy.reactor.ring import RingReader, RingWriter
+from rocketpy.reactor.stage import CONNECTION_INTERNAL, Stage
+from rocketpy.reactor.supervisor import Supervisor
+from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
+from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
+
+QUICK = RestartPolicy(limit=3, backoff_s=0.001)
+ORDINARY = 5
+
+
+def hang() -> None:
+    select.select([], [], [], 60)
+
+
+def fail() -> None:
+    raise ValueError("of this request")
+
+
+DEATHS: dict[bytes, Callable[[], None]] = {
+    b"segv": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+    b"abrt": os.abort,
+    b"hang": hang,
+    b"fail": fail,
+    b"kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+}
+
+
+def request(connection: int, body: bytes = b"", token: int = 0) -> bytes:
+    """A SEND record."""
+    fixed = stage.SEND.pack(7, 310, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, token, 0, 0, 0, 0, len(body), 0)
+    return stage.ORIGIN.pack(connection, 0, *stage.encode_host("10.0.0.9", 4000), 0) + fixed + body
+
+
+@attrs.frozen(eq=False)
+class Eater:
+    """A send worker that answers each request with its body, and dies of some."""
+
+    topology: Topology
+
+    def __call__(self, context: WorkerContext) -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        logging.getLogger().handlers = [logging.StreamHandler(sys.stderr)]
+        block = context.block
+        set_aside(block, self.topology)
+        readers = [RingReader(ring) for ring in self.topology.inputs(SEND)]
+        replies = RingWriter(self.topology.ring(SEND, "selector-0"))
+        context.report_ready()
+        while not block.stop:
+            block.beat(time.monotonic_ns())
+            for reader in readers:
+                while (found := reader.peek()) is not None:
+                    self._eat(context, found[1], replies)
+                    reader.read()
+                    block.serve(0)
+            replies.finish_batch()
+            block.prepare_sleep()
+            if all(reader.is_empty() for reader in readers):
+                select.select([block.doorbell], [], [], 0.1)
+            block.awake()
+
+    def _eat(self, context: WorkerContext, record: bytes, replies: RingWriter) -> None:
+        connection, body = stage.connection_of(record), record[stage.ORIGIN.size + stage.SEND.size :]
+        context.block.serve(connection)
+        DEATHS.get(body, lambda: None)()
+        assert replies.write(Stage.REPLY, stage.encode_reply(connection, body))
+
+
+@attrs.define
+class Run:
+    topology: Topology
+    pid: int
+
+    def feed(self, *records: bytes, producer: str = "codec-0") -> None:
+        writer = RingWriter(self.topology.ring(producer, SEND))
+        for record in records:
+            assert writer.write(Stage.SEND, record)
+        writer.finish_batch()
+
+    def replies(self, count: int) -> list[tuple[int, bytes]]:
+        """The next replies: (connection, body), the body b"close" where the connection is to be closed."""
+        reader = RingReader(self.topology.ring(SEND, "selector-0"))
+        found = []
+        for _ in range(count):
+            _, record = self.next_of(reader)
+            connection, flags, _ = stage.REPLY.unpack_from(record)
+            found.append((connection, b"close" if flags else record[stage.REPLY.size :]))
+        return found
+
+    @staticmethod
+    def next_of(reader: RingReader) -> tuple[int, bytes]:
+        """The next record; fails when none comes."""
+        for _ in range(1000):
+            record = reader.read()
+            if record is not None:
+                return record
+            select.select([], [], [], 0.01)
+        raise AssertionError("nothing came")
+
+    def end(self) -> int:
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+
+@pytest.fixture
+def launch() -> Iterator[Callable[..., Run]]:
+    runs: list[Run] = []
+
+    def start(**fields: object) -> Run:
+        topology = Topology.create(ReactorSizes())
+        pid = os.fork()
+        if pid == 0:
+            status = 99
+            try:
+                spec = WorkerSpec(
+                    name=SEND, role=SEND, block=topology.blocks[SEND], main=Eater(topology), restart=QUICK, **fields
+                )
+                status = Supervisor([spec], jitter=lambda: 0.0).run()
+            finally:
+                sys.stderr.flush()
+                os._exit(status)
+        runs.append(Run(topology, pid))
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.pid:
+            os.kill(run.pid, signal.SIGKILL)
+            os.waitpid(run.pid, 0)
+        for block in run.topology.blocks.values():
+            os.close(block.doorbell)
+        for pair in run.topology.handoffs.values():
+            for end in pair:
+                end.close()
+
+
+@pytest.mark.parametrize(("death", "times"), [(b"segv", 12), (b"abrt", 4), (b"fail", 4), (b"hang", 1)])
+def test_the_request_goes_its_connection_is_closed_and_the_others_are_served(
+    launch: Callable[..., Run], death: bytes, times: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = launch(hang_timeout_s=0.3)
+    strangers = range(100, 100 + times)
+    for stranger in strangers:
+        run.feed(request(ORDINARY, b"before"), request(stranger, death), request(ORDINARY, b"after"))
+    found = run.replies(3 * times)
+    assert [one for one in found if one[0] == ORDINARY] == [(ORDINARY, b"before"), (ORDINARY, b"after")] * times
+    assert [one for one in found if one[0] != ORDINARY] == [(stranger, b"close") for stranger in strangers]
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.end() == 0
+    told = capfd.readouterr().err
+    assert told.count("send died over a request of 10.0.0.9:4000 (code 310,") == times
+    assert "over a request of connection 64;" in told
+
+
+def test_what_came_behind_from_the_same_connection_has_its_turn(launch: Callable[..., Run]) -> None:
+    """Its answer goes nowhere; but only what was at hand at the death is to blame."""
+    run = launch()
+    run.feed(request(7, b"segv"), request(7, b"next"))
+    assert run.replies(2) == [(7, b"close"), (7, b"next")]
+
+
+def test_a_put_of_the_managers_is_refused(launch: Callable[..., Run]) -> None:
+    run = launch()
+    run.feed(request(CONNECTION_INTERNAL, b"segv", token=77), producer="manager")
+    run.feed(request(ORDINARY, b"after"))
+    assert run.replies(1) == [(ORDINARY, b"after")]
+    kind, record = run.next_of(RingReader(run.topology.ring(SEND, "manager")))
+    assert kind == Stage.PUT_RESULT
+    assert stage.PUT_RESULT.unpack(record)[:5] == (77, 0, 0, 0, 1)
+
+
+def test_a_kill_from_outside_blames_nobody_and_is_bounded(
+    launch: Callable[..., Run], capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = launch()
+    run.feed(request(7, b"kill"))
+    assert run.end() == 1
+    assert "send was killed by SIGKILL, after 3 restarts in 60 s: stopping" in capfd.readouterr().err
+    assert RingReader(run.topology.ring(SEND, "selector-0")).read() is None
