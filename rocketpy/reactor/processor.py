@@ -24,9 +24,10 @@ from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
-from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from rocketpy.remoting.dispatch import place_of
-from rocketpy.remoting.hot_lane import SlowLane
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.hot_lane import PullRequest, SendRequest, SlowLane
 
 from .channel import Gateway, RingChannel
 from .detached import DetachedRequests
@@ -226,13 +227,12 @@ class ProcessorServer:
 
     def _take_send(self, lane: SlowLane, record: bytes) -> None:
         request = decode_send(record, self._channel(decode_origin(record)))
-        if self.hot_lane is not None:
-            self.hot_lane.took(request)
         try:
+            if self.hot_lane is not None:
+                self.hot_lane.took(request)
             lane.slow_send(request)
         except Exception as exc:
-            answer = RemotingCommand(request.code, request.opaque, flag=2 if request.is_oneway else 0)
-            self._fail(answer, request.channel.push, exc)
+            self._fail(_command_of(request), request.channel.push, exc)
             if self.hot_lane is not None:
                 self.hot_lane.settle(request)
 
@@ -241,8 +241,7 @@ class ProcessorServer:
         try:
             lane.slow_pull(request)
         except Exception as exc:
-            answer = RemotingCommand(request.code, request.opaque, flag=2 if request.is_oneway else 0)
-            self._fail(answer, request.channel.push, exc)
+            self._fail(_command_of(request), request.channel.push, exc)
 
     # -- commands
 
@@ -396,6 +395,16 @@ class ProcessorServer:
             do_each(lambda listener: listener.connection_closed(number), listeners)
         except Exception as exc:
             self.faults.report("the end of a connection", exc)
+
+
+def _command_of(request: SendRequest | PullRequest) -> RemotingCommand:
+    """What the fast path has left to us, as the command that is to be answered."""
+    return RemotingCommand(
+        request.code,
+        request.opaque,
+        flag=FLAG_ONEWAY if request.is_oneway else 0,
+        serialize_type=SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON,
+    )
 
 
 def _name_of(kind: int) -> str:

@@ -1,0 +1,256 @@
+"""An exception at the first line of a processor, a callback or a duty: its request is answered with an error, all
+others are served as if nothing had happened.
+
+The manager is put together as in startup/manager.py: the broker behind the reactor's rings. Send, pull and store
+processes, name servers and the log are played by the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.reactor import stage
+from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.stage import Stage
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import SendRequest
+from rocketpy.transport.duties import Duty
+from tests.support.processor_bench import CONNECTION, Bench, settle
+from tests.support.slow_lane import SlowLaneRig
+
+CODES = sorted(int(code) for code in RequestCode)
+ROUNDS = 3
+
+
+class Broken(Exception):
+    """The injected fault."""
+
+
+def fail(*_: object, **__: object) -> None:
+    raise Broken("injected")
+
+
+@attrs.define
+class FastPath:
+    """What the server asks of RingHotLane, with nothing behind it."""
+
+    results: int = 0
+    settled: int = 0
+
+    def took(self, request: SendRequest) -> None: ...
+
+    def settle(self, request: SendRequest) -> None:
+        self.settled += 1
+
+    def put_finished(self, record: bytes) -> None:
+        self.results += 1
+
+    def cleaned(self, record: bytes) -> None:
+        self.results += 1
+
+    def turn(self) -> None: ...
+
+    def is_idle(self) -> bool:
+        return True
+
+
+class Failing:
+    async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        raise Broken("injected")
+
+
+@attrs.define(eq=False)
+class Manager:
+    bench: Bench
+    rig: SlowLaneRig
+    fast_path: FastPath = attrs.field(factory=FastPath)
+
+    @classmethod
+    def open(cls, root: Path) -> Manager:
+        rig = SlowLaneRig(root)
+        manager = cls(Bench.open(DispatchTable().pools, {}, reply_bytes=1 << 20), rig)
+        server = manager.bench.server
+        server.processors = {code: processor for code, (_, processor) in rig.processors.items()}
+        server.table = DispatchTable()
+        server.slow_lane = rig.broker
+        server.hot_lane = manager.fast_path  # type: ignore[assignment]  # a stand-in with the methods that are used
+        server.faults = server.gateway.faults = rig.broker.faults
+        return manager
+
+    @property
+    def faults(self) -> dict[str, int]:
+        return dict(self.rig.broker.faults.counts)
+
+    def play(self, scene: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with trio.open_nursery() as nursery:
+                self.rig.broker._slow_send.open(nursery)
+                await scene()
+                nursery.cancel_scope.cancel()
+
+        self.bench.run(main)
+
+    async def answers(self) -> dict[int, int]:
+        """Request code -> response code of one request of each code, all at once."""
+        found: dict[int, int] = {}
+        for code in CODES:
+            self.bench.request(code, code)
+        while len(found) < len(CODES):  # some wait for a file
+            await settle()
+            found |= {answer.opaque: answer.code for answer in self.bench.commands()}
+        return found
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[Manager]:
+    made = Manager.open(tmp_path)
+    yield made
+    made.bench.close()
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory: pytest.TempPathFactory) -> dict[int, int]:
+    """What each code is answered when nothing fails."""
+    manager, found = Manager.open(tmp_path_factory.mktemp("healthy")), dict[int, int]()
+
+    async def scene() -> None:
+        found.update(await manager.answers())
+
+    manager.play(scene)
+    manager.bench.close()
+    assert found.keys() == set(CODES) and not manager.faults
+    return found
+
+
+@pytest.mark.parametrize("code", CODES, ids=lambda code: RequestCode(code).name)
+def test_a_processor_that_fails(manager: Manager, healthy: dict[int, int], code: int) -> None:
+    server = manager.bench.server
+    server.processors = {**server.processors, code: Failing()}
+
+    async def scene() -> None:
+        for _ in range(ROUNDS):
+            assert await manager.answers() == {**healthy, code: ResponseCode.SYSTEM_ERROR}
+        assert manager.faults == {RequestCode(code).name: ROUNDS}
+
+    manager.play(scene)
+
+
+def messages(bench: Bench) -> dict[str, tuple[Stage, bytes, int | None]]:
+    """Callback -> a message that leads to it, and the opaque that is to be answered."""
+    send = stage.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
+    pull = stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
+    return {
+        "slow_send": (Stage.SEND, bench.origin() + send, 9),
+        "slow_pull": (Stage.PULL, bench.origin() + pull, 8),
+        "commit_offset": (Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT", None),
+        "connection_closed": (Stage.CLOSED, bench.origin(), None),
+        "put_finished": (Stage.PUT_RESULT, bytes(stage.PUT_RESULT.size), None),
+        "cleaned": (Stage.CLEANED, stage.encode_clean_topic("T"), None),
+        "took": (Stage.SEND, bench.origin() + send, 9),
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["slow_send", "slow_pull", "commit_offset", "connection_closed", "put_finished", "cleaned", "took"]
+)
+def test_a_callback_that_fails(
+    manager: Manager, healthy: dict[int, int], monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    owner = manager.rig.broker if hasattr(manager.rig.broker, name) else manager.fast_path
+    monkeypatch.setattr(type(owner), name, fail)
+    kind, message, opaque = messages(manager.bench)[name]
+
+    async def scene() -> None:
+        for _ in range(ROUNDS):
+            manager.bench.write(kind, message)
+            await settle()
+            answered = [(one.opaque, one.code) for one in manager.bench.commands()]
+            assert answered == ([] if opaque is None else [(opaque, ResponseCode.SYSTEM_ERROR)])
+            assert await manager.answers() == healthy
+        assert sum(manager.faults.values()) == ROUNDS
+
+    manager.play(scene)
+
+
+@pytest.mark.parametrize("table", ["consumers", "producers"])
+def test_a_table_that_cannot_forget_a_connection_keeps_no_other_from_it(
+    manager: Manager, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    services, told = manager.rig.services, list[int]()
+    other = services.producers if table == "consumers" else services.consumers
+    monkeypatch.setattr(type(getattr(services, table)), "connection_closed", fail)
+    monkeypatch.setattr(type(other), "connection_closed", lambda _, connection: told.append(connection))
+
+    async def scene() -> None:
+        manager.bench.closed()
+        await settle()
+        assert told == [CONNECTION]
+
+    manager.play(scene)
+
+
+def duty_names(root: Path) -> list[str]:
+    return [duty.name for duty in SlowLaneRig(root).broker.duties()]
+
+
+DUTIES = duty_names(Path("/nonexistent"))
+
+
+@pytest.mark.parametrize("name", DUTIES)
+def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
+    rig = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+    calls = dict.fromkeys(DUTIES, 0)
+
+    def watched(duty: Duty) -> Duty:
+        async def run() -> None:
+            calls[duty.name] += 1
+            if duty.name == name:
+                raise Broken("injected")
+            await duty.run()
+
+        return attrs.evolve(duty, interval_s=1.0, first_s=0.0, run=run)
+
+    duties = [watched(duty) for duty in rig.broker.duties()]
+    rig.broker.duties = lambda: duties  # type: ignore[method-assign]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            await trio.sleep(9.5)
+            assert (await rig.ask(RequestCode.GET_BROKER_CONFIG)).code == ResponseCode.SUCCESS
+            assert calls[name] == 10 and rig.broker.faults.counts == {name: 10}
+            assert all(calls.values())
+            await rig.broker.stop()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+@pytest.mark.parametrize("failing", range(4))
+def test_a_table_that_cannot_be_saved_at_the_end_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    rig = SlowLaneRig(tmp_path)
+    saved: list[Path] = []
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(rig.broker.run)
+            for file in rig.broker._files:
+                file.changed()
+            broken = rig.broker._files[failing]
+            monkeypatch.setattr(broken, "_pieces", fail)
+            await rig.broker.stop()
+            saved.extend(file.path for file in rig.broker._files if file.path.exists())
+            assert broken.path not in saved and len(saved) == 3
+
+    trio.run(main)
