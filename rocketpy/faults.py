@@ -27,10 +27,12 @@ class Faults:
 
     Args:
         now_s: seconds that only grow.
+        name: of the logger, below this module's.
     """
 
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now_s: Callable[[], float] = time.monotonic, *, name: str = "") -> None:
         self._now_s = now_s
+        self._log = _log.getChild(name) if name else _log
         self._counts: Counter[str] = Counter()
         self._logged: dict[str, tuple[float, int]] = {}  # place -> when it was last in the log, its count then
 
@@ -49,7 +51,7 @@ class Faults:
         self._logged[place] = now_s, count
         unlogged = count - logged_count - 1
         more = f" (and {unlogged} more since the last line about it)" if unlogged else ""
-        _log.error("%s failed%s: %s", place, more, describe(fault))
+        self._log.error("%s failed%s: %s", place, more, describe(fault))
 
 
 def describe(fault: BaseException | str) -> str:

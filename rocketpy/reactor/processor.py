@@ -116,6 +116,7 @@ class ProcessorServer:
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, _Queue] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
+    _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # the peers' faults, not ours
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
     _turned_ns: int = attrs.field(init=False, default=0)
     _there_since_ns: int = attrs.field(init=False, default=0)
@@ -250,7 +251,8 @@ class ProcessorServer:
         try:
             request = RemotingCommand.decode(size.to_bytes(4, "big") + record[ORIGIN.size :])
         except RocketError as exc:
-            self.faults.report("a command", f"{origin.peer} sent what is no command and is disconnected: {exc}")
+            self.block.add(lib.RP_COUNT_FRAMES_BAD)
+            self._refused.report("reading a command", f"{origin.peer} is disconnected: {exc}")
             self.gateway.close(origin.connection)
             return
         if request.is_response:

@@ -22,6 +22,7 @@ class Dispatcher:
         self._processors = dict(processors)
         self._default = default
         self.faults = faults or Faults()
+        self.refused = Faults(name="refused")  # the peers' faults, not ours
 
     async def dispatch(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """The response, ready to be sent, or None: nothing is to be sent.

@@ -198,7 +198,7 @@ class StreamChannel:
             try:
                 await self._handle_events(nursery)
             except RemoteProtocolError as exc:
-                logger.warning("%r: closed, %s", self, exc)
+                self._dispatcher.refused.report("reading a command", f"{self._peer} is disconnected: {exc}")
                 return
 
     async def _handle_events(self, nursery: trio.Nursery) -> None:

@@ -155,7 +155,7 @@ def messages(bench: Bench) -> dict[str, tuple[Stage, bytes, int | None]]:
         "commit_offset": (Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT", None),
         "connection_closed": (Stage.CLOSED, bench.origin(), None),
         "put_finished": (Stage.PUT_RESULT, bytes(stage.PUT_RESULT.size), None),
-        "cleaned": (Stage.CLEANED, stage.encode_clean_topic("T"), None),
+        "cleaned": (Stage.CLEANED, stage.encode_clean_topic("T", 1), None),
         "took": (Stage.SEND, bench.origin() + send, 9),
     }
 

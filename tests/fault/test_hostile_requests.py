@@ -1,0 +1,22 @@
+"""Thousands of hostile requests, another few each day: whatever a stranger sends, broker and name server go on.
+
+ROCKETPY_SEED repeats a run; the seed is part of every message.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from tests.support.besieged import besiege
+
+SEEDS = [1, 2, int(os.environ.get("ROCKETPY_SEED") or random.randrange(1 << 32))]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_thousands_of_hostile_requests(seed: int) -> None:
+    besiege(seed, 4_000)

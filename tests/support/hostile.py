@@ -1,0 +1,316 @@
+"""Requests of a stranger who means no good: every code, fields and bodies of every wrong form, in both serialisations.
+
+Seeded: the same seed gives the same bytes. `attack` sends them alone and pipelined, closes connections at any moment,
+and sees to it that a connection that was not closed is still served.
+
+    python -m tests.support.hostile PORT SEED COUNT     against a server that runs
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import random
+import socket
+import struct
+import sys
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from rocketpy.codes import RequestCode
+from rocketpy.remoting import headers
+from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.schema import Header, wire_fields
+
+ANSWER_TIMEOUT_S = 60.0  # generous: only a server that is stuck reaches it
+PROBE_OPAQUE = 0x7ABCDEF0
+DEEP = 5_000
+KNOWN_CODES = sorted(int(code) for code in RequestCode)
+ODD_CODES = (-1, 0, 1, 9, 499, 511, 512, 9999, 32767, -32768)
+
+
+def field_names() -> list[str]:
+    """How fields are spelled in any header of ours, and the letters of the second send header."""
+    for module in pkgutil.iter_modules(headers.__path__):
+        importlib.import_module(f"{headers.__name__}.{module.name}")
+    schemas = [schema for schema in Header.__subclasses__() if attrs.has(schema)]  # slots leave a second class behind
+    names = {field.wire for schema in schemas for field in wire_fields(schema)}
+    return sorted(names | set("abcdefghijklm"))
+
+
+NAMES = field_names()
+PLAUSIBLE = {
+    "topic": "Prey", "b": "Prey", "group": "Pack", "consumerGroup": "Pack", "producerGroup": "Pack", "a": "Pack",
+    "groupName": "Pack", "queueId": "0", "e": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "4", "f": "0",
+    "commitOffset": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "1", "clientId": "wolf",
+    "clientID": "wolf", "defaultTopic": "TBW102", "c": "TBW102", "defaultTopicQueueNums": "4", "d": "4", "flag": "0",
+    "bornTimestamp": "1700000000000", "g": "1700000000000", "h": "0", "i": "A\x01b\x02", "j": "0", "k": "false",
+    "l": "16", "m": "false", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0", "order": "false", "offset": "0", "timestamp": "-1", "isForce": "true", "maxNum": "32",
+    "key": "k", "beginTimestamp": "0", "endTimestamp": "1", "delayLevel": "1", "originMsgId": "x",
+    "originTopic": "Prey", "brokerName": "x", "brokerAddr": "127.0.0.1:1", "clusterName": "x",
+    "haServerAddr": "127.0.0.1:2", "brokerId": "0", "namespace": "x", "value": "y", "index": "0", "count": "10",
+    "unitMode": "false", "reconsumeTimes": "0", "statsName": "TOPIC_PUT_NUMS", "statsKey": "Prey",
+    "srcGroup": "Pack", "destGroup": "Pack2", "cluster": "x",
+    "compressed": "false", "bodyCrc32": "0", "msgId": "7F00000100002A9F0000000000000000",
+}  # fmt: skip
+TEXTS = [
+    b"", b" ", b"0", b"-1", b"+1", b"2147483647", b"2147483648", b"-2147483649", b"9223372036854775807",
+    b"9223372036854775808", b"9" * 5_000, b"-" + b"9" * 4_301, b"1e9", b"1.5", b"NaN", b"true", b"TRUE", b"null",
+    "\u00b2".encode(), "\uff11\uff12".encode(), "\u0661".encode(), b"\x00", b"a\x00b", b"a\nb\r\nc", b"\x01\x02",
+    b"\x01" * 300, b"\x1b[2J", b"..", b"../../../tmp/x", b"a/b", b"%RETRY%", b"%DLQ%", b"%RETRY%" + b"%RETRY%" * 40,
+    b"TBW102", b"SCHEDULE_TOPIC_XXXX", b"RMQ_SYS_TRANS_HALF_TOPIC", b"a" * 127, b"a" * 128, b"a" * 255, b"a" * 256,
+    b"a" * 32_768, b"a" * 70_000, "\u2028\x0b\x0c".encode(), "\u00e9".encode() * 100, "\U0001f680".encode() * 40,
+    b"\xed\xa0\x80", b"\xff\xfe", b"\xc0\x80", b"[1", b'{"a":1}', b'"', b"\\", b"'", b"\\u0000", b"a||b||", b"||",
+    b"\x02\x02\x01\x01", b"127.0.0.1:99999", b"::1", b"0" * 400, b"  7  ", b"0x10", b"1_000", b"FALSE ", b"*", b"SQL92",
+    b"a > 5 AND",
+]  # fmt: skip
+PROPERTIES = [
+    b"DELAY\x011\x02", b"DELAY\x0199999\x02", b"DELAY\x01" + b"9" * 4_400 + b"\x02", b"DELAY\x01-1\x02",
+    b"DELAY\x01\x02",
+    b"DELAY\x01\xc2\xb2\x02", b"TRAN_MSG\x01true\x02", b"KEYS\x01" + b"k " * 5_000 + b"\x02", b"WAIT\x01false\x02",
+    b"TAGS\x01\x02", b"TAGS", b"\x01\x02", b"\x02", b"REAL_TOPIC\x01x\x02", b"REAL_QID\x01" + b"9" * 40 + b"\x02",
+    b"UNIQ_KEY\x01\xff\x02", b"A\x01" + b"b" * 40_000 + b"\x02", b"CLUSTER\x01x\x02", b"RECONSUME_TIME\x01-9\x02",
+]  # fmt: skip
+LARGE_TEXTS = [b"\x01" * 3_000_000, b"9" * 2_000_000, b"a" * 9_000_000, b'"' * 4_000_000, b"\n" * 1_000_000]
+MARKS = [
+    "", "x", "\x00", "\n", "\ud800", "\u2028", "9" * 5_000, "a" * 70_000, "%RETRY%x", 0, -1, 1 << 31, 1 << 63, 10**400,
+    1.5, -0.0, 1e308, True, False, None, [], {}, [[]], {"": {}}, [None], ["a", 1], {"a": [1, {"b": None}]},
+]  # fmt: skip
+BODIES: list[object] = [
+    {
+        "clientID": "wolf",
+        "consumerDataSet": [
+            {
+                "groupName": "Pack", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "unitMode": False,
+                "subscriptionDataSet": [
+                    {"topic": "Prey", "subString": "*", "tagsSet": [], "codeSet": [], "subVersion": 1,
+                     "expressionType": "TAG", "classFilterMode": False}
+                ],
+            }
+        ],
+        "producerDataSet": [{"groupName": "Pack"}],
+    },
+    {"consumerGroup": "Pack", "clientId": "wolf", "mqSet": [{"topic": "Prey", "brokerName": "x", "queueId": 0}]},
+    {"clientId": "wolf", "group": "Pack", "namespace": "", "subscriptionData": {"topic": "Prey", "subString": "a>1",
+                                                                            "expressionType": "SQL92"}},
+    {"groupName": "Pack", "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0,
+     "whichBrokerWhenConsumeSlowly": 1, "notifyConsumerIdsChangedEnable": True},
+    {"topicConfigSerializeWrapper": {
+        "topicConfigTable": {"Prey": {"topicName": "Prey", "readQueueNums": 4, "writeQueueNums": 4, "perm": 6,
+                                      "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False}},
+        "dataVersion": {"counter": 1, "timestamp": 1, "stateVersion": 0}}, "filterServerList": []},
+    {"counter": 1, "timestamp": 1, "stateVersion": 0},
+    {"table": {"a": "b"}},
+    {"offsetTable": {"Prey@Pack": {"0": 1}}},
+]  # fmt: skip
+RAW_BODIES = [
+    b"", b"x", b"null", b"[]", b"{}", b"17", b'"text"', b"[" * DEEP + b"]" * DEEP, b'{"a":' * DEEP + b"1" + b"}" * DEEP,
+    b"[" * 200_000, b'{"clientID":"x","consumerDataSet":[', b"\xff\xfe\x00", b"\x00" * 1_000, b"{'a':1}", b"{a:1}",
+    b"9" * 10_000, b"-", b'"\\ud800"', b'{"clientID":"\\ud800","producerDataSet":[{"groupName":"\\udfff"}]}',
+    b"x=1\ny=2", b"=\n==\n", b"brokerPermission=99999999999999999999", b"unknownKey=1\x0bmaxMessageSize=1",
+    b"a\\\n=\\u00", b"\\u12", b"maxMessageSize=" + b"9" * 5_000, zlib.compress(b"{}"), zlib.compress(b"{}")[:-3],
+    zlib.compress(bytes(3_000_000)), zlib.compress(b"[" * 100_000), b"\x78\x9c", b"\x78\x9c" + b"\xff" * 100,
+    struct.pack(">iiiii", 100, 0, 0, 0, 0), struct.pack(">i", -1), struct.pack(">iiiihh", 26, 0, 0, 0, 0, 0),
+    b"a" * 5_000_000,
+]  # fmt: skip
+
+
+@attrs.frozen
+class Request:
+    """One frame."""
+
+    code: int
+    data: bytes = attrs.field(repr=False)
+    is_cut: bool = False  # what follows becomes its end, and may not be enough
+
+
+@attrs.define
+class Hostile:
+    """An endless source of requests."""
+
+    random: random.Random
+    _opaque: int = 0
+
+    @classmethod
+    def of(cls, seed: int) -> Hostile:
+        return cls(random.Random(seed))
+
+    def request(self, code: int) -> Request:
+        self._opaque += 1
+        kind = self.random.choice(list(SerializeType))
+        fields, body = self._fields(), self._body()
+        flag = self.random.choice([1, 2, 3, -1]) if self.random.random() < 0.12 else 0
+        encode = _json_frame if kind is SerializeType.JSON else _rocketmq_frame
+        data = encode(self.random, code, self._opaque, flag, fields, body)
+        if self.random.random() < 0.03:
+            return Request(code, data[: self.random.randrange(4, len(data))], is_cut=True)
+        return Request(code, data)
+
+    def _fields(self) -> dict[str, bytes]:
+        """Plausible ones, of which some are missing or odd; now and then nothing but odd ones."""
+        chance = self.random.random()
+        if chance < 0.05:
+            return {}
+        if chance < 0.15:
+            odd = self._text()
+            return dict.fromkeys(NAMES, odd if len(odd) < 10_000 else b"7")
+        fields = {name: PLAUSIBLE.get(name, "1").encode() for name in NAMES}
+        for name in self.random.sample(NAMES, self.random.choice([0, 1, 2, 3, 10])):
+            fields.pop(name)
+        for name in self.random.sample(NAMES, self.random.choice([1, 1, 2, 3, 8])):
+            fields[name] = self._text()
+        if self.random.random() < 0.3:
+            fields["i"] = fields["properties"] = b"".join(self.random.sample(PROPERTIES, 2))
+        if chance < 0.3:
+            fields[self._text()[:1000].decode("utf-8", "replace")] = b"x"
+        return fields
+
+    def _text(self) -> bytes:
+        return self.random.choice(LARGE_TEXTS if self.random.random() < 0.004 else TEXTS)
+
+    def _body(self) -> bytes:
+        chance = self.random.random()
+        if chance < 0.3:
+            return b""
+        if chance < 0.6:
+            return self.random.choice(RAW_BODIES)
+        text = json.dumps(self._spoiled(self.random.choice(BODIES))).encode()
+        if chance < 0.7:
+            text = text[: self.random.randrange(len(text) + 1)]
+        return zlib.compress(text) if chance > 0.95 else text
+
+    def _spoiled(self, value: object) -> object:
+        """`value` with odd values in odd places."""
+        if self.random.random() < 0.12:
+            return self.random.choice(MARKS)
+        if isinstance(value, dict):
+            return {
+                (str(self.random.choice(MARKS)) if self.random.random() < 0.05 else key): self._spoiled(member)
+                for key, member in value.items()
+                if self.random.random() > 0.05
+            }
+        if isinstance(value, list):
+            return [self._spoiled(item) for item in value * self.random.choice([1, 1, 1, 0, 50])]
+        return value
+
+
+def _frame(kind: SerializeType, header: bytes, body: bytes) -> bytes:
+    return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
+
+
+def _json_frame(
+    chance: random.Random, code: int, opaque: int, flag: int, fields: dict[str, bytes], body: bytes
+) -> bytes:
+    texts: dict[str, object] = {name: value.decode("utf-8", "surrogateescape") for name, value in fields.items()}
+    if texts and chance.random() < 0.15:
+        texts[chance.choice(list(texts))] = chance.choice(MARKS)  # no string at all
+    header: dict[str, object] = {
+        "code": code, "flag": flag, "language": chance.choice(["JAVA", "GO", "KLINGON", 7]), "opaque": opaque,
+        "version": chance.choice([0, 1, 300, 409, 401, 500, -1]), "extFields": texts,
+        "serializeTypeCurrentRPC": "JSON",
+    }  # fmt: skip
+    if chance.random() < 0.03:
+        header[chance.choice(list(header))] = chance.choice(MARKS)
+    if chance.random() < 0.5:
+        return _frame(SerializeType.JSON, json.dumps(header).encode(), body)  # escapes
+    raw = json.dumps(header, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _frame(SerializeType.JSON, raw, body)
+
+
+def _rocketmq_frame(
+    chance: random.Random, code: int, opaque: int, flag: int, fields: dict[str, bytes], body: bytes
+) -> bytes:
+    entries = b""
+    for name, value in fields.items():
+        key = name.encode("utf-8", "replace")[:32_767]
+        entries += struct.pack(">h", len(key)) + key + struct.pack(">i", len(value)) + value
+    wrong = chance.choice([-1, 1 << 30, -(1 << 31), 3]) if chance.random() < 0.03 else 0
+    language, version = chance.choice([0, 7, 255]), chance.choice([0, 300, 409, -1])
+    fixed = struct.pack(">hBhii", max(-32768, min(32767, code)), language, version, opaque, flag)
+    remark = chance.choice([b"", b"x", b"\x01" * 5_000])
+    header = fixed + struct.pack(">i", len(remark)) + remark + struct.pack(">i", wrong or len(entries)) + entries
+    return _frame(SerializeType.ROCKETMQ, header[:0xFFFFFF], body)
+
+
+def plan(seed: int, count: int) -> Iterator[list[Request]]:
+    """`count` requests in groups, each for one connection; every code comes about equally often."""
+    hostile = Hostile.of(seed)
+    codes: list[int] = []
+    while count > 0:
+        size = min(count, hostile.random.choice([1, 1, 1, 2, 5, 20]))
+        while len(codes) < size:
+            codes += hostile.random.sample([*KNOWN_CODES, *ODD_CODES], len(KNOWN_CODES) + len(ODD_CODES))
+        yield [hostile.request(codes.pop()) for _ in range(size)]
+        count -= size
+
+
+def attack(port: int, seed: int, count: int, probe_code: int) -> int:
+    """Send `count` requests; returns how many groups left their connection open and served.
+
+    Args:
+        probe_code: a request that needs no fields, by which a connection shows that it is served.
+    Raises:
+        AssertionError: a connection was neither closed nor served; the seed and the requests are named.
+    """
+    chance, served = random.Random(seed), 0
+    for group in plan(seed, count):
+        with socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S) as sock:
+            data = b"".join(request.data for request in group)
+            if chance.random() < 0.2:
+                _send(sock, data[: chance.randrange(len(data) + 1)])
+                continue  # closed wherever it is
+            is_cut = any(request.is_cut for request in group)
+            if _send(sock, data + _probe(probe_code)) and not is_cut and chance.random() > 0.1:
+                served += _is_served(sock, seed, group)
+    return served
+
+
+def _probe(code: int) -> bytes:
+    header = {"code": code, "flag": 0, "language": "JAVA", "opaque": PROBE_OPAQUE, "version": 409}
+    return _frame(SerializeType.JSON, json.dumps(header).encode(), b"")
+
+
+def _send(sock: socket.socket, data: bytes) -> bool:
+    """Whether the peer took it all; it may answer, or close, before the end."""
+    sock.settimeout(1.0)
+    view, deadline = memoryview(data), time.monotonic() + ANSWER_TIMEOUT_S
+    try:
+        while view:
+            try:
+                view = view[sock.send(view) :]
+            except TimeoutError:
+                sock.recv(1 << 20)  # it waits for us to read
+                assert time.monotonic() < deadline
+    except ConnectionError:
+        return False
+    finally:
+        sock.settimeout(ANSWER_TIMEOUT_S)
+    return True
+
+
+def _is_served(sock: socket.socket, seed: int, group: Sequence[Request]) -> bool:
+    """Wait for the probe's answer, True, or the end of the connection, False."""
+    buffer = bytearray()
+    try:
+        while chunk := sock.recv(1 << 20):
+            buffer += chunk
+            while len(buffer) >= 4 and len(buffer) >= 4 + (size := struct.unpack_from(">i", buffer)[0]):
+                if f'"opaque":{PROBE_OPAQUE}'.encode() in buffer[: 4 + size]:
+                    return True
+                del buffer[: 4 + size]
+    except TimeoutError:
+        raise AssertionError(f"seed {seed}: neither served nor closed after {group}") from None
+    except ConnectionError:
+        pass
+    return False
+
+
+if __name__ == "__main__":
+    found = attack(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), RequestCode.GET_BROKER_CONFIG)
+    print(f"served after {found} groups")

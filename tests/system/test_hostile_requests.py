@@ -1,0 +1,16 @@
+"""Some hundreds of hostile requests of every code, at broker and name server: afterwards both serve, no worker was
+replaced, no fault was caught, memory is back. `make test-fault` sends thousands."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from tests.support.besieged import besiege
+
+SEED = 20261122
+
+
+def test_some_hundred_hostile_requests() -> None:
+    besiege(SEED, 600)
