@@ -8,6 +8,7 @@ Source: RocketMQ 4.9 `BrokerController`.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -17,10 +18,12 @@ from pathlib import Path
 import trio
 
 from rocketpy.config import BrokerSettings
+from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults, do_each
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
+from rocketpy.remoting.limits import TableSize
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import TaskStatus
 
@@ -103,7 +106,8 @@ class BrokerController:
             topics=topics,
             groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", live, clock, tables),
             offsets=ConsumerOffsetManager(
-                config_dir / "consumerOffset.json", memory.offsets_journal(), started_ms=clock.monotonic_ms() - 1
+                config_dir / "consumerOffset.json", memory.offsets_journal(), started_ms=clock.monotonic_ms() - 1,
+                entries_max=lambda: live.rocketpy.consumer_offsets_max,
             ),
             consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed),
             producers=ProducerManager(clock),
@@ -128,8 +132,10 @@ class BrokerController:
 
     def _make_pools(self, levels: DelayLevels) -> dict[str, list[TableProcessor]]:
         services = self.services
+        clients = ClientManageProcessor(services)
+        self._client_limits = (clients.groups_limit, clients.topics_limit)
         return {
-            "client": [ClientManageProcessor(services)],
+            "client": [clients],
             "consumer": [ConsumerManageProcessor(services)],
             "query": [QueryMessageProcessor(services)],
             "send": [UnreadableProcessor()],
@@ -155,6 +161,16 @@ class BrokerController:
             for processor in processors
             for code in processor.codes
         }
+
+    def table_sizes(self) -> list[TableSize]:
+        """The tables that anybody can fill, for metrics."""
+        services = self.services
+        return [
+            services.topics.limit.size(len(services.topics.topics)),
+            services.groups.limit.size(len(services.groups.groups)),
+            services.offsets.limit.size(len(services.offsets)),
+            *(limit.size(None) for limit in self._client_limits),
+        ]
 
     # --- life ---------------------------------------------------------------------------------------------------------
 
@@ -297,7 +313,8 @@ class BrokerController:
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
         overtaken = self.services.offsets.was_told_since(group, topic, queue_id, received_ms)
         if not overtaken and not self.services.live.is_slave:
-            commit_offset(self.services, group, topic, queue_id, offset)
+            with contextlib.suppress(RequestRefused):  # counted by the table; the pull itself is served
+                commit_offset(self.services, group, topic, queue_id, offset)
 
     def connection_closing(self, connection: int) -> None:
         self._clients.closing(connection)

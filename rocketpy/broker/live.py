@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig
+from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, RocketpyConfig
 
 
 class LiveSettings:
@@ -18,6 +18,10 @@ class LiveSettings:
     @property
     def store(self) -> MessageStoreConfig:
         return self.settings.store
+
+    @property
+    def rocketpy(self) -> RocketpyConfig:
+        return self.settings.rocketpy
 
     @property
     def is_slave(self) -> bool:

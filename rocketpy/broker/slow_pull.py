@@ -11,6 +11,7 @@ from __future__ import annotations
 import attrs
 
 from rocketpy.codes import ResponseCode
+from rocketpy.errors import RocketError
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.heartbeat import MessageModel
 from rocketpy.remoting.headers.pull import PullSysFlag
@@ -58,6 +59,12 @@ class SlowPull:
 
     def judge(self, request: PullRequest) -> PullRefusal | None:
         """Why the pull is refused, or None; creates the group where the configuration allows."""
+        try:
+            return self._judge(request)
+        except RocketError as exc:  # a group that cannot be created
+            return PullRefusal(exc.response_code, str(exc))
+
+    def _judge(self, request: PullRequest) -> PullRefusal | None:
         if request.channel.is_vip:  # the port listenPort - 2 serves everything but pulls
             remark = f" request type {request.code} not supported"
             return PullRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

@@ -69,6 +69,35 @@ class RocketpyConfig:
         "mistakes a slow disk for one. An idle worker turns once a second.",
         unit="ms", at_least=3_000,
     )
+    topics_max: int = setting(
+        100_000, "topicsMax",
+        "Topics that there may be. Sends and heartbeats make topics (autoCreateTopicEnable, retry topics): one too "
+        "many is refused; those that exist are served, and dead letters always have a place.",
+        unit="topics", effect=Effect.AT_ONCE, default_text="broker 100000, name server 1000000", at_least=1,
+        at_most=1_000_000,
+    )
+    groups_max: int = setting(
+        100_000, "groupsMax",
+        "Subscription groups that there may be; pulls and heartbeats make them (autoCreateSubscriptionGroup).",
+        unit="groups", effect=Effect.AT_ONCE, at_least=1, at_most=1_000_000,
+    )
+    consumer_offsets_max: int = setting(
+        4_000_000, "consumerOffsetsMax",
+        "Consumer offsets, one per group, topic and queue, that there may be. Each takes some 100 bytes.",
+        unit="offsets", effect=Effect.AT_ONCE, at_least=1,
+    )
+    client_groups_max: int = setting(
+        1_024, "clientGroupsMax", "Consumer groups, and producer groups, that one connection may be a member of.",
+        unit="groups", effect=Effect.AT_ONCE, at_least=1, at_most=65_536,
+    )
+    group_topics_max: int = setting(
+        4_096, "groupTopicsMax", "Topics that a consumer may subscribe to in one group.",
+        unit="topics", effect=Effect.AT_ONCE, at_least=1, at_most=65_536,
+    )
+    brokers_max: int = setting(
+        10_000, "brokersMax", "Name server: broker addresses that may register; a new one beyond it is refused.",
+        unit="brokers", effect=Effect.AT_ONCE, at_least=1,
+    )
     admin_addresses: str = setting(
         "", "adminAddresses",
         "Addresses and networks, separated by commas (10.0.0.7, 10.1.0.0/16), whose administrative requests are served "

@@ -114,7 +114,7 @@ class NamesrvSettings:
 
     namesrv: NamesrvConfig = attrs.field(factory=NamesrvConfig)
     server: ServerConfig = attrs.field(factory=ServerConfig)
-    rocketpy: RocketpyConfig = attrs.field(factory=lambda: RocketpyConfig(metrics_port=0))
+    rocketpy: RocketpyConfig = attrs.field(factory=lambda: RocketpyConfig(metrics_port=0, topics_max=1_000_000))
     path: Path | None = None
     notes: tuple[Note, ...] = ()
 

@@ -8,11 +8,14 @@ from rocketpy.errors import MessageInvalid
 
 TOPIC_LENGTH_MAX = 127  # the record has one signed byte for it
 GROUP_LENGTH_MAX = 255  # what clients accept; beyond 120 a group has no storable retry topic
+TEXT_LENGTH_MAX = 255  # of client ids, and of names of brokers and clusters
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
+RETRY_LENGTH_MAX = GROUP_LENGTH_MAX + len(RETRY_PREFIX)  # of any topic that a Java broker may have
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
@@ -73,10 +76,18 @@ def topic_fault(topic: str) -> str | None:
     if not topic.strip():
         return "The specified topic is blank."
     if _LEGAL.fullmatch(topic) is None:
-        return f"The specified topic[{topic}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+        shown = topic[:TOPIC_LENGTH_MAX]
+        return f"The specified topic[{shown}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
     if len(topic) > TOPIC_LENGTH_MAX:
         return f"The specified topic is longer than topic max length {TOPIC_LENGTH_MAX}."
     return None
+
+
+def known_topic_fault(topic: str) -> str | None:
+    """As `topic_fault`, for a topic that somebody refers to: a group of 121 to 255 characters names its retry topic
+    too, though no record can hold it."""
+    prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if topic.startswith(prefix)), None)
+    return topic_fault(topic) if prefix is None else group_fault(topic[len(prefix) :])
 
 
 def group_fault(group: str) -> str | None:
@@ -87,6 +98,18 @@ def group_fault(group: str) -> str | None:
         return f"the specified group is longer than group max length {GROUP_LENGTH_MAX}."
     if _LEGAL.fullmatch(group) is None:
         return f"the specified group[{group}] contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
+    return None
+
+
+def text_fault(what: str, text: str, length_max: int = TEXT_LENGTH_MAX) -> str | None:
+    """Why `text` is no client id or name of a broker, cluster or address, or None. Users choose these freely: they may
+    hold any character that can be shown."""
+    if not text.strip():
+        return f"the {what} is blank"
+    if len(text) > length_max:
+        return f"the {what} has {len(text)} characters, at most {length_max} are allowed"
+    if _CONTROL.search(text):
+        return f"the {what} {text.encode('unicode_escape').decode()} holds control characters"
     return None
 
 

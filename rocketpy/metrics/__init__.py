@@ -26,6 +26,7 @@ from .snapshot import (
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
+    TableSnapshot,
     TopicSnapshot,
     WorkerSnapshot,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "RingSnapshot",
     "Snapshot",
     "StoreSnapshot",
+    "TableSnapshot",
     "TopicSnapshot",
     "WorkerSnapshot",
     "listen",

@@ -76,6 +76,9 @@ class BrokerCollector(Collector):
         yield from _family(
             table.CONSUMER_LAG, [((item.group, item.topic), item.lag_messages) for item in snapshot.consumption]
         )
+        yield from _family(table.TABLE_ENTRIES, [((bound.name,), bound.entries) for bound in snapshot.tables])
+        yield from _family(table.TABLE_MAX, [((bound.name,), bound.maximum) for bound in snapshot.tables])
+        yield from _family(table.TABLE_REFUSED, [((bound.name,), bound.refused) for bound in snapshot.tables])
         yield from _family(table.FAULTS, [((place,), count) for place, count in sorted(snapshot.faults.items())])
 
 
@@ -97,6 +100,7 @@ class NamesrvCollector(Collector):
         yield from _family(table.NAMESRV_CONNECTIONS, [((), snapshot.connections)])
         yield from _family(table.NAMESRV_REQUESTS, [((code,), n) for code, n in sorted(snapshot.requests.items())])
         yield from _family(table.NAMESRV_FAULTS, [((place,), n) for place, n in sorted(snapshot.faults.items())])
+        yield from _family(table.NAMESRV_REFUSED, [((), snapshot.registrations_refused)])
         yield from _family(table.NAMESRV_RSS, [((), snapshot.rss_bytes)])
 
 

@@ -73,6 +73,16 @@ class ConsumptionSnapshot:
     lag_ms: int | None = None  # age of the next unconsumed message, the oldest over queues
 
 
+@attrs.frozen
+class TableSnapshot:
+    """A table that anybody can fill, and its bound."""
+
+    name: str
+    entries: int | None  # None: the bound is that of each of many small tables
+    maximum: int
+    refused: int
+
+
 @attrs.frozen(kw_only=True)
 class RegistrationSnapshot:
     """What name servers are told of our topics."""
@@ -106,6 +116,7 @@ class Snapshot:
     runtime: Mapping[str, str] | None = None  # the table of code 28, as it is sent
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
     registration: RegistrationSnapshot | None = None
+    tables: Sequence[TableSnapshot] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -118,4 +129,5 @@ class NamesrvSnapshot:
     connections: int
     requests: Mapping[str, int]  # by name of the request code
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught, by place
+    registrations_refused: int = 0
     rss_bytes: int | None = None

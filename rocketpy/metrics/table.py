@@ -122,6 +122,11 @@ GROUPS = _gauge("rocketpy_broker_groups", "", "Subscription groups.")
 TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
 TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the topic that can be read.")
 CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
+TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients can fill.")
+TABLE_MAX = _gauge("rocketpy_table_entries_max", "table",
+                   "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, clientGroupsMax, groupTopicsMax).")
+TABLE_REFUSED = Metric("rocketpy_table_refused", Kind.COUNTER, ("table",),
+                       "Requests refused because the table was full.")
 FAULTS = Metric("rocketpy_broker_faults", Kind.COUNTER, ("place",),
                 "Faults caught while serving requests or in background duties; the log names them.")
 REGISTRATION_TOPICS = _gauge("rocketpy_registration_topics", "", "Topics of the last registration with name servers.")
@@ -136,7 +141,8 @@ REGISTRATION_LAST_SUCCESS = _gauge("rocketpy_registration_last_success_seconds",
 OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
     RING_USED, RING_CAPACITY, STORE_MIN, STORE_PUBLISHED, STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
-    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
+    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, TABLE_ENTRIES, TABLE_MAX,
+    TABLE_REFUSED, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
     REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,
 )  # fmt: skip
 
@@ -295,9 +301,11 @@ NAMESRV_CONNECTIONS = _gauge("rocketpy_namesrv_connections", "", "Connections th
 NAMESRV_REQUESTS = Metric("rocketpy_namesrv_requests", Kind.COUNTER, ("code",), "Requests served, by request code.")
 NAMESRV_FAULTS = Metric("rocketpy_namesrv_faults", Kind.COUNTER, ("place",),
                         "Faults caught while serving requests or in background duties; the log names them.")
+NAMESRV_REFUSED = Metric("rocketpy_namesrv_registrations_refused", Kind.COUNTER, (),
+                         "Registrations refused because of brokersMax or topicsMax.")
 NAMESRV_RSS = _gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.")
 
 NAMESRV_METRICS = (
     NAMESRV_BROKERS, NAMESRV_CLUSTERS, NAMESRV_TOPICS, NAMESRV_CONNECTIONS, NAMESRV_REQUESTS, NAMESRV_FAULTS,
-    NAMESRV_RSS,
+    NAMESRV_REFUSED, NAMESRV_RSS,
 )  # fmt: skip

@@ -50,6 +50,7 @@ class NamesrvStatistics:
     connections: int
     requests: Mapping[str, int]
     faults: Mapping[str, int]
+    registrations_refused: int
 
 
 class NameServer:
@@ -129,6 +130,7 @@ class NameServer:
             connections=len(self._server.channels),
             requests=dict(self._processor.requests),
             faults=dict(self.faults.counts),
+            registrations_refused=self._processor.admission.refused,
         )
 
     def _scan(self) -> None:

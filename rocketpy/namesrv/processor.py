@@ -16,6 +16,7 @@ from rocketpy.codes import MQVersion, RequestCode, ResponseCode
 from rocketpy.config import NamesrvSettings, properties
 from rocketpy.config.change_file import change_file
 from rocketpy.errors import RequestRefused
+from rocketpy.message.names import text_fault
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.bodies.kv import KVTable
@@ -26,8 +27,10 @@ from rocketpy.remoting.bodies.topic import DataVersion, TopicList
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import dumps
 from rocketpy.remoting.headers import namesrv as headers
+from rocketpy.remoting.limits import require
 from rocketpy.transport.steps import encoded_body, finished
 
+from .admission import Admission
 from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from .registration_gate import NO_CONNECTION, RegistrationGate
 from .route_info import Registration, RouteInfoManager
@@ -55,6 +58,7 @@ class NamesrvProcessor:
         self._clock_ms = clock_ms
         self._updating = trio.Lock()
         self._gate = RegistrationGate()
+        self.admission = Admission(routes, lambda: self.settings.rocketpy)
         self._guard = AdminGuard.of(
             settings.rocketpy.admin_addresses, (settings.server.bind_address,),
             trusts_own=settings.rocketpy.admin_trusts_loopback,
@@ -99,6 +103,7 @@ class NamesrvProcessor:
         if request.ext_field("namespace") is None or request.ext_field("key") is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         header = headers.PutKVConfigRequestHeader.of(request)
+        require(text_fault("namespace", header.namespace) or text_fault("key", header.key))
         await self._kv.put(header.namespace, header.key, header.value)
         return RemotingCommand.response()
 
@@ -134,6 +139,7 @@ class NamesrvProcessor:
             work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
             body = await finished(work)
             registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
+            await finished(self.admission.checking(registration))
             master = await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
         order = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return RemotingCommand.response(

@@ -126,6 +126,12 @@ class RouteInfoManager:
         live.data_version = registration.data_version
         return MasterInfo() if registration.broker_id == MASTER_ID else self._master_of(name)
 
+    def has_broker(self, broker_addr: str) -> bool:
+        return broker_addr in self._live
+
+    def has_topic(self, topic: str) -> bool:
+        return topic in self._topics
+
     def query_data_version(
         self, broker_addr: str, data_version: DataVersion, now_ms: int
     ) -> tuple[bool, DataVersion | None]:

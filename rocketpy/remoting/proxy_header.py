@@ -17,6 +17,7 @@ import struct
 import attrs
 
 from rocketpy.errors import RemoteProtocolError
+from rocketpy.message.numbers import int_or
 
 from .abc import Peer
 from .networks import parse_address
@@ -115,9 +116,10 @@ def _packed(version: int, text: str) -> bytes:
 
 
 def _port(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65_535) or text != str(int(text)):
+    port = int_or(text, -1)
+    if not 0 <= port <= 65_535 or text != str(port):
         raise _bad(f"{text!r} is no port")
-    return int(text)
+    return port
 
 
 def _host(packed: bytes) -> str:

@@ -25,6 +25,7 @@ from rocketpy.metrics import (
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
+    TableSnapshot,
     TopicSnapshot,
     WorkerSnapshot,
     process_memory,
@@ -86,6 +87,7 @@ class SnapshotTaker:
             producers=producers,
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
+            tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
         )
 

@@ -115,7 +115,11 @@ class ControlBlock:
         """Find or add an entry, live."""
         entry = lib.rp_control_add(self.block, topic, len(topic), queue_id)
         if entry == ffi.NULL:
-            raise fail(f"cannot add queue {queue_id} of topic {topic!r}")
+            what, header = f"queue {queue_id} of topic {topic.decode('utf-8', 'replace')}", self.header
+            queues, topics = lib.RP_CONTROL_QUEUES_MAX, lib.RP_CONTROL_TOPICS_MAX
+            if header.queue_count >= queues or header.topic_count >= topics:
+                raise StoreError(f"no place for {what}: a store has {queues} for queues and {topics} for topics")
+            raise fail(f"cannot add {what}")
         return entry
 
     def delete_queues(self, topic: str) -> None:

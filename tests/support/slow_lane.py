@@ -278,6 +278,7 @@ class SlowLaneRig:
         self.counters = WorkerCounters()
         store_names = {field.name for field in attrs.fields(MessageStoreConfig)}
         store = {key: value for key, value in settings.items() if key in store_names}
+        own = settings.pop("rocketpy", {})  # fields of RocketpyConfig
         broker = {key: value for key, value in settings.items() if key not in store_names}
         self.settings = BrokerSettings(
             broker=BrokerConfig(broker_ip1="127.0.0.1", broker_ip2="127.0.0.1", broker_name="broker-a", **broker),
@@ -288,7 +289,7 @@ class SlowLaneRig:
                 **store,
             ),
             server=ServerConfig(listen_port=10911),
-            rocketpy=RocketpyConfig(admin_addresses="10.0.0.1"),  # where the channels of tests come from
+            rocketpy=RocketpyConfig(admin_addresses="10.0.0.1", **own),  # where the channels of tests come from
         )
         self.broker = BrokerController(
             self.settings, self.store, self.hot_lane, self.name_servers, self.clock, lambda: self.counters,

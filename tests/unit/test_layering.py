@@ -20,7 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
     "reactor": {"remoting", "config", "native"},
-    "namesrv": {"transport", "remoting", "config"},
+    "namesrv": {"transport", "remoting", "message", "config"},
     "broker": {"store", "transport", "remoting", "message", "config"},
     "client": {"transport", "remoting", "message", "config"},
     "admin": {"client", "remoting", "message", "config"},

@@ -26,6 +26,7 @@ BROKER_GET_NUMS = "BROKER_GET_NUMS"
 KNOWN_ITEMS = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS, BROKER_PUT_NUMS, BROKER_GET_NUMS)
 
 TPS_WINDOWS_S = (10, 60, 600)
+KEYS_MAX = 200_000  # of one item: topics, or pairs of topic and group; what comes later is not counted by name
 QUEUES_PER_STEP = 1000  # queues read between two chances for other tasks to run
 
 
@@ -71,7 +72,13 @@ class BrokerStatsManager:
         return self._counters()
 
     def add(self, name: str, key: str, value: int, times: int = 1) -> None:
-        self._items[name].setdefault(key, StatsItem()).add(value, times)
+        table = self._items[name]
+        item = table.get(key)
+        if item is None:
+            if len(table) >= KEYS_MAX:
+                return  # a figure for operators: not worth a refusal
+            item = table[key] = StatsItem()
+        item.add(value, times)
 
     def item(self, name: str, key: str) -> StatsItem | None:
         return self._items.get(name, {}).get(key)

@@ -147,6 +147,10 @@ class ConsumerManager:
         do_each(lambda member: self.unregister(member[0], member[1].connection), silent)
         return list({info.connection: info.channel for _, info in silent}.values())
 
+    def group_names_of(self, connection: int) -> frozenset[str]:
+        """The groups that the connection was ever a member of."""
+        return frozenset(self._connections.get(connection, ()))
+
     def group(self, group: str) -> ConsumerGroupInfo | None:
         return self._groups.get(group)
 

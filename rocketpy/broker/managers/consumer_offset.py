@@ -18,11 +18,13 @@ Source: RocketMQ 4.9 `ConsumerOffsetManager`. The reference writes integer keys 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from rocketpy.message.numbers import INT_MAX
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.remoting.limits import Limit
 from rocketpy.transport.steps import Steps
 
 from .. import persist
@@ -35,8 +37,20 @@ Queues = dict[int, int]
 
 
 class ConsumerOffsetManager:
-    def __init__(self, path: Path, journal: Journal | None = None, *, started_ms: int = -1) -> None:
-        """`journal`: of a predecessor, and ours; None: nobody inherits it. `started_ms`: on the monotonic clock."""
+    """The table, and its index by topic.
+
+    Args:
+        journal: of a predecessor, and ours; None: nobody inherits it.
+        started_ms: on the monotonic clock.
+        entries_max: queues that may have an offset, over all groups and topics.
+    """
+
+    def __init__(
+        self, path: Path, journal: Journal | None = None, *, started_ms: int = -1,
+        entries_max: Callable[[], int] = lambda: INT_MAX,
+    ) -> None:  # fmt: skip
+        self.limit = Limit("offsets", "consumerOffsetsMax", entries_max)
+        self._count = 0  # queues that have an offset
         self._offsets: dict[str, dict[str, Queues]] = {}  # group -> topic -> queue id -> next offset
         self._groups_of: dict[str, set[str]] = {}  # topic -> its groups; some may have been removed meanwhile
         self._told_ms: dict[str, dict[str, Queues]] = {}  # the same keys: the last update, on the monotonic clock
@@ -59,6 +73,7 @@ class ConsumerOffsetManager:
             else:
                 log.warning("%s: %r is not topic@group; left out", self.file.path, key)
         self._restore()
+        self._count = sum(len(queues) for topics in self._offsets.values() for queues in topics.values())
 
     def _restore(self) -> None:
         """What a predecessor had not saved yet."""
@@ -82,12 +97,20 @@ class ConsumerOffsetManager:
         self._journal.put(f"{queue_id}@{topic}@{group}".encode("utf-8", "surrogatepass"), value)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int:
-        """Store unconditionally; returns what was stored before, -1 for nothing."""
+        """Store; returns what was stored before, -1 for nothing.
+
+        Raises:
+            RequestRefused: there are too many offsets for one more.
+        """
         queues = self._queues(group, topic)
+        is_new = queues is None or queue_id not in queues
+        if is_new:
+            self.limit.check(self._count)
         if queues is None:
             queues = self._put(group, topic, {})
         before = queues.get(queue_id, -1)
-        if before != offset:
+        if is_new or before != offset:
+            self._count += is_new
             queues[queue_id] = offset
             self._keep(group, topic, queue_id, offset)
             self.file.changed()
@@ -123,7 +146,9 @@ class ConsumerOffsetManager:
         """Copy what `source` committed for the topic to `target`."""
         queues = self._queues(source, topic)
         if queues is not None:
-            for queue_id in self.query_all(target, topic).keys() - queues.keys():
+            kept = self.query_all(target, topic)
+            self.limit.check(self._count, max(0, len(queues) - len(kept)))
+            for queue_id in kept.keys() - queues.keys():
                 self._keep(target, topic, queue_id, None)
             self._put(target, topic, dict(queues))
             for queue_id, offset in queues.items():
@@ -138,6 +163,7 @@ class ConsumerOffsetManager:
             return
         self.file.changed()
         steps = Steps()
+        self._count -= sum(map(len, topics.values()))
         while topics:
             topic, queues = topics.popitem()
             again = self._queues(group, topic)  # committed meanwhile
@@ -173,14 +199,18 @@ class ConsumerOffsetManager:
         topics = self._offsets.get(group)
         return None if topics is None else topics.get(topic)
 
+    def __len__(self) -> int:
+        return self._count
+
     def _put(self, group: str, topic: str, queues: Queues) -> Queues:
+        self._count += len(queues) - len(self._queues(group, topic) or ())
         self._offsets.setdefault(group, {})[topic] = queues
         self._groups_of.setdefault(topic, set()).add(group)
         return queues
 
     def _drop(self, group: str, topic: str) -> None:
         topics = self._offsets.get(group, {})
-        topics.pop(topic, None)
+        self._count -= len(topics.pop(topic, ()))
         if not topics:
             self._offsets.pop(group, None)
         self._leave_index(topic, group)

@@ -87,6 +87,9 @@ class ProducerManager:
         self._next_channel += 1
         return members[self._next_channel % len(members)].channel
 
+    def group_names_of(self, connection: int) -> frozenset[str]:
+        return frozenset(self._connections.get(connection, ()))
+
     def members(self, group: str) -> list[ClientChannelInfo]:
         return list(self._groups.get(group, {}).values())
 

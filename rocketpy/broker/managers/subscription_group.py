@@ -13,6 +13,7 @@ from rocketpy.message import names
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
@@ -49,6 +50,7 @@ class SubscriptionGroupManager:
             group: SubscriptionGroupConfig(group_name=group) for group in names.PREDEFINED_GROUPS
         }
         self._unknown: dict[str, dict[str, Any]] = {}
+        self.limit = Limit("groups", "groupsMax", lambda: live.rocketpy.groups_max)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
@@ -81,18 +83,26 @@ class SubscriptionGroupManager:
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, created with defaults where the configuration allows; a change is saved by the caller's file."""
+        """The group, created with defaults where the configuration allows; a change is saved by the caller's file.
+
+        Raises:
+            RequestRefused: the name is none, or there are too many groups.
+        """
         config = self._groups.get(group)
         if config is not None or not group:
             return config
         if not self._live.broker.auto_create_subscription_group and not group.startswith(names.SYSTEM_GROUP_PREFIX):
             return None
+        require(names.group_fault(group))
         config = SubscriptionGroupConfig(group_name=group)
-        log.info("new consumer group %s", group)
         self.update(config)
+        log.info("new consumer group %s", group)
         return config
 
     def update(self, config: SubscriptionGroupConfig) -> None:
+        """Create or replace. Raises: RequestRefused (there are too many groups)."""
+        if config.group_name not in self._groups:
+            self.limit.check(len(self._groups))
         self._groups[config.group_name] = config
         self._tables.group(config)
         self._changed()

@@ -17,6 +17,7 @@ from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
@@ -46,6 +47,7 @@ class TopicConfigManager:
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
+        self.limit = Limit("topics", "topicsMax", lambda: live.rocketpy.topics_max)
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
         self._add_built_in()
 
@@ -88,7 +90,11 @@ class TopicConfigManager:
     def create_in_send(
         self, topic: str, *, default_topic: str, client_queue_nums: int, topic_sys_flag: int
     ) -> TopicConfig | None:
-        """Create a topic from the template that the sender names; None when the template forbids or is missing."""
+        """Create a topic from the template that the sender names; None when the template forbids or is missing.
+
+        Raises:
+            RequestRefused: the name is none, or there are too many topics.
+        """
         existing = self._topics.get(topic)
         if existing is not None:
             return existing
@@ -102,6 +108,7 @@ class TopicConfigManager:
             self._tables.topic(template)
         if not template.perm & PermName.INHERIT:
             return None
+        self._check_new(topic)
         queue_nums = max(0, min(client_queue_nums, template.write_queue_nums))
         return self._create(
             TopicConfig(
@@ -117,10 +124,18 @@ class TopicConfigManager:
     def create_if_missing(
         self, topic: str, *, queue_nums: int, perm: int = READ_WRITE, topic_sys_flag: int = 0
     ) -> TopicConfig:
-        """The topic, created with these settings when there is none: retry, dead-letter and system topics."""
+        """The topic, created with these settings when there is none: retry, dead-letter and system topics.
+
+        Dead letters and what the broker keeps for itself have a place however many topics there are.
+
+        Raises:
+            RequestRefused: the name is none, or there are too many topics.
+        """
         existing = self._topics.get(topic)
         if existing is not None:
             return existing
+        if names.is_retry_topic(topic):
+            self._check_new(topic)
         return self._create(
             TopicConfig(
                 topic_name=topic,
@@ -145,10 +160,16 @@ class TopicConfigManager:
         queue_nums = used
         if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
             queue_nums = max(used, largest_template)
-        return self.create_if_missing(topic, queue_nums=queue_nums)
+        return self._create(TopicConfig(topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums))
 
     def update(self, config: TopicConfig) -> None:
-        """Create or replace, as the admin says. Raises: StoreError (no room for its queues); nothing changes then."""
+        """Create or replace, as the admin says.
+
+        Raises:
+            StoreError, RequestRefused: no room for its queues, or there are too many topics; nothing has changed.
+        """
+        if config.topic_name not in self._topics:
+            self.limit.check(len(self._topics))
         self._put(config)
 
     def delete(self, topic: str) -> bool:
@@ -180,6 +201,11 @@ class TopicConfigManager:
     def next_version(self) -> None:
         """Any change of what name servers publish moves the version; equal versions are not read again."""
         self.data_version = self.data_version.next(self._clock.now_ms())
+
+    def _check_new(self, topic: str) -> None:
+        """Whether strangers may have this topic made."""
+        require(names.topic_fault(topic) or names.known_topic_fault(topic))  # with a group behind a retry prefix
+        self.limit.check(len(self._topics))
 
     def _create(self, config: TopicConfig) -> TopicConfig:
         log.info("new topic %s", config)

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 from __future__ import annotations
 
 from rocketpy.codes import RequestCode
+from rocketpy.message.names import group_fault
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -17,6 +18,7 @@ from rocketpy.remoting.headers.offset import (
     QueueRequestHeader,
     SearchOffsetRequestHeader,
 )
+from rocketpy.remoting.limits import require
 from rocketpy.transport.steps import encoded_body
 
 from ..services import BrokerServices
@@ -88,6 +90,7 @@ class AdminOffsetProcessor(TableProcessor):
     async def _clone(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Without a topic, all topics of the source group (the reference then does nothing)."""
         header = CloneGroupOffsetRequestHeader.of(request)
+        require(group_fault(header.dest_group))
         offsets = self._services.offsets
         topics = {header.topic} if header.topic else offsets.topics_of(header.src_group)
         for topic in topics:

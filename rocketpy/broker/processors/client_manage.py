@@ -10,15 +10,19 @@ from rocketpy.errors import RequestRefused
 from rocketpy.message import names
 from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData
+from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
+from rocketpy.remoting.limits import Limit, require
 
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
 from ..services import BrokerServices
 from ..slow_pull import is_tag_type
 from .table import TableProcessor
+
+EXPRESSION_LENGTH_MAX = 32_767  # characters, of a subscription's expression: as long as all properties of a message
+TAGS_MAX = 4096  # of one subscription
 
 
 class ClientManageProcessor(TableProcessor):
@@ -31,10 +35,14 @@ class ClientManageProcessor(TableProcessor):
             }
         )
         self._services = services
+        live = services.live
+        self.groups_limit = Limit("groups of one client", "clientGroupsMax", lambda: live.rocketpy.client_groups_max)
+        self.topics_limit = Limit("topics of one group", "groupTopicsMax", lambda: live.rocketpy.group_topics_max)
 
     async def _heart_beat(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services
         heartbeat = HeartbeatData.decode(request.body)
+        self._check(heartbeat, channel.connection)
         info = ClientChannelInfo(
             channel=channel,
             client_id=heartbeat.client_id,
@@ -50,6 +58,24 @@ class ClientManageProcessor(TableProcessor):
         await services.groups.file.save()
         await services.topics.file.save()
         return RemotingCommand.response()
+
+    def _check(self, heartbeat: HeartbeatData, connection: int) -> None:
+        """Nothing of a heartbeat counts unless all of it may. Raises: RequestRefused."""
+        services = self._services
+        require(names.text_fault("client id", heartbeat.client_id))
+        for consumer in heartbeat.consumer_data_set:
+            require(names.group_fault(consumer.group_name))
+            self.topics_limit.check(0, len(consumer.subscription_data_set))
+            for subscription in consumer.subscription_data_set:
+                _check_subscription(subscription)
+        for producer in heartbeat.producer_data_set:
+            require(names.group_fault(producer.group_name))
+        consumers = {consumer.group_name for consumer in heartbeat.consumer_data_set}
+        producers = {producer.group_name for producer in heartbeat.producer_data_set}
+        known = services.consumers.group_names_of(connection)
+        self.groups_limit.check(len(known), len(consumers - known))
+        known = services.producers.group_names_of(connection)
+        self.groups_limit.check(len(known), len(producers - known))
 
     def _register_consumer(self, consumer: ConsumerData, info: ClientChannelInfo) -> None:
         services = self._services
@@ -76,6 +102,8 @@ class ClientManageProcessor(TableProcessor):
 
     async def _unregister(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = UnregisterClientRequestHeader.of(request)
+        for group_name in filter(None, (header.producer_group, header.consumer_group)):
+            require(names.group_fault(group_name))
         if header.producer_group:
             self._services.producers.unregister(header.producer_group, channel.connection)
         if header.consumer_group:
@@ -91,3 +119,14 @@ class ClientManageProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(subscription.expression_type or "")
             )
         return RemotingCommand.response()
+
+
+def _check_subscription(subscription: SubscriptionData) -> None:
+    require(names.known_topic_fault(subscription.topic))
+    require(names.text_fault("type of filter", subscription.expression_type or "TAG"))
+    if len(subscription.sub_string) > EXPRESSION_LENGTH_MAX:
+        require(f"the subscription of {subscription.topic} is longer than {EXPRESSION_LENGTH_MAX} characters")
+    if max(len(subscription.tags_set), len(subscription.code_set)) > TAGS_MAX:
+        require(f"the subscription of {subscription.topic} has more than {TAGS_MAX} tags")
+    if any(len(tag) > EXPRESSION_LENGTH_MAX for tag in subscription.tags_set):
+        require(f"a tag of the subscription of {subscription.topic} is longer than {EXPRESSION_LENGTH_MAX} characters")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
+from rocketpy.message.names import group_fault, known_topic_fault
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -16,6 +17,7 @@ from rocketpy.remoting.headers.offset import (
     QueryConsumerOffsetRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rocketpy.remoting.limits import require
 
 from ..services import BrokerServices
 from .table import TableProcessor
@@ -42,6 +44,9 @@ class ConsumerManageProcessor(TableProcessor):
 
     async def _update_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = UpdateConsumerOffsetRequestHeader.of(request)
+        require(group_fault(header.consumer_group))
+        require(known_topic_fault(header.topic))
+        require(f"there is no queue {header.queue_id}" if header.queue_id < 0 else None)
         services, queue = self._services, (header.consumer_group, header.topic, header.queue_id)
         commit_offset(services, *queue, header.commit_offset)
         services.offsets.told(*queue, services.clock.monotonic_ms())
@@ -68,7 +73,11 @@ class ConsumerManageProcessor(TableProcessor):
 
 
 def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: int, offset: int) -> None:
-    """Store a group's offset; its progress counts as consumption."""
+    """Store a group's offset; its progress counts as consumption.
+
+    Raises:
+        RequestRefused: there are too many offsets for one more.
+    """
     before = services.offsets.commit(group, topic, queue_id, offset)
     if 0 <= before < offset:
         services.stats.count_consumed(group, topic, offset - before)

@@ -58,7 +58,8 @@ class SendBackProcessor(TableProcessor):
         await services.groups.file.save()
         await services.topics.file.save()
         result = await services.hot_lane.put(message)
-        services.stats.count_send_back(header.group, header.origin_topic or record.topic)
+        origin = header.origin_topic if services.topics.select(header.origin_topic or "") else None
+        services.stats.count_send_back(header.group, origin or record.topic)
         if result.code != ResponseCode.SUCCESS:  # stored but not flushed counts as failed here: the consumer repeats
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, _status_name(result.code))
         return RemotingCommand.response()

@@ -44,3 +44,32 @@ def test_namespaces(name: str, wrapped: str) -> None:
     assert names.with_namespace("ns", name) == wrapped
     assert names.with_namespace(None, name) == name
     assert names.without_namespace(wrapped, "ns") == name.removeprefix("ns%")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "10.0.0.11@4711", "10.0.0.11@4711#98765@unit", "[fe80::1%eth0]@DEFAULT", "host-a.example.org", "10.0.0.1:10911",
+        "\u4e2d\u6587@1", "a b", "x" * 255, "%", "DefaultCluster",
+    ],
+)  # fmt: skip
+def test_what_users_name_freely(text: str) -> None:
+    assert names.text_fault("client id", text) is None
+
+
+@pytest.mark.parametrize("text", ["", " ", "a\n", "\x00", "\x1bb", "\x85", "\u2028", "\ud800", "x" * 256, "x" * 10**6])
+def test_what_is_no_name_of_anything(text: str) -> None:
+    fault = names.text_fault("client id", text)
+    assert fault is not None and fault.startswith("the client id") and len(fault) < 400 and fault.isprintable()
+
+
+def test_topics_of_the_longest_groups_may_be_named_though_not_created() -> None:
+    for prefix in ("%RETRY%", "%DLQ%"):
+        assert names.known_topic_fault(prefix + "g" * 255) is None and names.topic_fault(prefix + "g" * 255)
+        assert names.known_topic_fault(prefix + "g" * 256) and names.known_topic_fault(prefix + "a/b")
+    assert names.known_topic_fault("t" * 128) and names.known_topic_fault("") and not names.known_topic_fault("ns%T")
+
+
+def test_a_fault_shows_no_more_than_the_beginning_of_a_name() -> None:
+    for fault in (names.topic_fault("\x01" * 3_000_000), names.group_fault("\x01" * 3_000_000)):
+        assert fault is not None and len(fault) < 400

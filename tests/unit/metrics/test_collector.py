@@ -14,6 +14,7 @@ from rocketpy.metrics import (
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
+    TableSnapshot,
     TopicSnapshot,
     WorkerSnapshot,
     reference,
@@ -59,6 +60,7 @@ def full_snapshot() -> Snapshot:
             worker("codec-0", "codec"), worker("send", "send", MESSAGES_PUT=10), worker("pull", "pull", HELD=3),
             worker("store", "store", FLUSH_NS=2_500_000_000),
         ],
+        tables=[TableSnapshot("topics", 3, 100, 1)],
         rings=[RingSnapshot("selector-0", "codec-0", 10, 1024)],
         store=StoreSnapshot(
             min_phy_offset=0, published_phy_offset=40, durable_phy_offset=30, dispatched_phy_offset=35,

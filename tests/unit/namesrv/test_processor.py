@@ -312,6 +312,31 @@ def test_put_without_namespace_or_key(asker: Asker, fields: dict[str, str] | Non
     assert caught.value.response_code == 1
 
 
+@pytest.mark.parametrize("name", ["", " ", "a\nb", "\x00", "x" * 263, "x" * 1_000_000, "\x1b[2J"])
+def test_a_registration_with_a_name_that_is_none_is_refused(asker: Asker, name: str) -> None:
+    for field in ("brokerName", "clusterName", "brokerAddr"):
+        with pytest.raises(RequestRefused) as caught:
+            asker.ask(RequestCode.REGISTER_BROKER, registration_fields(**{field: name}))
+        assert len(str(caught.value)) < 400
+    with pytest.raises((RequestRefused, BodyInvalid)):
+        asker.register({name: FOUR_QUEUES})
+    with pytest.raises(RequestRefused):
+        asker.ask(RequestCode.PUT_KV_CONFIG, {"namespace": "N", "key": name, "value": "v"})
+    assert asker.routes.topic_count == asker.routes.cluster_count == len(asker.routes.live_brokers) == 0
+
+
+def test_no_more_brokers_and_topics_than_there_may_be(tmp_path: Path) -> None:
+    asker = Asker(tmp_path, "brokersMax=2\ntopicsMax=3\n")
+    asker.register({"host-1.example.org": FOUR_QUEUES, "%RETRY%" + "g" * 255: FOUR_QUEUES})
+    asker.register({"A": FOUR_QUEUES}, addr="127.0.0.1:5555")
+    with pytest.raises(RequestRefused, match="brokersMax=2"):
+        asker.register({}, addr="127.0.0.1:6666")
+    with pytest.raises(RequestRefused, match="topicsMax=3"):
+        asker.register({"A": FOUR_QUEUES, "B": FOUR_QUEUES})
+    asker.register({"A": FOUR_QUEUES})  # who is there is served
+    assert (asker.routes.topic_count, len(asker.routes.live_brokers)) == (3, 2)
+
+
 # --- configuration ----------------------------------------------------------------------------------------------------
 
 

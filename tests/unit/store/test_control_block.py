@@ -124,3 +124,14 @@ def test_used_topics_are_those_with_messages(tmp_path: Path) -> None:
     control.add_queue(b"D", 0).state = QUEUE_DELETED
     assert control.used_topics() == {"A": 4, "C": 3}
     control.close()
+
+
+@pytest.mark.parametrize("counter", ["queue_count", "topic_count"])
+def test_a_full_block_says_what_it_holds(path: Path, counter: str) -> None:
+    control = ControlBlock(path, 1 << 30)
+    maximum = {"queue_count": lib.RP_CONTROL_QUEUES_MAX, "topic_count": lib.RP_CONTROL_TOPICS_MAX}[counter]
+    setattr(control.header, counter, maximum)
+    with pytest.raises(StoreError, match="no place for queue 7 of topic T: a store has 1048576 for queues and 262144"):
+        control.add_queue(b"T", 7)
+    setattr(control.header, counter, 0)
+    control.close()

@@ -1,0 +1,49 @@
+"""Which registrations a name server takes: those whose names are names, as long as there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from rocketpy.config import RocketpyConfig
+from rocketpy.message.names import RETRY_LENGTH_MAX, text_fault
+from rocketpy.remoting.limits import Limit, require
+
+from .route_info import Registration, RouteInfoManager
+
+TOPICS_PER_STEP = 500
+
+
+class Admission:
+    """Bounds what brokers, and whoever says that he is one, can enter."""
+
+    def __init__(self, routes: RouteInfoManager, settings: Callable[[], RocketpyConfig]) -> None:
+        self._routes = routes
+        self._brokers = Limit("brokers", "brokersMax", lambda: settings().brokers_max)
+        self._topics = Limit("topics", "topicsMax", lambda: settings().topics_max)
+
+    @property
+    def refused(self) -> int:
+        """Registrations that found no room."""
+        return self._brokers.refused + self._topics.refused
+
+    def checking(self, registration: Registration) -> Generator[None, None, None]:
+        """Look at all of a registration; others may run where it yields. Topics may be named like clusters and hosts.
+
+        Raises:
+            RequestRefused: nothing of it is to be entered.
+        """
+        named = ("cluster name", registration.cluster), ("broker name", registration.broker_name)
+        for what, text in (*named, ("broker address", registration.broker_addr)):
+            require(text_fault(what, text))
+        if registration.ha_server_addr:
+            require(text_fault("replication address", registration.ha_server_addr))
+        for server in registration.filter_servers or ():
+            require(text_fault("filter server", server))
+        self._brokers.check(len(self._routes.live_brokers), int(not self._routes.has_broker(registration.broker_addr)))
+        more = 0
+        for number, topic in enumerate(registration.topics, 1):
+            require(text_fault("topic", topic, RETRY_LENGTH_MAX))
+            more += not self._routes.has_topic(topic)
+            if number % TOPICS_PER_STEP == 0:
+                yield
+        self._topics.check(self._routes.topic_count, more)

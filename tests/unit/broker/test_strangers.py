@@ -1,0 +1,191 @@
+"""What anybody may send: names that are none create nothing, and tables take no more than their bound."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from rocketpy.broker.slow_send import Refusal
+from rocketpy.errors import RequestRefused
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.topic import TopicConfig
+from tests.support.slow_lane import FakeChannel, SlowLaneRig, record
+
+BAD_NAMES = ["", " ", "a b", "a\nb", "a/b", "\x01" * 1000, "\u4e2d", "g" * 256, "g" * 4_000_000, "\x00", "a@b", "a#b"]
+
+
+def tables(rig: SlowLaneRig) -> Any:
+    services = rig.services
+    return (
+        set(services.topics.topics), set(services.groups.groups), len(services.offsets), set(services.producers.groups),
+        {group for group in BAD_NAMES if services.consumers.group(group)}, len(services.locks),
+    )  # fmt: skip
+
+
+def beat(group: str, **changes: Any) -> dict[str, Any]:
+    subscription = {"topic": "T", "subString": "*", "subVersion": 1}
+    consumer = {"groupName": group, "subscriptionDataSet": [subscription | changes]}
+    return {"clientID": "10.0.0.1@7", "consumerDataSet": [consumer], "producerDataSet": []}
+
+
+REQUESTS: dict[str, Any] = {
+    "consumer": lambda name: (34, None, beat(name)),
+    "producer": lambda name: (34, None, {"clientID": "c", "producerDataSet": [{"groupName": name}]}),
+    "subscription": lambda name: (34, None, beat("G", topic=name)),
+    "unregister": lambda name: (35, {"clientID": "c", "consumerGroup": name or " "}, None),
+    "offset of group": lambda name: (15, OFFSET | {"consumerGroup": name}, None),
+    "offset of topic": lambda name: (15, OFFSET | {"topic": name}, None),
+    "send back": lambda name: (36, {"offset": "1000", "group": name, "delayLevel": "0"}, None),
+    "lock": lambda name: (41, None, LOCK | {"consumerGroup": name}),
+    "lock of topic": lambda name: (41, None, LOCK | {"mqSet": [QUEUE | {"topic": name}]}),
+    "unlock": lambda name: (42, None, LOCK | {"consumerGroup": name}),
+    "admin: topic": lambda name: (17, {
+        "topic": name, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
+        "topicFilterType": "SINGLE_TAG", "order": "false",
+    }, None),
+    "admin: group": lambda name: (200, None, {"groupName": name}),
+    "admin: clone": lambda name: (314, {"srcGroup": "G", "destGroup": name, "topic": "T"}, None),
+}  # fmt: skip
+OFFSET = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "5"}
+QUEUE = {"topic": "T", "brokerName": "broker-a", "queueId": 0}
+LOCK = {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]}
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name[:10]))
+@pytest.mark.parametrize("request_of", REQUESTS)
+def test_a_bad_name_is_refused_and_creates_nothing(tmp_path: Path, request_of: str, name: str) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.services.topics.update(TopicConfig(topic_name="T"))
+    rig.services.groups.update(SubscriptionGroupConfig(group_name="G"))
+    rig.store.records[1000] = record()
+    before = tables(rig)
+    code, fields, body = REQUESTS[request_of](name)
+    response = trio.run(lambda: rig.ask(code, fields, body))
+    assert response.code != 0 and len(response.remark or "") < 1000
+    assert tables(rig) == before and rig.hot_lane.puts == []
+
+
+@pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name[:10]))
+def test_pulls_and_sends_of_bad_names_create_nothing(tmp_path: Path, name: str) -> None:
+    rig = SlowLaneRig(tmp_path)
+    before = tables(rig)
+    refusal = rig.broker._slow_pull.judge(rig.pull(consumer_group=name))
+    assert refusal is not None and len(refusal.remark) < 1000
+    for topic in (name, "%RETRY%" + name):
+        assert isinstance(rig.broker._slow_send.judge(rig.send(topic)), Refusal)
+    assert tables(rig) == before
+
+
+OFFICIAL = ["TOOLS_CONSUMER", "CLIENT_INNER_PRODUCER", "CID_RMQ_SYS_TRANS", "__MONITOR_CONSUMER", "ns%G", "g" * 255]
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_names_of_official_clients_are_taken(tmp_path: Path, name: str) -> None:
+    rig = SlowLaneRig(tmp_path)
+
+    async def main() -> None:
+        topics = {f"%RETRY%{name}": "*", "SCHEDULE_TOPIC_XXXX": "*", "%DLQ%G": "*", "RMQ_SYS_TRACE_TOPIC": "*"}
+        answer = await rig.heartbeat("[fe80::1%eth0]@4711#98@unit", group=name, topics=topics, producer=name)
+        assert answer.code == 0
+        fields = {"consumerGroup": name, "topic": f"%RETRY%{name}", "queueId": "0", "commitOffset": "5"}
+        assert (await rig.ask(15, fields)).code == 0
+
+    trio.run(main)
+    assert rig.services.consumers.group(name) is not None
+
+
+def bounded(tmp_path: Path, **bounds: int) -> SlowLaneRig:
+    return SlowLaneRig(tmp_path, rocketpy=bounds)
+
+
+def test_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
+    rig = bounded(tmp_path, topics_max=12)
+    topics = rig.services.topics
+    while len(topics.topics) < 12:
+        topics.update(TopicConfig(topic_name=f"T{len(topics.topics)}"))
+    judge = rig.broker._slow_send.judge
+    refusal = judge(rig.send("NEW"))
+    assert refusal == Refusal(1, "there are 12 topics, and topicsMax=12 allows no 1 more")
+    with pytest.raises(RequestRefused, match="topicsMax"):
+        topics.update(TopicConfig(topic_name="NEW"))
+    assert trio.run(lambda: rig.heartbeat("c", group="G", topics={"T11": "*"})).code == 1
+    assert len(topics.topics) == 12
+    topics.update(TopicConfig(topic_name="T11", perm=4))  # one that is there can be changed
+    assert not isinstance(judge(rig.send("T11")), Refusal)
+    assert topics.create_if_missing("%DLQ%G", queue_nums=1).topic_name in topics.topics  # dead letters have a place
+    assert topics.limit.refused == 3
+
+
+def test_no_more_groups_than_there_may_be(tmp_path: Path) -> None:
+    rig = bounded(tmp_path, groups_max=len(SlowLaneRig(tmp_path / "x").services.groups.groups) + 1)
+    rig.services.topics.update(TopicConfig(topic_name="T"))
+    judge = rig.broker._slow_pull.judge
+    assert judge(rig.pull(consumer_group="G1", sys_flag=4)) is None
+    refusal = judge(rig.pull(consumer_group="G2", sys_flag=4))
+    assert refusal is not None and refusal.code == 1 and "groupsMax" in refusal.remark
+    assert judge(rig.pull(consumer_group="G1", sys_flag=4)) is None
+    assert isinstance(judge(rig.pull(consumer_group="G2")), type(refusal))
+    assert "G2" not in rig.services.groups.groups
+
+
+def test_no_more_offsets_than_there_may_be(tmp_path: Path) -> None:
+    rig = bounded(tmp_path, consumer_offsets_max=2)
+
+    def commit(queue_id: int) -> tuple[int, str | None]:
+        fields = {"consumerGroup": "G", "topic": "T", "queueId": str(queue_id), "commitOffset": "5"}
+        answer = trio.run(lambda: rig.ask(15, fields))
+        return answer.code, answer.remark
+
+    assert [commit(0)[0], commit(1)[0], commit(1)[0], commit(-1)[0]] == [0, 0, 0, 1]
+    assert commit(2) == (1, "there are 2 offsets, and consumerOffsetsMax=2 allows no 1 more")
+    rig.broker.commit_offset("G", "OTHER", 0, 5, 0)  # rides on a pull: the pull is served, the offset is not kept
+    assert len(rig.services.offsets) == 2 and rig.services.offsets.groups_of("OTHER") == set()
+    trio.run(rig.services.offsets.remove_group, "G")
+    assert commit(2)[0] == 0
+
+
+def test_a_connection_is_a_member_of_so_many_groups(tmp_path: Path) -> None:
+    rig = bounded(tmp_path, client_groups_max=2, group_topics_max=2)
+
+    async def main() -> None:
+        assert (await rig.heartbeat("c", group="A", producer="A")).code == 0
+        assert (await rig.heartbeat("c", group="B", producer="B")).code == 0
+        for fields in ({"group": "C"}, {"producer": "C"}, {"group": "A", "topics": dict.fromkeys("XYZ", "*")}):
+            answer = await rig.heartbeat("c", **fields)
+            assert answer.code == 1 and "Max=2" in (answer.remark or "")
+        assert (await rig.heartbeat("c", group="A", producer="B")).code == 0
+        assert (await rig.heartbeat("d", group="C", channel=FakeChannel(2))).code == 0
+
+    trio.run(main)
+    assert set(rig.services.producers.groups) == {"A", "B"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"subString": "x" * 40_000}, {"tagsSet": ["x"] * 5000}, {"codeSet": [1] * 5000}, {"expressionType": "x" * 300},
+        {"tagsSet": ["x" * 40_000]},
+    ],
+)  # fmt: skip
+def test_a_subscription_has_a_size(tmp_path: Path, changes: dict[str, Any]) -> None:
+    rig = SlowLaneRig(tmp_path)
+    assert trio.run(lambda: rig.ask(34, None, beat("G", **changes))).code == 1
+    assert rig.services.consumers.group("G") is None
+
+
+def test_figures_by_name_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.broker.managers.broker_stats.KEYS_MAX", 1)
+    rig = SlowLaneRig(tmp_path)
+    for topic in ("T", "OTHER", "T"):
+        rig.services.stats.count_consumed("G", topic, 1)
+    item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
+    assert item is not None and item.value == 2 and rig.services.stats.item("GROUP_GET_NUMS", "OTHER@G") is None
+
+
+def test_metrics_show_the_bounds(tmp_path: Path) -> None:
+    sizes = {size.what: size for size in SlowLaneRig(tmp_path).broker.table_sizes()}
+    assert sizes["topics"].maximum == 100_000 and sizes["topics"].entries
+    assert sizes["groups of one client"].entries is None
