@@ -26,7 +26,7 @@ rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t 
         return RP_NO_MEMORY;
     }
     all->count_max = count_max;
-    all->first_free = all->oldest = all->newest = NO_SLOT;
+    all->first_free = all->first_retired = all->last_retired = all->oldest = all->newest = NO_SLOT;
     all->generation_base = epoch << GENERATION_BITS;
     all->log = log;
     return RP_OK;
@@ -43,6 +43,8 @@ void rp_connections_close(rp_connections *all)
     memset(all, 0, sizeof *all);
 }
 
+/* The slot that was used last is given again first, which keeps few of them warm. One that has used up its generations
+ * waits until every other slot has: by then, a million connections for each slot later, nobody knows its old numbers. */
 uint32_t rp_connections_take(rp_connections *all)
 {
     uint32_t slot = all->first_free;
@@ -50,9 +52,11 @@ uint32_t rp_connections_take(rp_connections *all)
 
     if (slot != NO_SLOT) {
         all->first_free = all->slots[slot].next_free;
-        generation |= (all->slots[slot].generation + 1) & GENERATION_MASK; /* the epoch's bits stay: others read them */
+        generation = all->slots[slot].generation + 1; /* not into the epoch's bits, which others read: it retires before */
     } else if (all->slots_used < all->count_max) {
         slot = all->slots_used++;
+    } else if ((slot = all->first_retired) != NO_SLOT) {
+        all->first_retired = all->slots[slot].next_free;
     } else {
         return NO_SLOT;
     }
@@ -66,9 +70,18 @@ uint32_t rp_connections_take(rp_connections *all)
 
 void rp_connections_give_back(rp_connections *all, uint32_t slot)
 {
-    all->slots[slot].flags = 0;
-    all->slots[slot].next_free = all->first_free;
-    all->first_free = slot;
+    rp_connection *connection = &all->slots[slot];
+
+    connection->flags = 0;
+    if ((connection->generation & GENERATION_MASK) != GENERATION_MASK) {
+        connection->next_free = all->first_free;
+        all->first_free = slot;
+        return;
+    }
+    connection->next_free = NO_SLOT;
+    if (all->first_retired == NO_SLOT) all->first_retired = slot;
+    else all->slots[all->last_retired].next_free = slot;
+    all->last_retired = slot;
 }
 
 /* ---- the idle list, oldest first; exact to the second ---- */

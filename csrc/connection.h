@@ -63,6 +63,8 @@ typedef struct rp_connections {
     uint32_t count_max;
     uint32_t slots_used; /* slots below it have been used at least once */
     uint32_t first_free;
+    uint32_t first_retired; /* slots that have used up their generations, in that order */
+    uint32_t last_retired;
     uint32_t oldest;
     uint32_t newest;
     uint32_t open_count;
