@@ -27,8 +27,12 @@ void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);
 /* Unmap files below `min_phy_offset` that nobody holds: a deleted file keeps its disk space while it is mapped.
  * Call it now and then (a minute apart is fine) with control->min_phy_offset. */
 void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset);
-/* The same by looking whether the files are still there, for who does not see the control block. NULL: nothing. */
-void rp_log_view_trim_deleted(rp_log_view *view);
+/* The same by looking whether the files are still there, for who does not see the control block. Returns when it was
+ * first seen (`now_ns` of that call) that a file is gone which somebody still holds, the earliest if there are several;
+ * 0: none. NULL: nothing. */
+uint64_t rp_log_view_trim_deleted(rp_log_view *view, uint64_t now_ns);
+/* The same of the file with this offset; 0: it has not been seen to be gone. */
+uint64_t rp_log_view_deleted_ns(rp_log_view *view, uint64_t phy_offset);
 /* [from, to) of one file will not be read again soon: give its page table entries back. */
 void rp_log_view_drop_pages(rp_log_view *view, uint64_t from, uint64_t to);
 #endif

@@ -27,6 +27,7 @@ rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t 
     }
     all->count_max = count_max;
     all->first_free = all->first_retired = all->last_retired = all->oldest = all->newest = NO_SLOT;
+    all->first_rest = all->last_rest = NO_SLOT;
     all->generation_base = epoch << GENERATION_BITS;
     all->log = log;
     return RP_OK;
@@ -64,7 +65,7 @@ uint32_t rp_connections_take(rp_connections *all)
     memset(connection, 0, sizeof *connection);
     connection->generation = generation;
     connection->fd = -1;
-    connection->older = connection->newer = NO_SLOT;
+    connection->older = connection->newer = connection->older_rest = connection->newer_rest = NO_SLOT;
     return slot;
 }
 
@@ -112,18 +113,64 @@ void rp_connection_touch(rp_connections *all, uint32_t slot, uint32_t now_s)
 
 /* ---- input that waits ---- */
 
-void rp_connection_drop_rest(rp_connection *connection)
+static void unlist_rest(rp_connections *all, rp_connection *connection)
 {
-    free(connection->rest);
-    connection->rest = NULL;
-    connection->rest_size = connection->rest_capacity = 0;
+    if (connection->older_rest != NO_SLOT) all->slots[connection->older_rest].newer_rest = connection->newer_rest;
+    else all->first_rest = connection->newer_rest;
+    if (connection->newer_rest != NO_SLOT) all->slots[connection->newer_rest].older_rest = connection->older_rest;
+    else all->last_rest = connection->older_rest;
+    connection->older_rest = connection->newer_rest = NO_SLOT;
 }
 
-rp_status rp_connection_keep(rp_connection *connection, const uint8_t *data, uint32_t size, uint32_t capacity)
+static void list_rest(rp_connections *all, rp_connection *connection)
+{
+    uint32_t slot = (uint32_t)(connection - all->slots);
+
+    connection->older_rest = all->last_rest;
+    if (all->last_rest != NO_SLOT) all->slots[all->last_rest].newer_rest = slot;
+    else all->first_rest = slot;
+    all->last_rest = slot;
+}
+
+/* Every change of the buffer goes through here, so that the sum is right. */
+static void set_rest(rp_connections *all, rp_connection *connection, uint8_t *rest, uint32_t capacity)
+{
+    if (connection->rest == NULL && rest != NULL) list_rest(all, connection);
+    if (connection->rest != NULL && rest == NULL) unlist_rest(all, connection);
+    all->rest_bytes += (uint64_t)capacity - connection->rest_capacity;
+    connection->rest = rest;
+    connection->rest_capacity = capacity;
+}
+
+void rp_connection_renew_rest(rp_connections *all, rp_connection *connection)
+{
+    if (connection->rest == NULL) return;
+    unlist_rest(all, connection);
+    list_rest(all, connection);
+}
+
+void rp_connection_drop_rest(rp_connections *all, rp_connection *connection)
+{
+    free(connection->rest);
+    set_rest(all, connection, NULL, 0);
+    connection->rest_size = 0;
+}
+
+rp_status rp_connection_grow_rest(rp_connections *all, rp_connection *connection, uint32_t capacity)
+{
+    uint8_t *larger = realloc(connection->rest, capacity);
+
+    if (larger == NULL) return RP_NO_MEMORY;
+    set_rest(all, connection, larger, capacity);
+    return RP_OK;
+}
+
+rp_status rp_connection_keep(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size,
+                             uint32_t capacity)
 {
     if (capacity < size) capacity = size;
     if (capacity == 0) {
-        rp_connection_drop_rest(connection);
+        rp_connection_drop_rest(all, connection);
         return RP_OK;
     }
     uint8_t *rest = connection->rest;
@@ -134,8 +181,7 @@ rp_status rp_connection_keep(rp_connection *connection, const uint8_t *data, uin
     memmove(rest, data, size);
     if (rest != connection->rest) {
         free(connection->rest);
-        connection->rest = rest;
-        connection->rest_capacity = capacity;
+        set_rest(all, connection, rest, capacity);
     }
     connection->rest_size = size;
     return RP_OK;

@@ -47,6 +47,8 @@ typedef struct rp_connection {
     uint32_t next_free;
     uint32_t next_stalled;
     uint32_t next_dirty;
+    uint32_t older_rest;   /* neighbours in the list of those with a rest */
+    uint32_t newer_rest;
     uint32_t rest_size;    /* bytes read but not yet passed on: an unfinished frame, or frames of a stalled one */
     uint32_t rest_capacity;
     uint8_t *rest;
@@ -69,6 +71,9 @@ typedef struct rp_connections {
     uint32_t newest;
     uint32_t open_count;
     uint32_t generation_base;
+    uint32_t first_rest; /* the connection whose rest began first ... */
+    uint32_t last_rest;
+    uint64_t rest_bytes; /* room taken by all rests */
     rp_log_view *log;
     rp_segment *pool; /* blocks for reuse */
     uint32_t pool_count;
@@ -87,8 +92,13 @@ void rp_connection_touch(rp_connections *all, uint32_t slot, uint32_t now_s);
 void rp_connection_untrack(rp_connections *all, uint32_t slot);
 
 /* Keep `size` bytes at `data` (which may lie in the old rest) as the rest, in a buffer of at least `capacity`. */
-rp_status rp_connection_keep(rp_connection *connection, const uint8_t *data, uint32_t size, uint32_t capacity);
-void rp_connection_drop_rest(rp_connection *connection);
+rp_status rp_connection_keep(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size,
+                             uint32_t capacity);
+/* A larger buffer for the same rest. */
+rp_status rp_connection_grow_rest(rp_connections *all, rp_connection *connection, uint32_t capacity);
+/* The rest is the beginning of another frame than before. */
+void rp_connection_renew_rest(rp_connections *all, rp_connection *connection);
+void rp_connection_drop_rest(rp_connections *all, rp_connection *connection);
 
 /* Queue output. RP_OK; RP_NO_MEMORY; RP_NOT_FOUND: that part of the log is gone. */
 rp_status rp_connection_queue(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size);

@@ -16,6 +16,7 @@ struct mapping {
     uint64_t start;
     uint64_t used; /* turn of the last use */
     uint32_t holders;
+    uint64_t deleted_ns; /* when it was first seen that the file is gone; 0: it is there */
 };
 
 struct rp_log_view {
@@ -118,14 +119,26 @@ void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset) {
     }
 }
 
-void rp_log_view_trim_deleted(rp_log_view *view) {
-    if (!view) return;
+uint64_t rp_log_view_trim_deleted(rp_log_view *view, uint64_t now_ns) {
+    uint64_t first_ns = 0;
+    if (!view) return 0;
     for (uint32_t i = view->count; i-- > 0;) {
+        struct mapping *mapping = &view->mappings[i];
         char path[PATH_MAX];
-        if (view->mappings[i].holders || rp_mapped_file_path(path, sizeof path, view->directory, view->mappings[i].start) < 0)
-            continue;
-        if (access(path, F_OK) < 0 && errno == ENOENT) unmap_at(view, i);
+        if (rp_mapped_file_path(path, sizeof path, view->directory, mapping->start) < 0) continue;
+        if (!mapping->deleted_ns) {
+            if (access(path, F_OK) == 0 || errno != ENOENT) continue;
+            mapping->deleted_ns = now_ns;
+        }
+        if (!mapping->holders) unmap_at(view, i);
+        else if (!first_ns || mapping->deleted_ns < first_ns) first_ns = mapping->deleted_ns;
     }
+    return first_ns;
+}
+
+uint64_t rp_log_view_deleted_ns(rp_log_view *view, uint64_t phy_offset) {
+    const struct mapping *mapping = find(view, phy_offset - phy_offset % view->file_size);
+    return mapping ? mapping->deleted_ns : 0;
 }
 
 void rp_log_view_drop_pages(rp_log_view *view, uint64_t from, uint64_t to) {

@@ -1,7 +1,8 @@
 /* One selector: everything that is ready, in one call, until the deadline.
  *
  *   turn:  sockets (read, cut, pass to codecs; write where blocked) -> reply rings -> flush what they filled
- *          -> connections that waited for a codec -> wake the codecs -> close the idle -> sleep if nothing moved
+ *          -> connections that waited for a codec -> wake the codecs -> close the idle and the costly (selector_limits.c)
+ *          -> sleep if nothing moved
  *
  * Input. One readv per ready socket and turn: first what an unfinished frame still lacks, straight behind its
  * beginning, then the big buffer, out of which frames are cut and copied once, into the codec's ring. What is left
@@ -36,6 +37,8 @@ enum {
     CONNECTIONS_DEFAULT = 20000,
     DESCRIPTORS_KEPT = 64, /* of the limit, for everything that is not a connection */
     HIGH_WATER_DEFAULT = 1024 * 1024,
+    UNFINISHED_DEFAULT = 256 * 1024 * 1024,
+    DELETED_GRACE_DEFAULT_MS = 30000,
     STOP_S = 5
 };
 #define ACKNOWLEDGE_NS 500000000ull /* a peer that is gone acknowledges nothing */
@@ -140,17 +143,6 @@ static int take_handoff(rp_selector *selector)
 }
 
 /* ---- the loop ---- */
-
-static void close_idle(rp_selector *selector)
-{
-    uint32_t slot;
-
-    while (selector->idle_s != 0 && (slot = selector->connections.oldest) != NO_SLOT &&
-           selector->now_s - at_slot(selector, slot)->active_s >= selector->idle_s) {
-        count(selector, RP_COUNT_IDLE_CLOSED, 1);
-        rp_selector_close_connection(selector, at_slot(selector, slot));
-    }
-}
 
 static void handle_socket(rp_selector *selector, const struct epoll_event *event)
 {
@@ -272,7 +264,7 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
 rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns)
 {
     tick(selector);
-    rp_log_view_trim_deleted(selector->connections.log);
+    rp_selector_close_pinning(selector);
     uint64_t deadline_ns = timeout_ns < 0 ? UINT64_MAX : selector->now_ns + (uint64_t)timeout_ns;
     int may_sleep = 0;
 
@@ -283,7 +275,7 @@ rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns)
         rp_selector_resume_stalled(selector);
         rp_serving(selector->worker, 0);
         wake_codecs(selector);
-        close_idle(selector);
+        rp_selector_close_costly(selector);
         __atomic_store_n(&selector->worker->heartbeat_ns, selector->now_ns, __ATOMIC_RELAXED);
         count(selector, RP_COUNT_LOOPS, 1);
         if (has_stopped(selector)) return RP_STOPPED;
@@ -355,6 +347,8 @@ rp_selector *rp_selector_open(const rp_selector_config *config)
     selector->frame_size_max = config->frame_size_max == 0 ? RP_FRAME_SIZE_MAX : config->frame_size_max;
     selector->idle_s = config->idle_s;
     selector->high_water_bytes = config->high_water_bytes == 0 ? HIGH_WATER_DEFAULT : config->high_water_bytes;
+    selector->unfinished_bytes_max = config->unfinished_bytes_max == 0 ? UNFINISHED_DEFAULT : config->unfinished_bytes_max;
+    selector->deleted_grace_ms = config->deleted_grace_ms == 0 ? DELETED_GRACE_DEFAULT_MS : config->deleted_grace_ms;
     selector->first_dirty = NO_SLOT;
     selector->epoll = epoll_create1(EPOLL_CLOEXEC);
     selector->buffer = malloc(SELECTOR_BUFFER_SIZE);
@@ -383,7 +377,7 @@ void rp_selector_close(rp_selector *selector)
         rp_connection *connection = at_slot(selector, slot);
         if (!(connection->flags & CONNECTION_OPEN)) continue;
         rp_selector_close_socket(connection->fd, connection->first == NULL);
-        rp_connection_drop_rest(connection);
+        rp_connection_drop_rest(&selector->connections, connection);
         rp_connection_drop_output(&selector->connections, connection);
     }
     rp_connections_close(&selector->connections);

@@ -25,6 +25,8 @@ typedef struct rp_selector_config {
     uint32_t frame_size_max;    /* 0: RP_FRAME_SIZE_MAX */
     uint32_t idle_s;            /* close after so long without a byte either way; 0: never */
     uint32_t high_water_bytes;  /* queued output above which a connection is not read; 0: 1 MiB */
+    uint32_t deleted_grace_ms;  /* how long an answer from a log file that was deleted may take; 0: 30 s */
+    uint64_t unfinished_bytes_max; /* of unfinished frames of all connections; 0: 256 MiB */
     uint32_t proxy_count;
     const rp_network *proxies;  /* whose connections begin with a PROXY header, and are those of whom it names */
 } rp_selector_config;

@@ -121,7 +121,7 @@ void rp_selector_close_connection(rp_selector *selector, rp_connection *connecti
     connection->fd = -1;
     connection->flags &= (uint16_t)~(CONNECTION_OPEN | CONNECTION_BLOCKED);
     selector->connections.open_count--;
-    rp_connection_drop_rest(connection);
+    rp_connection_drop_rest(&selector->connections, connection);
     rp_connection_drop_output(&selector->connections, connection);
     rp_connection_untrack(&selector->connections, slot_of(selector, connection));
     count(selector, RP_COUNT_CONNECTIONS_CLOSED, 1);
@@ -170,6 +170,7 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
 {
     rp_status status = RP_OK;
     rp_frame frame = {0};
+    int passed = 0;
 
     if (size > 0 && connection->flags & CONNECTION_PROXIED) {
         uint32_t used = 0;
@@ -185,16 +186,19 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
         if (status != RP_OK) break;
         data += frame.size;
         size -= frame.size;
+        passed = 1;
     }
     if (status == RP_INVALID || status == RP_TOO_LARGE) {
         close_bad(selector, connection);
         return RP_INVALID;
     }
     uint32_t capacity = status == RP_INCOMPLETE ? rest_capacity(size, frame.size) : size;
-    if (status == RP_NO_MEMORY || rp_connection_keep(connection, data, size, capacity) != RP_OK) {
+    if (status == RP_NO_MEMORY ||
+        rp_connection_keep(&selector->connections, connection, data, size, capacity) != RP_OK) {
         rp_selector_close_connection(selector, connection);
         return RP_NO_MEMORY;
     }
+    if (passed) rp_connection_renew_rest(&selector->connections, connection);
     if (status == RP_FULL) rp_selector_stall(selector, connection);
     return status == RP_FULL ? RP_FULL : RP_OK;
 }
@@ -209,11 +213,8 @@ static rp_status grow_rest(rp_selector *selector, rp_connection *connection, uin
     if (status != RP_INCOMPLETE) return status;
     if (connection->rest_size < connection->rest_capacity) return status;
     uint32_t capacity = rest_capacity(connection->rest_size, frame.size);
-    uint8_t *larger = realloc(connection->rest, capacity);
-    if (larger == NULL) return RP_NO_MEMORY;
-    connection->rest = larger;
-    connection->rest_capacity = capacity;
-    return status;
+    rp_status grown = rp_connection_grow_rest(&selector->connections, connection, capacity);
+    return grown == RP_OK ? status : grown;
 }
 
 /* `size` bytes are in the buffer, behind what went to the end of the rest (`into_rest`). */
@@ -229,14 +230,12 @@ static void took(rp_selector *selector, rp_connection *connection, uint32_t into
         status = take_bytes(selector, connection, connection->rest, connection->rest_size);
         if (status == RP_FULL && size > 0) { /* what came behind waits with it */
             uint32_t have = connection->rest_size;
-            uint8_t *both = realloc(connection->rest, have + size);
-            if (both == NULL) {
+            if (rp_connection_grow_rest(&selector->connections, connection, have + size) != RP_OK) {
                 rp_selector_close_connection(selector, connection);
                 return;
             }
-            memcpy(both + have, selector->buffer, size);
-            connection->rest = both;
-            connection->rest_size = connection->rest_capacity = have + size;
+            memcpy(connection->rest + have, selector->buffer, size);
+            connection->rest_size = have + size;
         }
         if (status != RP_OK) return;
     }

@@ -30,6 +30,8 @@ struct rp_selector {
     uint32_t frame_size_max;
     uint32_t idle_s;
     uint32_t high_water_bytes;
+    uint32_t deleted_grace_ms;
+    uint64_t unfinished_bytes_max;
     rp_network *proxies;
     uint32_t proxy_count;
     int epoll;
@@ -79,6 +81,12 @@ void rp_selector_stall(rp_selector *selector, rp_connection *connection);
 int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection);
 /* Go on with those that waited, in the order in which they stalled, as far as there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
+
+/* selector_limits.c */
+/* Close those that keep log files on the disk which were deleted a while ago. Once per run: it looks at the files. */
+void rp_selector_close_pinning(rp_selector *selector);
+/* Close the idle, and those with unfinished frames where all together are too large. */
+void rp_selector_close_costly(rp_selector *selector);
 
 /* selector_output.c */
 /* Queue what the reply rings hold and write it; 1 if a ring still has more. */

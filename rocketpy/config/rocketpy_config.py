@@ -59,6 +59,13 @@ class RocketpyConfig:
         "com.rocketmq.remoting.frameMaxLength.",
         unit="bytes", at_least=65_536, at_most=1 << 30,
     )
+    unfinished_input_max: int = setting(
+        268_435_456, "unfinishedInputMax",
+        "Most memory that requests which have not come whole may take in one selector. Beyond it the connection whose "
+        "request began first is closed, and logged. A request takes memory as its bytes come, whatever length it "
+        "claims.",
+        unit="bytes", at_least=1_048_576, at_most=1 << 40,
+    )
     stop_timeout_millis: int = setting(
         10_000, "stopTimeoutMillis", "How long a clean stop waits for what is under way before it ends the workers.",
         unit="ms", at_least=1,

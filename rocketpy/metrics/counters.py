@@ -23,6 +23,9 @@ class Count(enum.IntEnum):
     FRAMES_BAD = 9
     STALLS = 10
     IDLE_CLOSED = 11
+    PROXY_BAD = 12
+    PINNING_CLOSED = 13
+    UNFINISHED_CLOSED = 14
     MESSAGES_PUT = 16
     BYTES_PUT = 17
     PUT_FAILED = 18

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 TURN_NS = 1_000_000_000
 COMPLAINTS: dict[int, str] = {
+    lib.RP_COUNT_PINNING_CLOSED: "they did not fetch answers from CommitLog files that were deleted a while ago",
+    lib.RP_COUNT_UNFINISHED_CLOSED: "unfinished frames took more than unfinishedInputMax, and theirs began first",
     lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom and do not begin with a PROXY header",
 }
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"  # of an IPv4 address among IPv6 ones
@@ -47,6 +49,8 @@ class SelectorSettings:
     """For the codec inside, if there is one: see `open_codec`."""
     high_water_bytes: int = 1 << 20
     """Queued output above which a connection is not read."""
+    unfinished_bytes_max: int = 256 << 20
+    """Of frames that have not come whole, of all connections together; beyond it the one that began first is closed."""
     proxies: Sequence[Network] = ()
     """Connections from there begin with a PROXY header, and are those of whom it names."""
 
@@ -86,6 +90,7 @@ class SelectorMain:
                 "frame_size_max": settings.frame_bytes_max,
                 "idle_s": settings.idle_s,
                 "high_water_bytes": settings.high_water_bytes,
+                "unfinished_bytes_max": settings.unfinished_bytes_max,
                 "proxy_count": len(settings.proxies),
                 "proxies": proxies,
             },

@@ -1,0 +1,61 @@
+/* Which connections are given up for what they cost; the design is at the top of selector.c.
+ *
+ *   idle        no byte either way for idle_s
+ *   unfinished  the unfinished frames of all connections may take so many bytes together; beyond it the connection goes
+ *               whose frame began first: who is at it for long gives way to who is just sending
+ *   pinning     the rest of an answer lies in a log file that was deleted, whose disk space it keeps from others */
+#define _GNU_SOURCE
+#include "selector_private.h"
+
+enum { NS_PER_MS = 1000000 };
+
+static void close_idle(rp_selector *selector)
+{
+    uint32_t slot;
+
+    while (selector->idle_s != 0 && (slot = selector->connections.oldest) != NO_SLOT &&
+           selector->now_s - at_slot(selector, slot)->active_s >= selector->idle_s) {
+        count(selector, RP_COUNT_IDLE_CLOSED, 1);
+        rp_selector_close_connection(selector, at_slot(selector, slot));
+    }
+}
+
+static void close_unfinished(rp_selector *selector)
+{
+    while (selector->connections.rest_bytes > selector->unfinished_bytes_max) {
+        count(selector, RP_COUNT_UNFINISHED_CLOSED, 1);
+        rp_selector_close_connection(selector, at_slot(selector, selector->connections.first_rest));
+    }
+}
+
+static int pins(rp_selector *selector, const rp_connection *connection, uint64_t deleted_before_ns)
+{
+    for (const rp_segment *segment = connection->first; segment != NULL; segment = segment->next) {
+        if (!segment->is_mapped) continue;
+        uint64_t deleted_ns = rp_log_view_deleted_ns(selector->connections.log, segment->phy_offset);
+        if (deleted_ns != 0 && deleted_ns <= deleted_before_ns) return 1;
+    }
+    return 0;
+}
+
+/* The looks at the files and at all connections are for once in a while: the beginning of a run. */
+void rp_selector_close_pinning(rp_selector *selector)
+{
+    uint64_t first_ns = rp_log_view_trim_deleted(selector->connections.log, selector->now_ns);
+    uint64_t grace_ns = (uint64_t)selector->deleted_grace_ms * NS_PER_MS;
+
+    if (first_ns == 0 || selector->now_ns - first_ns < grace_ns) return;
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++) {
+        rp_connection *connection = at_slot(selector, slot);
+        if (!(connection->flags & CONNECTION_OPEN) || !pins(selector, connection, selector->now_ns - grace_ns)) continue;
+        count(selector, RP_COUNT_PINNING_CLOSED, 1);
+        rp_selector_close_connection(selector, connection);
+    }
+    (void)rp_log_view_trim_deleted(selector->connections.log, selector->now_ns);
+}
+
+void rp_selector_close_costly(rp_selector *selector)
+{
+    close_unfinished(selector);
+    close_idle(selector);
+}
