@@ -10,8 +10,7 @@ enum {
     BLOCK_BYTES = 2048 - (int)sizeof(rp_segment), /* holds about eight replies to sends */
     POOL_MAX = 512,                               /* 1 MiB of blocks kept for reuse */
     SLICE_MAX = 1 << 30,
-    GENERATION_BITS = 20,                         /* uses of one slot; above them 12 bits of the epoch (topology.py) */
-    GENERATION_MASK = (1 << GENERATION_BITS) - 1
+    GENERATION_MASK = (1 << RP_GENERATION_BITS) - 1
 };
 
 /* ---- slots ---- */
@@ -28,7 +27,7 @@ rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t 
     all->count_max = count_max;
     all->first_free = all->first_retired = all->last_retired = all->oldest = all->newest = NO_SLOT;
     all->first_rest = all->last_rest = NO_SLOT;
-    all->generation_base = epoch << GENERATION_BITS;
+    all->generation_base = epoch << RP_GENERATION_BITS;
     all->log = log;
     return RP_OK;
 }

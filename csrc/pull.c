@@ -22,7 +22,8 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     pull->inputs = calloc(config->input_count + 2, sizeof *pull->inputs);
     pull->input_rings = calloc(config->input_count + 2, sizeof *pull->input_rings);
     pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);
-    if (!pull->inputs || !pull->input_rings || !pull->selectors || rp_map_init(&pull->topics, 256) != 0 ||
+    pull->selector_workers = calloc(config->selector_count + 1, sizeof *pull->selector_workers);
+    if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers || rp_map_init(&pull->topics, 256) != 0 ||
         rp_map_init(&pull->groups, 64) != 0 || rp_map_init(&pull->subscriptions, 64) != 0 ||
         rp_helds_init(&pull->helds, config->held) != 0 || rp_commits_init(&pull->commits) != 0)
         goto fail;
@@ -39,8 +40,10 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
         pull->input_rings[i] = ring;
         if (!(pull->inputs[i] = rp_ring_reader_open(ring))) goto fail;
     }
-    for (uint32_t i = 0; i < config->selector_count; i++, pull->selector_count++)
+    for (uint32_t i = 0; i < config->selector_count; i++, pull->selector_count++) {
+        pull->selector_workers[i] = rp_ring_consumer(config->selectors[i]);
         if (!(pull->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
+    }
     return pull;
 fail:;
     int error = errno;
@@ -64,6 +67,7 @@ void rp_pull_close(rp_pull *pull) {
     free(pull->inputs);
     free(pull->input_rings);
     free(pull->selectors);
+    free(pull->selector_workers);
     free(pull);
 }
 

@@ -28,6 +28,7 @@ struct rp_pull {
     uint64_t waiting_bytes; /* where the request at hand came from */
     rp_ring_writer *manager;
     rp_ring_writer **selectors;
+    const rp_worker **selector_workers;
     uint32_t selector_count;
     rp_map topics, groups, subscriptions;
     rp_helds helds;
@@ -56,11 +57,19 @@ static inline rp_ring_writer *pull_selector_of(const rp_pull *pull, uint64_t con
     return index < pull->selector_count ? pull->selectors[index] : NULL;
 }
 
+/* 1: its selector has died since, and there is nobody to answer. */
+static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
+    uint64_t index = connection >> 56;
+    if (index >= pull->selector_count) return 0;
+    uint32_t epoch = rp_load_acquire32(&pull->selector_workers[index]->epoch);
+    return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
+}
+
 /* One PULL record. RP_FULL: not taken. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
 /* Units have come into the queue. RP_FULL: not all whom it concerns have had a look at them, come again. */
 rp_status rp_pull_arrived(rp_pull *pull, uint32_t queue_index);
-/* Deadlines, and whatever a lost notice might have left: a part of the chains per call, all of them twice a second. */
+/* Deadlines, the pulls of dead selectors, and whatever a lost notice might have left: a part of the chains per call, all of them twice a second. */
 void rp_pull_sweep(rp_pull *pull, int stopping);
 /* The pulls that our predecessor held: their clients are to ask again, from where they asked. */
 void rp_pull_answer_orphans(rp_pull *pull);

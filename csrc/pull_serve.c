@@ -297,6 +297,10 @@ void rp_pull_sweep(rp_pull *pull, int stopping) {
         rp_held *next;
         for (rp_held *held = pull->helds.by_queue[pull->sweep_chain]; held; held = next) {
             next = held->next_of_queue;
+            if (pull_is_gone(pull, held->request.origin.connection)) {
+                rp_helds_remove(&pull->helds, held);
+                continue;
+            }
             int expired = stopping || pull->now_ns >= held->deadline_ns;
             if (!expired && (rp_load_acquire(&held->queue->max_offset) <= held->scanned ||
                              pull->now_ns - held->looked_ns < PULL_SWEEP_NS / 2))

@@ -39,8 +39,11 @@ enum {
 };
 
 /* Who asked. connection = selector index << 56 | slot << 32 | generation; a reply with an old generation is dropped
- * by the selector. RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT. */
+ * by the selector. The generation is the selector's epoch << RP_GENERATION_BITS | uses of the slot, so that the
+ * connections of a selector that has died, which says CLOSED of none, are known by their numbers.
+ * RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT. */
 #define RP_CONNECTION_INTERNAL 0xFF00000000000000ull
+enum { RP_GENERATION_BITS = 20, RP_EPOCH_MASK = 0xFFF };
 typedef struct rp_origin {
     uint64_t connection;
     uint64_t received_ns; /* CLOCK_MONOTONIC when the selector had the whole frame */

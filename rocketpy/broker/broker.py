@@ -323,7 +323,7 @@ class BrokerController:
         self._clients.closed(connection)
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
-        return self._clients.drop(is_gone)
+        return self._clients.lose(is_gone)
 
 
 def seconds_to_midnight(now_ms: int) -> float:

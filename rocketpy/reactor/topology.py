@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from rocketpy.errors import ConfigError
+from rocketpy.native.core import lib
 
 from .handoff import handoff_pair
 from .ring import Ring, WorkerBlock
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
-SELECTOR_SHIFT, EPOCH_SHIFT, EPOCH_MASK = 56, 20, 0xFFF  # in the number of a connection (csrc/connection.c, stage.h)
 ACCEPTOR, SEND, PULL, STORE = "acceptor", "send", "pull", "store"
 
 
@@ -149,11 +149,11 @@ class Topology:
     def is_connection_gone(self, connection: int) -> bool:
         """Whether the selector that owned the connection has died since, which tells nobody that it has closed."""
         selectors = self.sizes.selectors
-        index = connection >> SELECTOR_SHIFT
+        index = connection >> 56
         if index >= len(selectors):
             return True
         epoch = self.blocks[selectors[index]].epoch
-        return (connection >> EPOCH_SHIFT ^ epoch) & EPOCH_MASK != 0
+        return bool((connection >> lib.RP_GENERATION_BITS ^ epoch) & lib.RP_EPOCH_MASK)
 
     def replies_from(self, worker: str) -> list[Ring]:
         """Reply rings of one worker, by selector index."""

@@ -201,4 +201,4 @@ class SlowLane(Protocol):
     def connection_closed(self, connection: int) -> None: ...
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
-        """Connections have gone without a word, with the process that owned them: forget them, one for each step."""
+        """Connections have gone without a word, with the process that owned them; one for each step."""

@@ -41,6 +41,7 @@ class ClientJournal:
         self._consumers = consumers
         self._producers = producers
         self._clock = clock
+        self._is_gone: Callable[[int], bool] = lambda connection: False
 
     def restore(self, open_channel: OpenChannel, is_gone: Callable[[int], bool]) -> None:
         """Enter everything that a predecessor has left, then write down every change.
@@ -49,8 +50,10 @@ class ClientJournal:
             open_channel: (connection, peer, is VIP) -> the way to it.
             is_gone: whether a connection has ended without a word, with the process that owned it.
         """
+        self._is_gone = is_gone
         records = dict(self._journal.entries)
-        groups = {key[1:].decode(): _group(value) for key, value in records.items() if key[:1] == GROUP}
+        described = [_group(value) for key, value in records.items() if key[:1] == GROUP]
+        groups = {group.group_name: group for group in described}
         connections = [int(key[1:]) for key in records if key[:1] == CLIENT]
         for connection in connections:
             try:
@@ -64,9 +67,10 @@ class ClientJournal:
         for name in groups:
             if self._consumers.group(name) is None:
                 self._group_gone(name)
-        closed = [int(key[1:]) for key in records if key[:1] == CLOSED]
-        for connection in {*closed, *filter(is_gone, connections)}:
+        for connection in [int(key[1:]) for key in records if key[:1] == CLOSED]:
             self.closed(connection)
+        for _ in self.lose(is_gone):
+            pass
         if connections:
             log.info("%d clients of %d consumer groups are still online", len(connections), len(groups))
 
@@ -101,23 +105,25 @@ class ClientJournal:
         self._journal.put(CLOSED + b"%d" % connection, b"")
 
     def closed(self, connection: int) -> None:
-        """Take the connection's clients out of all tables."""
-        tables: tuple[ConnectionListener, ...] = (self._consumers, self._producers)
-        do_each(lambda table: table.connection_closed(connection), tables)
+        """Take the connection's clients out of all tables; those of a dead selector may still come back."""
+        if self._is_gone(connection):
+            self._lose(connection)
+        else:
+            tables: tuple[ConnectionListener, ...] = (self._consumers, self._producers)
+            do_each(lambda table: table.connection_closed(connection), tables)
         self._journal.remove(CLOSED + b"%d" % connection)
 
-    def drop(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
-        """Take out every connection that has gone, a step for each; the members that are left are told once."""
-        groups: set[str] = set()
-        for connection in {*self._consumers.connections, *self._producers.connections}:
-            if is_gone(connection):
-                groups.update(self._consumers.groups_of(connection)[0])
-                self._consumers.connection_closed(connection, notify=False)
-                self._producers.connection_closed(connection)
-                yield
-        for group in groups:
-            self._consumers.tell_members(group)
+    def lose(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
+        """A selector has died, its clients have not: they connect again at once, and send their next heartbeat within
+        30 s. Until then they stay members of their groups, or those that come first would take the queues of all.
+        One connection for each step."""
+        for connection in filter(is_gone, {*self._consumers.connections, *self._producers.connections}):
+            self._lose(connection)
             yield
+
+    def _lose(self, connection: int) -> None:
+        self._consumers.connection_lost(connection)
+        self._producers.connection_closed(connection)
 
     # -- what the managers tell
 

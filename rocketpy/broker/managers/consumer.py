@@ -21,6 +21,8 @@ from ..clock import Clock
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 from .hot_tables import HotTables
 
+COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s, on whatever connection it has
+
 
 @attrs.define
 class ConsumerGroupInfo:
@@ -131,9 +133,17 @@ class ConsumerManager:
         elif notify:
             self._tell_members(entry)
 
-    def connection_closed(self, connection: int, *, notify: bool = True) -> None:
-        groups = self._connections.pop(connection, set())
-        do_each(lambda group: self.unregister(group, connection, notify=notify), groups)
+    def connection_closed(self, connection: int) -> None:
+        do_each(lambda group: self.unregister(group, connection), self._connections.pop(connection, set()))
+
+    def connection_lost(self, connection: int) -> None:
+        """The connection has gone, the client has not: a member that has not come back after a while is swept."""
+        seen_ms = self._clock.monotonic_ms() - CHANNEL_EXPIRED_MS + COMES_BACK_MS
+        for name in self._connections.get(connection, ()):
+            entry = self._groups.get(name)
+            if entry is not None and connection in entry.channels:
+                info = entry.channels[connection]
+                entry.channels[connection] = attrs.evolve(info, seen_ms=min(seen_ms, info.seen_ms))
 
     def sweep(self) -> list[Channel]:
         """Forget clients silent for 120 s; returns their channels, which are to be closed."""
@@ -174,12 +184,6 @@ class ConsumerManager:
 
     def groups_subscribing(self, topic: str) -> set[str]:
         return {entry.group for entry in self._groups.values() if topic in entry.subscriptions}
-
-    def tell_members(self, group: str) -> None:
-        """The group has changed: every member is to hear of it."""
-        entry = self._groups.get(group)
-        if entry is not None:
-            self._tell_members(entry)
 
     def _tell_members(self, entry: ConsumerGroupInfo) -> None:
         self._members_changed(entry.group, [info.channel for info in entry.channels.values()])

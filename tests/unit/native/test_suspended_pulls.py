@@ -171,3 +171,20 @@ def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(lanes: Callable
         lane.turn()
     connections = Counter(connection for connection, reply in lane.answers() if records_of(reply))
     assert connections == Counter(dict.fromkeys(range(1, 9), 50))
+
+
+def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(lanes: Callable[..., HotLane]) -> None:
+    lane = lanes()
+    for slot in range(3):
+        lane.frame(pull(0, flags=WAIT, opaque=slot), slot << 32 | 1)
+    lane.turn()
+    assert held(lane) == 3
+    lane.workers["selector"].epoch += 1
+    lane.frame(pull(0, flags=WAIT, opaque=8), 3 << 32 | 2)  # was on its way when the selector died
+    lane.frame(pull(0, flags=WAIT, opaque=9), 1 << 32 | 1 << 20 | 1)
+    lane.turn()
+    lib.rp_pull_run(lane.pull, SWEPT_NS)
+    assert held(lane) == 1
+    lane.frame(send_v2(), 1 << 32 | 1 << 20 | 1)
+    lane.turn()
+    assert sorted(reply.opaque for _, reply in lane.answers()) == [7, 9]

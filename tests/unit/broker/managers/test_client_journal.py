@@ -11,6 +11,7 @@ import trio
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.kept import ManagerMemory
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
+from rocketpy.broker.managers.consumer import COMES_BACK_MS
 from rocketpy.remoting.abc import Peer
 from tests.support.slow_lane import FakeChannel, SlowLaneRig
 
@@ -116,14 +117,39 @@ def test_a_connection_that_closed_while_it_was_served_is_not_found_again(tmp_pat
     assert lives.services.consumers.group("G") is not None, "once is enough"
 
 
-def test_clients_of_a_selector_that_died_meanwhile_are_not_found_again(tmp_path: Path) -> None:
+def test_members_stay_when_their_selector_dies_until_they_had_the_time_to_come_back(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"}, producer="P")
+    lives.beat("b", 2, group="G", topics={"T": "*"})
+    before = notices(lives)
+    lives.gone.update((1, 2))
+    for _ in lives.broker.drop_connections(lives.gone.__contains__):
+        pass
+    assert lives.services.producers.groups == {}, "a producer has no part in anything that others share"
+    lives.beat("a", 3, group="G", topics={"T": "*"})
+    for manager in range(2):
+        entry = lives.services.consumers.group("G")
+        assert entry is not None and sorted(entry.client_ids) == ["a", "b"], f"manager {manager}"
+        assert notices(lives) == before, "for the group nothing has changed"
+        lives.die()
+    lives.clock.advance(COMES_BACK_MS + 1)
+    lives.beat("a", 3, group="G", topics={"T": "*"})
+    lives.broker._sweep_clients()
+    entry = lives.services.consumers.group("G")
+    assert entry is not None and entry.client_ids == ["a"]
+    assert notices(lives) == before + 1, "one member is left, and told"
+
+
+def test_a_request_that_was_under_way_when_its_selector_died_ends_no_membership(tmp_path: Path) -> None:
     lives = Lives(tmp_path)
     lives.beat("a", 1, group="G", topics={"T": "*"})
     lives.gone.add(1)
-    lives.die()
-    assert lives.services.consumers.group("G") is None
-    trio.run(lives.services.groups.announce)
-    assert dict(lives.hot_lane.named("group_changed"))["G"]["is_online"] is False
+    lives.broker.connection_closed(1)
+    assert lives.services.consumers.group("G") is not None
+
+
+def notices(lives: Lives) -> int:
+    return sum(command.code == 40 for channel in lives.channels.values() for command in channel.pushed)
 
 
 def test_nobody_is_swept_because_a_manager_died(tmp_path: Path) -> None:
@@ -151,19 +177,3 @@ def test_the_end_of_the_last_member_leaves_nothing_behind(tmp_path: Path) -> Non
     lives.broker.connection_closing(1)
     lives.broker.connection_closed(1)
     assert lives.memory.clients_journal().entries == {}
-
-
-def test_the_clients_of_a_dead_selector_go_and_each_group_is_told_once(tmp_path: Path) -> None:
-    lives = Lives(tmp_path)
-    for number in range(1, 6):
-        lives.beat(f"client-{number}", number, group="G", topics={"T": "*"}, producer="P")
-    lives.channels[1].pushed.clear()
-    for _ in lives.broker.drop_connections(lambda connection: connection > 1):
-        pass
-    entry = lives.services.consumers.group("G")
-    assert entry is not None and entry.client_ids == ["client-1"]
-    assert [info.client_id for info in lives.services.producers.members("P")] == ["client-1"]
-    assert [command.code for command in lives.channels[1].pushed] == [40]
-    before = lives.state()
-    lives.die()
-    assert lives.state() == before
