@@ -6,10 +6,10 @@
 
 #include "atomic.h"
 #include "clock.h"
+#include "control_block.h"
 #include "stage.h"
 
 enum { LOOK_EVERY = 8 /* requests */ };
-enum { NOT_WRITEABLE = 2, CONSUME_QUEUE_FAULT = 4, INDEX_FAULT = 8, DISK_FULL = 16 };
 static const uint64_t NS_PER_MS = 1000000;
 
 void rp_admission_init(rp_admission *admission, rp_worker *worker, uint64_t (*clock_ns)(void), int64_t wait_ms,
@@ -73,11 +73,11 @@ int rp_worker_is_stalled(const rp_worker *worker, uint64_t stall_ns, uint64_t no
 }
 
 const char *rp_store_fault(uint32_t running_flags) {
-    if (running_flags & DISK_FULL)
+    if (running_flags & RP_FLAG_DISK_FULL)
         return "service not available now: the disk is full; free space or shorten fileReservedTime";
-    if (running_flags & NOT_WRITEABLE)
+    if (running_flags & RP_FLAG_NOT_WRITEABLE)
         return "service not available now: the CommitLog cannot be brought to the disk; see the log of the broker";
-    if (running_flags & (CONSUME_QUEUE_FAULT | INDEX_FAULT))
+    if (running_flags & (RP_FLAG_CONSUME_QUEUE_FAULT | RP_FLAG_INDEX_FAULT))
         return "service not available now: consume queues or index cannot be written; see the log of the broker";
     return NULL;
 }

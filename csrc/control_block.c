@@ -405,6 +405,12 @@ rp_status rp_control_sync(rp_control_block *block) {
     return failed ? RP_IO_ERROR : RP_OK;
 }
 
+int rp_control_put_flag(rp_control *control, uint32_t flag, int on) {
+    uint32_t before = on ? __atomic_fetch_or(&control->running_flags, flag, __ATOMIC_ACQ_REL)
+                         : __atomic_fetch_and(&control->running_flags, ~flag, __ATOMIC_ACQ_REL);
+    return !(before & flag) == !!on;
+}
+
 int rp_control_is_deleted(const rp_queue *queue) {
     uint64_t below = rp_load_acquire(&queue->deleted_below);
     return below && queue->max_offset && queue->max_phy_offset <= below;

@@ -10,12 +10,21 @@
 
 enum { RP_CONTROL_QUEUES_MAX = 1048576, RP_CONTROL_TOPICS_MAX = 262144 };
 
+/* running_flags: why the store takes no messages (the reference's RunningFlags). */
+enum {
+    RP_FLAG_NOT_READABLE = 1,
+    RP_FLAG_NOT_WRITEABLE = 2, /* a sync of the log failed: until the broker is opened again nothing counts as durable */
+    RP_FLAG_CONSUME_QUEUE_FAULT = 4,
+    RP_FLAG_INDEX_FAULT = 8,
+    RP_FLAG_DISK_FULL = 16
+};
+
 typedef struct rp_control {
     uint64_t magic;
     uint32_t layout_version;
     uint32_t queue_count;              /* manager; entries below it are valid */
     uint32_t topic_count;              /* manager */
-    uint32_t running_flags;            /* store worker: bit 4 (16) disk full, as RunningFlags */
+    uint32_t running_flags;            /* store worker: RP_FLAG_*, by rp_control_put_flag */
     uint8_t boot_id[16];               /* of the kernel that wrote this block */
     uint64_t commitlog_file_size;
     uint64_t min_phy_offset;           /* store worker */
@@ -36,7 +45,9 @@ typedef struct rp_control {
     int64_t dispatched_timestamp_ms;   /* store worker (dispatch): store time of a record that has its unit, the last one */
     int64_t clock_slow_base_ms;        /* send processor: see broker_clock.c; 0: the wall clock was never set back */
     int64_t clock_slowed_from_ms;      /* send processor: where the broker's clock was when it began to go slower */
-    uint64_t reserved[5];
+    uint64_t units_lost;               /* store worker: 1 after a failed sync of units; units_durable stays as it is then */
+    uint64_t flush_begun;              /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
+    uint64_t reserved[3];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };
@@ -80,6 +91,8 @@ int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
 int rp_control_is_deleted(const rp_queue *queue);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
+/* Set (`on`) or clear a flag; 1 if that was a change. */
+int rp_control_put_flag(rp_control *control, uint32_t flag, int on);
 /* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */
 int rp_control_move_min(rp_queue *queue, uint64_t from, uint64_t to);
 /* Name of a queue's topic: size returned, *name set. */

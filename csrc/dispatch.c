@@ -484,7 +484,12 @@ rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
     rp_control *control = dispatch->control;
     uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset);
     int64_t timestamp_ms = 0;
-    rp_status status = dispatch->ext ? rp_cq_ext_sync(dispatch->ext) : RP_OK; /* before the units that name them */
+    rp_status status = RP_OK;
+    if (rp_load_acquire(&control->units_lost)) {
+        errno = EIO;
+        return RP_IO_ERROR;
+    }
+    if (dispatch->ext) status = rp_cq_ext_sync(dispatch->ext); /* before the units that name them */
     if (status == RP_OK) status = rp_cq_writer_sync(dispatch->writer);
     RP_CRASH_POINT("dispatch.units_durable");
     if (status == RP_OK) rp_store_release(&control->units_durable_phy_offset, dispatched);

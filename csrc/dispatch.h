@@ -43,7 +43,8 @@ rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue);
 /* Close queue files that were removed, so that their disk space is free; about once a second. */
 void rp_dispatch_release(rp_dispatch *dispatch);
 /* Bring units to the disk, then move control->units_durable_phy_offset; full index files likewise, with
- * control->index_timestamp_ms. The only call that a second thread may make meanwhile. */
+ * control->index_timestamp_ms. RP_IO_ERROR: it failed, now or before (units_lost): what is not durable by now is made
+ * again when the broker is opened the next time. The only call that a second thread may make meanwhile. */
 rp_status rp_dispatch_sync(rp_dispatch *dispatch);
 /* Bring the index to the disk as well; at a clean stop. */
 rp_status rp_dispatch_sync_index(rp_dispatch *dispatch);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include "atomic.h"
@@ -19,6 +20,7 @@ struct rp_flush {
     char *directory;
     int fd; /* of the file synced last */
     uint64_t start;
+    int has_begun; /* what a predecessor may have failed to sync is dirty again */
     rp_status failed;
     int failed_errno;
     uint64_t flushes;
@@ -45,6 +47,10 @@ rp_flush *rp_flush_open(const char *commitlog_directory, rp_control *control) {
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&flush->wake, &attributes);
     pthread_condattr_destroy(&attributes);
+    if (rp_load_acquire32(&control->running_flags) & RP_FLAG_NOT_WRITEABLE) { /* a predecessor's sync failed */
+        flush->failed = RP_IO_ERROR;
+        flush->failed_errno = EIO;
+    }
     if ((flush->directory = strdup(commitlog_directory))) return flush;
     rp_flush_close(flush);
     errno = ENOMEM;
@@ -84,6 +90,34 @@ static int sync_file(rp_flush *flush, uint64_t start) {
     return fdatasync(flush->fd);
 }
 
+/* Make the pages of [from, to) dirty again. After a failed sync the kernel calls them clean, and the next sync succeeds
+ * without writing them: a predecessor may have died between such a failure and RP_FLAG_NOT_WRITEABLE. The bytes that are
+ * touched are below the published position, so nobody else writes them. */
+static rp_status rewrite(rp_flush *flush, uint64_t from, uint64_t to) {
+    uint64_t file_size = flush->control->commitlog_file_size, page = (uint64_t)sysconf(_SC_PAGESIZE);
+    while (from < to) {
+        uint8_t *image;
+        uint64_t start = from - from % file_size, end = to < start + file_size ? to : start + file_size;
+        rp_status status = rp_mapped_file_map(flush->directory, start, file_size, 1, &image);
+        if (status != RP_OK && start >= rp_load_acquire(&flush->control->min_phy_offset))
+            return status < 0 ? status : RP_IO_ERROR; /* below it was deleted meanwhile */
+        for (; status == RP_OK && from < end; from += page - from % page) {
+            volatile uint8_t *at = image + (from - start);
+            *at = *at;
+        }
+        if (status == RP_OK) munmap(image, file_size);
+        from = end;
+    }
+    return RP_OK;
+}
+
+static rp_status fail(rp_flush *flush, rp_status status) {
+    flush->failed_errno = errno;
+    flush->failed = status;
+    rp_control_put_flag(flush->control, RP_FLAG_NOT_WRITEABLE, 1); /* before anybody can be told that more is durable */
+    return status;
+}
+
 rp_status rp_flush_log(rp_flush *flush) {
     rp_control *control = flush->control;
     int64_t timestamp_ms = control->last_store_timestamp_ms, began_ns;
@@ -94,12 +128,16 @@ rp_status rp_flush_log(rp_flush *flush) {
     }
     if (durable >= published) return RP_EMPTY;
     began_ns = now_ns();
+    if (!flush->has_begun) {
+        rp_status status = control->flush_begun ? rewrite(flush, durable, published) : RP_OK;
+        if (status != RP_OK) return fail(flush, status);
+        flush->has_begun = 1;
+        rp_store_release(&control->flush_begun, 1);
+    }
     for (uint64_t start = durable - durable % control->commitlog_file_size; start < published; start += control->commitlog_file_size) {
         RP_CRASH_POINT("flush.file");
         if (sync_file(flush, start) == 0) continue;
-        flush->failed_errno = errno;
-        flush->failed = rp_status_of_errno();
-        return flush->failed;
+        return fail(flush, rp_status_of_errno());
     }
     RP_CRASH_POINT("flush.synced");
     rp_store_release(&control->durable_phy_offset, published); /* what the syncs above covered */

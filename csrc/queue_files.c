@@ -213,13 +213,20 @@ rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue
 
 /* ------------------------------------------------------------------ syncing */
 
-static rp_status sync_file_system(const char *directory) {
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+/* What a sync could not write may be lost though the kernel calls it clean from then on. */
+static rp_status lose_units(const rp_queue_files *files) {
+    rp_status status = rp_status_of_errno();
+    rp_store_release(&rp_control_header(files->block)->units_lost, 1);
+    return status;
+}
+
+static rp_status sync_file_system(const rp_queue_files *files) {
+    int fd = open(files->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
     int failed = syncfs(fd) < 0, error = errno;
     close(fd);
     errno = error;
-    return failed ? rp_status_of_errno() : RP_OK;
+    return failed ? lose_units(files) : RP_OK;
 }
 
 static rp_status sync_file(const rp_queue_files *files, const struct dirty_file *file) {
@@ -230,7 +237,7 @@ static rp_status sync_file(const rp_queue_files *files, const struct dirty_file 
     int failed = fdatasync(fd) < 0, error = errno;
     close(fd);
     errno = error;
-    return failed ? rp_status_of_errno() : RP_OK;
+    return failed ? lose_units(files) : RP_OK;
 }
 
 rp_status rp_queue_files_sync(rp_queue_files *files) {
@@ -244,7 +251,7 @@ rp_status rp_queue_files_sync(rp_queue_files *files) {
     files->dirty_all = 0;
     pthread_mutex_unlock(&files->lock);
     RP_CRASH_POINT("queue.sync");
-    if (all) status = sync_file_system(files->directory);
+    if (all) status = sync_file_system(files);
     for (uint32_t i = 0; !all && i < count && status == RP_OK; i++) status = sync_file(files, &dirty[i]);
     if (status != RP_OK) mark_all_dirty(files); /* it all is still to be done */
     return status;

@@ -4,8 +4,8 @@
                 cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log;
                 what is behind the dispatched position is left to the store worker, which dispatches it while the
                 broker serves: what a queue shows only grows by that
-    flushed     ours, but the machine went down: what is below the durable positions is believed, the log behind is
-                scanned with CRC, units behind are dropped and made again
+    flushed     ours, but the machine went down, or a sync failed: what is below the durable positions is believed, the
+                log behind is scanned with CRC, units behind are dropped and made again
     files       no block, a damaged one, or a Java broker (or a restored backup) came between: the reference's rules.
                 After a clean exit the last three files are scanned, after another one everything since the checkpoint
 
@@ -35,6 +35,7 @@ from .files import Files, StorePaths, file_name, numbered_files
 from .index_file import index_end, limit_index
 from .index_mending import mend_index
 from .queue_loading import load_queues
+from .running_flags import RunningFlag
 from .unit import rounded_file_size
 
 logger = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class Recovery:
         """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
         header = self._control.header
         if is_ours and self._is_plausible():
-            is_believed = self._control.is_same_boot or header.clean
+            is_believed = (self._control.is_same_boot or header.clean) and not self._has_failed_syncs()
             if is_believed and self._take_run(header.published_phy_offset):
                 return self._believe()
             if not is_believed and self._take_run(header.durable_phy_offset):
@@ -160,12 +161,16 @@ class Recovery:
         # Below the log's beginning nothing can be made again, nor must it: cleaning waits until units are on the disk.
         redo_from = min(max(header.units_durable_phy_offset, self._log_begin(0)), scan.end)
         indexed = min(header.indexed_phy_offset, redo_from)
+        is_written = not self._control.is_same_boot  # else what is scanned may be in the page cache alone
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
         self._cut_log(scan.end)
         self._admit_redo(checkpoint, redo_from)
         self._load(scan, checkpoint, phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
+        if not is_written:
+            header.durable_phy_offset = min(durable, scan.end)
+            header.flush_begun = 1  # the first flush writes it again
         lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
         redo_from = self._mend_index(redo_from, checkpoint)
         limit_index(self._files, self._paths.index, redo_from)
@@ -217,6 +222,12 @@ class Recovery:
         if limit_ms < checkpoint.logics_msg_timestamp_ms:
             times = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
             write_checkpoint(self._files, self._paths.checkpoint, times)
+
+    def _has_failed_syncs(self) -> bool:
+        """What lies behind the durable positions may be in the page cache alone, or nowhere, though the kernel calls it
+        clean."""
+        header = self._control.header
+        return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)
 
     def _is_plausible(self) -> bool:
         """The block's positions fit each other. (After a power failure its page may be of different moments, but it is

@@ -290,7 +290,7 @@ class StoreService:
                 sync_units(dispatch)
                 save_checkpoint(self._control, self._paths, self._files)
             except StoreError as exc:
-                logger.error("%s", exc)  # nothing is lost: recovery starts further back
+                self._fault_log.report("cannot flush consume queues", exc)  # recovery starts further back
             pace.flushed_s = time.monotonic()
 
     def _keep_house(self) -> None:

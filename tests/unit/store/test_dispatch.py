@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 
@@ -9,11 +10,13 @@ import pytest
 
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import string_hash
+from rocketpy.native.core import lib
 from rocketpy.store.control_block import QUEUE_DELETED
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import file_name
 from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery import RecoveryKind
 from tests.support.store_writer import Put, StoreWriter, small_config
 
 NOW = 1_700_000_000_123
@@ -178,3 +181,36 @@ def test_the_checkpoint_promises_no_unit_that_is_not_there(writer: StoreWriter, 
     writer.dispatch.run_to_end()
     sync_units(writer.dispatch)
     assert opened.control.header.logics_timestamp_ms == 1_700_000_009_000
+
+
+def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: OpenedStore) -> None:
+    """The kernel reports a failure once. What is durable stays where it was, for successors as well, until the store is
+    opened again."""
+    control = opened.control
+    writer.put("T", 0)
+    lib.rp_flush_log(flush := lib.rp_flush_open(os.fsencode(opened.paths.commitlog), control.header))
+    lib.rp_flush_close(flush)
+    sync_units(writer.dispatch)
+    durable = control.units_durable_phy_offset
+    writer.put("T", 0)
+    path = opened.paths.consumequeue / "T" / "0" / file_name(0)
+    content = path.read_bytes()
+    path.unlink()
+    path.symlink_to("/dev/null")  # which cannot be synced
+    with pytest.raises(StoreError, match="could not be brought to the disk"):
+        sync_units(writer.dispatch)
+    path.unlink()
+    path.write_bytes(content)
+    successor = Dispatch(opened.config, control)
+    with pytest.raises(StoreError, match="could not be brought to the disk"):
+        sync_units(successor)
+    successor.close()
+    assert control.units_durable_phy_offset == durable < control.dispatched_phy_offset
+    path.write_bytes(content[:20] + bytes(len(content) - 20))  # what a power failure would have left, or an eviction
+    writer.close()
+    close_store(opened, clean=False)
+    again = open_store(opened.config)
+    assert again.report.kind is RecoveryKind.FLUSHED
+    assert again.control.header.units_lost == 0
+    assert path.read_bytes() == content
+    close_store(again, clean=True)

@@ -12,7 +12,9 @@ import pytest
 
 from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.running_flags import RunningFlag
 from tests.support.store_writer import StoreWriter
 
 
@@ -46,6 +48,57 @@ def test_a_failed_sync_is_never_forgotten(flush: Any, writer: StoreWriter, opene
     moved.rename(opened.paths.commitlog)
     assert lib.rp_flush_log(flush) == Status.IO_ERROR  # what it could not sync may be lost
     assert writer.control.durable_phy_offset == 0
+
+
+def test_a_successor_does_not_trust_the_next_success(flush: Any, writer: StoreWriter, opened: OpenedStore) -> None:
+    """The kernel reports a failure once, and calls clean what it could not write. Only a new opening, which looks at
+    every record behind the durable position and writes it again, makes the log durable."""
+    writer.put()
+    assert lib.rp_flush_log(flush) == Status.OK
+    durable = writer.control.durable_phy_offset
+    assert writer.control.header.flush_begun == 1
+    put = writer.put()
+    moved = opened.paths.root / "elsewhere"
+    opened.paths.commitlog.rename(moved)
+    second = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+    assert lib.rp_flush_log(second) == Status.IO_ERROR
+    lib.rp_flush_close(second)
+    moved.rename(opened.paths.commitlog)
+    assert opened.control.header.running_flags == RunningFlag.NOT_WRITEABLE  # set by who failed: it may die at once
+    for _ in range(2):
+        successor = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+        assert lib.rp_flush_log(successor) == Status.IO_ERROR
+        lib.rp_flush_close(successor)
+    assert writer.control.durable_phy_offset == durable
+    writer.close()
+    close_store(opened, clean=False)
+    again = open_store(opened.config)
+    assert again.report.kind is RecoveryKind.FLUSHED and again.report.scanned_records == 1
+    assert again.control.durable_phy_offset == durable
+    assert again.control.published_phy_offset == put.phy_offset + put.size
+    assert again.control.header.running_flags == 0
+    last = lib.rp_flush_open(os.fsencode(again.paths.commitlog), again.control.header)
+    assert lib.rp_flush_log(last) == Status.OK
+    assert again.control.durable_phy_offset == again.control.published_phy_offset
+    lib.rp_flush_close(last)
+    close_store(again, clean=True)
+
+
+def test_a_successor_writes_again_what_is_not_durable(writer: StoreWriter, opened: OpenedStore) -> None:
+    """Its predecessor may have died with a failed sync that nobody knows of. The kernel says that the pages are clean:
+    whether they were written again shows in the file's time."""
+    writer.put(body=b"x" * 12_000)
+    writer.put(body=b"x" * 12_000)  # in the second file
+    paths = [opened.paths.commitlog / f"{start:020d}" for start in (0, 16_384)]
+    for path in paths:
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.utime(path, (1, 1))
+    opened.control.header.flush_begun = 1
+    successor = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+    assert lib.rp_flush_log(successor) == Status.OK
+    lib.rp_flush_close(successor)
+    assert [path.stat().st_mtime > 1 for path in paths] == [True, True]
 
 
 def test_files_deleted_by_cleaning_are_passed_over(flush: Any, writer: StoreWriter, opened: OpenedStore) -> None:
