@@ -241,26 +241,23 @@ static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, cons
     return status;
 }
 
-/* UNIQ_KEY, then each piece of KEYS between single spaces. */
+/* UNIQ_KEY, then the first RP_INDEX_KEYS_MAX of KEYS. */
 static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record) {
-    const uint8_t *value;
-    uint32_t size;
-    rp_status status = RP_OK;
+    const uint8_t *key;
+    uint32_t size, taken = 0;
+    rp_keys keys;
+    rp_keys_begin(&keys, record->properties, record->properties_size);
+    uint32_t room = RP_INDEX_KEYS_MAX + (keys.unique != NULL);
     int is_redo = record->phy_offset == rp_index_end(dispatch->index); /* how a predecessor died, it cannot say */
-    if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)"UNIQ_KEY", 8, &value, &size) == RP_OK)
-        status = put_key(dispatch, record, value, size, is_redo);
-    if (status != RP_OK ||
-        rp_property_find(record->properties, record->properties_size, (const uint8_t *)"KEYS", 4, &value, &size) != RP_OK)
-        return status;
-    while (size && status == RP_OK) {
-        const uint8_t *space = memchr(value, ' ', size);
-        uint32_t piece = space ? (uint32_t)(space - value) : size;
-        if (piece) status = put_key(dispatch, record, value, piece, is_redo);
-        piece += piece < size;
-        value += piece;
-        size -= piece;
+    while (rp_keys_next(&keys, &key, &size)) {
+        if (taken++ == room) {
+            dispatch->counts.cut_short++;
+            return RP_OK;
+        }
+        rp_status status = put_key(dispatch, record, key, size, is_redo);
+        if (status != RP_OK) return status;
     }
-    return status;
+    return RP_OK;
 }
 
 static rp_status index_batch(rp_dispatch *dispatch) {

@@ -55,6 +55,7 @@ typedef struct rp_dispatch_counts {
     uint64_t unplaced; /* records without a place in any queue: a topic or queue offset that can be none, or the table is full */
     uint64_t plain;    /* units with the plain tags code because the extension unit could not be written */
     uint64_t resets;   /* queues begun anew because the log jumped in their offsets */
+    uint64_t cut_short; /* records with more keys than the index takes (RP_INDEX_KEYS_MAX) */
 } rp_dispatch_counts;
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts);
 #endif

@@ -47,6 +47,33 @@ rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8
     return status;
 }
 
+void rp_keys_begin(rp_keys *keys, const uint8_t *properties, uint32_t size) {
+    *keys = (rp_keys){0};
+    if (rp_property_find(properties, size, (const uint8_t *)"UNIQ_KEY", 8, &keys->unique, &keys->unique_size) != RP_OK)
+        keys->unique = NULL;
+    if (rp_property_find(properties, size, (const uint8_t *)"KEYS", 4, &keys->rest, &keys->rest_size) != RP_OK)
+        keys->rest_size = 0;
+}
+
+int rp_keys_next(rp_keys *keys, const uint8_t **key, uint32_t *key_size) {
+    if (keys->unique) {
+        *key = keys->unique;
+        *key_size = keys->unique_size;
+        keys->unique = NULL;
+        return 1;
+    }
+    while (keys->rest_size) {
+        const uint8_t *space = memchr(keys->rest, ' ', keys->rest_size);
+        uint32_t piece = space ? (uint32_t)(space - keys->rest) : keys->rest_size;
+        *key = keys->rest;
+        *key_size = piece;
+        keys->rest_size -= piece + (space != NULL);
+        keys->rest += piece + (space != NULL);
+        if (piece) return 1;
+    }
+    return 0;
+}
+
 uint32_t rp_message_id(const rp_host *store_host, uint64_t phy_offset, uint8_t *out) {
     static const char digits[] = "0123456789ABCDEF";
     uint8_t id[28];

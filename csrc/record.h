@@ -88,6 +88,18 @@ int32_t rp_string_hash(const uint8_t *text, uint32_t size);
  * Pieces without 0x01, with an empty name or an empty value do not count; the last of several wins. */
 rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8_t *name, uint32_t name_size,
                            const uint8_t **value, uint32_t *value_size);
+/* The keys of a record, one at a time: UNIQ_KEY, then the pieces of KEYS between single spaces. The index takes the
+ * first RP_INDEX_KEYS_MAX of KEYS: more in one message serve nobody, and 16 000 of them fill an index file in no time. */
+enum { RP_INDEX_KEYS_MAX = 128 };
+typedef struct rp_keys {
+    const uint8_t *unique; /* NULL: none, or given already */
+    const uint8_t *rest;   /* of KEYS, what is not given yet */
+    uint32_t unique_size;
+    uint32_t rest_size;
+} rp_keys;
+void rp_keys_begin(rp_keys *keys, const uint8_t *properties, uint32_t size);
+/* 1 with *key, *key_size (never 0); 0 at the end. `keys` points into the properties. */
+int rp_keys_next(rp_keys *keys, const uint8_t **key, uint32_t *key_size);
 /* The index's hash of a key string (topic#key): |hashCode|, 0 for the one value that has no absolute. */
 int32_t rp_index_hash(const uint8_t *key, uint32_t size);
 /* Upper-case hex of host address, port (4 bytes) and offset (8 bytes): 32 or 56 characters, returned; no terminator. */

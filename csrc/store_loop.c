@@ -26,6 +26,7 @@ static void show_counts(const rp_dispatch *dispatch, const rp_flush *flush, rp_w
     rp_dispatch_read_counts(dispatch, &counts);
     __atomic_store_n(&worker->counters[RP_COUNT_DISPATCHED], counts.records, __ATOMIC_RELAXED);
     __atomic_store_n(&worker->counters[RP_COUNT_INDEXED], counts.keys, __ATOMIC_RELAXED);
+    __atomic_store_n(&worker->counters[RP_COUNT_KEYS_CUT_SHORT], counts.cut_short, __ATOMIC_RELAXED);
     if (!flush) return;
     rp_flush_read_counts(flush, &flush_counts);
     __atomic_store_n(&worker->counters[RP_COUNT_FLUSHES], flush_counts.flushes, __ATOMIC_RELAXED);

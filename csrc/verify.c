@@ -251,22 +251,14 @@ static int has_hash(const rp_record_view *record, const uint8_t *key, uint32_t s
     return rp_index_hash(text, record->topic_size + 1 + size) == hash;
 }
 
-/* UNIQ_KEY, or one of KEYS. */
+/* Any of its keys: a Java broker enters all of them. */
 static int has_key(const rp_record_view *record, int32_t hash) {
-    const uint8_t *value, *properties = record->properties;
-    uint32_t size, all = record->properties_size;
-    if (rp_property_find(properties, all, (const uint8_t *)"UNIQ_KEY", 8, &value, &size) == RP_OK &&
-        has_hash(record, value, size, hash))
-        return 1;
-    if (rp_property_find(properties, all, (const uint8_t *)"KEYS", 4, &value, &size) != RP_OK) return 0;
-    while (size) {
-        const uint8_t *space = memchr(value, ' ', size);
-        uint32_t piece = space ? (uint32_t)(space - value) : size;
-        if (piece && has_hash(record, value, piece, hash)) return 1;
-        piece += piece < size;
-        value += piece;
-        size -= piece;
-    }
+    const uint8_t *key;
+    uint32_t size;
+    rp_keys keys;
+    rp_keys_begin(&keys, record->properties, record->properties_size);
+    while (rp_keys_next(&keys, &key, &size))
+        if (has_hash(record, key, size, hash)) return 1;
     return 0;
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import properties
 
 INT_MIN = -(1 << 31)
+INDEX_KEYS_MAX = 128  # of one message
 
 
 def string_hash(text: str) -> int:
@@ -28,7 +29,8 @@ def index_hash(key: str) -> int:
 
 
 def index_keys(topic: str, message_properties: dict[str, str]) -> list[str]:
-    """Every key under which the index finds a message: its unique id first, then each of its KEYS."""
+    """Every key under which the index finds a message: its unique id, then the first INDEX_KEYS_MAX of its KEYS; twin
+    of rp_keys_next and RP_INDEX_KEYS_MAX."""
     unique = message_properties.get(properties.UNIQ_KEY)
     keys = message_properties.get(properties.KEYS, "").split(properties.KEY_SEPARATOR)
-    return [f"{topic}#{key}" for key in ([unique] if unique else []) + keys if key]
+    return [f"{topic}#{key}" for key in ([unique] if unique else []) + [key for key in keys if key][:INDEX_KEYS_MAX]]

@@ -97,6 +97,8 @@ WORKER_COUNTERS = (
              "(pullThreadPoolQueueCapacity)."),
     _counter("rocketpy_store_dispatched_messages", Count.DISPATCHED, "store", "Messages entered in consume queues."),
     _counter("rocketpy_store_indexed_keys", Count.INDEXED, "store", "Keys entered in the index."),
+    _counter("rocketpy_store_keys_cut_short", Count.KEYS_CUT_SHORT, "store",
+             "Messages with more than 128 KEYS: the index finds them by the first 128."),
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
     _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
              scale=1e-9),

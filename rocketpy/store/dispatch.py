@@ -33,6 +33,7 @@ class DispatchCounts:
     unplaced: int
     plain: int
     resets: int
+    cut_short: int  # records with more keys than the index takes
 
 
 class Dispatch:
@@ -124,7 +125,7 @@ class Dispatch:
         counts = ffi.new("rp_dispatch_counts *")
         lib.rp_dispatch_read_counts(self.handle, counts)
         return DispatchCounts(
-            counts.records, counts.units, counts.keys, counts.unplaced, counts.plain, counts.resets
+            counts.records, counts.units, counts.keys, counts.unplaced, counts.plain, counts.resets, counts.cut_short
         )
 
 

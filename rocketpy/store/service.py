@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 LOOP_NS = 1_000_000_000
 LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to it
 LOOK_S = 1.0  # between two looks for removed files that are still open
+KEYS_LOG_S = 60.0  # between two lines about messages with too many keys
 REMOVAL_RETRY_S = 30.0
 RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
@@ -92,6 +93,8 @@ class StoreService:
         self._faults = 0
         self._retried_s = time.monotonic()
         self._plain = 0  # units without their extension, as told
+        self._cut_short = 0  # records with too many keys, as told
+        self._tell_keys_s = 0.0  # again from then on
 
     def run(self, report_ready: Callable[[], None]) -> None:
         """Serve until the worker is told to stop; `report_ready` is called when the files are open.
@@ -179,13 +182,24 @@ class StoreService:
         elif self._faults:
             self._faults = 0
             self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, False)
-        self._tell_of_plain(dispatch.counts().plain)
+        counts = dispatch.counts()
+        self._tell_of_plain(counts.plain)
+        self._tell_of_keys(counts.cut_short)
 
     def _tell_of_plain(self, plain: int) -> None:
         """Units that could not be extended do their duty without: nothing but filter bits is lost."""
         if plain > self._plain:
             logger.error("%d consume queue units without their extension: it cannot be written", plain - self._plain)
             self._plain = plain
+
+    def _tell_of_keys(self, cut_short: int) -> None:
+        """Messages that the index does not find by all of their keys; told once a minute at most."""
+        now_s = time.monotonic()
+        if cut_short > self._cut_short and now_s >= self._tell_keys_s:
+            kept = lib.RP_INDEX_KEYS_MAX
+            logger.warning("%d messages have more than %d KEYS; it is by those that the index finds them",
+                           cut_short - self._cut_short, kept)
+            self._cut_short, self._tell_keys_s = cut_short, now_s + KEYS_LOG_S
 
     def _finish(self, dispatch: Dispatch) -> None:
         try:

@@ -27,3 +27,5 @@ def test_no_tag_is_zero() -> None:
 def test_index_keys() -> None:
     assert index_keys("T", {"KEYS": "k1  k2", "UNIQ_KEY": "u"}) == ["T#u", "T#k1", "T#k2"]
     assert index_keys("T", {}) == []
+    many = index_keys("T", {"KEYS": " ".join(f"k{i}" for i in range(500)), "UNIQ_KEY": "u"})
+    assert (len(many), many[0], many[-1]) == (129, "T#u", "T#k127")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.message.tags import string_hash
+from rocketpy.message.tags import INDEX_KEYS_MAX, string_hash
 from rocketpy.native.core import lib
 from rocketpy.store.control_block import QUEUE_DELETED
 from rocketpy.store.dispatch import Dispatch, sync_units
@@ -73,6 +73,25 @@ def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStor
     for key in ("u1", "a", "b", "号码"):
         assert len(store.query_message("T", key, 9, 0, 1 << 60).records) == 1
     assert store.query_message("T", "", 9, 0, 1 << 60).records == []
+
+
+@pytest.mark.parametrize("unique", ["", "UNIQ_KEY\x01u1\x02"])
+def test_the_index_takes_so_many_keys_of_a_message(
+    writer: StoreWriter, store: MessageStore, unique: str
+) -> None:
+    """16 000 keys of one message would fill an index file in no time."""
+    for count in (lib.RP_INDEX_KEYS_MAX, lib.RP_INDEX_KEYS_MAX + 1, 1_600):
+        before = writer.dispatch.counts()
+        keys = " ".join(chr(0x4E00 + i) if count < 1_600 else "k" for i in range(count))
+        writer.put("T", 0, b"", f"{unique}KEYS\x01{keys}".encode())
+        after = writer.dispatch.counts()
+        assert after.keys - before.keys == lib.RP_INDEX_KEYS_MAX + bool(unique)
+        assert after.cut_short - before.cut_short == (count > lib.RP_INDEX_KEYS_MAX)
+        if count < 1_600:
+            first, *_, last = keys.split(" ")[: lib.RP_INDEX_KEYS_MAX]
+            for key in (first, last):
+                assert len(store.query_message("T", key, 9, 0, 1 << 60).records) >= 1
+    assert lib.RP_INDEX_KEYS_MAX == INDEX_KEYS_MAX
 
 
 MANY = 1_100  # queues: more than a thin batch begins with
