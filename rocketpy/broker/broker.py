@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -19,13 +19,14 @@ import trio
 
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
-from rocketpy.faults import Faults, do_each
+from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
 from rocketpy.remoting.limits import TableSize
-from rocketpy.transport.duties import Duty, as_duty, run_duty
+from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
+from rocketpy.transport.steps import finished
 
 from .clock import Clock
 from .delay import DelayLevels
@@ -263,13 +264,13 @@ class BrokerController:
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
             Duty("saving offsets", live.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
             Duty("saving delay offsets", live.store.flush_delay_offset_interval / 1000, services.schedule.file.save),
-            Duty("closing silent clients", CLIENT_SWEEP_S, as_duty(self._sweep_clients)),
+            Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
-            Duty("dropping expired locks", LOCK_SWEEP_S, as_duty(services.locks.sweep)),
+            Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
             Duty("sampling seconds", 1.0, as_duty(stats.sample_second)),
             Duty("sampling minutes", 10.0, self._sample_minute),
-            Duty("sampling hours", 600.0, as_duty(stats.sample_hour)),
-            Duty("sampling days", 3600.0, as_duty(stats.sample_day)),
+            Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
+            Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
@@ -282,21 +283,25 @@ class BrokerController:
         services = self.services
         return [services.topics.file, services.groups.file, services.offsets.file, services.schedule.file]
 
-    def _sweep_clients(self) -> None:
+    async def _sweep_clients(self) -> None:
         """Clients silent for 120 s are gone, whatever their connection says."""
-        do_each(self._sweep, (self.services.consumers.sweep, self.services.producers.sweep))
+        try:
+            await self._close_silent(self.services.consumers.sweep())
+        finally:
+            await self._close_silent(self.services.producers.sweep())
 
     @staticmethod
-    def _sweep(sweep: Callable[[], list[Channel]]) -> None:
-        for channel in sweep():
+    async def _close_silent(sweep: Generator[None, None, list[Channel]]) -> None:
+        for channel in await finished(sweep):
             log.info("client %s has been silent for 120 s; closed", channel.peer)
             channel.close()
 
     async def _sample_minute(self) -> None:
         services = self.services
-        queues = [(topic.topic_name, topic.write_queue_nums) for topic in services.topics.topics.values()]
+        topics = services.topics.topics.values()
+        queues = ((topic.topic_name, topic.write_queue_nums) for topic in topics)
         await services.stats.sample_topics(queues, services.store.max_offset)
-        services.stats.sample_minute()
+        await finished(services.stats.sample_minute())
 
     async def _count_day(self) -> None:
         await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))

@@ -5,12 +5,14 @@ A duty that raises is reported under its name, counted, and done again at its ne
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 
 import attrs
 import trio
 
 from rocketpy.faults import Faults
+
+from .steps import finished
 
 
 @attrs.define
@@ -43,5 +45,14 @@ def as_duty(act: Callable[[], None]) -> Callable[[], Awaitable[None]]:
 
     async def run() -> None:
         act()
+
+    return run
+
+
+def as_work(begin: Callable[[], Generator[None, None, object]]) -> Callable[[], Awaitable[None]]:
+    """Work in steps (remoting/work.py) as a duty's `run`."""
+
+    async def run() -> None:
+        await finished(begin())
 
     return run

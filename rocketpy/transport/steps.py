@@ -48,24 +48,39 @@ async def finished(work: Generator[None, None, _T]) -> _T:
         await trio.lowlevel.checkpoint()
 
 
-async def encoded(pieces: Iterable[str], *, size_max: int | None = None) -> list[bytes]:
-    """The pieces as UTF-8; others run after each.
+class TextWriter:
+    """A text made of pieces, as UTF-8; others run after each."""
 
-    Raises:
-        RequestRefused: more than `size_max` bytes; nothing more was produced then.
-    """
-    found: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        found.append(piece.encode("utf-8", "replace"))
-        size += len(found[-1])
-        if size_max is not None and size > size_max:
-            remark = f"the answer is larger than {size_max} bytes, the most that a frame carries; ask for less at once"
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-        await trio.lowlevel.checkpoint()
-    return found
+    def __init__(self, size_max: int | None = None) -> None:
+        """`size_max`: bytes; None: any number."""
+        self.pieces: list[bytes] = []
+        self._size_max = size_max
+        self._size = 0
+
+    async def write(self, pieces: Iterable[str]) -> None:
+        """Add them.
+
+        Raises:
+            RequestRefused: more than `size_max` bytes; no further piece was produced then.
+        """
+        for piece in pieces:
+            self.pieces.append(piece.encode("utf-8", "replace"))
+            self._size += len(self.pieces[-1])
+            if self._size_max is not None and self._size > self._size_max:
+                remark = f"the answer is larger than {self._size_max} bytes, what a frame carries; ask for less at once"
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+            await trio.lowlevel.checkpoint()
 
 
-async def encoded_body(value: object, *, size_max: int = BODY_SIZE_MAX) -> bytes:
-    """The compact JSON of a large value, as the body of one frame. Raises: RequestRefused, as `encoded`."""
-    return b"".join(await encoded(compact_pieces(value), size_max=size_max))
+async def encoded(pieces: Iterable[str]) -> list[bytes]:
+    """The pieces as UTF-8; others run after each."""
+    text = TextWriter()
+    await text.write(pieces)
+    return text.pieces
+
+
+async def encoded_body(value: object) -> bytes:
+    """The compact JSON of a large value. Raises: RequestRefused: it does not fit a frame."""
+    text = TextWriter(BODY_SIZE_MAX)
+    await text.write(compact_pieces(value))
+    return b"".join(text.pieces)

@@ -10,10 +10,12 @@ Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import attrs
 import trio
+
+from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
 from .stats_item import StatsItem
@@ -27,7 +29,8 @@ KNOWN_ITEMS = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS, BROKER_PUT_NUMS,
 
 TPS_WINDOWS_S = (10, 60, 600)
 KEYS_MAX = 200_000  # of one item: topics, or pairs of topic and group; what comes later is not counted by name
-QUEUES_PER_STEP = 1000  # queues read between two chances for other tasks to run
+QUEUES_PER_STEP = 500  # queues read between two chances for other tasks to run
+ITEMS_PER_STEP = 500
 
 
 @attrs.frozen
@@ -93,28 +96,33 @@ class BrokerStatsManager:
     def count_send_back(self, group: str, topic: str) -> None:
         self.add(SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
 
-    def forget_topic(self, topic: str) -> None:
+    def forget_topic(self, topic: str) -> Generator[None, None, None]:
+        """Work in steps, as all that goes through the items of every topic and group."""
         self._topic_ends.pop(topic, None)
         self._items[TOPIC_PUT_NUMS].pop(topic, None)
-        for name in (GROUP_GET_NUMS, SNDBCK_PUT_NUMS):
-            for key in [key for key in self._items[name] if key.startswith(f"{topic}@")]:
-                del self._items[name][key]
+        return self._forget(lambda key: key.startswith(f"{topic}@"))
 
-    def forget_group(self, group: str) -> None:
+    def forget_group(self, group: str) -> Generator[None, None, None]:
+        """Work in steps."""
+        return self._forget(lambda key: key.endswith(f"@{group}"))
+
+    def _forget(self, is_gone: Callable[[str], bool]) -> Generator[None, None, None]:
         for name in (GROUP_GET_NUMS, SNDBCK_PUT_NUMS):
-            for key in [key for key in self._items[name] if key.endswith(f"@{group}")]:
-                del self._items[name][key]
+            for number, key in enumerate(list(self._items[name]), 1):
+                if is_gone(key):
+                    self._items[name].pop(key, None)
+                if number % ITEMS_PER_STEP == 0:
+                    yield
 
     async def sample_topics(self, topics: Iterable[tuple[str, int]], max_offset: Callable[[str, int], int]) -> None:
         """Count each topic's growth since the last call; (topic, queues) pairs, in steps that let others run."""
-        read = 0
-        for topic, queue_nums in list(topics):
+        steps = Steps(QUEUES_PER_STEP)
+        for topic, queue_nums in topics:
             end = 0
             for queue_id in range(queue_nums):
                 end += max(0, max_offset(topic, queue_id))
-                read += 1
-                if read % QUEUES_PER_STEP == 0:
-                    await trio.lowlevel.checkpoint()
+                await steps.did()
+            await steps.did()
             before = self._topic_ends.get(topic)
             self._topic_ends[topic] = end
             if before is not None and end > before:
@@ -128,22 +136,26 @@ class BrokerStatsManager:
     def sample_second(self) -> None:
         self._seconds.append(_Second(self._clock.monotonic_ms(), self._counters()))
 
-    def sample_minute(self) -> None:
-        """Every 10 s: the snapshots from which minute figures are made."""
+    def sample_minute(self) -> Generator[None, None, None]:
+        """Every 10 s: the snapshots from which minute figures are made. Work in steps, as the two that follow."""
         self._count_totals()
-        now_ms = self._clock.monotonic_ms()
-        for item in self._all():
-            item.sample_minute(now_ms)
+        return self._sample(StatsItem.sample_minute)
 
-    def sample_hour(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        for item in self._all():
-            item.sample_hour(now_ms)
+    def sample_hour(self) -> Generator[None, None, None]:
+        return self._sample(StatsItem.sample_hour)
 
-    def sample_day(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        for item in self._all():
-            item.sample_day(now_ms)
+    def sample_day(self) -> Generator[None, None, None]:
+        return self._sample(StatsItem.sample_day)
+
+    def _sample(self, sample: Callable[[StatsItem, int], None]) -> Generator[None, None, None]:
+        now_ms = self._clock.now_ms()
+        for table in self._items.values():
+            for number, key in enumerate(list(table), 1):
+                item = table.get(key)
+                if item is not None:
+                    sample(item, now_ms)
+                if number % ITEMS_PER_STEP == 0:
+                    yield
 
     def new_day(self) -> None:
         """At midnight: today's morning total becomes yesterday's."""
@@ -179,6 +191,3 @@ class BrokerStatsManager:
         for name, total in ((BROKER_PUT_NUMS, now.messages_put), (BROKER_GET_NUMS, now.messages_get)):
             item = self._items[name].setdefault(self._cluster, StatsItem())
             item.value = max(item.value, total)  # a restarted worker counts on in the same block; never go back
-
-    def _all(self) -> list[StatsItem]:
-        return [item for table in self._items.values() for item in table.values()]

@@ -9,7 +9,7 @@ Source: RocketMQ 4.9 `ConsumerManager`, `ConsumerGroupInfo`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 import attrs
 
@@ -22,6 +22,7 @@ from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 from .hot_tables import HotTables
 
 COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s, on whatever connection it has
+GROUPS_PER_STEP = 500
 
 
 @attrs.define
@@ -145,17 +146,22 @@ class ConsumerManager:
                 info = entry.channels[connection]
                 entry.channels[connection] = attrs.evolve(info, seen_ms=min(seen_ms, info.seen_ms))
 
-    def sweep(self) -> list[Channel]:
-        """Forget clients silent for 120 s; returns their channels, which are to be closed."""
+    def sweep(self) -> Generator[None, None, list[Channel]]:
+        """Forget clients silent for 120 s; returns their channels, which are to be closed. Work in steps."""
         now_ms = self._clock.monotonic_ms()
-        silent = [
-            (entry.group, info)
-            for entry in self._groups.values()
-            for info in entry.channels.values()
-            if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS
-        ]
-        do_each(lambda member: self.unregister(member[0], member[1].connection), silent)
-        return list({info.connection: info.channel for _, info in silent}.values())
+        gone: dict[int, Channel] = {}
+        for number, group in enumerate(list(self._groups), 1):
+            gone.update(self._drop_silent(group, now_ms))
+            if number % GROUPS_PER_STEP == 0:
+                yield
+        return list(gone.values())
+
+    def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
+        entry = self._groups.get(group)
+        members = entry.channels.values() if entry is not None else ()
+        gone = {info.connection: info.channel for info in members if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS}
+        do_each(lambda connection: self.unregister(group, connection), gone)
+        return gone
 
     def group_names_of(self, connection: int) -> frozenset[str]:
         """The groups that the connection was ever a member of."""
@@ -182,8 +188,16 @@ class ConsumerManager:
         entry = self._groups.get(group)
         return entry.find_client(client_id) if entry else None
 
-    def groups_subscribing(self, topic: str) -> set[str]:
-        return {entry.group for entry in self._groups.values() if topic in entry.subscriptions}
+    def groups_subscribing(self, topic: str) -> Generator[None, None, set[str]]:
+        """The groups that are online and subscribe to the topic. Work in steps."""
+        found = set()
+        for number, name in enumerate(list(self._groups), 1):
+            entry = self._groups.get(name)
+            if entry is not None and topic in entry.subscriptions:
+                found.add(name)
+            if number % GROUPS_PER_STEP == 0:
+                yield
+        return found
 
     def _tell_members(self, entry: ConsumerGroupInfo) -> None:
         self._members_changed(entry.group, [info.channel for info in entry.channels.values()])

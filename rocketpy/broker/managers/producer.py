@@ -8,13 +8,15 @@ Source: RocketMQ 4.9 `ProducerManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 
 from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
 from ..clock import Clock
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+
+GROUPS_PER_STEP = 500
 
 
 class ProducerManager:
@@ -54,16 +56,21 @@ class ProducerManager:
     def connection_closed(self, connection: int) -> None:
         do_each(lambda group: self.unregister(group, connection), list(self._connections.get(connection, ())))
 
-    def sweep(self) -> list[Channel]:
-        """Forget clients silent for 120 s; returns their channels, which are to be closed."""
+    def sweep(self) -> Generator[None, None, list[Channel]]:
+        """Forget clients silent for 120 s; returns their channels, which are to be closed. Work in steps."""
         now_ms = self._clock.monotonic_ms()
         gone: dict[int, Channel] = {}
-        for group, table in list(self._groups.items()):
-            for info in list(table.values()):
-                if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS:
-                    gone[info.connection] = info.channel
-                    self.unregister(group, info.connection)
+        for number, group in enumerate(list(self._groups), 1):
+            gone.update(self._drop_silent(group, now_ms))
+            if number % GROUPS_PER_STEP == 0:
+                yield
         return list(gone.values())
+
+    def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
+        members = self._groups.get(group, {}).values()
+        gone = {info.connection: info.channel for info in members if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS}
+        do_each(lambda connection: self.unregister(group, connection), gone)
+        return gone
 
     @property
     def connections(self) -> list[int]:

@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 
 import attrs
 
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.work import result_of
 
 from ..clock import Clock
 from ..journal import Found, Journal
 from ..lock_file import LOCK_LIFE_MS
 
 log = logging.getLogger(__name__)
+
+LOCKS_PER_STEP = 200
 
 
 @attrs.define
@@ -46,7 +49,7 @@ class RebalanceLockManager:
             client_id, renewed_ms = json.loads(value)
             lock = _Lock(client_id, min(renewed_ms, now_ms))
             self._locks.setdefault(group, {})[MessageQueue(*queue)] = lock
-        self.sweep()
+        result_of(self.sweep())
         if self._locks:
             log.info("%d queue locks are still held", len(self))
 
@@ -83,12 +86,18 @@ class RebalanceLockManager:
         lock = self._locks.get(group, {}).get(queue)
         return None if lock is None or self._is_expired(lock, self._clock.monotonic_ms()) else lock.client_id
 
-    def sweep(self) -> None:
-        """Forget expired locks, so that the table does not grow with clients that are gone."""
+    def sweep(self) -> Generator[None, None, None]:
+        """Forget expired locks, so that the table does not grow with clients that are gone. Work in steps."""
         now_ms = self._clock.monotonic_ms()
-        for group, table in list(self._locks.items()):
-            for queue in [queue for queue, lock in table.items() if self._is_expired(lock, now_ms)]:
-                self._drop(group, queue)
+        looked_at = 0
+        for group in list(self._locks):
+            for queue in list(self._locks.get(group, ())):
+                lock = self._locks.get(group, {}).get(queue)
+                if lock is not None and self._is_expired(lock, now_ms):
+                    self._drop(group, queue)
+                looked_at += 1
+                if looked_at % LOCKS_PER_STEP == 0:
+                    yield
 
     def __len__(self) -> int:
         return sum(map(len, self._locks.values()))

@@ -21,6 +21,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.broker import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
+from rocketpy.transport.steps import Steps
 
 from ..managers.stats_item import StatsSnapshot
 from ..runtime_info import runtime_info
@@ -105,8 +106,14 @@ class AdminBrokerProcessor(TableProcessor):
 
     async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Delete what is in the queues of topics that have no configuration any more."""
-        services, deletions = self._services, []
-        for topic in sorted({queue.topic for queue in services.store.queue_states()}):
+        services, steps = self._services, Steps()
+        queues = await trio.to_thread.run_sync(services.store.queue_states)
+        found, deletions = set(), []
+        for queue in queues:
+            found.add(queue.topic)
+            await steps.did()
+        for topic in found:
+            await steps.did()
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
                 log.info("topic %s has queues but no configuration; its queues are dropped", topic)
                 deletions.append(services.hot_lane.delete_queues(topic))

@@ -5,12 +5,12 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message.names import group_fault
-from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.command import RemotingCommand
@@ -20,7 +20,8 @@ from rocketpy.remoting.headers.group import (
     GetProducerConnectionListRequestHeader,
     GroupRequestHeader,
 )
-from rocketpy.transport.steps import encoded_body
+from rocketpy.remoting.json_writer import Members
+from rocketpy.transport.steps import encoded_body, finished
 
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
@@ -63,7 +64,7 @@ class AdminGroupProcessor(TableProcessor):
             await services.offsets.remove_group(header.group_name)
             await services.offsets.file.save()
         if services.live.broker.auto_delete_unused_stats:
-            services.stats.forget_group(header.group_name)
+            await finished(services.stats.forget_group(header.group_name))
         return RemotingCommand.response()
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -83,26 +84,29 @@ class AdminGroupProcessor(TableProcessor):
         if entry is None:
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{group}] not online")
         body = {
-            "connectionSet": [_connection(info) for info in entry.channels.values()],
+            "connectionSet": map(_connection, list(entry.channels.values())),
             "consumeFromWhere": entry.consume_from_where,
             "consumeType": entry.consume_type,
             "messageModel": entry.message_model,
             "subscriptionTable": entry.subscriptions,
         }
-        return RemotingCommand.response(body=fastjson.dumps(body))
+        return RemotingCommand.response(body=await encoded_body(body))
 
     async def _producers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         group = GetProducerConnectionListRequestHeader.of(request).producer_group
         members = self._services.producers.members(group)
         if not members:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the producer group[{group}] not exist")
-        return RemotingCommand.response(body=fastjson.dumps({"connectionSet": [_connection(m) for m in members]}))
+        return RemotingCommand.response(body=await encoded_body({"connectionSet": map(_connection, members)}))
 
     async def _all_producers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        data = {
-            group: [_producer(info) for info in members] for group, members in self._services.producers.groups.items()
-        }
-        return RemotingCommand.response(body=fastjson.dumps({"data": data}))
+        producers = self._services.producers
+
+        def groups() -> Iterator[tuple[str, object]]:
+            for group in producers.group_names:
+                yield group, map(_producer, producers.members(group))
+
+        return RemotingCommand.response(body=await encoded_body({"data": Members(groups)}))
 
     def _check_changeable(self) -> None:
         if self._services.live.is_slave:

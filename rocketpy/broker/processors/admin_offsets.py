@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from rocketpy.codes import RequestCode
 from rocketpy.message.names import group_fault
-from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.offset import (
@@ -19,12 +18,14 @@ from rocketpy.remoting.headers.offset import (
     SearchOffsetRequestHeader,
 )
 from rocketpy.remoting.limits import require
-from rocketpy.transport.steps import encoded_body
+from rocketpy.transport.steps import Steps, encoded_body
 
 from ..services import BrokerServices
 from .table import TableProcessor
 
 LONG_MAX = (1 << 63) - 1
+QUEUES_PER_STEP = 200
+
 
 class AdminOffsetProcessor(TableProcessor):
     def __init__(self, services: BrokerServices) -> None:
@@ -66,7 +67,7 @@ class AdminOffsetProcessor(TableProcessor):
         return RemotingCommand.response(body=await encoded_body(self._services.offsets.document()))
 
     async def _all_delay_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        return RemotingCommand.response(body=fastjson.dumps(self._services.schedule.document()))
+        return RemotingCommand.response(body=await encoded_body(self._services.schedule.document()))
 
     async def _correction(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """The smallest offset of each queue over all groups; works on a copy (the reference deletes what it filters).
@@ -77,15 +78,18 @@ class AdminOffsetProcessor(TableProcessor):
         offsets = self._services.offsets
         filtered = {group for group in (header.filter_groups or "").split(",") if group}
         smallest: dict[int, int] = {}
+        steps = Steps(QUEUES_PER_STEP)
         for group in offsets.groups_of(header.topic) - filtered:
+            await steps.did()
             for queue_id, offset in offsets.query_all(group, header.topic).items():
                 if self._services.store.min_offset(header.topic, queue_id) <= offset:
                     smallest[queue_id] = min(offset, smallest.get(queue_id, offset))
+                await steps.did()
         compared = offsets.query_all(header.compare_group, header.topic)
         for queue_id, offset in smallest.items():
             if offset > compared.get(queue_id, offset):
                 smallest[queue_id] = LONG_MAX
-        return RemotingCommand.response(body=fastjson.dumps({"correctionOffsets": smallest}))
+        return RemotingCommand.response(body=await encoded_body({"correctionOffsets": smallest}))
 
     async def _clone(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Without a topic, all topics of the source group (the reference then does nothing)."""
@@ -93,7 +97,9 @@ class AdminOffsetProcessor(TableProcessor):
         require(group_fault(header.dest_group))
         offsets = self._services.offsets
         topics = {header.topic} if header.topic else offsets.topics_of(header.src_group)
+        steps = Steps(QUEUES_PER_STEP)
         for topic in topics:
+            await steps.did(1 + len(offsets.query_all(header.src_group, topic)))
             if self._services.topics.select(topic) is not None:
                 offsets.clone(header.src_group, header.dest_group, topic)
         return RemotingCommand.response()

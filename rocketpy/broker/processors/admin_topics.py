@@ -8,18 +8,18 @@ from __future__ import annotations
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
-from rocketpy.transport.steps import encoded_body
+from rocketpy.transport.steps import Steps, encoded_body, finished
 
 from .. import remarks
 from ..services import BrokerServices
 from .deletion import wait_for
 from .table import TableProcessor
 
+QUEUES_PER_STEP = 50  # the store time of a message is read from the log
 QUEUE_NUMS_MAX = 65_536  # what the hot lane's tables hold for one topic
 
 
@@ -80,7 +80,7 @@ class AdminTopicProcessor(TableProcessor):
             await services.topics.file.save()
         remark = await wait_for([deletion])
         if services.live.broker.auto_delete_unused_stats:
-            services.stats.forget_topic(topic)
+            await finished(services.stats.forget_topic(topic))
         return RemotingCommand.response(remark=remark)
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -93,7 +93,9 @@ class AdminTopicProcessor(TableProcessor):
     async def _stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services, config = self._services, self._find(TopicRequestHeader.of(request).topic)
         table = {}
+        steps = Steps(QUEUES_PER_STEP)
         for queue_id in range(config.write_queue_nums):
+            await steps.did()
             low = max(0, services.store.min_offset(config.topic_name, queue_id))
             high = max(0, services.store.max_offset(config.topic_name, queue_id))
             updated_ms = 0
@@ -101,16 +103,17 @@ class AdminTopicProcessor(TableProcessor):
                 updated_ms = services.store.message_store_timestamp(config.topic_name, queue_id, high - 1)
             queue = MessageQueue(config.topic_name, services.live.broker.broker_name, queue_id)
             table[queue] = {"lastUpdateTimestamp": max(0, updated_ms), "maxOffset": high, "minOffset": low}
-        return RemotingCommand.response(body=fastjson.dumps({"offsetTable": table}))
+        return RemotingCommand.response(body=await encoded_body({"offsetTable": table}))
 
     async def _consumed_by(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         topic = TopicRequestHeader.of(request).topic
-        groups = self._services.consumers.groups_subscribing(topic) | self._services.offsets.groups_of(topic)
-        return RemotingCommand.response(body=fastjson.dumps({"groupList": sorted(groups)}))
+        online = await finished(self._services.consumers.groups_subscribing(topic))
+        groups = online | self._services.offsets.groups_of(topic)
+        return RemotingCommand.response(body=await encoded_body({"groupList": sorted(groups)}))
 
     async def _system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         topics = sorted(self._services.topics.system_topics)
-        return RemotingCommand.response(body=fastjson.dumps({"topicList": topics}))
+        return RemotingCommand.response(body=await encoded_body({"topicList": topics}))
 
     def _find(self, topic: str) -> TopicConfig:
         config = self._services.topics.select(topic)

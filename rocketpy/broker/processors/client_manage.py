@@ -14,6 +14,7 @@ from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerD
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
 from rocketpy.remoting.limits import Limit, require
+from rocketpy.transport.steps import Steps
 
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
@@ -23,6 +24,7 @@ from .table import TableProcessor
 
 EXPRESSION_LENGTH_MAX = 32_767  # characters, of a subscription's expression: as long as all properties of a message
 TAGS_MAX = 4096  # of one subscription
+GROUPS_PER_STEP = 50  # each may be a new group and a new topic
 
 
 class ClientManageProcessor(TableProcessor):
@@ -51,10 +53,13 @@ class ClientManageProcessor(TableProcessor):
             seen_ms=services.clock.monotonic_ms(),
             last_update_timestamp_ms=services.clock.now_ms(),
         )
+        steps = Steps(GROUPS_PER_STEP)
         for consumer in heartbeat.consumer_data_set:
             self._register_consumer(consumer, info)
+            await steps.did(1 + len(consumer.subscription_data_set))
         for producer in heartbeat.producer_data_set:
             services.producers.register(producer.group_name, info)
+            await steps.did()
         await services.groups.file.save()
         await services.topics.file.save()
         return RemotingCommand.response()

@@ -17,9 +17,14 @@ from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.broker import GetConsumeStatsInBrokerHeader
 from rocketpy.remoting.headers.group import GetConsumeStatsRequestHeader, QueryConsumeTimeSpanRequestHeader
+from rocketpy.remoting.json_writer import compact_pieces
+from rocketpy.transport.steps import BODY_SIZE_MAX, Steps, TextWriter, encoded_body
 
 from ..services import BrokerServices
 from .table import TableProcessor
+
+QUEUES_PER_STEP = 50  # the store time of a message is read from the log
+ROWS_MAX = 100_000  # of one answer; a row takes 160 bytes, a frame 16 MiB
 
 
 class ConsumeStatsProcessor(TableProcessor):
@@ -39,41 +44,58 @@ class ConsumeStatsProcessor(TableProcessor):
         topics = {header.topic} if header.topic else services.offsets.topics_of(group)
         table: dict[MessageQueue, dict[str, int]] = {}
         tps = 0.0
+        steps = Steps(QUEUES_PER_STEP)
         for topic in sorted(topics):
+            await steps.did()
             config = services.topics.select(topic)
             if config is None or not self._is_consumed(group, topic):
                 continue
-            table.update(self._progress(group, config, config.read_queue_nums))
+            table.update(await self._progress(group, config, config.read_queue_nums, steps))
             tps += services.stats.group_get_tps(group, topic)
-        return RemotingCommand.response(body=fastjson.dumps({"consumeTps": tps, "offsetTable": table}))
+            if len(table) > ROWS_MAX:
+                remark = f"{group} has offsets in more than {ROWS_MAX} queues; name a topic"
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
+        return RemotingCommand.response(body=await encoded_body({"consumeTps": tps, "offsetTable": table}))
 
     async def _broker_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        """Written group by group, so that what fits no frame is found out before all of it is made."""
         header, services = GetConsumeStatsInBrokerHeader.of(request), self._services
-        stats_list: list[dict[str, list[Any]]] = []
+        text, steps = TextWriter(BODY_SIZE_MAX), Steps(QUEUES_PER_STEP)
         total_diff = 0
+        await text.write([f'{{"brokerAddr":{fastjson.dump_text(services.live.broker_addr)},"consumeStatsList":['])
+        comma = ""
         for group in services.groups.groups:
-            per_topic = []
+            before = f"{comma}{{{fastjson.dump_text(group)}:["
             for topic in sorted(services.offsets.topics_of(group)):
+                await steps.did()
                 config = services.topics.select(topic)
                 if config is None or (header.is_order and not config.order) or not self._is_consumed(group, topic):
                     continue
-                table = self._progress(group, config, config.write_queue_nums)
+                table = await self._progress(group, config, config.write_queue_nums, steps)
                 total_diff += sum(row["brokerOffset"] - row["consumerOffset"] for row in table.values())
-                per_topic.append({"consumeTps": services.stats.group_get_tps(group, topic), "offsetTable": table})
-            if per_topic:
-                stats_list.append({group: per_topic})
-        body = {"brokerAddr": services.live.broker_addr, "consumeStatsList": stats_list, "totalDiff": total_diff}
-        return RemotingCommand.response(body=fastjson.dumps(body))
+                stats = {"consumeTps": services.stats.group_get_tps(group, topic), "offsetTable": table}
+                await text.write([before])
+                await text.write(compact_pieces(stats))
+                before = ","
+            if before == ",":
+                await text.write(["]}"])
+                comma = ","
+            await steps.did()
+        await text.write([f'],"totalDiff":{total_diff}}}'])
+        return RemotingCommand.response(body=b"".join(text.pieces))
 
     def _is_consumed(self, group: str, topic: str) -> bool:
         """A group that is online consumes what it subscribes to; one that is not, whatever it ever committed."""
         entry = self._services.consumers.group(group)
         return entry is None or topic in entry.subscriptions
 
-    def _progress(self, group: str, config: TopicConfig, queue_nums: int) -> dict[MessageQueue, dict[str, int]]:
+    async def _progress(
+        self, group: str, config: TopicConfig, queue_nums: int, steps: Steps
+    ) -> dict[MessageQueue, dict[str, int]]:
         services, topic = self._services, config.topic_name
         table = {}
         for queue_id in range(queue_nums):
+            await steps.did()
             broker_offset = max(0, services.store.max_offset(topic, queue_id))
             consumer_offset = max(0, services.offsets.query(group, topic, queue_id))
             last_ms = 0
@@ -92,8 +114,8 @@ class ConsumeStatsProcessor(TableProcessor):
         config = services.topics.select(header.topic)
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
-        spans = [self._span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums)]
-        return RemotingCommand.response(body=fastjson.dumps({"consumeTimeSpanSet": spans}))
+        spans = (self._span(header.group, header.topic, queue_id) for queue_id in range(config.write_queue_nums))
+        return RemotingCommand.response(body=await encoded_body({"consumeTimeSpanSet": spans}))
 
     def _span(self, group: str, topic: str, queue_id: int) -> dict[str, Any]:
         services, store = self._services, self._services.store

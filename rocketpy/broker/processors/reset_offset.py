@@ -20,12 +20,14 @@ from rocketpy.remoting.bodies.offset import GetConsumerStatusBody
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import GetConsumerStatusRequestHeader, ResetOffsetRequestHeader
+from rocketpy.transport.steps import Steps, encoded_body
 
 from ..managers.client_channel import ClientChannelInfo
 from ..services import BrokerServices
 from .table import TableProcessor
 
 CLIENT_TIMEOUT_S = 5.0
+QUEUES_PER_STEP = 20  # each is a search by time
 MEMBERS_AT_ONCE = 32
 MEMBERS_TIMEOUT_S = 15.0  # for all members of a group; who has not answered by then is left out
 ANSWER_BYTES_MAX = 1024 * 1024  # of one member; no list of queues is longer
@@ -48,7 +50,7 @@ class ResetOffsetProcessor(TableProcessor):
         if config is None:
             remark = f"[reset-offset] reset offset failed, no topic in this broker. topic={header.topic}"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-        targets = self._targets(config, header)
+        targets = await self._targets(config, header)
         members = self._members(header.group)
         for member in members:
             if member.version < MQVersion.V3_0_7_SNAPSHOT:
@@ -60,7 +62,7 @@ class ResetOffsetProcessor(TableProcessor):
                 f"Timestamp: {header.timestamp_ms}"
             )
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, remark)
-        table = fastjson.dumps({"offsetTable": targets})
+        table = await encoded_body({"offsetTable": targets})
         pushed = _as_list(targets) if request.language is LanguageCode.CPP else table
         for member in members:
             member.channel.push(
@@ -77,11 +79,13 @@ class ResetOffsetProcessor(TableProcessor):
             )
         return RemotingCommand.response(body=table)
 
-    def _targets(self, config: TopicConfig, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+    async def _targets(self, config: TopicConfig, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
         """Where each queue is to go on; never forward without force."""
         services, topic = self._services, config.topic_name
         targets = {}
+        steps = Steps(QUEUES_PER_STEP)
         for queue_id in range(config.write_queue_nums):
+            await steps.did()
             current = services.offsets.query(header.group, topic, queue_id)
             if current < 0:
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"THe consumer group <{header.group}> not exist")
@@ -118,7 +122,7 @@ class ResetOffsetProcessor(TableProcessor):
                 for member in members:
                     await places.acquire()
                     nursery.start_soon(self._ask_in_turn, places, member, header, table)
-        return RemotingCommand.response(body=fastjson.dumps({"consumerTable": table}))
+        return RemotingCommand.response(body=await encoded_body({"consumerTable": table}))
 
     async def _ask_in_turn(
         self,

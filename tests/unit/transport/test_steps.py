@@ -9,7 +9,7 @@ import trio
 
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.json_writer import VALUES_PER_PIECE
-from rocketpy.transport.steps import Steps, encoded, encoded_body
+from rocketpy.transport.steps import Steps, TextWriter, encoded_body
 
 
 async def turns_during(work: trio.Event) -> int:
@@ -69,7 +69,7 @@ def test_a_body_that_fits_no_frame_is_given_up_early() -> None:
 
     async def main() -> None:
         with pytest.raises(RequestRefused, match="larger than 1000 bytes"):
-            await encoded(pieces(), size_max=1_000)
+            await TextWriter(1_000).write(pieces())
 
     trio.run(main)
     assert taken == 11

@@ -7,6 +7,7 @@ import trio
 
 from rocketpy.broker.managers.broker_stats import BrokerStatsManager, WorkerCounters
 from rocketpy.broker.managers.stats_item import StatsItem, StatsSnapshot
+from rocketpy.remoting.work import result_of
 from tests.support.slow_lane import FakeClock
 
 
@@ -77,7 +78,7 @@ def test_midnight_and_totals() -> None:
     stats.new_day()
     assert (stats.put_total_yesterday_morning, stats.put_total_today_morning) == (10, 30)
     assert (stats.get_total_yesterday_morning, stats.get_total_today_morning) == (4, 9)
-    stats.sample_minute()
+    result_of(stats.sample_minute())
     item = stats.item("BROKER_PUT_NUMS", "C")
     assert item is not None and item.value == 30
 
@@ -87,9 +88,9 @@ def test_forgetting() -> None:
     stats.count_consumed("G", "T", 5)
     stats.count_consumed("H", "T", 5)
     stats.count_send_back("G", "U")
-    stats.forget_group("G")
+    result_of(stats.forget_group("G"))
     assert stats.item("GROUP_GET_NUMS", "T@G") is None and stats.item("SNDBCK_PUT_NUMS", "U@G") is None
     assert stats.item("GROUP_GET_NUMS", "T@H") is not None
-    stats.forget_topic("T")
+    result_of(stats.forget_topic("T"))
     assert stats.item("GROUP_GET_NUMS", "T@H") is None
     assert stats.item("NO_SUCH_ITEM", "x") is None

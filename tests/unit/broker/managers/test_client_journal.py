@@ -134,7 +134,7 @@ def test_members_stay_when_their_selector_dies_until_they_had_the_time_to_come_b
         lives.die()
     lives.clock.advance(COMES_BACK_MS + 1)
     lives.beat("a", 3, group="G", topics={"T": "*"})
-    lives.broker._sweep_clients()
+    trio.run(lives.broker._sweep_clients)
     entry = lives.services.consumers.group("G")
     assert entry is not None and entry.client_ids == ["a"]
     assert notices(lives) == before + 1, "one member is left, and told"
@@ -158,7 +158,7 @@ def test_nobody_is_swept_because_a_manager_died(tmp_path: Path) -> None:
     lives.clock.advance(CHANNEL_EXPIRED_MS - 1)
     lives.die()
     lives.clock.advance(CHANNEL_EXPIRED_MS)
-    lives.broker._sweep_clients()
+    trio.run(lives.broker._sweep_clients)
     assert not lives.channels[1].is_closed
 
 

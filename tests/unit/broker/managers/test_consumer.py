@@ -95,11 +95,11 @@ def test_silent_clients_are_swept_closed_and_told(tmp_path: Path) -> None:
     rig.beat("a", rig.a)
     rig.clock.advance(CHANNEL_EXPIRED_MS)
     rig.beat("b", rig.b)
-    rig.broker._sweep_clients()
+    trio.run(rig.broker._sweep_clients)
     assert not rig.a.is_closed, "120 s are allowed"
     rig.clock.advance(1)
     before = notified(rig.b)
-    rig.broker._sweep_clients()
+    trio.run(rig.broker._sweep_clients)
     assert rig.a.is_closed and not rig.b.is_closed
     assert notified(rig.b) == before + 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 from rocketpy.broker.managers.producer import ProducerManager
+from rocketpy.remoting.work import result_of
 from tests.support.slow_lane import FakeChannel, FakeClock
 
 
@@ -58,5 +59,5 @@ def test_silent_producers_are_swept() -> None:
     producers = ProducerManager(clock)
     producers.register("P", info("a", channel, clock))
     clock.advance(CHANNEL_EXPIRED_MS + 1)
-    assert producers.sweep() == [channel]
+    assert result_of(producers.sweep()) == [channel]
     assert producers.groups == {} and producers.find_channel("a") is None

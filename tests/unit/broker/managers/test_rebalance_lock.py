@@ -5,6 +5,7 @@ from __future__ import annotations
 from rocketpy.broker.journal import Found, Journal, format_memory
 from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS, RebalanceLockManager
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.work import result_of
 from tests.support.slow_lane import FakeClock
 
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
@@ -52,10 +53,10 @@ def test_sweep_forgets_the_expired() -> None:
     locks.lock("G", [Q1], "a")
     clock.advance(30_001)
     assert locks.owner("G", Q0) is None and len(locks) == 2
-    locks.sweep()
+    result_of(locks.sweep())
     assert len(locks) == 1
     clock.advance(60_000)
-    locks.sweep()
+    result_of(locks.sweep())
     assert len(locks) == 0
 
 

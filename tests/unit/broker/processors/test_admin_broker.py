@@ -9,6 +9,7 @@ import trio
 
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.work import result_of
 from tests.support.slow_lane import SlowLaneRig, body_of
 
 RUNTIME_KEYS = [
@@ -124,7 +125,7 @@ def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> No
 def test_stats_of_an_item(tmp_path: Path) -> None:
     rig = SlowLaneRig(tmp_path)
     rig.services.stats.count_consumed("G", "T", 30)
-    rig.services.stats.sample_minute()
+    result_of(rig.services.stats.sample_minute())
 
     async def main() -> None:
         body = body_of(await rig.ask(315, {"statsName": "GROUP_GET_NUMS", "statsKey": "T@G"}))
