@@ -26,6 +26,7 @@ HEADERS = [
     "stage.h",
     "control_block.h",
     "broker_clock.h",
+    "delivered.h",
     "commitlog.h",
     "consume_queue.h",
     "consume_queue_ext.h",

@@ -18,6 +18,7 @@
 #include "error_reply.h"
 #include "header.h"
 #include "recovery.h"
+#include "send_reply.h"
 #include "send_store.h"
 #include "send_wait.h"
 #include "serving.h"
@@ -25,7 +26,6 @@
 
 enum {
     BATCH_REQUESTS = 256,
-    REPLY_BOUND = 512, /* a send reply without ids and region */
     NOTE_IS_LOG = UINT32_MAX, NOTE_IS_MANAGER = UINT32_MAX - 1,
     SYS_FLAG_MULTI_TAGS = 2,
     CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_FLUSH_DISK_TIMEOUT = 10,
@@ -101,6 +101,10 @@ rp_send *rp_send_open(const rp_send_config *config) {
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
     if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) goto fail;
     rp_broker_clock_open(&send->clock, send->control, send->config.wall_ms(), send->config.boot_ms());
+    if (config->delivered && rp_delivered_open(config->delivered, send->control->published_phy_offset) != RP_OK) {
+        errno = EINVAL;
+        goto fail;
+    }
     resume(send);
     return send;
 fail:;
@@ -176,8 +180,7 @@ static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_ring_reserve(send->manager, sizeof(rp_put_result)) != NULL;
     rp_ring_writer *selector = selector_of(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
-    uint32_t bound = (uint32_t)sizeof(rp_reply) + REPLY_BOUND + send->region_size + wait->ids_size;
-    return rp_ring_can_take(selector, bound);
+    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
 }
 
 static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
@@ -195,22 +198,7 @@ static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
                            .message_ids_size = wait->ids_size,
                            .region = (const uint8_t *)send->config.region,
                            .region_size = send->region_size};
-    uint32_t bound = (uint32_t)sizeof(rp_reply) + REPLY_BOUND + send->region_size + wait->ids_size;
-    uint8_t *room = rp_ring_reserve(selector, bound);
-    uint8_t *copy = room ? NULL : malloc(bound);
-    rp_reply *record = (rp_reply *)(room ? room : copy);
-    if (!record) return RP_NO_MEMORY;
-    *record = (rp_reply){.connection = wait->connection};
-    record->size = rp_send_reply_encode(&reply, (uint8_t *)(record + 1), bound - (uint32_t)sizeof *record);
-    uint32_t size = (uint32_t)sizeof *record + record->size;
-    rp_status status = RP_OK;
-    if (room) {
-        rp_ring_commit(selector, size, RP_STAGE_REPLY);
-    } else {
-        rp_span span = {record, size};
-        status = rp_ring_write(selector, RP_STAGE_REPLY, &span, 1);
-        free(copy);
-    }
+    rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
     if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
     return status;
 }
@@ -242,7 +230,12 @@ static void note(rp_send *send, uint32_t output, uint64_t position) {
     rp_store_release(&send->config.worker->notes[input].source_head, rp_ring_head_after(send->inputs[input]));
 }
 
-static void note_stored(void *send, const rp_stored *stored) { note(send, NOTE_IS_LOG, stored->end_phy_offset); }
+static void note_stored(void *context, const rp_put *put, const rp_stored *stored) {
+    rp_send *send = context;
+    note(send, NOTE_IS_LOG, stored->end_phy_offset);
+    if (put->is_delivery && send->config.delivered)
+        rp_delivered_mark(send->config.delivered, &put->delivery, stored->end_phy_offset);
+}
 
 /* The token, its position, grows with every send that is left, so that settling one settles those before it. */
 static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t size, uint64_t *token) {
@@ -365,6 +358,10 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
+    if (put.is_delivery && send->config.delivered && rp_delivered_has(send->config.delivered, &put.delivery)) {
+        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
+        return put_result(send, &wait, CODE_SUCCESS);
+    }
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED)) {
         const char *busy = rp_admission_refusal(&send->admission, request->origin.received_ns, waiting(send, size));

@@ -6,6 +6,7 @@
  * GIL released. What it holds: the log's writer, a private topic table, replies that wait for the disk. */
 #include <stdint.h>
 #include "commitlog.h"
+#include "delivered.h"
 #include "record.h"
 #include "ring.h"
 #include "stage.h"
@@ -22,6 +23,7 @@ typedef struct rp_send_config {
     rp_ring *from_manager;
     rp_ring *to_manager;
     rp_ring **selectors;          /* reply rings */
+    rp_delivered *delivered;      /* or NULL: no delivery is known to have been stored before */
     rp_host store_host;           /* brokerIP1:listenPort */
     const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
     const char *region;           /* regionId; needs no JSON escapes */

@@ -18,6 +18,9 @@ int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     *put = (rp_put){.request = request, .topic = data + sizeof *request};
     put->properties = put->topic + request->topic_size + request->group_size + request->default_topic_size;
     put->body = put->properties + request->properties_size;
+    put->is_delivery = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_DELIVERY &&
+                       request->group_size == sizeof put->delivery;
+    if (put->is_delivery) memcpy(&put->delivery, put->topic + request->topic_size, sizeof put->delivery);
     return 1;
 }
 
@@ -104,7 +107,7 @@ rp_status rp_put_append(rp_commitlog *log, const rp_put *put, uint64_t total, ui
         record.phy_offset += size;
         record.queue_offset += (uint64_t)counts;
     }
-    before_publish(context, stored);
+    before_publish(context, put, stored);
     rp_commitlog_publish(log, (uint32_t)total, put->store_timestamp_ms);
     if (counts) __atomic_store_n(&put->queue->next_offset, record.queue_offset, __ATOMIC_RELAXED);
     return RP_OK;

@@ -3,6 +3,7 @@
 /* From a send request to records in the log. C only; used by the send processor alone. */
 #include <stdint.h>
 #include "commitlog.h"
+#include "delivered.h"
 #include "record.h"
 #include "stage.h"
 
@@ -18,6 +19,8 @@ typedef struct rp_put {
     rp_queue *queue;
     int32_t queue_id;
     int32_t extra_sys_flag;       /* MULTI_TAGS of the topic */
+    int is_delivery;
+    rp_delivery delivery;         /* which one, if it is */
     rp_host store_host;
     int64_t store_timestamp_ms;
 } rp_put;
@@ -32,7 +35,7 @@ typedef struct rp_stored {
 } rp_stored;
 
 /* Called when the records are complete and about to be published, with everything in `stored` set. */
-typedef void (*rp_before_publish)(void *context, const rp_stored *stored);
+typedef void (*rp_before_publish)(void *context, const rp_put *put, const rp_stored *stored);
 
 /* Lay the SEND record at `data` open; `put` borrows it. 0 if its sizes do not add up to `size`. */
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put);

@@ -10,7 +10,9 @@ with its properties, and the level goes on; what may pass (a full disk, a busy b
 Time is the broker's clock, which store times follow: where the wall clock is set back it goes on at half speed, so that
 a delay is as long as it should be (docs/adr/0090).
 
-Progress is saved every 10 s and at stop: after a crash up to 10 s of messages are delivered twice, never lost.
+Each delivery names its delayed message, and the send process stores it once, however often it is put (docs/adr/0091): a
+worker's death neither repeats nor loses one, and a successor goes on where the last was stored. Progress is saved every
+10 s and at stop: after the death of the whole broker up to 10 s of messages are delivered twice, never lost.
 
 Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
 """
@@ -21,6 +23,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import attrs
 import trio
 
 from rocketpy.codes import ResponseCode
@@ -30,7 +33,7 @@ from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.bodies.offset import DelayOffsetSerializeWrapper
-from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult
+from rocketpy.remoting.hot_lane import Delivery, HotLane, MessageToPut, PutResult
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
@@ -78,6 +81,17 @@ class ScheduleService:
             if 1 <= level <= self._levels.level_max:
                 low, high = self._bounds(level)
                 self._offsets[level] = max(low, min(offset, high))
+        self._follow_deliveries()
+
+    def _follow_deliveries(self) -> None:
+        """Go on behind what a manager before us has delivered since the file was written."""
+        for level in range(1, self._levels.level_max + 1):
+            last = self._hot_lane.last_delivery(level)
+            if last is None or last.queue_offset < self._offsets.get(level, 0):
+                continue
+            units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, last.queue_offset, 1)
+            if units and units[0].phy_offset == last.phy_offset:  # else the queue was made anew: the file is right
+                self._advance(level, last.queue_offset + 1)
 
     def document(self) -> dict[str, Any]:
         """`{"offsetTable":{level: offset}}`, as file and body of code 45."""
@@ -132,7 +146,7 @@ class ScheduleService:
         for unit in units:
             if not self._is_due(level, offset, unit.tags_code):
                 return False
-            if not await self._deliver(PhyOffset(unit.phy_offset)):
+            if not await self._deliver(Delivery(level, unit.phy_offset, offset)):
                 self._rest_until[level] = trio.current_time() + RETRY_S
                 return False
             offset += 1
@@ -157,25 +171,25 @@ class ScheduleService:
         self._ahead_ms[level] = max(self._ahead_ms.get(level, 0), stored_ms - now_ms)
         return stored_ms - self._ahead_ms[level]
 
-    async def _deliver(self, phy_offset: PhyOffset) -> bool:
+    async def _deliver(self, delivery: Delivery) -> bool:
         """Store one message in its real topic, or as a dead letter when it can never be; False: try it again."""
-        record = self._look_up(phy_offset)
+        record = self._look_up(PhyOffset(delivery.phy_offset))
         if record is None:
             return True
         message = self._addressed(record)
         if isinstance(message, MessageToPut):
-            result = await self._hot_lane.put(message)
+            result = await self._hot_lane.put(attrs.evolve(message, delivery=delivery))
             if not result.is_final_refusal:
                 return self._is_stored(record, result)
             message = f"topic {message.topic}, queue {message.queue_id} refuses it for good, code {result.code}"
-        return await self._bury(record, reason=message)
+        return await self._bury(record, delivery, reason=message)
 
-    async def _bury(self, record: StoredRecord, reason: str) -> bool:
+    async def _bury(self, record: StoredRecord, delivery: Delivery, reason: str) -> bool:
         """Store a message that cannot be delivered with the dead letters; False: try it again."""
         topic = self._topics.create_if_missing(DEAD_LETTERS, queue_nums=1)
         await self._topics.file.save()
         message = message_from(record, topic=topic.topic_name, queue_id=0, properties=record.properties)
-        result = await self._hot_lane.put(message)
+        result = await self._hot_lane.put(attrs.evolve(message, delivery=delivery))
         if result.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error(
                 "delayed message at %d not delivered: %s; it is too large for %s as well and stays in %s alone, until "

@@ -18,9 +18,10 @@ from rocketpy.config.properties import format_mapping
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
-from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
 
 from .deletion import QueueDeletions, QueueTable
+from .delivered import Delivered
 from .outbox import Outbox
 from .puts import Put, Puts
 from .ring import RingReader, WorkerBlock
@@ -63,6 +64,7 @@ class RingHotLane:
         store: the store process, for cleaning; None where there is none (tests).
         queues: the entries of the control block.
         store_host: brokerIP1 and listenPort, for message ids.
+        delivered: what is known of delayed messages; None where there is none (tests).
         sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
     """
 
@@ -75,6 +77,7 @@ class RingHotLane:
         queues: QueueTable,
         store_host: tuple[str, int],
         sends: RingReader | None = None,
+        delivered: Delivered | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         common = {Stage.TOPIC, Stage.BROKER}
@@ -87,6 +90,7 @@ class RingHotLane:
         self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
         self._store_settings: dict[str, str] = {}  # changed since we were started
+        self._delivered = delivered
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
@@ -231,6 +235,9 @@ class RingHotLane:
         response.serialize_type = SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON
         request.channel.push(response)
 
+    def last_delivery(self, level: int) -> Delivery | None:
+        return None if self._delivered is None else self._delivered.last(level)
+
     def begin_put(self, message: MessageToPut) -> Put:
         return self._puts.begin(message)
 
@@ -278,6 +285,8 @@ class RingHotLane:
             if process.block.epoch != process.epoch:
                 process.epoch = process.block.epoch
                 self._tell_all(process)
+                if process is self._send:
+                    self._puts.send_process_replaced()
             process.outbox.flush()
         self._end_tables_if_settled()
         if self._store is not None:

@@ -84,6 +84,12 @@ class Puts:
         if put is not None:
             put.finish(result)
 
+    def send_process_replaced(self) -> None:
+        """What became of those under way may never be told. Deliveries end here: they alone may be put again."""
+        for put in self._under_way.values():
+            if put.message.delivery is not None:
+                put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
+
     def forget(self, put: Put) -> None:
         """Nobody waits for it any more."""
         if put.token:

@@ -61,6 +61,7 @@ GROUP = struct.Struct("=IiiI")  # flags, broker_id, which_broker_when_slow, grou
 SUBSCRIPTION = struct.Struct("=qIIII")  # sub_version, flags, group_size, topic_size, tag_count
 POSITION = struct.Struct("=Q")  # token
 CLEAN_TOPIC = struct.Struct("=QII")  # token (0 for CLEAN_EXPIRED), topic_size
+DELIVERY = struct.Struct("=QQII")  # phy_offset, queue_offset, level, reserved
 BROKER = struct.Struct("=iI")  # permission, max_message_size
 SEND = struct.Struct(
     "=iii"  # opaque, code, version
@@ -209,13 +210,19 @@ def encode_put(message: MessageToPut, token: int, received_ns: int) -> bytes:
     """A SEND record of our own; its outcome comes back as PUT_RESULT with `token`."""
     topic = message.topic.encode()
     flags = lib.RP_REQUEST_RESOLVED | (0 if message.wait_store else lib.RP_REQUEST_NO_WAIT)
+    delivery = b""
+    if message.delivery is not None:
+        flags |= lib.RP_REQUEST_DELIVERY
+        delivery = DELIVERY.pack(
+            message.delivery.phy_offset, message.delivery.queue_offset, message.delivery.level, 0
+        )
     fixed = SEND.pack(
         0, 0, 0, flags, message.queue_id, message.sys_flag, message.message_flag, message.reconsume_times, 0, 0,
         message.born_timestamp_ms, message.prepared_transaction_offset, token,
-        len(topic), 0, 0, len(message.properties), len(message.body), 0,
+        len(topic), len(delivery), 0, len(message.properties), len(message.body), 0,
     )  # fmt: skip
     origin = ORIGIN.pack(CONNECTION_INTERNAL, received_ns, *encode_host(*message.born_host), 0)
-    return b"".join((origin, fixed, topic, message.properties, message.body))
+    return b"".join((origin, fixed, topic, delivery, message.properties, message.body))
 
 
 def decode_pull(record: bytes, channel: Channel) -> PullRequest:

@@ -66,6 +66,15 @@ class PullRequest:
 
 
 @attrs.frozen
+class Delivery:
+    """That a delayed message is stored again; offsets of a level's messages rise from one to the next."""
+
+    level: int  # from 1 on
+    phy_offset: int  # of the delayed message
+    queue_offset: int  # its place in the queue of its level
+
+
+@attrs.frozen
 class MessageToPut:
     """A message of the broker's own making, or one it has rewritten: stored exactly as it stands."""
 
@@ -80,6 +89,7 @@ class MessageToPut:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store: bool = True
+    delivery: Delivery | None = None  # stored once, however often it is put
 
 
 @attrs.frozen
@@ -130,6 +140,9 @@ class HotLane(Protocol):
         """The topic exists from now on with these settings; its queues are entered in the control block first."""
 
     def topic_removed(self, topic: str) -> None: ...
+
+    def last_delivery(self, level: int) -> Delivery | None:
+        """The last one of the level that was stored since the broker has been running, by whichever manager."""
 
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         """Settings (Java key to text, checked) that the store follows while it runs."""

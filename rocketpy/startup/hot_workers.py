@@ -13,6 +13,7 @@ from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.delivered import Delivered
 from rocketpy.reactor.poison import set_aside
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
@@ -33,6 +34,7 @@ class SendMain:
     topology: Topology
     control: ControlBlock
     settings: BrokerSettings
+    delivered: Delivered
 
     def __call__(self, context: WorkerContext) -> None:
         topology, settings = self.topology, self.settings
@@ -60,6 +62,7 @@ class SendMain:
                 "from_manager": topology.ring(MANAGER, SEND).pointer,
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
+                "delivered": self.delivered.pointer,
                 "store_host": store_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[1],
                 "region": strings[2],

@@ -17,6 +17,7 @@ from rocketpy.broker.kept import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway, RingChannel
+from rocketpy.reactor.delivered import Delivered
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.hot_lane import RingHotLane
 from rocketpy.reactor.outbox import Outbox
@@ -45,6 +46,7 @@ class ManagerMain:
     table: DispatchTable
     metrics: socket.socket | None  # listens where metrics are served
     memory: ManagerMemory
+    delivered: Delivered
 
     def __call__(self, context: WorkerContext) -> None:
         store = MessageStore(self.settings.store, self.control)
@@ -66,6 +68,7 @@ class ManagerMain:
             queues=self.control,
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
             sends=inputs[SEND],
+            delivered=self.delivered,
         )
         async with open_remoting_client() as client:
             controller = BrokerController(

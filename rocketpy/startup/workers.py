@@ -10,11 +10,13 @@ from rocketpy.broker.kept import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
+from rocketpy.reactor.delivered import Delivered
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.store.delay_level import parse_delay_levels
 from rocketpy.store.files import StorePaths
 from rocketpy.store.lifecycle import OpenedStore
 
@@ -65,11 +67,13 @@ def worker_specs(
             quiet_phase=quiet_phase, hang_timeout_s=hang_s, is_hot=role in HOT_ROLES,
         )  # fmt: skip
 
+    levels = len(parse_delay_levels(settings.store.message_delay_level))
+    delivered = Delivered(levels, lambda: control.published_phy_offset)
     writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
-    yield spec(SEND, SEND, SendMain(topology, control, settings), StopPhase.PROCESSORS, keep_fds=writes)
+    yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.PROCESSORS, keep_fds=writes)
     yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
     yield spec(
         MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),)
     )

@@ -19,7 +19,10 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Pyt
 
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.stage import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut
 from tests.support.history import pull_request, send_request
 from tests.support.hot_lane import FILE_SIZE, HotLane
 from tests.support.stepping import Steps, can_step
@@ -133,6 +136,59 @@ def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(lane: 
         assert stored_numbers(lane) == sent, f"seed {SEED}, turn {turn}"
     requests = len(sent) // 4 * 3
     assert max(answered.values()) <= 2 and requests - len(answered) <= 40
+
+
+@steppable
+def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_repeats_it(tmp_path: Path) -> None:
+    """The manager repeats what it was not told of, and its successor repeats what its predecessor may have put."""
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(f"{SEED}/delivery")
+    delivered = Delivered(2, lambda: 0)
+    lane = HotLane(tmp_path, delivered=delivered.pointer)
+    lane.add_topic("T")
+    lane.tables_end()
+    lane.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
+    lane.turn()
+    wanted: list[str] = []
+    last: dict[int, bytes] = {}
+
+    def put_next(level: int) -> None:
+        number = len(wanted)
+        body = f"{level}.{number}".encode()
+        message = MessageToPut("T", 0, body, b"", wait_store=False, delivery=Delivery(level, number * 100, number))
+        last[level] = encode_put(message, number, 0)
+        wanted.append(body.decode())
+        for _ in range(choose.choice((1, 1, 2))):
+            lane.put(last[level])
+
+    def work() -> Callable[[], object]:
+        send = lane.open_send()
+        return lambda: lib.rp_send_run(send, 0)
+
+    length = 0
+    for turn in range(60):
+        lib.rp_send_close(lane.send)
+        begin_again(lane, "send")
+        tell_tables(lane)
+        for level in (1, 2, 1):
+            if level in last and choose.random() < 0.3:
+                lane.put(last[level])
+            put_next(level)
+        if turn == 0:
+            length = whole_length(work)
+            print(f"{length} instructions")
+        else:
+            cut(work, choose.randrange(length))
+        begin_again(lane, "send")
+        lane.send = lane.open_send()
+        tell_tables(lane)
+        for record in last.values():
+            lane.put(record)
+        lane.turn()
+        assert stored_numbers(lane) == wanted, f"seed {SEED}, turn {turn}"
+        results = [record for kind, record in lane.for_manager() if kind == lib.RP_STAGE_PUT_RESULT]
+        assert results and all(decode_put_result(record, ("127.0.0.1", 1))[1].is_stored for record in results)
+    lane.close()
 
 
 @steppable

@@ -19,7 +19,7 @@ from rocketpy.message.record import encode_record
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Detached, Peer
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
 
 NOW_MS = 1_700_000_000_000
 
@@ -90,6 +90,7 @@ class FakeHotLane:
         self.put_codes: dict[str, int] = {}  # of topics that differ
         self.put_gate: trio.Event | None = None
         self.is_store_away = False
+        self.last_deliveries: dict[int, Delivery] = {}
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in {
@@ -114,6 +115,9 @@ class FakeHotLane:
     async def clean_expired_queues(self) -> None:
         self.calls.append(("clean_expired_queues", ()))
         await trio.lowlevel.checkpoint()
+
+    def last_delivery(self, level: int) -> Delivery | None:
+        return self.last_deliveries.get(level)
 
     def begin_put(self, message: MessageToPut) -> FakePut:
         self.puts.append(message)

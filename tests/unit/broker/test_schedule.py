@@ -12,6 +12,7 @@ from rocketpy.broker.delay import DelayLevels
 from rocketpy.broker.schedule import due_time_ms
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.hot_lane import Delivery
 from tests.support.slow_lane import NOW_MS, SlowLaneRig, Unit, record
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
@@ -190,6 +191,43 @@ def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Pa
     rig.services.schedule.file.changed()
     trio.run(rig.services.schedule.file.save)
     assert path.read_text() == '{\n\t"offsetTable":{1:0,3:2,18:4\n\t}\n}'
+
+
+def test_each_delivery_names_its_delayed_message(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS)
+    rig.store.records[1001] = record(1001, topic=SCHEDULE, properties=b"REAL_TOPIC\x01gone")
+    deliver(rig)
+    assert [(put.topic, put.delivery) for put in rig.hot_lane.puts] == [
+        ("T", Delivery(LEVEL, 1000, 0)),
+        (DEAD_LETTERS, Delivery(LEVEL, 1001, 1)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "begin"),
+    [
+        (None, 1),
+        (Delivery(LEVEL, 1002, 2), 3),
+        (Delivery(LEVEL, 1000, 0), 1),  # the file is newer
+        (Delivery(LEVEL, 5555, 2), 1),  # another message stands there now: the queue was made anew
+        (Delivery(LEVEL, 1009, 9), 1),  # the queue ends before
+    ],
+)
+def test_a_successor_goes_on_behind_what_was_delivered_since_the_file_was_written(
+    tmp_path: Path, last: Delivery | None, begin: int
+) -> None:
+    path = tmp_path / "config" / "delayOffset.json"
+    path.parent.mkdir()
+    path.write_text('{"offsetTable":{3:1}}')
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, *[NOW_MS] * 4)
+    if last is not None:
+        rig.hot_lane.last_deliveries[LEVEL] = last
+    rig.broker.load()
+    assert rig.services.schedule.document() == {"offsetTable": {LEVEL: begin}}
+    deliver(rig)
+    assert [put.reconsume_times for put in rig.hot_lane.puts] == list(range(begin, 4))
 
 
 def test_the_service_looks_ten_times_a_second(tmp_path: Path) -> None:

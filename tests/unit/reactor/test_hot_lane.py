@@ -20,7 +20,7 @@ from rocketpy.reactor.puts import PUT_TIMEOUT_S
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.stage import Stage, encode_clean_expired, encode_clean_topic
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import HotLane, MessageToPut, SendRequest
+from rocketpy.remoting.hot_lane import Delivery, HotLane, MessageToPut, SendRequest
 
 
 @attrs.define
@@ -247,6 +247,16 @@ def test_a_put_without_an_outcome_ends(desk: Desk) -> None:
         assert desk.lane.is_idle() or desk.kinds("send")
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_delivery_ends_when_the_send_process_was_replaced(desk: Desk) -> None:
+    async def main() -> None:
+        put = desk.lane.begin_put(MessageToPut("T", 0, b"", b"", delivery=Delivery(1, 2, 3)))
+        desk.blocks["send"].begin(1)
+        desk.lane.turn()
+        assert (await put.wait()).code == 2
+
+    trio.run(main)
 
 
 def test_a_put_that_finds_no_room_says_so(desk: Desk) -> None:

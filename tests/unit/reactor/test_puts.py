@@ -12,7 +12,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.reactor import puts as module
 from rocketpy.reactor import stage
 from rocketpy.reactor.puts import PUT_TIMEOUT_S, Put, Puts
-from rocketpy.remoting.hot_lane import MessageToPut
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut
 
 
 @attrs.define
@@ -115,5 +115,19 @@ def test_a_waiter_that_is_cancelled_leaves_nothing_behind(puts: Puts, sent: Sent
                 for put in begin(puts, b"abcd"):
                     nursery.start_soon(put.wait)
         assert puts.is_empty()
+
+    trio.run(main)
+
+
+def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not(puts: Puts, sent: Sent) -> None:
+    """A delivery may be put again at once; what became of another put only its result can tell."""
+
+    async def main() -> None:
+        delivery = puts.begin(MessageToPut("T", 0, b"a", b"", delivery=Delivery(1, 2, 3)))
+        (other,) = begin(puts, b"b")
+        puts.send_process_replaced()
+        assert (await delivery.wait()).code == 2
+        finish(puts, sent.records[1][0])
+        assert (await other.wait()).is_stored and puts.is_empty()
 
     trio.run(main)

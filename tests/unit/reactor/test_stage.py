@@ -13,7 +13,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import stage
 from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.remoting.abc import Peer
-from rocketpy.remoting.hot_lane import MessageToPut, SendRequest
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut, SendRequest
 
 CHANNEL = RingChannel(7, Peer("10.0.0.1", 5), False, Gateway([]))
 
@@ -114,6 +114,18 @@ def test_a_put_of_our_own_is_internal_and_resolved() -> None:
     assert not read.wait_store
     token = ffi.cast("rp_send_request *", ffi.from_buffer(record)).token
     assert token == 123
+
+
+def test_a_delivery_crosses_in_the_place_of_the_group() -> None:
+    message = MessageToPut("TOPIC", 3, b"body", b"props", delivery=Delivery(5, 1 << 40, 7))
+    record = stage.encode_put(message, token=1, received_ns=5)
+    request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
+    assert request.flags & lib.RP_REQUEST_DELIVERY and request.group_size == ffi.sizeof("rp_delivery")
+    delivery = ffi.new("rp_delivery *")
+    ffi.memmove(delivery, record[-len(b"bodyprops") - request.group_size :], request.group_size)
+    assert (delivery.level, delivery.phy_offset, delivery.queue_offset) == (5, 1 << 40, 7)
+    read = stage.decode_send(record, CHANNEL)
+    assert (read.topic, read.body, read.properties) == ("TOPIC", b"body", b"props")
 
 
 def test_a_pull_is_read_as_c_wrote_it_and_handed_back_marked() -> None:

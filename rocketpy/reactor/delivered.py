@@ -1,0 +1,32 @@
+"""How far delayed messages have been delivered, in memory that outlives manager and send process: csrc/delivered.h."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.hot_lane import Delivery
+
+
+class Delivered:
+    """Made before the first fork. The send process writes, by `pointer`; all others read.
+
+    Args:
+        published: the log's published position, up to which a mark counts.
+    """
+
+    def __init__(self, level_max: int, published: Callable[[], int]) -> None:
+        self.pointer: Any = lib.rp_delivered_create(level_max)
+        if self.pointer == ffi.NULL:
+            raise StoreError(f"no shared memory for the progress of {level_max} delay levels: {os.strerror(ffi.errno)}")
+        self._published = published
+
+    def last(self, level: int) -> Delivery | None:
+        """The last delivery of a level that is stored; None if there is none."""
+        last = ffi.new("rp_delivery *")
+        if not lib.rp_delivered_last(self.pointer, level, self._published(), last):
+            return None
+        return Delivery(level, int(last.phy_offset), int(last.queue_offset))

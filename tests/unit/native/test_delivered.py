@@ -1,0 +1,153 @@
+"""Deliveries of delayed messages: each is stored once, however often it is put and wherever somebody dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory has no Python twin")
+
+from rocketpy.message.record import decode_records
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.stage import decode_put_result, encode_put
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut, PutResult
+from tests.support.hot_lane import HotLane
+
+LEVELS = 3
+
+
+class Log:
+    """A published position that the test moves."""
+
+    published = 0
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+@pytest.fixture
+def delivered(log: Log) -> Delivered:
+    return Delivered(LEVELS, lambda: log.published)
+
+
+def c(delivery: Delivery) -> Any:
+    return ffi.new("rp_delivery *", [delivery.phy_offset, delivery.queue_offset, delivery.level, 0])
+
+
+def mark(delivered: Delivered, delivery: Delivery, end: int) -> None:
+    lib.rp_delivered_mark(delivered.pointer, c(delivery), end)
+
+
+def has(delivered: Delivered, delivery: Delivery) -> bool:
+    return bool(lib.rp_delivered_has(delivered.pointer, c(delivery)))
+
+
+FIRST, SECOND = Delivery(1, 0, 0), Delivery(1, 100, 1)
+
+
+def test_nothing_is_delivered_at_first(delivered: Delivered) -> None:
+    assert delivered.last(1) is None and not has(delivered, FIRST)
+
+
+def test_a_delivery_counts_when_its_record_is_published(delivered: Delivered, log: Log) -> None:
+    mark(delivered, FIRST, 1000)
+    assert delivered.last(1) is None
+    log.published = 1000
+    assert delivered.last(1) == FIRST and delivered.last(2) is None
+    mark(delivered, SECOND, 2000)
+    assert delivered.last(1) == FIRST
+    log.published = 2000
+    assert delivered.last(1) == SECOND
+    assert has(delivered, FIRST) and has(delivered, SECOND)
+    assert not has(delivered, Delivery(1, 101, 2)) and not has(delivered, Delivery(2, 0, 0))
+
+
+def test_a_mark_without_a_record_is_taken_back_by_the_next_process(delivered: Delivered, log: Log) -> None:
+    mark(delivered, FIRST, 1000)
+    mark(delivered, SECOND, 2000)
+    assert lib.rp_delivered_open(delivered.pointer, 1999) == lib.RP_OK
+    log.published = 5000  # of other records
+    assert delivered.last(1) == FIRST and not has(delivered, SECOND)
+    assert lib.rp_delivered_open(delivered.pointer, 5000) == lib.RP_OK
+    assert delivered.last(1) == FIRST
+
+
+def test_a_mark_with_its_record_stays(delivered: Delivered, log: Log) -> None:
+    mark(delivered, FIRST, 1000)
+    log.published = 1000
+    assert lib.rp_delivered_open(delivered.pointer, 1000) == lib.RP_OK
+    assert delivered.last(1) == FIRST and has(delivered, FIRST)
+
+
+@pytest.mark.parametrize("level", [0, LEVELS + 1, (1 << 32) - 1])
+def test_a_level_that_there_is_not_is_never_delivered(delivered: Delivered, log: Log, level: int) -> None:
+    delivery = Delivery(level, 0, 0)
+    mark(delivered, delivery, 10)
+    log.published = 10
+    assert not has(delivered, delivery) and delivered.last(level) is None
+
+
+def test_memory_of_another_layout_is_not_used(delivered: Delivered, tmp_path: Path) -> None:
+    ffi.cast("uint32_t *", delivered.pointer)[2] += 1
+    assert lib.rp_delivered_open(delivered.pointer, 0) == lib.RP_INVALID
+
+
+# --- in the send process ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lane(tmp_path: Path, delivered: Delivered, log: Log) -> Iterator[HotLane]:
+    lane = HotLane(tmp_path, delivered=delivered.pointer)
+    lane.add_topic("T")
+    lane.tables_end()
+    yield lane
+    lane.close()
+
+
+def deliver(lane: HotLane, delivery: Delivery, body: bytes, *, topic: str = "T") -> PutResult:
+    lane.put(encode_put(MessageToPut(topic, 0, body, b"", wait_store=False, delivery=delivery), 7, 0))
+    lane.turn()
+    (record,) = [record for kind, record in lane.for_manager() if kind == lib.RP_STAGE_PUT_RESULT]
+    token, result = decode_put_result(record, ("127.0.0.1", 10911))
+    assert token == 7
+    return result
+
+
+def bodies(lane: HotLane) -> list[bytes]:
+    end = lib.rp_control_header(lane.block).published_phy_offset
+    return [bytes(record.body) for record in decode_records(lane.log(0, end), check_crc=True)] if end else []
+
+
+def test_a_delivery_that_is_put_again_is_answered_and_not_stored(lane: HotLane) -> None:
+    assert deliver(lane, FIRST, b"first").is_stored
+    assert deliver(lane, FIRST, b"first").is_stored
+    assert deliver(lane, SECOND, b"second").is_stored
+    assert deliver(lane, FIRST, b"first").is_stored
+    assert deliver(lane, Delivery(2, 50, 0), b"other level").is_stored
+    assert bodies(lane) == [b"first", b"second", b"other level"]
+
+
+def test_a_delivery_that_was_refused_may_be_put_again(lane: HotLane) -> None:
+    assert deliver(lane, FIRST, b"first", topic="gone").code == 17
+    assert deliver(lane, FIRST, b"dead letter").is_stored
+    assert deliver(lane, FIRST, b"first").is_stored  # wherever it is put now
+    assert bodies(lane) == [b"dead letter"]
+
+
+def test_a_successor_of_the_send_process_knows_what_was_stored(lane: HotLane, delivered: Delivered, log: Log) -> None:
+    deliver(lane, FIRST, b"first")
+    lib.rp_send_close(lane.send)
+    lane.workers["send"].epoch += 1
+    lane.send = lane.open_send()
+    lane.add_topic("T")
+    lane.tell_tables_end()
+    assert deliver(lane, FIRST, b"first").is_stored
+    assert bodies(lane) == [b"first"]
+    log.published = lib.rp_control_header(lane.block).published_phy_offset
+    assert delivered.last(1) == FIRST
