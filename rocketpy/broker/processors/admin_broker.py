@@ -17,7 +17,7 @@ from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import declared_settings
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting import fastjson
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.bodies.topic import DataVersion
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.broker import GetBrokerConfigResponseHeader, ViewBrokerStatsDataRequestHeader
@@ -26,7 +26,7 @@ from rocketpy.transport.steps import Steps
 from ..managers.stats_item import StatsSnapshot
 from ..runtime_info import runtime_info
 from ..services import BrokerServices
-from .deletion import wait_for
+from .deletion import answer_after, clean_expired
 from .table import TableProcessor
 
 log = logging.getLogger(__name__)
@@ -94,17 +94,15 @@ class AdminBrokerProcessor(TableProcessor):
         body = {"statsDay": _window(item.day), "statsHour": _window(item.hour), "statsMinute": _window(item.minute)}
         return RemotingCommand.response(body=fastjson.dumps(body))
 
-    async def _clean_expired_queues(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Drop the files of queues of which the log has nothing left; answered when they are gone."""
-        await self._services.hot_lane.clean_expired_queues()
-        return RemotingCommand.response()
+    async def _clean_expired_queues(self, request: RemotingCommand, channel: Channel) -> Detached:
+        return clean_expired(self._services.hot_lane)
 
     async def _delete_expired_log(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Have log files that are past fileReservedTime deleted now; answered at once, as files may be many."""
         self._services.store.request_delete_expired()
         return RemotingCommand.response()
 
-    async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> Detached:
         """Delete what is in the queues of topics that have no configuration any more."""
         services, steps = self._services, Steps()
         queues = await trio.to_thread.run_sync(services.store.queue_states)
@@ -117,7 +115,7 @@ class AdminBrokerProcessor(TableProcessor):
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
                 log.info("topic %s has queues but no configuration; its queues are dropped", topic)
                 deletions.append(services.hot_lane.delete_queues(topic))
-        return RemotingCommand.response(remark=await wait_for(deletions))
+        return answer_after(deletions)
 
     async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, "access control is off on this broker (aclEnable=false)")

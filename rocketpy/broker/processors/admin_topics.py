@@ -8,7 +8,7 @@ from __future__ import annotations
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
@@ -16,10 +16,11 @@ from rocketpy.transport.steps import Steps, encoded_body, finished
 
 from .. import remarks
 from ..services import BrokerServices
-from .deletion import wait_for
+from .deletion import answer_after
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
+UPDATES_AT_ONCE = 256  # that wait for name servers
 QUEUE_NUMS_MAX = 65_536  # what the hot lane's tables hold for one topic
 
 
@@ -38,7 +39,7 @@ class AdminTopicProcessor(TableProcessor):
         )
         self._services = services
 
-    async def _update(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _update(self, request: RemotingCommand, channel: Channel) -> Detached:
         """Create or replace a topic; answered when the disk and the name servers have it.
 
         The order flag is not taken from the request: it comes with the next registration's answer.
@@ -63,10 +64,15 @@ class AdminTopicProcessor(TableProcessor):
             )
         )
         await self._services.topics.file.save()
+        timeout_s = self._services.live.broker.register_broker_timeout_mills / 1000
+        return Detached(self._registered, "name servers", 2 * timeout_s, at_once_max=UPDATES_AT_ONCE)
+
+    async def _registered(self) -> RemotingCommand:
+        """A name server that does not answer in time is left to the next round."""
         await self._services.registrar.register()
         return RemotingCommand.response()
 
-    async def _delete(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
+    async def _delete(self, request: RemotingCommand, channel: Channel) -> Detached:
         """Delete the topic and what its queues hold; name servers are told by the admin tool, not by us.
 
         From the first step on, everything acknowledged belongs to a topic that has been created since, and stays.
@@ -78,10 +84,9 @@ class AdminTopicProcessor(TableProcessor):
         deletion = services.hot_lane.delete_queues(topic)  # nothing may come between these two
         if is_known:
             await services.topics.file.save()
-        remark = await wait_for([deletion])
         if services.live.broker.auto_delete_unused_stats:
             await finished(services.stats.forget_topic(topic))
-        return RemotingCommand.response(remark=remark)
+        return answer_after([deletion])
 
     async def _all(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=await encoded_body(self._services.topics.document()), ext_fields={})

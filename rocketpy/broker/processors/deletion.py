@@ -1,23 +1,51 @@
-"""How long a request waits until the files of deleted queues are removed, and what it says if that takes longer."""
+"""How long a request waits until the files of deleted queues are removed, and what it says if that takes longer.
+
+The wait holds no task of the admin pool: where the disk of the consume queues is full, administration is needed most.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import trio
 
-from rocketpy.remoting.hot_lane import Completion
+from rocketpy.remoting.abc import Detached
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import Completion, HotLane
 
 DELETION_WAIT_S = 3.0
+EXPIRED_WAIT_S = 30.0
+WAITERS_MAX = 64  # requests that wait for the store worker at once
+STORE = "store worker"
 FILES_ARE_LEFT = (
     "deleted; consume queue files are not removed yet: the store worker removes them as soon as it has built the "
     "queues of what was stored before. If that takes long, look at the broker's log and at the disk of storePathRootDir"
 )
+EXPIRED_ARE_LEFT = (
+    "the store worker is still removing the files of expired queues and goes on; ask again, or look at the broker's log"
+)
 
 
-async def wait_for(deletions: Sequence[Completion]) -> str | None:
-    """The remark of the answer: None if all files are gone."""
+def answer_after(deletions: Sequence[Completion]) -> Detached:
+    """The answer to a deletion: its remark says when files are left."""
+    return Detached(partial(_wait_for, deletions), STORE, DELETION_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
+
+
+async def _wait_for(deletions: Sequence[Completion]) -> RemotingCommand:
     with trio.move_on_after(DELETION_WAIT_S):
         for deletion in deletions:
             await deletion.wait()
-    return None if all(deletion.is_set() for deletion in deletions) else FILES_ARE_LEFT
+    are_gone = all(deletion.is_set() for deletion in deletions)
+    return RemotingCommand.response(remark=None if are_gone else FILES_ARE_LEFT)
+
+
+def clean_expired(hot_lane: HotLane) -> Detached:
+    """Remove the files of queues of which the log has nothing left; answered when they are gone, or later."""
+    return Detached(partial(_clean_expired, hot_lane), STORE, EXPIRED_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
+
+
+async def _clean_expired(hot_lane: HotLane) -> RemotingCommand:
+    with trio.move_on_after(EXPIRED_WAIT_S) as scope:
+        await hot_lane.clean_expired_queues()
+    return RemotingCommand.response(remark=EXPIRED_ARE_LEFT if scope.cancelled_caught else None)
