@@ -44,7 +44,6 @@ at which a predecessor died is not lost. The others leave it before, as they cou
 BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
-FIELD_BYTES = 128  # what a short field costs once it is read, beside its bytes
 AWAY_NS = 2_000_000_000  # a loop that has not turned for so long was not there to serve
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
@@ -263,8 +262,7 @@ class ProcessorServer:
             is_closed = self.deaths.is_gone(origin.connection)  # sent before its selector died: served, then forgotten
             connection = _Connection(self._new_channel(origin), is_closed=is_closed)
             self._connections[origin.connection] = connection
-        fields = len(request.ext_fields or ())
-        self._submit(_Job(request, connection, origin.received_ns, size + fields * FIELD_BYTES))
+        self._submit(_Job(request, connection, origin.received_ns, request.held_size))
 
     def _submit(self, job: _Job) -> None:
         name = self.table.pool_for(job.request.code).name

@@ -14,6 +14,7 @@ from .frame import Frame, SerializeType, cut_frame, encode_frame
 
 FLAG_RESPONSE = 0x1
 FLAG_ONEWAY = 0x2
+COMMAND_SIZE, FIELD_SIZE = 256, 128  # bytes of memory for a command and for each field, beside their texts
 REMARK_BYTES_MAX = 4096
 """UTF-8 bytes of a response's remark; a longer one is cut, as remarks repeat what strangers sent."""
 
@@ -114,6 +115,13 @@ class RemotingCommand:
             return known(self.code).name
         except ValueError:
             return str(self.code)
+
+    @property
+    def held_size(self) -> int:
+        """About how many bytes of memory it takes: a field costs more than its text."""
+        fields = self.ext_fields or {}
+        texts = sum(len(key) + len(value) for key, value in fields.items())
+        return COMMAND_SIZE + len(self.body or b"") + len(self.remark or "") + texts + FIELD_SIZE * len(fields)
 
     def ext_field(self, key: str) -> str | None:
         """An ad-hoc field, None when it is absent."""

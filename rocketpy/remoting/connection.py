@@ -64,6 +64,11 @@ class Connection(Generic[T]):
         """Responses that nobody waited for: late ones, and nonsense. They are dropped."""
 
     @property
+    def buffered_size(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return self._cutter.buffered_size
+
+    @property
     def in_flight_count(self) -> int:
         """Our requests without an answer."""
         return len(self._in_flight)

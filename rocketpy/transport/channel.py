@@ -20,6 +20,7 @@ from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionSt
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
 
+from .budget import Budget
 from .streams import close_in_order
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class ChannelLimits:
     """Without traffic in either direction for so long: closed."""
     requests_max: int = 1024
     """The peer's requests in work at once: no more are read until one is done."""
+    requests_size_max: int = 32 * 1024 * 1024
+    """Likewise the bytes that they hold; a single one always fits. Of servers."""
     in_flight_max: int = IN_FLIGHT_MAX
     """Our requests without an answer: more are refused with TooManyRequests."""
     outgoing_size_max: int = 64 * 1024 * 1024
@@ -68,8 +71,14 @@ class StreamChannel:
         dispatcher: Dispatcher,
         is_vip: bool = False,
         limits: ChannelLimits | None = None,
+        budget: Budget | None = None,
     ) -> None:
+        """`budget`: that of the server whose connection it is. Then no request is begun while replies wait for a peer
+        that does not read; a client goes on reading, so that no two peers wait for each other."""
         self._limits = limits or ChannelLimits()
+        self._budget = budget
+        self._requests_size = 0
+        self._writing_size = 0
         self._stream = stream
         self._id = connection
         self._peer = peer
@@ -177,6 +186,8 @@ class StreamChannel:
                 nursery.cancel_scope.cancel()
         finally:
             self._closing = True
+            if self._budget is not None:
+                self._budget.hold(self, 0)
             for waiter in self._protocol.close():
                 waiter.done.set()
             close_in_order(self._stream)
@@ -195,6 +206,7 @@ class StreamChannel:
             if not data:
                 return
             self._protocol.receive_data(data)
+            self._account()
             try:
                 await self._handle_events(nursery)
             except RemoteProtocolError as exc:
@@ -205,12 +217,38 @@ class StreamChannel:
         while (event := self._protocol.next_event()) is not None:
             if isinstance(event, RequestReceived):
                 await self._requests.acquire()
-                nursery.start_soon(self._answer, event.command)
+                size = event.command.held_size
+                if self._budget is not None:
+                    await self._wait_to_begin(size)
+                self._requests_size += size
+                self._account()
+                nursery.start_soon(self._answer, event.command, size)
             else:
                 event.token.response = event.command
                 event.token.done.set()
 
-    async def _answer(self, request: RemotingCommand) -> None:
+    async def _wait_to_begin(self, size: int) -> None:
+        """Until the peer reads its replies, and there is room for a request of `size` bytes."""
+        limits = self._limits
+        async with self._room:
+            while self.is_open and (
+                len(self._outgoing) >= limits.outgoing_size_max
+                or 0 < self._requests_size > limits.requests_size_max - size
+            ):
+                await self._room.wait()
+
+    def _account(self) -> None:
+        if self._budget is not None and self.is_open:
+            replies_size = len(self._outgoing) + self._writing_size
+            self._budget.hold(self, self._protocol.buffered_size + self._requests_size + replies_size)
+
+    def give_up(self) -> None:
+        """Close at once: all connections hold too much, and this one most."""
+        self._dispatcher.refused.report("serving a connection", f"{self._peer} is disconnected: it holds most memory")
+        self._closing = True
+        self._scope.cancel()
+
+    async def _answer(self, request: RemotingCommand, size: int) -> None:
         try:
             response = await self._dispatcher.dispatch(request, self)
             if response is not None:
@@ -219,6 +257,11 @@ class StreamChannel:
             logger.debug("%r: gone before the response of %s", self, request.name)
         finally:
             self._requests.release()
+            self._requests_size -= size
+            self._account()
+            if self._budget is not None:
+                async with self._room:
+                    self._room.notify_all()
 
     async def _write(self) -> None:
         """Write what is queued until we are closing and nothing is left, or the stream breaks; that ends all tasks."""
@@ -234,11 +277,14 @@ class StreamChannel:
         """Whether the stream took everything."""
         while self._outgoing:
             data, self._outgoing = self._outgoing, bytearray()
+            self._writing_size = len(data)
             try:
                 await self._stream.send_all(memoryview(data))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return False
             self._last_traffic_s = trio.current_time()
+            self._writing_size = 0
+            self._account()
             async with self._room:
                 self._room.notify_all()
         return True
@@ -254,6 +300,7 @@ class StreamChannel:
 
     def _enqueue(self, data: bytes) -> None:
         self._outgoing += data
+        self._account()
         self._writable.set()
 
     async def _wait_for_room(self) -> None:

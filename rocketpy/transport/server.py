@@ -8,13 +8,16 @@ from typing import Protocol, TypeVar
 
 import trio
 
-from rocketpy.remoting.abc import ConnectionListener
+from rocketpy.remoting.abc import ConnectionListener, Peer
 from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.networks import Network
 
+from .budget import Budget
 from .channel import ChannelLimits, StreamChannel
 from .proxied import real_peer
 from .streams import peer_of, reset_at_death
+
+BYTES_MAX = 256 * 1024 * 1024  # that all connections of a server hold together
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -36,9 +39,12 @@ class RemotingServer:
         limits: ChannelLimits | None = None,
         connection_ids: Iterator[int] | None = None,
         proxies: Sequence[Network] = (),
+        bytes_max: int = BYTES_MAX,
     ) -> None:
         """`connection_ids` numbers the connections; share one among all servers whose tables meet. Connections from
-        `proxies` begin with a PROXY header, and are those of whom it names."""
+        `proxies` begin with a PROXY header, and are those of whom it names. Together they hold at most `bytes_max` in
+        memory (budget.py)."""
+        self._budget = Budget(bytes_max)
         self._dispatcher = dispatcher
         self._connection_listeners = tuple(connection_listeners)
         self._limits = limits or ChannelLimits()
@@ -69,13 +75,11 @@ class RemotingServer:
 
     async def serve_stream(self, stream: trio.abc.Stream, *, is_vip: bool = False) -> None:
         """Serve one connection until it ends; never raises an Exception."""
+        client = None
         try:
-            peer = peer_of(stream)
-        except OSError:  # gone between accept and now
-            await trio.aclose_forcefully(stream)
-            return
-        reset_at_death(stream)
-        client = await real_peer(stream, peer, self._proxies, self._limits.idle_s)
+            client = await self._client_of(stream)
+        except Exception as exc:
+            self._dispatcher.faults.report("a connection", exc)
         if client is None:
             await trio.aclose_forcefully(stream)
             return
@@ -86,6 +90,7 @@ class RemotingServer:
             dispatcher=self._dispatcher,
             is_vip=is_vip,
             limits=self._limits,
+            budget=self._budget,
         )
         self._channels[channel.connection] = channel
         try:
@@ -95,6 +100,15 @@ class RemotingServer:
         finally:
             del self._channels[channel.connection]
             self._tell_listeners(channel)
+
+    async def _client_of(self, stream: trio.abc.Stream) -> Peer | None:
+        """Who is at the other end; None: gone between accept and now, or refused."""
+        try:
+            peer = peer_of(stream)
+        except OSError:
+            return None
+        reset_at_death(stream)
+        return await real_peer(stream, peer, self._proxies, self._limits.idle_s)
 
     def _tell_listeners(self, channel: StreamChannel) -> None:
         for listener in self._connection_listeners:

@@ -1,0 +1,38 @@
+"""What all connections of a server hold in memory together: parts of frames, requests in work, replies that wait.
+
+Each connection has bounds of its own, but a stranger may open many. Beyond the budget the connection that holds most is
+closed: it is one that sends and does not end, or asks and does not read. Those that hold little are never concerned.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Holder(Protocol):
+    """A connection; told apart by identity."""
+
+    def give_up(self) -> None:
+        """Close without waiting for anything, and let go of what is held."""
+
+
+class Budget:
+    """At most `bytes_max`; what is given up counts no more at once."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used_bytes = 0
+        self._held: dict[Holder, int] = {}
+
+    def hold(self, holder: Holder, size: int) -> None:
+        """`holder` has `size` bytes now. Closes whoever holds most when all together have too much."""
+        self._set(holder, size)
+        while self.used_bytes > self.bytes_max:
+            largest = max(self._held, key=self._held.__getitem__)
+            self._set(largest, 0)
+            largest.give_up()
+
+    def _set(self, holder: Holder, size: int) -> None:
+        self.used_bytes += size - self._held.pop(holder, 0)
+        if size > 0:
+            self._held[holder] = size
