@@ -7,7 +7,19 @@
 #define _GNU_SOURCE
 #include "selector_private.h"
 
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+
 enum { NS_PER_MS = 1000000 };
+
+/* Bytes that wait for this process, not for the peer: it stood still (stopped, paused) and has more to read than one
+ * turn takes. */
+static int is_behind_with(const rp_connection *connection)
+{
+    int bytes = 0;
+
+    return connection->interest & EPOLLIN && ioctl(connection->fd, FIONREAD, &bytes) == 0 && bytes > 0;
+}
 
 static void close_idle(rp_selector *selector)
 {
@@ -15,8 +27,13 @@ static void close_idle(rp_selector *selector)
 
     while (selector->idle_s != 0 && (slot = selector->connections.oldest) != NO_SLOT &&
            selector->now_s - at_slot(selector, slot)->active_s >= selector->idle_s) {
+        rp_connection *connection = at_slot(selector, slot);
+        if (is_behind_with(connection)) {
+            rp_connection_touch(&selector->connections, slot, selector->now_s);
+            continue;
+        }
         count(selector, RP_COUNT_IDLE_CLOSED, 1);
-        rp_selector_close_connection(selector, at_slot(selector, slot));
+        rp_selector_close_connection(selector, connection);
     }
 }
 

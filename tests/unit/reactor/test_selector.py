@@ -10,6 +10,7 @@ import signal
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -280,6 +281,23 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(make_rig: RigMaker) -
     assert rig.open_count == 1
     assert rig.records()[-1].kind in (lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED)
     assert rig.counter(lib.RP_COUNT_IDLE_CLOSED) == 1
+
+
+def test_who_has_spoken_while_the_selector_stood_still_is_not_idle(make_rig: RigMaker) -> None:
+    """More of them than one turn hears; a paused container wakes to this."""
+    rig = make_rig(idle_s=1)
+    clients = [rig.connect() for _ in range(300)]
+    silent = rig.connect()
+    for client in clients:
+        client.sendall(frame(b"alive"))
+    asleep_until = time.monotonic() + 2.1  # the selector is not turned meanwhile
+    while (rest := asleep_until - time.monotonic()) > 0:
+        time.sleep(rest)
+    rig.turn()
+    rig.turn()
+    assert len(rig.records()) == 300
+    assert rig.open_count == 300
+    assert rig.is_closed(silent)
 
 
 # -- output
