@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import math
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
@@ -33,6 +34,7 @@ log = logging.getLogger(__name__)
 
 SCAN_FIRST_S = 5.0
 SCAN_INTERVAL_S = 10.0
+LATE_S = 5.0  # a scan later than this says that nothing ran meanwhile
 FORGET_INTERVAL_S = 1.0
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
@@ -77,6 +79,7 @@ class NameServer:
             proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
         )
         self.port = settings.server.listen_port
+        self._scanned_at_s = -math.inf
 
     @property
     def settings(self) -> NamesrvSettings:
@@ -101,6 +104,7 @@ class NameServer:
         task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve until cancelled."""
+        self._scanned_at_s = trio.current_time()
         async with trio.open_nursery() as nursery:
             await nursery.start(self._server.run, listeners)
             for duty in self.duties():
@@ -135,6 +139,11 @@ class NameServer:
 
     def _scan(self) -> None:
         """Drop brokers that are silent for two minutes, and close what they hang on."""
+        late_s = trio.current_time() - self._scanned_at_s - SCAN_INTERVAL_S
+        self._scanned_at_s = trio.current_time()
+        if late_s > LATE_S:
+            log.warning("stood still for %.1f s (stopped, paused or starved): no broker is dropped for it", late_s)
+            self.routes.forgive_silence(_now_ms())
         gone = self.routes.expire(_now_ms())
         channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
         for addr, connection in gone:

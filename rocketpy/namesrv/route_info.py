@@ -177,6 +177,11 @@ class RouteInfoManager:
             self._drop_addr(addr)
         return gone
 
+    def forgive_silence(self, now_ms: int) -> None:
+        """The silence until now was ours: every broker has its whole time from here."""
+        for live in self._live.values():
+            live.last_update_ms = now_ms
+
     def _drop_addr(self, addr: str) -> None:
         del self._live[addr]
         self._filter_servers.pop(addr, None)

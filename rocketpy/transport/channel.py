@@ -26,6 +26,7 @@ from .streams import close_in_order
 logger = logging.getLogger(__name__)
 
 RECEIVE_SIZE = 65_536
+LATE_S = 1.0
 
 
 @attrs.frozen(kw_only=True)
@@ -295,6 +296,8 @@ class StreamChannel:
             if idle_at_s <= trio.current_time():
                 break
             await trio.sleep_until(idle_at_s)
+            if trio.current_time() > idle_at_s + LATE_S:  # we stood still: what came meanwhile is to be read first
+                await trio.sleep(LATE_S)
         logger.debug("%r: closed, idle for %g s", self, self._limits.idle_s)
         self.close()
 

@@ -91,21 +91,50 @@ def test_errors_are_answers(tmp_path: Path) -> None:
     trio.run(main)
 
 
+async def pass_time(clock: MockClock, seconds: float) -> None:
+    """In steps of a second: to whoever looks at the clock, a jump is a standstill."""
+    for _ in range(round(seconds)):
+        await wait_all_tasks_blocked()
+        clock.jump(1)
+
+
 def test_a_silent_broker_is_dropped_and_its_connection_closed(tmp_path: Path) -> None:
     clock = MockClock()
 
     async def main() -> None:
         async with serving(tmp_path) as (server, client, address):
             await register(await client.channel(address))
-            await wait_all_tasks_blocked()  # the scan sleeps
-            clock.jump(100)
+            await pass_time(clock, 100)
             ask = RemotingCommand.request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
             assert b'"T"' in ((await client.invoke(address, ask, 5)).body or b"")  # not silent, but no registration
-            clock.jump(20.5)
+            await pass_time(clock, 30)
             await becomes(0, lambda: server.routes.topic_count)
             await becomes((), lambda: client.addresses)
 
     trio.run(main, clock=clock)
+
+
+def test_its_own_standstill_is_no_broker_s_silence(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A paused container: brokers go on sending, and find their routes when it wakes."""
+    clock = MockClock()
+
+    async def main() -> None:
+        async with serving(tmp_path) as (server, client, address):
+            channel = await client.channel(address)
+            await register(channel)
+            await pass_time(clock, 20)
+            clock.jump(3600)
+            await wait_all_tasks_blocked()  # all that was due has been done
+            assert server.routes.topic_count == 1
+            assert server.statistics().connections == 1
+            await register(channel)
+            await pass_time(clock, 100)
+            assert server.routes.topic_count == 1
+            await pass_time(clock, 50)
+            await becomes(0, lambda: server.routes.topic_count)
+
+    trio.run(main, clock=clock)
+    assert "stood still for 35" in caplog.text
 
 
 def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
