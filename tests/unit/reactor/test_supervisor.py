@@ -349,8 +349,8 @@ class SharedClock:
 
 
 def hang(context: WorkerContext, journal: Journal) -> None:
-    context.report_ready()
     journal.say(f"hangs {context.block.epoch}")
+    context.report_ready()
     signal.pause()
 
 
