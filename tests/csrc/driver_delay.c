@@ -1,0 +1,64 @@
+/* Marks of deliveries and the broker's clock under sanitizers: random marks and deaths against a plain model, and clocks of
+ * any value, as a damaged control block has them.   driver_delay */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "broker_clock.h"
+#include "check.h"
+#include "delivered.h"
+
+static random_source source = {.state = 90};
+static uint32_t some(void) { return (uint32_t)random_next(&source); }
+
+enum { LEVELS = 18, ROUNDS = 200000 };
+
+static void marks(void) {
+    rp_delivered *delivered = rp_delivered_create(LEVELS);
+    CHECK(delivered);
+    uint64_t published = 0, done[LEVELS + 2] = {0}; /* by level: phy offset + 1 of the last delivery that was stored */
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint32_t level = some() % (LEVELS + 2);
+        rp_delivery delivery = {.level = level, .phy_offset = done[level] + some() % 3, .queue_offset = round}, last;
+        if (done[level] && some() % 4 == 0) delivery.phy_offset = done[level] - 1;
+        int is_level = level >= 1 && level <= LEVELS;
+        CHECK(rp_delivered_has(delivered, &delivery) == (is_level && delivery.phy_offset < done[level]));
+        if (rp_delivered_has(delivered, &delivery)) continue;
+        uint64_t end = published + 1 + some() % 1000;
+        rp_delivered_mark(delivered, &delivery, end);
+        if (some() % 8) { /* the record is published */
+            published = end;
+            done[level] = is_level ? delivery.phy_offset + 1 : 0;
+        } else { /* whoever marked it has died before */
+            CHECK(rp_delivered_open(delivered, published) == RP_OK);
+            published += some() % 2000;
+        }
+        CHECK(rp_delivered_last(delivered, level, published, &last) == (done[level] != 0));
+        if (done[level]) CHECK(last.phy_offset == done[level] - 1 && last.level == level);
+    }
+    rp_delivered_destroy(delivered);
+}
+
+static void clocks(void) {
+    static rp_control control;
+    rp_broker_clock clock;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint64_t wild[4];
+        for (uint32_t i = 0; i < 4; i++) wild[i] = (uint64_t)some() << 32 | some();
+        int64_t wall_ms = 1700000000000 + some(), boot_ms = some();
+        memcpy(&control.clock_slow_base_ms, &wild[0], 8);
+        memcpy(&control.clock_slowed_from_ms, &wild[1], 8);
+        memcpy(&control.last_store_timestamp_ms, &wild[2], 8);
+        rp_broker_clock_open(&clock, &control, wall_ms, boot_ms);
+        int64_t before_ms = rp_broker_clock_tick(&clock, wall_ms, boot_ms);
+        wall_ms -= some();
+        CHECK(rp_broker_clock_tick(&clock, wall_ms, boot_ms + 1) >= before_ms || before_ms > INT64_MAX / 2);
+        (void)rp_broker_clock_slowed_from(&control, wall_ms, boot_ms);
+    }
+}
+
+int main(void) {
+    marks();
+    clocks();
+    puts("driver_delay: ok");
+    return 0;
+}
