@@ -8,6 +8,7 @@
 
 #include "admission.h"
 #include "atomic.h"
+#include "backlog.h"
 #include "clock.h"
 #include "codec_request.h"
 #include "endian.h"
@@ -15,7 +16,6 @@
 #include "header.h"
 #include "serving.h"
 
-#define MANAGER_WAIT_NS 100000000u /* before a command is refused because the manager has no room */
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum { SYSTEM_BUSY = 2, BATCH_FRAMES = 256, CODES = 512 };
 
@@ -33,6 +33,7 @@ struct rp_codec {
     uint8_t destinations[CODES]; /* by request code; others go to manager 0 */
     rp_ring_reader **inputs;
     rp_ring_writer **outputs;   /* by destination */
+    rp_backlog *backlogs;       /* by destination; those of managers are used */
     rp_ring_writer **selectors;
     rp_ring **output_rings;
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
@@ -60,8 +61,9 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
     codec->outputs = calloc(config->manager_count + 2, sizeof *codec->outputs);
     codec->output_rings = calloc(config->manager_count + 2, sizeof *codec->output_rings);
+    codec->backlogs = calloc(config->manager_count + 2, sizeof *codec->backlogs);
     codec->selectors = calloc(config->selector_count + 1, sizeof *codec->selectors);
-    if (!codec->inputs || !codec->outputs || !codec->output_rings || !codec->selectors) goto fail;
+    if (!codec->inputs || !codec->outputs || !codec->backlogs || !codec->output_rings || !codec->selectors) goto fail;
     memset(codec->destinations, RP_TO_MANAGER, sizeof codec->destinations);
     for (uint32_t i = 0; i < config->route_count; i++)
         if (config->routes[i].code >= 0 && config->routes[i].code < CODES &&
@@ -70,7 +72,8 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     for (uint32_t i = 0; i < config->manager_count + 2; i++, codec->output_count++) {
         rp_ring *ring = i == RP_TO_SEND ? config->send : i == RP_TO_PULL ? config->pull : config->managers[i - 2];
         codec->output_rings[i] = ring;
-        if (!(codec->outputs[i] = rp_ring_writer_open(ring))) goto fail;
+        if (!(codec->outputs[i] = rp_ring_writer_open(ring)) || rp_backlog_init(&codec->backlogs[i], codec->outputs[i]) != 0)
+            goto fail;
     }
     for (uint32_t i = 0; i < config->selector_count; i++, codec->selector_count++)
         if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
@@ -86,10 +89,14 @@ fail:
 void rp_codec_close(rp_codec *codec) {
     if (!codec) return;
     for (uint32_t i = 0; i < codec->input_count; i++) rp_ring_reader_close(codec->inputs[i]);
-    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_writer_close(codec->outputs[i]);
+    for (uint32_t i = 0; i < codec->output_count; i++) {
+        rp_backlog_destroy(&codec->backlogs[i]);
+        rp_ring_writer_close(codec->outputs[i]);
+    }
     for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_writer_close(codec->selectors[i]);
     free(codec->inputs);
     free(codec->outputs);
+    free(codec->backlogs);
     free(codec->output_rings);
     free(codec->selectors);
     free(codec);
@@ -124,10 +131,13 @@ static void note(rp_codec *codec, uint32_t output, uint64_t tail_after) {
     rp_store_release(&codec->worker->notes[input].source_head, rp_ring_head_after(codec->inputs[input]));
 }
 
+/* Nobody waits behind it, whether or not the manager has room: what it has none for goes to a backlog, or is refused, as
+ * the reference does when a pool's queue is full. One that cannot even be refused ends its connection (RP_INVALID). */
 static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_origin *origin, const uint8_t *frame,
                             uint32_t size, const rp_header *header) {
     rp_ring_writer *output = codec->outputs[destination];
-    uint8_t *room = rp_ring_reserve(output, (uint32_t)sizeof *origin + size);
+    rp_backlog *backlog = &codec->backlogs[destination];
+    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(output, (uint32_t)sizeof *origin + size) : NULL;
     rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
     if (room) {
         memcpy(room, origin, sizeof *origin);
@@ -136,10 +146,8 @@ static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_orig
         rp_ring_commit(output, (uint32_t)sizeof *origin + size, RP_STAGE_COMMAND);
         return RP_OK;
     }
-    rp_status status = rp_ring_write(output, RP_STAGE_COMMAND, spans, 2); /* full, or large: not noted */
+    rp_status status = rp_backlog_put(backlog, origin->connection, RP_STAGE_COMMAND, spans, 2); /* full, or large: not noted */
     if (status != RP_FULL) return status;
-    if (rp_now_ns() < origin->received_ns + MANAGER_WAIT_NS) return RP_FULL; /* perhaps a large command is on its way */
-    /* It has had no room for a while: as the reference does when a pool's queue is full. */
     return header ? refuse(codec, origin, header, frame[0], "[OVERLOAD]system busy, start flow control for a while") : RP_INVALID;
 }
 
@@ -232,19 +240,31 @@ rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t
     return take(codec, origin, frame, size);
 }
 
-/* All or nothing: held pulls and client tables must both hear of it, and hearing twice does no harm. */
+/* Suspended pulls and client tables must both hear of it, and hearing twice does no harm. */
 rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
     rp_span span = {origin, sizeof *origin};
-    for (uint32_t i = RP_TO_PULL; i < codec->output_count; i++)
-        if (rp_ring_write(codec->outputs[i], RP_STAGE_CLOSED, &span, 1) == RP_FULL) return RP_FULL;
+    if (rp_ring_write(codec->outputs[RP_TO_PULL], RP_STAGE_CLOSED, &span, 1) == RP_FULL) return RP_FULL;
+    for (uint32_t i = RP_TO_MANAGER; i < codec->output_count; i++)
+        if (rp_backlog_put(&codec->backlogs[i], RP_CONNECTION_INTERNAL, RP_STAGE_CLOSED, &span, 1) == RP_FULL) return RP_FULL;
     return RP_OK;
 }
 
-void rp_codec_wake(rp_codec *codec) {
+static void flush_outputs(rp_codec *codec) {
     for (uint32_t i = 0; i < codec->output_count; i++) {
         rp_ring_pump(codec->outputs[i]);
-        rp_ring_wake(codec->outputs[i]);
+        rp_backlog_flush(&codec->backlogs[i]);
     }
+}
+
+static int has_backlog(const rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->output_count; i++)
+        if (!rp_backlog_is_empty(&codec->backlogs[i])) return 1;
+    return 0;
+}
+
+void rp_codec_wake(rp_codec *codec) {
+    flush_outputs(codec);
+    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_wake(codec->outputs[i]);
     for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_wake(codec->selectors[i]);
 }
 
@@ -287,7 +307,7 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
 static uint32_t pass(rp_codec *codec) {
     uint32_t taken = 0;
     /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
-    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_pump(codec->outputs[i]);
+    flush_outputs(codec);
     for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
     rp_codec_wake(codec);
     return taken;
@@ -304,7 +324,7 @@ rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
             if (now >= end) return RP_OK;
             continue;
         }
-        if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
+        if (rp_load_acquire32(&worker->stop) && !has_backlog(codec)) return RP_STOPPED;
         if (now >= end) return RP_OK;
         rp_worker_prepare_sleep(worker);
         if (pass(codec)) {

@@ -32,7 +32,9 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     if (config->consume_queue_ext_file_size &&
         !(pull->ext = rp_cq_ext_open(config->block, config->consume_queue_directory, config->consume_queue_ext_file_size)))
         goto fail;
-    if (!pull->reader || !(pull->manager = rp_ring_writer_open(config->to_manager))) goto fail;
+    if (!pull->reader || !(pull->manager = rp_ring_writer_open(config->to_manager)) ||
+        rp_backlog_init(&pull->waiting, pull->manager) != 0)
+        goto fail;
     for (uint32_t i = 0; i < config->input_count + 2; i++, pull->input_count++) {
         rp_ring *ring = i < config->input_count    ? config->inputs[i]
                         : i == config->input_count ? config->from_manager
@@ -56,6 +58,7 @@ void rp_pull_close(rp_pull *pull) {
     if (!pull) return;
     for (uint32_t i = 0; i < pull->input_count; i++) rp_ring_reader_close(pull->inputs[i]);
     for (uint32_t i = 0; i < pull->selector_count; i++) rp_ring_writer_close(pull->selectors[i]);
+    rp_backlog_destroy(&pull->waiting);
     if (pull->manager) rp_ring_writer_close(pull->manager);
     if (pull->reader) rp_cq_reader_close(pull->reader);
     rp_cq_ext_close(pull->ext);
@@ -145,6 +148,7 @@ static uint32_t pass(rp_pull *pull) {
         rp_ring_wake(pull->selectors[i]);
     }
     rp_ring_pump(pull->manager);
+    rp_backlog_flush(&pull->waiting);
     rp_ring_wake(pull->manager);
     return taken + (uint32_t)pull->is_unfinished;
 }

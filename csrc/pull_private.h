@@ -3,6 +3,7 @@
 /* What the two halves of the pull processor share: pull.c opens it and turns its loop, pull_serve.c answers. */
 #include "admission.h"
 #include "atomic.h"
+#include "backlog.h"
 #include "commits.h"
 #include "fetch.h"
 #include "held.h"
@@ -27,6 +28,7 @@ struct rp_pull {
     uint32_t input_count;
     uint64_t waiting_bytes; /* where the request at hand came from */
     rp_ring_writer *manager;
+    rp_backlog waiting; /* pulls that the manager's ring has no room for */
     rp_ring_writer **selectors;
     const rp_worker **selector_workers;
     uint32_t selector_count;

@@ -154,7 +154,7 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
     if (request->flags & RP_REQUEST_RESOLVED)
         return error_reply(pull, request, CODE_SYSTEM_ERROR, "topic, group or subscription changed meanwhile; pull again");
     pull_count(pull, RP_COUNT_SLOW, 1);
-    if (rp_ring_write(pull->manager, RP_STAGE_PULL, &span, 1) == RP_OK) return RP_OK;
+    if (rp_backlog_put(&pull->waiting, request->origin.connection, RP_STAGE_PULL, &span, 1) == RP_OK) return RP_OK;
     return error_reply(pull, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 

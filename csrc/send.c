@@ -2,8 +2,7 @@
  * manager, refuse), make sure that the answer has room, append, note, publish, answer, release the input. So nothing
  * is stored that cannot be answered, and a successor can tell what was stored (the note) from what was not.
  *
- * Order of a connection: once one of its sends was left to the manager, later ones follow it there until the manager
- * has SETTLED the last. A successor does not know what its predecessor had left there: the manager sends TABLES_END,
+ * Order of a connection: once one of its sends was left to the manager, later ones follow it (diverted.h). A successor does not know what its predecessor had left there: the manager sends TABLES_END,
  * for which a successor waits before it reads from codecs, when all of that is settled. */
 #include "send.h"
 
@@ -15,6 +14,7 @@
 #include "atomic.h"
 #include "broker_clock.h"
 #include "clock.h"
+#include "diverted.h"
 #include "error_reply.h"
 #include "header.h"
 #include "recovery.h"
@@ -26,6 +26,7 @@
 
 enum {
     BATCH_REQUESTS = 256,
+    NAP_NS = 50000000, /* at the most, while sends wait for the manager's ring: they grow old */
     NOTE_IS_LOG = UINT32_MAX, NOTE_IS_MANAGER = UINT32_MAX - 1,
     SYS_FLAG_MULTI_TAGS = 2,
     CODE_SUCCESS = 0, CODE_SYSTEM_ERROR = 1, CODE_SYSTEM_BUSY = 2, CODE_FLUSH_DISK_TIMEOUT = 10,
@@ -43,7 +44,8 @@ struct rp_send {
     rp_ring_writer **selectors;
     uint32_t selector_count;
     rp_map topics;
-    rp_map diverted; /* connection -> ring position behind the start of the last send that it has at the manager */
+    rp_diverted diverted;
+    rp_backlog results; /* of the manager's own puts */
     rp_waits waits;
     uint8_t *ids; /* scratch for message ids */
     uint32_t ids_capacity;
@@ -88,8 +90,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
     send->input_rings = calloc(config->input_count + 1, sizeof *send->input_rings);
     send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
-    if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
-        rp_map_init(&send->diverted, 16) != 0)
+    if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0)
         goto fail;
     for (uint32_t i = 0; i < config->input_count + 1; i++, send->input_count++) {
         send->input_rings[i] = i < config->input_count ? config->inputs[i] : config->from_manager;
@@ -97,7 +98,9 @@ rp_send *rp_send_open(const rp_send_config *config) {
     }
     for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
         if (!(send->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
-    if (!(send->manager = rp_ring_writer_open(config->to_manager))) goto fail;
+    if (!(send->manager = rp_ring_writer_open(config->to_manager)) ||
+        rp_diverted_init(&send->diverted, send->manager) != 0 || rp_backlog_init(&send->results, send->manager) != 0)
+        goto fail;
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
     if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) goto fail;
     rp_broker_clock_open(&send->clock, send->control, send->config.wall_ms(), send->config.boot_ms());
@@ -121,7 +124,8 @@ void rp_send_close(rp_send *send) {
     if (send->manager) rp_ring_writer_close(send->manager);
     if (send->log) rp_commitlog_close(send->log);
     rp_map_destroy(&send->topics, free);
-    rp_map_destroy(&send->diverted, NULL);
+    rp_diverted_destroy(&send->diverted);
+    rp_backlog_destroy(&send->results);
     rp_waits_destroy(&send->waits);
     free(send->inputs);
     free(send->input_rings);
@@ -152,7 +156,7 @@ static rp_status put_result(rp_send *send, const rp_wait *wait, int32_t code) {
                             .queue_id = wait->queue_id,
                             .size = wait->size};
     rp_span span = {&result, sizeof result};
-    return rp_ring_write(send->manager, RP_STAGE_PUT_RESULT, &span, 1);
+    return rp_backlog_put(&send->results, RP_CONNECTION_INTERNAL, RP_STAGE_PUT_RESULT, &span, 1);
 }
 
 static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t code, const char *remark) {
@@ -177,7 +181,7 @@ static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t c
 /* Whether the answer to `wait` can leave now; asked before anything is stored. */
 static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
     if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
-    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_ring_reserve(send->manager, sizeof(rp_put_result)) != NULL;
+    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_backlog_has_room(&send->results, sizeof(rp_put_result));
     rp_ring_writer *selector = selector_of(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
     return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
@@ -237,48 +241,31 @@ static void note_stored(void *context, const rp_put *put, const rp_stored *store
         rp_delivered_mark(send->config.delivered, &put->delivery, stored->end_phy_offset);
 }
 
-/* The token, its position, grows with every send that is left, so that settling one settles those before it. */
-static rp_status leave_to_manager(rp_send *send, const uint8_t *data, uint32_t size, uint64_t *token) {
-    uint8_t *room = rp_ring_reserve(send->manager, size);
-    rp_send_request request = *(const rp_send_request *)data;
-    request.token = *token = rp_ring_tail_after(send->manager, 0);
-    rp_span spans[2] = {{&request, sizeof request}, {data + sizeof request, size - (uint32_t)sizeof request}};
-    if (!room) return rp_ring_write(send->manager, RP_STAGE_SEND, spans, 2); /* full, or large: not noted */
-    memcpy(room, &request, sizeof request);
-    memcpy(room + sizeof request, spans[1].data, spans[1].size);
-    note(send, NOTE_IS_MANAGER, rp_ring_tail_after(send->manager, size));
-    rp_ring_commit(send->manager, size, RP_STAGE_SEND);
-    return RP_OK;
+static void note_left(void *send, uint64_t position) { note(send, NOTE_IS_MANAGER, position); }
+
+static rp_status refuse_overload(rp_send *send, const rp_send_request *request) {
+    return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
-/* While the manager's ring has no room (a large message may be on its way through it) the input waits, and with it
- * whatever came behind; a request that has waited as long as any may is refused instead. */
+/* Nobody waits behind it, whether or not the manager has room (diverted.h). */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
-    const rp_send_request *request = (const rp_send_request *)data;
-    uint64_t connection = request->origin.connection, token;
-    rp_status status = leave_to_manager(send, data, size, &token);
-    if (status == RP_FULL && !rp_admission_is_too_old(&send->admission, request->origin.received_ns)) return RP_FULL;
-    if (status != RP_OK)
-        return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
-    int failed;
-    rp_map_put(&send->diverted, &connection, sizeof connection, (void *)(uintptr_t)token, &failed);
+    if (rp_diverted_leave(&send->diverted, data, size, note_left, send) != RP_OK)
+        return refuse_overload(send, (const rp_send_request *)data);
     count(send, RP_COUNT_SLOW, 1);
     return RP_OK;
 }
 
-static void settle(rp_send *send, const rp_settled *settled) {
-    uint64_t connection = settled->origin.connection;
-    uintptr_t last = (uintptr_t)rp_map_get(&send->diverted, &connection, sizeof connection);
-    if (last && last <= settled->token) rp_map_remove(&send->diverted, &connection, sizeof connection);
+/* Those that wait for room are refused at the age at which others are; `all`: at any, the manager has left. */
+static void refuse_waiting(rp_send *send, int all) {
+    for (const rp_send_request *first; (first = rp_diverted_first(&send->diverted)); rp_diverted_drop_first(&send->diverted)) {
+        if (!all && !rp_admission_is_too_old(&send->admission, first->origin.received_ns)) return;
+        if (refuse_overload(send, first) != RP_OK) return;
+    }
 }
 
 /* A new manager goes on reading at `from`: what its predecessor had taken before that will not be settled. */
 static void end_tables(rp_send *send, const rp_stage_tables_end *end) {
-    for (uint64_t i = 0; i <= send->diverted.mask; i++) {
-        const rp_map_entry *entry = &send->diverted.entries[i];
-        if (entry->value && (uintptr_t)entry->value <= end->sends_from)
-            rp_map_remove(&send->diverted, entry->key, entry->key_size);
-    }
+    rp_diverted_forget(&send->diverted, end->sends_from);
     if (send->tables_ready || end->epoch != send->config.worker->epoch) return; /* it was for our predecessor */
     send->tables_ready = 1;
     rp_admission_serve(&send->admission);
@@ -289,8 +276,7 @@ static int is_for_manager(const rp_send *send, const rp_send_request *request, c
     return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
            request->body_size > send->config.max_message_size ||
            (topic->flags & RP_TOPIC_ORDER && !(send->permission & RP_PERM_WRITE)) ||
-           (send->diverted.live &&
-            rp_map_get(&send->diverted, &request->origin.connection, sizeof request->origin.connection));
+           rp_diverted_has(&send->diverted, request->origin.connection);
 }
 
 /* maxMessageSize bounds what clients may send. What the broker stores on its own account was taken from a client under
@@ -411,7 +397,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
         case RP_STAGE_TOPIC:
             return rp_topics_apply(&send->topics, send->config.block, data, size);
         case RP_STAGE_SETTLED:
-            if (size >= sizeof(rp_settled)) settle(send, (const rp_settled *)data);
+            if (size >= sizeof(rp_settled)) rp_diverted_settle(&send->diverted, (const rp_settled *)data);
             return RP_OK;
         case RP_STAGE_BROKER:
             if (size >= sizeof(rp_stage_broker)) set_broker(send, (const rp_stage_broker *)data);
@@ -450,6 +436,13 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     return taken;
 }
 
+static void flush_to_manager(rp_send *send) {
+    rp_ring_pump(send->manager);
+    rp_backlog_flush(&send->results);
+    rp_diverted_flush(&send->diverted);
+    refuse_waiting(send, 0);
+}
+
 static uint32_t pass(rp_send *send) {
     rp_admission_begin(&send->admission);
     look_at_clock(send);
@@ -457,14 +450,16 @@ static uint32_t pass(rp_send *send) {
     send->is_awaited = send->is_blocked = 0;
     /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
-    rp_ring_pump(send->manager);
+    flush_to_manager(send);
     uint32_t manager = send->input_count - 1;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
     rp_admission_end(&send->admission, taken);
     taken += release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
+    flush_to_manager(send);
     rp_ring_wake(send->manager);
+    if (rp_diverted_first(&send->diverted)) send->is_blocked = 1;
     if (send->appended) {
         rp_full_fence(); /* what was published is out before we look whether the store worker sleeps */
         rp_worker_wake(send->config.store, send->is_awaited);
@@ -480,12 +475,16 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
         worker->heartbeat_ns = send->admission.now_ns;
         count(send, RP_COUNT_LOOPS, 1);
         if (!taken) {
-            if (rp_load_acquire32(&worker->stop) && !rp_waits_first(&send->waits)) return RP_STOPPED;
+            if (rp_load_acquire32(&worker->stop)) {
+                refuse_waiting(send, 1);
+                if (!rp_waits_first(&send->waits) && !rp_diverted_first(&send->diverted)) return RP_STOPPED;
+            }
             rp_worker_prepare_sleep(worker);
             if (!pass(send) && send->admission.now_ns < end) {
                 count(send, RP_COUNT_SLEEPS, 1);
                 send->admission.presence.has_slept = !send->is_blocked;
-                rp_worker_sleep(worker, (int64_t)(end - send->admission.now_ns));
+                uint64_t nap_ns = end - send->admission.now_ns;
+                rp_worker_sleep(worker, rp_diverted_first(&send->diverted) && nap_ns > NAP_NS ? NAP_NS : (int64_t)nap_ns);
             } else {
                 rp_worker_awake(worker);
             }

@@ -212,6 +212,9 @@ class HotLane:
         span = ffi.new("rp_span *", (ffi.from_buffer(data), len(data)))
         assert lib.rp_ring_write(writer, kind, span, 1) == lib.RP_OK
 
+    def tell_send(self, kind: int, data: bytes) -> None:
+        self._tell(self.manager_to_send, kind, data)
+
     def tell_broker(self, permission: int, max_message_size: int) -> None:
         data = struct.pack("=iI", permission, max_message_size)
         self._tell(self.manager_to_send, lib.RP_STAGE_BROKER, data)

@@ -1,0 +1,219 @@
+"""A manager that does not read for a while: what is for it may wait or be refused, within bounds and in order; all
+others are served. The manager is the test, and reads when it likes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+
+from rocketpy.native.core import lib
+from rocketpy.reactor import stage
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.hot_lane import MessageToPut
+from tests.support.hot_lane import HotLane
+from tests.unit.native.test_admission import MS, START, Clock, open_lane
+from tests.unit.native.test_hot_lane import pull, send_v2
+
+FLOODER, ORDINARY, OTHER = 3, 4, 5
+SHARE = 2 << 20
+BODY = 3000
+
+
+@pytest.fixture
+def lane(tmp_path: Path, clock: Clock) -> Iterator[HotLane]:
+    lane = open_lane(tmp_path, clock)
+    yield lane
+    lane.close()
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+SLOW: dict[str, dict[str, str]] = {
+    "unknown topic": {"topic": "new"},
+    "delayed": {"properties": "DELAY\x013\x02"},
+    "retry": {"topic": "%RETRY%G"},
+    "half message": {"properties": "TRAN_MSG\x01true\x02"},
+}
+
+
+def numbered(number: int) -> bytes:
+    return number.to_bytes(4, "big").ljust(BODY, b"x")
+
+
+def flood(lane: HotLane, frames: Callable[[int], RemotingCommand], count: int) -> list[int]:
+    """FLOODER sends `count` requests, ORDINARY a send beside every 50th; each of those is served in its turn. Returns
+    the numbers of FLOODER's that were refused."""
+    refused = []
+    for number in range(count):
+        command = frames(number)
+        command.opaque = number
+        assert lane.frame(command, FLOODER, received_ns=START) == lib.RP_OK
+        if number % 50 == 49:
+            assert lane.frame(send_v2(opaque=10**6 + number), ORDINARY, received_ns=START) == lib.RP_OK
+            lane.turn()
+            answers = lane.answers()
+            assert [(r.opaque, r.code) for c, r in answers if c == ORDINARY] == [(10**6 + number, 0)]
+            assert all(r.code == 2 and (r.remark or "").startswith("[OVERLOAD]") for c, r in answers if c == FLOODER)
+            refused += [r.opaque for c, r in answers if c == FLOODER]
+    return refused
+
+
+def read_all(lane: HotLane) -> list[tuple[int, bytes]]:
+    """What the manager gets once it reads again."""
+    found: list[tuple[int, bytes]] = []
+    for _ in range(100):
+        found += lane.for_manager()
+        lane.turn()
+    return found
+
+
+@pytest.mark.parametrize("kind", SLOW)
+def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: HotLane, kind: str) -> None:
+    count = 2000  # 6 MB: the ring, the share of a connection, and more
+    refused = flood(lane, lambda number: send_v2(body=numbered(number), **SLOW[kind]), count)
+    assert len(refused) > 500
+    lane.frame(send_v2(topic="new", body=numbered(count)), OTHER, received_ns=START)
+    lane.turn()
+    assert lane.answers() == [], "it waits: the flooder has not taken its place"
+    sends = [data for got, data in read_all(lane) if got == lib.RP_STAGE_SEND]
+    numbers = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
+    assert numbers == [*sorted(set(range(count)) - set(refused)), count]
+    assert SHARE - BODY < (len(numbers) - 1) * BODY < SHARE + (1 << 18), "what waited filled the share, and no more"
+    tokens = [stage.token_of(data) for data in sends]
+    assert tokens == sorted(set(tokens))
+
+
+def test_what_follows_a_waiting_send_does_not_overtake_it(lane: HotLane) -> None:
+    flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
+    for connection in (FLOODER, ORDINARY):
+        lane.frame(send_v2(body=numbered(300)), connection, received_ns=START)
+    lane.turn()
+    assert [connection for connection, _ in lane.answers()] == [ORDINARY]
+    records = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_SEND]
+    assert [int.from_bytes(data[-BODY:][:4], "big") for data in records] == list(range(301))
+    lane.add_topic("new")
+    for data in records:
+        lane.hand_back(lib.RP_STAGE_SEND, data, lib.RP_REQUEST_RESOLVED)
+        lane.turn()
+    lane.settle(records[-2])
+    lane.frame(send_v2(body=numbered(301)), FLOODER, received_ns=START)
+    lane.turn()
+    assert len([kind for kind, _ in lane.for_manager() if kind == lib.RP_STAGE_SEND]) == 1  # one is not settled yet
+    lane.settle(records[-1])
+    lane.answers()
+
+
+def test_what_waits_too_long_is_refused_and_its_connection_goes_on(lane: HotLane, clock: Clock) -> None:
+    flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
+    clock.now_ns += 201 * MS
+    lane.frame(send_v2(opaque=1000), ORDINARY, received_ns=clock.now_ns)
+    lane.turn()
+    answers = lane.answers()
+    assert [reply.opaque for connection, reply in answers if connection == ORDINARY] == [1000]
+    refused = [reply.opaque for connection, reply in answers if connection == FLOODER and reply.code == 2]
+    sends = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_SEND]
+    in_ring = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
+    assert len(refused) > 100 and in_ring + refused == list(range(300))
+    lane.settle(sends[-1])
+    lane.frame(send_v2(opaque=1001), FLOODER, received_ns=clock.now_ns)
+    lane.turn()
+    assert [(reply.opaque, reply.code) for _, reply in lane.answers()] == [(1001, 0)]
+
+
+def test_a_worker_that_leaves_answers_what_waits(lane: HotLane) -> None:
+    flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
+    lane.workers["send"].stop = lib.RP_STOP_LEAVE
+    assert lib.rp_send_run(lane.send, MS) == lib.RP_STOPPED
+    assert {(connection, reply.code) for connection, reply in lane.answers()} == {(FLOODER, 2)}
+
+
+def test_a_large_slow_send_is_taken_while_another_crosses(lane: HotLane) -> None:
+    body = bytes(3 << 20)
+    for connection in (FLOODER, OTHER):
+        for _ in range(30):  # the ring to send is small as well
+            if lane.frame(send_v2(topic="new", body=body), connection, received_ns=START) == lib.RP_OK:
+                break
+            lane.turn()
+        else:
+            raise AssertionError("not taken")
+    for _ in range(60):
+        lane.turn()
+    lane.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
+    lane.turn()
+    assert [(connection, reply.code) for connection, reply in lane.answers()] == [(ORDINARY, 0)]
+    assert [len(data) > len(body) for kind, data in read_all(lane) if kind == lib.RP_STAGE_SEND] == [True, True]
+
+
+def command(number: int) -> RemotingCommand:
+    return RemotingCommand.request(34, body=numbered(number))
+
+
+def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: HotLane) -> None:
+    count = 2000
+    refused = flood(lane, command, count)
+    assert len(refused) > 500
+    lane.frame(command(count), OTHER)
+    lane.closed(FLOODER)
+    lane.closed(OTHER)
+    assert lane.answers() == []
+    found = []
+    for _ in range(100):
+        found += lane.for_manager()
+        lib.rp_codec_wake(lane.codec)
+    numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_STAGE_COMMAND]
+    assert numbers == [*sorted(set(range(count)) - set(refused)), count]
+    closed = [stage.connection_of(data) for kind, data in found if kind == lib.RP_STAGE_CLOSED]
+    assert closed == [FLOODER, OTHER]
+    assert [kind for kind, _ in found][-2:] == [lib.RP_STAGE_CLOSED] * 2, "behind their commands"
+
+
+def test_connections_that_come_and_go_do_not_stop_the_codec(lane: HotLane) -> None:
+    flood(lane, command, 500)
+    for connection in range(1000, 6000):
+        lane.closed(connection)
+        if connection % 100 == 0:
+            lane.turn()  # so that the pull processor hears of it
+    lane.frame(send_v2(), ORDINARY, received_ns=START)
+    lane.turn()
+    assert [(connection, reply.code) for connection, reply in lane.answers()] == [(ORDINARY, 0)]
+
+
+def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(lane: HotLane) -> None:
+    for number in range(1000):
+        lane.frame(pull(topic="unknown", group="g" * BODY, opaque=number), FLOODER, received_ns=START)
+        if number % 50 == 49:
+            lane.turn()
+    assert {(c, r.code) for c, r in lane.answers()} == {(FLOODER, 2)}
+    lane.frame(pull(topic="unknown", group="g" * BODY, opaque=10**6), OTHER, received_ns=START)
+    lane.turn()
+    assert lane.answers() == []
+    pulls = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_PULL]
+    assert stage.connection_of(pulls[-1]) == OTHER
+
+
+def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: Path, clock: Clock) -> None:
+    lane = open_lane(tmp_path, clock, sync_flush=1)
+    for number in range(300):  # its ring is full
+        lane.frame(send_v2(topic="new", body=numbered(number)), FLOODER, received_ns=START)
+        if number % 50 == 49:
+            lane.turn()
+    message = MessageToPut("T", 0, b"", b"ours", born_timestamp_ms=1, born_host=("127.0.0.1", 1))
+    lane.tell_send(lib.RP_STAGE_SEND, stage.encode_put(message, 77, START))
+    lane.turn()
+    lane.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
+    lane.turn()
+    header: Any = lib.rp_control_header(lane.block)
+    header.durable_phy_offset = header.published_phy_offset
+    lane.turn()
+    assert [(c, r.opaque, r.code) for c, r in lane.answers() if c != FLOODER] == [(ORDINARY, 1, 0)]
+    results = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_PUT_RESULT]
+    assert [stage.PUT_RESULT.unpack(data)[0] for data in results] == [77]
+    lane.close()
