@@ -66,6 +66,7 @@ final class Events {
         fields.put("storeTimestamp", message.getStoreTimestamp());
         fields.put("reconsumeTimes", message.getReconsumeTimes());
         fields.put("properties", message.getProperties());
+        fields.put("consumedMs", System.currentTimeMillis());
         print("message", fields);
     }
 

@@ -1,0 +1,217 @@
+"""Invariant: official Java consumers notice the death of any worker of the broker as latency only. Queues stay with
+whom they belong to, ordered or not, no queue is consumed by two at once, nothing is skipped or consumed again, and no
+committed offset goes back.
+
+Every worker is killed with SIGKILL some times, in an order and at moments that ROCKETPY_FAULT_SEED decides, while
+messages are sent, heartbeats (30 s), locks (20 s) and commits (5 s) of the clients fall between."""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.remoting.command import RemotingCommand
+from tests.fault.test_killed_workers import wait_until_gone
+from tests.interop.brokers import AnyBroker, create_topic, wait_committed
+from tests.interop.programs import Launcher, Program
+from tests.support.broker import RunningBroker
+from tests.support.history import Connection, send_request
+
+SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+QUEUES = 4
+ROUNDS = 2
+PAUSE_S = (3.0, 9.0)
+SEND_PAUSE_S = 0.02
+MEMBERS = ("java-4.9.8", "java-5.3.3")
+VICTIMS = (
+    ["manager"], ["pull"], ["send"], ["store"], ["codec 0"], ["selector 0"], ["manager", "pull"],
+    ["manager", "selector 0"],
+)  # fmt: skip
+QUERY_OFFSET = 14
+
+Place = tuple[int, int]  # queue, offset
+
+
+@attrs.define(eq=False)
+class Background:
+    """A thread with a connection of its own, which it makes anew whenever it breaks."""
+
+    port: int
+    stopped: threading.Event = attrs.field(factory=threading.Event)
+    thread: threading.Thread | None = None
+
+    def __enter__(self) -> Background:
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        assert self.thread is not None
+        self.thread.join(30)
+
+    def _run(self) -> None:
+        while not self.stopped.is_set():
+            with suppress(OSError):
+                connection = Connection(self.port, timeout_s=2.0)
+                try:
+                    while not self.stopped.is_set():
+                        self.step(connection)
+                finally:
+                    connection.close()
+            self.stopped.wait(0.05)
+
+    def step(self, connection: Connection) -> None:
+        raise NotImplementedError
+
+
+@attrs.define(eq=False)
+class Sender(Background):
+    """Sends one message after the other, to each queue in turn."""
+
+    topic: str = ""
+    acknowledged: int = 0
+    _number: int = 0
+
+    def step(self, connection: Connection) -> None:
+        self._number += 1
+        body = b"%d" % self._number
+        reply = connection.ask(send_request(self.topic, self._number % QUEUES, [body], self._number))
+        self.acknowledged += reply.code == 0
+        self.stopped.wait(SEND_PAUSE_S)
+
+
+@attrs.define(eq=False)
+class OffsetWatch(Background):
+    """Asks for committed offsets all the time and remembers each that went back."""
+
+    topic: str = ""
+    groups: tuple[str, ...] = ()
+    seen: dict[tuple[str, int], int] = attrs.field(factory=dict)
+    steps_back: list[str] = attrs.field(factory=list)
+
+    def step(self, connection: Connection) -> None:
+        for group in self.groups:
+            for queue in range(QUEUES):
+                fields = {"consumerGroup": group, "topic": self.topic, "queueId": str(queue)}
+                reply = connection.ask(RemotingCommand.request(QUERY_OFFSET, ext_fields=fields))
+                if reply.code != 0 or not reply.ext_fields:
+                    continue
+                offset, before = int(reply.ext_fields["offset"]), self.seen.get((group, queue), 0)
+                if offset < before:
+                    self.steps_back.append(f"{group} queue {queue}: {before} -> {offset}")
+                self.seen[group, queue] = offset
+        self.stopped.wait(0.05)
+
+
+@attrs.frozen
+class History:
+    """What the members of a group have consumed: (time, member, offset) by queue, in order of time."""
+
+    by_queue: dict[int, list[tuple[int, int, int]]]
+
+    @classmethod
+    def of(cls, members: list[Program]) -> History:
+        by_queue: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        for number, member in enumerate(members):
+            for event in member.messages:
+                by_queue[event["queueId"]].append((event["consumedMs"], number, event["queueOffset"]))
+        return cls({queue: sorted(events, key=lambda event: event[0]) for queue, events in by_queue.items()})
+
+    @property
+    def places(self) -> list[Place]:
+        return [(queue, offset) for queue, events in self.by_queue.items() for _, _, offset in events]
+
+    @property
+    def duplicates(self) -> int:
+        return len(self.places) - len(set(self.places))
+
+    @property
+    def changes_of_owner(self) -> int:
+        """How often a queue's next message was consumed by another member than the one before."""
+        owners = [[member for _, member, _ in events] for events in self.by_queue.values()]
+        return sum(a != b for of_queue in owners for a, b in zip(of_queue, of_queue[1:], strict=False))
+
+    @property
+    def is_ordered(self) -> bool:
+        """One member's own order is that of its events."""
+        return all([offset for _, _, offset in events] == sorted(offset for _, _, offset in events)
+                   for events in self.by_queue.values())  # fmt: skip
+
+
+def wait_shared(members: list[Program]) -> None:
+    for member in members:
+        member.wait_until(lambda member=member: len(member.queues or ()) == QUEUES // 2, "half the queues")
+
+
+def test_java_consumers_notice_no_death_of_a_worker(
+    start_broker: Callable[..., AbstractContextManager[AnyBroker]],
+    launch_at: Callable[[AnyBroker], Launcher],
+    target: str,
+    tmp_path: Path,
+) -> None:
+    if target == "java":
+        pytest.skip("one process; its death is not survived")
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(SEED)
+    kills = [victims for _ in range(ROUNDS) for victims in choose.sample(VICTIMS, len(VICTIMS))]
+    with start_broker() as broker:
+        assert isinstance(broker, RunningBroker)
+        launch = launch_at(broker)
+        topic, groups = "deaths", ("deaths_orderly", "deaths_concurrent")
+        create_topic(broker, topic, QUEUES)
+        members = {
+            group: [
+                launch.start(name, "push", topic=topic, group=group, orderly=str("orderly" in group).lower(),
+                             instance=f"{group}-{name}")
+                for name in MEMBERS
+            ]
+            for group in groups
+        }  # fmt: skip
+        for of_group in members.values():
+            wait_shared(of_group)
+        time.sleep(22)  # locks of queues that another member had at first are taken in the next round
+        with Sender(broker.port, topic=topic) as sender, OffsetWatch(broker.port, topic=topic, groups=groups) as watch:
+            for victims in kills:
+                time.sleep(choose.uniform(*PAUSE_S))
+                pids = {name: broker.kill_worker(name) for name in victims}
+                for name, pid in pids.items():
+                    wait_until_gone(broker, name, pid)
+            time.sleep(PAUSE_S[1])
+        for group in groups:
+            wait_committed(broker, group, topic, QUEUES)
+        time.sleep(1)
+        histories = {group: History.of(members[group]) for group in groups}
+        for of_group in members.values():
+            for member in of_group:
+                member.leave()
+        check(broker, topic, histories, sender, watch, kills)
+
+
+def check(
+    broker: RunningBroker, topic: str, histories: dict[str, History], sender: Sender, watch: OffsetWatch,
+    kills: list[list[str]],
+) -> None:  # fmt: skip
+    from tests.interop.brokers import max_offsets
+
+    stored = {(queue, offset) for queue, end in enumerate(max_offsets(broker, topic, QUEUES)) for offset in range(end)}
+    for group, history in histories.items():
+        print(f"{group}: {len(kills)} kills, {sender.acknowledged} acknowledged, {len(stored)} stored, "
+              f"{history.duplicates} consumed again, {history.changes_of_owner} changes of owner, "
+              f"lost {len(stored - set(history.places))}, in order: {history.is_ordered}")  # fmt: skip
+    assert sender.acknowledged > 500
+    assert watch.steps_back == []
+    for group, history in histories.items():
+        assert stored <= set(history.places), f"{group}: {sorted(stored - set(history.places))[:10]} were not consumed"
+        assert history.changes_of_owner == 0, group
+        assert history.duplicates == 0, group
+    assert histories["deaths_orderly"].is_ordered
