@@ -39,8 +39,6 @@ class ManagerMemory:
             root: storePathRootDir.
             shared_bytes: for clients and offsets; touched only as far as it is used.
             is_ours: no other program has had the store since our last run.
-        Raises:
-            StoreError: the lock file cannot be made.
         """
         clients_bytes = int(shared_bytes * CLIENTS_SHARE)
         return cls(

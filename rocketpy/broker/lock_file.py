@@ -5,6 +5,9 @@ locks if the running kernel wrote the file (its page cache has then survived any
 the store since. Otherwise nothing is known but when the last broker can still have granted a lock: no file of the
 store is newer than that by more than the kernel's delay in writing back. Until such a lock has run out, no lock is
 granted: `unknown_until_ms`. A first start and one after a longer pause wait for nothing.
+
+Where the file cannot be made, on a full disk for example, the locks are in shared memory: they outlive the manager, and
+the next broker does not know them.
 """
 
 from __future__ import annotations
@@ -16,8 +19,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
-
-from rocketpy.errors import StoreError
 
 from .clock import Clock
 from .journal import Found, Journal, format_memory, half_bytes_of, is_formatted, owner_of
@@ -41,11 +42,7 @@ class LockFile:
 
     @classmethod
     def open(cls, root: Path, *, is_ours: bool, clock: Clock, boot_id: bytes | None = None) -> LockFile:
-        """Map the file, made anew where its content does not count.
-
-        Raises:
-            StoreError: it cannot be made.
-        """
+        """Map the file, made anew where its content does not count."""
         boot_id = _boot_id() if boot_id is None else boot_id
         last_run_ms = max(_times_ms(root), default=None)
         memory = _map(root / NAME)
@@ -79,6 +76,7 @@ def _times_ms(root: Path) -> Iterator[int]:
 
 
 def _map(path: Path) -> memoryview:
+    """The file, allocated in full; memory in its place where that fails."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -89,4 +87,8 @@ def _map(path: Path) -> memoryview:
         finally:
             os.close(descriptor)
     except OSError as exc:
-        raise StoreError(f"cannot map {path}: {exc.strerror}; {BYTES} bytes are needed") from exc
+        log.error(
+            "cannot use %s (%s; it takes %d bytes): queue locks will be unknown after the next restart of the broker",
+            path, exc.strerror, BYTES,
+        )  # fmt: skip
+        return memoryview(mmap.mmap(-1, BYTES))

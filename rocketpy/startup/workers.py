@@ -41,7 +41,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
 
 
 def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemory:
-    """What a killed manager leaves to its successor; before the first fork. Raises: StoreError."""
+    """What a killed manager leaves to its successor; before the first fork."""
     own = settings.rocketpy
     return ManagerMemory.create(
         opened.paths.root, own.kept_memory_bytes, is_ours=opened.is_ours, clock=SystemClock()

@@ -7,6 +7,7 @@ messages are sent, heartbeats (30 s), locks (20 s) and commits (5 s) of the clie
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import threading
@@ -21,7 +22,7 @@ import pytest
 
 from rocketpy.remoting.command import RemotingCommand
 from tests.fault.test_killed_workers import wait_until_gone
-from tests.interop.brokers import AnyBroker, create_topic, wait_committed
+from tests.interop.brokers import AnyBroker, create_topic, max_offsets, wait_committed
 from tests.interop.programs import Launcher, Program
 from tests.support.broker import RunningBroker
 from tests.support.history import Connection, send_request
@@ -139,7 +140,18 @@ class History:
     def changes_of_owner(self) -> int:
         """How often a queue's next message was consumed by another member than the one before."""
         owners = [[member for _, member, _ in events] for events in self.by_queue.values()]
-        return sum(a != b for of_queue in owners for a, b in zip(of_queue, of_queue[1:], strict=False))
+        return sum(a != b for of_queue in owners for a, b in itertools.pairwise(of_queue))
+
+    @property
+    def meetings(self) -> list[str]:
+        """Where a member consumed from a queue, another one did, and the first one again, all within two seconds."""
+        found = []
+        for queue, events in self.by_queue.items():
+            changes = [after for before, after in itertools.pairwise(events) if before[1] != after[1]]
+            found += [
+                f"queue {queue} at {b[0]}: offset {b[2]}" for a, b in itertools.pairwise(changes) if b[0] - a[0] < 2000
+            ]
+        return found
 
     @property
     def is_ordered(self) -> bool:
@@ -201,8 +213,6 @@ def check(
     broker: RunningBroker, topic: str, histories: dict[str, History], sender: Sender, watch: OffsetWatch,
     kills: list[list[str]],
 ) -> None:  # fmt: skip
-    from tests.interop.brokers import max_offsets
-
     stored = {(queue, offset) for queue, end in enumerate(max_offsets(broker, topic, QUEUES)) for offset in range(end)}
     for group, history in histories.items():
         print(f"{group}: {len(kills)} kills, {sender.acknowledged} acknowledged, {len(stored)} stored, "
@@ -215,3 +225,45 @@ def check(
         assert history.changes_of_owner == 0, group
         assert history.duplicates == 0, group
     assert histories["deaths_orderly"].is_ordered
+
+
+def test_orderly_consumers_do_not_meet_when_the_broker_is_killed(
+    start_broker: Callable[..., AbstractContextManager[AnyBroker]],
+    launch_at: Callable[[AnyBroker], Launcher],
+    target: str,
+) -> None:
+    """Memberships end with their connections, so queues may go to the member that is back first, and come back. But a
+    queue that one member consumes is not given to another before that one has let go of it."""
+    if target == "java":
+        pytest.skip("the reference grants the locks of a former life to whoever asks first")
+    with start_broker() as broker:
+        assert isinstance(broker, RunningBroker)
+        launch = launch_at(broker)
+        topic, group = "deaths", "deaths_orderly"
+        create_topic(broker, topic, QUEUES)
+        members = [
+            launch.start(name, "push", topic=topic, group=group, orderly="true", instance=name) for name in MEMBERS
+        ]
+        wait_shared(members)
+        time.sleep(22)
+        deaths = []
+        with Sender(broker.port, topic=topic) as sender:
+            for _ in range(2):
+                time.sleep(5)
+                deaths.append(int(time.time() * 1000))
+                broker.kill_all()
+                broker.start()
+                time.sleep(35)
+        wait_shared(members)
+        wait_committed(broker, group, topic, QUEUES)
+        time.sleep(1)
+        history = History.of(members)
+        for member in members:
+            member.leave()
+        meetings = history.meetings
+        print(f"{sender.acknowledged} acknowledged, {history.duplicates} consumed again, "
+              f"{history.changes_of_owner} changes of owner, meetings: {meetings}")  # fmt: skip
+        stored = {(queue, at) for queue, end in enumerate(max_offsets(broker, topic, QUEUES)) for at in range(end)}
+        assert stored <= set(history.places)
+        assert meetings == []
+        assert history.changes_of_owner <= 2 * QUEUES * len(deaths), "there and back"

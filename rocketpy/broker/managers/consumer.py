@@ -103,7 +103,8 @@ class ConsumerManager:
         is_new = entry is None
         if entry is None:
             entry = self._groups[group] = ConsumerGroupInfo(group, consume_type, message_model, consume_from_where)
-        known, twin, before = entry.channels.get(info.connection), entry.find_client(info.client_id), entry.description
+        known, before = entry.channels.get(info.connection), entry.description
+        former = entry.find_client(info.client_id)  # perhaps on another connection
         entry.consume_type, entry.message_model = consume_type, message_model
         entry.consume_from_where = consume_from_where
         changed = entry.put_channel(info)
@@ -113,8 +114,8 @@ class ConsumerManager:
             self.on_group(entry)
         if known is None or known.client_id != info.client_id:
             self.on_client(info.connection)
-        if twin is not None and twin.connection != info.connection:
-            self.on_client(twin.connection)
+        if former is not None and former.connection != info.connection:
+            self.on_client(former.connection)
         self._tables.group_online(
             group, is_broadcasting=message_model is MessageModel.BROADCASTING, subscriptions=entry.subscriptions
         )

@@ -10,7 +10,6 @@ import pytest
 from rocketpy.broker.journal import Journal
 from rocketpy.broker.lock_file import BYTES, LOCK_LIFE_MS, NAME, WRITE_BACK_MS, LockFile
 from rocketpy.broker.managers.rebalance_lock import RebalanceLockManager
-from rocketpy.errors import StoreError
 from rocketpy.message.message_queue import MessageQueue
 from tests.support.slow_lane import FakeClock
 
@@ -96,7 +95,11 @@ def test_a_file_of_another_size_is_made_anew(tmp_path: Path) -> None:
     assert (tmp_path / NAME).stat().st_size == BYTES
 
 
-def test_a_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_made_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / NAME).mkdir()
-    with pytest.raises(StoreError, match=NAME):
-        opened(tmp_path, FakeClock())
+    clock = FakeClock()
+    file = opened(tmp_path, clock)
+    assert str(tmp_path / NAME) in caplog.text
+    clock.advance(LOCK_LIFE_MS)
+    for client, granted in (("a", [Q0]), ("b", [])):
+        assert locks(file, clock).lock("G", [Q0], client) == granted, "each time by another manager"
