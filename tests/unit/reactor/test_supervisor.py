@@ -356,7 +356,7 @@ def hang(context: WorkerContext, journal: Journal) -> None:
 
 def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Callable[..., Run]) -> None:
     clock = SharedClock()
-    run = launch({"a": (hang, {"hang_timeout_s": 10.0})}, clock=clock)
+    run = launch({"a": (hang, {"hang_timeout_s": 10.5})}, clock=clock)
     run.journal.lines_until("all ready")
     for _ in range(10):
         clock.turn(run, 1.0)
@@ -369,7 +369,7 @@ def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Callable[...,
 def test_what_the_supervisor_slept_itself_counts_against_nobody(launch: Callable[..., Run]) -> None:
     """SIGSTOP to the whole group, a paused container: who wakes first must not find the others guilty."""
     clock = SharedClock()
-    run = launch({"a": (hang, {"hang_timeout_s": 10.0})}, clock=clock)
+    run = launch({"a": (hang, {"hang_timeout_s": 10.5})}, clock=clock)
     run.journal.lines_until("all ready")
     clock.turn(run, 1.0)
     clock.set(clock() + 3600.0)
