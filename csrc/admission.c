@@ -6,7 +6,6 @@
 
 #include "atomic.h"
 #include "clock.h"
-#include "control_block.h"
 #include "stage.h"
 
 enum { LOOK_EVERY = 8 /* requests */ };
@@ -25,6 +24,11 @@ static void look(rp_admission *admission) {
     if (admission->stall_ns && now - admission->now_ns > admission->stall_ns) admission->stalled_until_ns = now;
     admission->now_ns = now;
     admission->since_look = 0;
+}
+
+void rp_admission_bound_lag(rp_admission *admission, const rp_control *control, uint64_t bytes_max) {
+    admission->control = control;
+    admission->lag_max = bytes_max;
 }
 
 void rp_admission_serve(rp_admission *admission) { admission->presence.since_ns = admission->clock_ns(); }
@@ -65,6 +69,15 @@ const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, 
                                                                          : NULL;
     uint64_t age_ns = rp_presence_age(&admission->presence, received_ns, admission->now_ns);
     return kind ? rp_busy_remark(admission->remark, sizeof admission->remark, kind, age_ns, waiting) : NULL;
+}
+
+const char *rp_admission_lag_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting) {
+    if (!admission->lag_max) return NULL;
+    uint64_t published = rp_load_acquire(&admission->control->published_phy_offset);
+    uint64_t dispatched = rp_load_acquire(&admission->control->dispatched_phy_offset);
+    if (published <= dispatched + admission->lag_max) return NULL;
+    uint64_t age_ns = admission->now_ns > received_ns ? admission->now_ns - received_ns : 0;
+    return rp_busy_remark(admission->remark, sizeof admission->remark, "PCBUSY_CLEAN_QUEUE", age_ns, waiting);
 }
 
 int rp_worker_is_stalled(const rp_worker *worker, uint64_t stall_ns, uint64_t now_ns) {

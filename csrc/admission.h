@@ -9,6 +9,7 @@
  * `wait_ns`, for whichever reason, is refused as well ([TIMEOUT_CLEAN_QUEUE]). The clock is read once in LOOK_EVERY
  * requests: reading it for each would cost a fiftieth of the hot lane. */
 #include <stdint.h>
+#include "control_block.h"
 #include "ring.h"
 
 /* Since when a worker is there to serve. What came while it was not (it was being replaced; nothing was to be done, it
@@ -37,11 +38,15 @@ typedef struct rp_admission {
     uint64_t now_ns;   /* as of the last look */
     uint64_t stalled_until_ns;
     uint32_t since_look;
+    const rp_control *control;
+    uint64_t lag_max;  /* bytes published and not dispatched; 0: any */
     char remark[160];
 } rp_admission;
 
 /* `clock_ns` NULL: the monotonic clock. */
 void rp_admission_init(rp_admission *admission, rp_worker *worker, uint64_t (*clock_ns)(void), int64_t wait_ms, int64_t stall_ms);
+/* Refuse sends while more than `bytes_max` of the log wait to be dispatched; 0: whatever waits. `control` stays. */
+void rp_admission_bound_lag(rp_admission *admission, const rp_control *control, uint64_t bytes_max);
 /* The worker serves from now on: it has its tables. */
 void rp_admission_serve(rp_admission *admission);
 /* A pass begins. */
@@ -53,6 +58,8 @@ void rp_admission_end(rp_admission *admission, uint32_t taken);
 int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns);
 /* Why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`: how many wait. */
 const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
+/* The same, because dispatch does not keep up with sends: else consumers would fall behind without bound. */
+const char *rp_admission_lag_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
 /* Count the time from `received_ns` to now among the latencies of the worker's replies. */
 void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns);
 /* The same words for any queue. */

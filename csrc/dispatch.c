@@ -26,25 +26,25 @@
 #include "consume_queue_ext.h"
 #include "crash_point.h"
 #include "endian.h"
+#include "flush.h"
 #include "index_file.h"
 #include "record.h"
 #include "recovery.h"
 #include "stage.h"
 #include "unit_batch.h"
+#include "unit_tags.h"
 
 enum {
     BATCH_RECORDS = 8192,
     BLANK_UNITS = 128, /* per write */
     TELL_RUNS = 256,
+    LOOK_EVERY = 1024, /* records */
     ARRIVALS_MAX = 2 * RP_UNIT_RUNS_MAX, /* one batch's, and as many queues met again after a restart */
     DROP_PAGES_EVERY = 16 << 20, /* bytes of log read before their page table entries are given back */
     TRANSACTION_MASK = 0xC,
     TRANSACTION_COMMIT = 0x8,
-    TRANSACTION_ROLLBACK = 0xC,
-    UNKNOWN_LEVEL_DELAY_MS = 1000
+    TRANSACTION_ROLLBACK = 0xC
 };
-static const uint8_t SCHEDULE_TOPIC[] = "SCHEDULE_TOPIC_XXXX";
-enum { SCHEDULE_TOPIC_SIZE = sizeof SCHEDULE_TOPIC - 1 };
 
 /* What the index needs of a record; spans point into the mapped log. */
 struct keyed {
@@ -74,6 +74,7 @@ struct rp_dispatch {
     struct keyed *keyed;
     uint32_t keyed_count;
     uint64_t *heartbeat_ns; /* of the worker, or NULL */
+    rp_flush *flush;        /* poked within batches, or NULL */
     uint32_t *arrivals; /* queues to tell of; more than none between calls only while the ring is full */
     uint32_t arrival_count;
     int64_t timestamp_ms; /* store time of the record collected last */
@@ -147,35 +148,15 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
 
 void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull) { dispatch->pull = pull; }
 void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch->heartbeat_ns = heartbeat_ns; }
+void rp_dispatch_poke(rp_dispatch *dispatch, rp_flush *flush) { dispatch->flush = flush; }
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
 
-/* A decimal property as Java's Integer.parseInt would take it; 0 if it is none. */
-static int64_t number_of(const uint8_t *text, uint32_t size) {
-    int64_t value = 0;
-    for (uint32_t i = 0; i < size; i++) {
-        if (text[i] < '0' || text[i] > '9' || value > INT32_MAX) return 0;
-        value = value * 10 + (text[i] - '0');
-    }
-    return value;
-}
-
-static int find_property(const rp_record_view *record, const char *name, const uint8_t **value, uint32_t *size) {
-    return rp_property_find(record->properties, record->properties_size, (const uint8_t *)name, (uint32_t)strlen(name), value,
-                            size) == RP_OK;
-}
-
-/* Third field of the unit: hash of the tags, or when a delayed message is due. */
-static int64_t tags_code(const rp_dispatch *dispatch, const rp_record_view *record) {
-    const uint8_t *value;
-    uint32_t size;
-    if (record->topic_size == SCHEDULE_TOPIC_SIZE && memcmp(record->topic, SCHEDULE_TOPIC, SCHEDULE_TOPIC_SIZE) == 0 &&
-        find_property(record, "DELAY", &value, &size)) {
-        int64_t level = number_of(value, size), delay_ms = UNKNOWN_LEVEL_DELAY_MS;
-        if (level > dispatch->delay_level_count) level = dispatch->delay_level_count;
-        if (level > 0) delay_ms = dispatch->delay_level_ms[level - 1];
-        if (number_of(value, size) > 0) return record->store_timestamp_ms + delay_ms;
-    }
-    return find_property(record, "TAGS", &value, &size) ? rp_string_hash(value, size) : 0;
+/* Within a batch: what else this worker is to be seen doing. */
+static void look_around(const rp_dispatch *dispatch) {
+    if (dispatch->heartbeat_ns) rp_store_release(dispatch->heartbeat_ns, rp_now_ns());
+    if (dispatch->flush && rp_load_acquire(&dispatch->control->durable_phy_offset) <
+                               rp_load_acquire(&dispatch->control->published_phy_offset))
+        rp_flush_poke(dispatch->flush);
 }
 
 static void forget_batch(rp_dispatch *dispatch) {
@@ -262,8 +243,10 @@ static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record)
 
 static rp_status index_batch(rp_dispatch *dispatch) {
     rp_status status = RP_OK;
-    for (uint32_t i = 0; i < dispatch->keyed_count && status == RP_OK; i++) /* none without an index */
+    for (uint32_t i = 0; i < dispatch->keyed_count && status == RP_OK; i++) { /* none without an index */
         if (dispatch->keyed[i].phy_offset >= rp_index_end(dispatch->index)) status = index_record(dispatch, &dispatch->keyed[i]);
+        if (i % LOOK_EVERY == LOOK_EVERY - 1) look_around(dispatch);
+    }
     dispatch->collected = dispatch->keyed_count = 0;
     return status;
 }
@@ -279,7 +262,7 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
         publish_runs(dispatch, from, to);
         tell_watchers(dispatch, from, to);
         if (dispatch->arrival_count) send_arrivals(dispatch); /* what does not fit goes first in the next run */
-        if (dispatch->heartbeat_ns) rp_store_release(dispatch->heartbeat_ns, rp_now_ns());
+        look_around(dispatch);
     }
     if (status == RP_OK && dispatch->arrival_count) send_arrivals(dispatch); /* queues met again, and nothing to write */
     RP_CRASH_POINT("dispatch.index");
@@ -364,7 +347,7 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     uint8_t *unit = rp_unit_batch_add(dispatch->batch, queue, record->queue_offset, phy_offset + record->size,
                                       record->store_timestamp_ms);
     if (!unit) return RP_FULL;
-    fill_unit(unit, phy_offset, record->size, tags_code(dispatch, record));
+    fill_unit(unit, phy_offset, record->size, rp_unit_tags_code(record, dispatch->delay_level_ms, dispatch->delay_level_count));
     dispatch->counts.units++;
     return RP_OK;
 }
@@ -380,7 +363,7 @@ static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, ui
         rp_status status = collect_unit(dispatch, record, phy_offset);
         if (status != RP_OK) return status;
     }
-    dispatch->counts.records++;
+    if (++dispatch->counts.records % LOOK_EVERY == 0) look_around(dispatch);
     dispatch->timestamp_ms = record->store_timestamp_ms;
     dispatch->collected++;
     if (dispatch->index && transaction != TRANSACTION_ROLLBACK && record->properties_size)

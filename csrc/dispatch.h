@@ -3,6 +3,7 @@
 /* From the log to the consume queues and the index, behind the published position (ReputMessageService). */
 #include <stdint.h>
 #include "control_block.h"
+#include "flush.h"
 #include "ring.h"
 #include "status.h"
 
@@ -28,6 +29,9 @@ void rp_dispatch_close(rp_dispatch *dispatch);
 void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull);
 /* Move this heartbeat (CLOCK_MONOTONIC) while a batch is written: a large one may take seconds. */
 void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
+/* Poke `flush` (NULL: none) while a batch is collected and written, as often as a few milliseconds pass: what is
+ * published meanwhile is waited for under sync flush. */
+void rp_dispatch_poke(rp_dispatch *dispatch, rp_flush *flush);
 /* Work through what is published, about `budget` bytes of log (more while many queues have few units each); writes units in batches, publishes max_offset, then
  * the dispatched position. RP_OK more is there, RP_EMPTY caught up, RP_CORRUPT at the dispatched position, RP_NOT_FOUND:
  * the log's file is not there, RP_FULL: the ring of held pulls is full; RP_NO_SPACE, RP_IO_ERROR: retry later. */

@@ -86,6 +86,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->random = rp_now_ns() | 1;
     rp_admission_init(&send->admission, config->worker, config->clock_ns, config->wait_time_in_queue_ms,
                       config->page_cache_busy_ms);
+    rp_admission_bound_lag(&send->admission, send->control, config->dispatch_lag_max);
     send->region_size = (uint32_t)strlen(config->region);
     send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
     send->input_rings = calloc(config->input_count + 1, sizeof *send->input_rings);
@@ -349,8 +350,10 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
         return put_result(send, &wait, CODE_SUCCESS);
     }
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
-    if (send->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED)) {
-        const char *busy = rp_admission_refusal(&send->admission, request->origin.received_ns, waiting(send, size));
+    if (!(request->flags & RP_REQUEST_RESOLVED)) {
+        uint64_t received_ns = request->origin.received_ns, others = waiting(send, size);
+        const char *busy = rp_admission_lag_refusal(&send->admission, received_ns, others);
+        if (!busy && send->config.fast_failure) busy = rp_admission_refusal(&send->admission, received_ns, others);
         if (busy) return refuse(send, request, CODE_SYSTEM_BUSY, busy);
     }
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
@@ -382,16 +385,15 @@ static void set_broker(rp_send *send, const rp_stage_broker *broker) {
     if (broker->max_message_size) send->config.max_message_size = broker->max_message_size;
 }
 
-/* Whatever was told before it holds for every record from this position on. */
-static rp_status tell_position(rp_send *send, const rp_position *position) {
-    rp_wait wait = {.token = position->token, .phy_offset = rp_load_acquire(&send->control->published_phy_offset)};
-    return put_result(send, &wait, CODE_SUCCESS);
+/* What was told before holds from the position on that this names. */
+static rp_status tell_position(rp_send *send, uint64_t token) {
+    return put_result(send, &(rp_wait){.token = token, .phy_offset = send->control->published_phy_offset}, CODE_SUCCESS);
 }
 
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
         case RP_STAGE_POSITION:
-            return size >= sizeof(rp_position) ? tell_position(send, (const rp_position *)data) : RP_OK;
+            return size >= sizeof(rp_position) ? tell_position(send, ((const rp_position *)data)->token) : RP_OK;
         case RP_STAGE_SEND:
             return take_send(send, data, size);
         case RP_STAGE_TOPIC:

@@ -35,6 +35,7 @@ typedef struct rp_send_config {
     int64_t sync_flush_timeout_ms;
     int64_t wait_time_in_queue_ms;/* waitTimeMillsInSendQueue */
     int64_t page_cache_busy_ms;   /* osPageCacheBusyTimeOutMills */
+    uint64_t dispatch_lag_max;    /* dispatchLagMax, bytes; 0: no bound */
     uint64_t (*clock_ns)(void);   /* NULL: CLOCK_MONOTONIC */
     int64_t (*wall_ms)(void);     /* NULL: CLOCK_REALTIME */
     int64_t (*boot_ms)(void);     /* NULL: CLOCK_BOOTTIME */

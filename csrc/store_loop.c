@@ -57,6 +57,7 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
                         rp_flush *flush, int pokes_flush, int64_t timeout_ns) {
     int64_t until_ns = now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
     rp_dispatch_beat(dispatch, &worker->heartbeat_ns);
+    rp_dispatch_poke(dispatch, pokes_flush ? flush : NULL);
     for (;;) {
         int64_t now = now_ns();
         if (is_behind(control)) worked_ns = now;

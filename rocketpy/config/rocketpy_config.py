@@ -66,6 +66,13 @@ class RocketpyConfig:
         "claims.",
         unit="bytes", at_least=1_048_576, at_most=1 << 40,
     )
+    dispatch_lag_max: int = setting(
+        1_073_741_824, "dispatchLagMax",
+        "Most of the log that may wait for its consume queues. Beyond it sends are answered SYSTEM_BUSY "
+        "([PCBUSY_CLEAN_QUEUE]) until the store worker has caught up: messages to very many queues can be stored "
+        "faster than queues are written, and consumers would fall behind without bound. 0: no bound.",
+        unit="bytes", at_least=0, at_most=1 << 40,
+    )
     stop_timeout_millis: int = setting(
         10_000, "stopTimeoutMillis", "How long a clean stop waits for what is under way before it ends the workers.",
         unit="ms", at_least=1,

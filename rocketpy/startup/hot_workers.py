@@ -143,6 +143,7 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
         "sync_flush_timeout_ms": store.sync_flush_timeout,
         "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,
         "page_cache_busy_ms": store.os_page_cache_busy_time_out_mills,
+        "dispatch_lag_max": settings.rocketpy.dispatch_lag_max,
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
 
 from rocketpy.native.core import ffi, lib
-from tests.support.hot_lane import HotLane
+from tests.support.hot_lane import TURN_NS, HotLane
 from tests.unit.native.test_hot_lane import pull, send_v2
 
 MS = 1_000_000
@@ -342,3 +342,27 @@ def test_a_worker_says_whose_request_it_is_at(tmp_path: Path, clock: Clock) -> N
     lane.turn()
     assert [one for one in seen if one] == [7, 15, 23]  # of the request before, once in eight
     assert lane.workers["send"].serving == 0 == lane.workers["pull"].serving
+
+
+@pytest.mark.parametrize("fast_failure", [0, 1])
+def test_sends_wait_for_dispatch_that_does_not_keep_up(tmp_path: Path, clock: Clock, fast_failure: int) -> None:
+    """It is one batch that may pass the bound, no more; what is dispatched makes room again."""
+    lane = open_lane(tmp_path, clock, fast_failure=fast_failure, dispatch_lag_max=2_000)
+
+    def turn() -> None:
+        """Nothing is dispatched."""
+        lib.rp_codec_wake(lane.codec)
+        lib.rp_send_run(lane.send, TURN_NS)
+
+    for _ in range(30):
+        lane.frame(send_v2(body=b"x" * 100), received_ns=START)
+        turn()
+    found = outcomes(lane)
+    stored = found.count((7, 0, ""))
+    assert found == [(7, 0, "")] * stored + [(7, 2, "PCBUSY_CLEAN_QUEUE")] * (30 - stored)
+    header = lib.rp_control_header(lane.block)
+    assert 2_000 < header.published_phy_offset <= 2_000 + header.published_phy_offset // stored
+    header.dispatched_phy_offset = header.published_phy_offset - 2_000
+    lane.frame(send_v2(), received_ns=START)
+    turn()
+    assert outcomes(lane) == [(7, 0, "")]

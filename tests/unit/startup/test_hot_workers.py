@@ -16,6 +16,7 @@ SEND = [
     ("store", {"max_message_size": 77}, {"max_message_size": 77}),
     ("store", {"flush_disk_type": FlushDiskType.SYNC_FLUSH}, {"sync_flush": True}),
     ("store", {"sync_flush_timeout": 77}, {"sync_flush_timeout_ms": 77}),
+    ("rocketpy", {"dispatch_lag_max": 99}, {"dispatch_lag_max": 99}),
     ("store", {"os_page_cache_busy_time_out_mills": 77}, {"page_cache_busy_ms": 77}),
     ("broker", {"broker_fast_failure_enable": False}, {"fast_failure": False}),
     ("broker", {"wait_time_mills_in_send_queue": 77}, {"wait_time_in_queue_ms": 77}),

@@ -133,3 +133,22 @@ def test_a_log_that_is_gone_is_an_error(writer: StoreWriter, opened: OpenedStore
     writer.close()
     shutil.rmtree(opened.paths.commitlog)
     assert lib.rp_flush_log(flush) == Status.IO_ERROR
+
+
+def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: StoreWriter) -> None:
+    """What is published while a batch is collected and written is waited for: nobody else would wake the flush thread
+    before the batch is done, and a batch over very many queues takes long."""
+    hour_ns = 3_600_000_000_000
+    thread = threading.Thread(target=lambda: lib.rp_flush_wait(flush, 1, hour_ns))
+    thread.start()  # sees nothing to flush, and waits, or sees all of it
+    lib.rp_dispatch_poke(writer.dispatch.handle, flush)
+    control = writer.control
+    for number in range(300):
+        writer.put(f"T{number}", 0, dispatch=False)
+    writer.dispatch.run_to_end()
+    thread.join(60)
+    is_waiting = thread.is_alive()
+    lib.rp_flush_stop(flush)
+    thread.join(60)
+    assert not is_waiting
+    assert control.dispatched_phy_offset == control.published_phy_offset
