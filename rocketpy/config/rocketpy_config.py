@@ -48,10 +48,11 @@ class RocketpyConfig:
         at_least=1_048_576, at_most=1 << 40,
     )
     connections_max: int = setting(
-        10_000, "connectionsMax",
-        "Connections of one selector; more are closed at once. Each costs a few KiB and a file descriptor "
-        "(see `ulimit -n`).",
-        unit="connections", at_least=1, at_most=1_000_000,
+        0, "connectionsMax",
+        "Connections of one selector; more are closed at once, counted (`rocketpy_remoting_connections_refused`) and "
+        "logged. An idle client costs some 8 KiB and a file descriptor: by default (0) there may be as many as the "
+        "limit of open files (`ulimit -Hn`) and a quarter of the memory, at 16 KiB each, allow.",
+        unit="connections", default_text="from open files and memory", at_most=1_000_000,
     )
     frame_max_length: int = setting(
         16_777_216, "frameMaxLength",

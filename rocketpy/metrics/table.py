@@ -60,7 +60,7 @@ WORKER_COUNTERS = (
     _counter("rocketpy_remoting_connections_closed", Count.CONNECTIONS_CLOSED, "selector",
              "Connections closed, by either side."),
     _counter("rocketpy_remoting_connections_refused", Count.CONNECTIONS_REFUSED, "selector",
-             "Connections refused because connectionsMax was reached."),
+             "Connections refused because connectionsMax or the limit of open files was reached."),
     _counter("rocketpy_remoting_idle_closed", Count.IDLE_CLOSED, "selector",
              "Connections closed for lack of traffic (serverChannelMaxIdleTimeSeconds)."),
     _counter("rocketpy_remoting_proxy_bad", Count.PROXY_BAD, "selector",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import select
 import socket
@@ -25,7 +26,10 @@ from .ring import WorkerBlock
 from .supervisor import port_in_use
 from .worker_spec import WorkerContext
 
+log = logging.getLogger(__name__)
+
 BACKLOG = 1024
+LOG_INTERVAL_S = 10.0  # between two lines about refused connections
 ACCEPTS_PER_TURN = 64
 PENDING_MAX = 256  # accepted but not yet handed over; beyond it nothing is accepted
 TURN_S = 1.0
@@ -89,6 +93,8 @@ class Acceptor:
     _turn: int = attrs.field(init=False, default=0)
     _spare: int = attrs.field(init=False, default=-1)
     _accept_again_at: float = attrs.field(init=False, default=0.0)
+    _refused: int = attrs.field(init=False, default=0)  # since it was told
+    _tell_again_at: float = attrs.field(init=False, default=float("-inf"))
 
     def run(self, context: WorkerContext) -> None:
         context.report_ready()
@@ -138,6 +144,10 @@ class Acceptor:
     def _turn_one_away(self, listener: socket.socket) -> None:
         """Use the spare descriptor to tell one client that there is no room; without it, look again later."""
         self.block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
+        self._refused += 1
+        if self.clock() >= self._tell_again_at:
+            log.warning("%d connections refused: no more open files; raise their limit (ulimit -Hn)", self._refused)
+            self._refused, self._tell_again_at = 0, self.clock() + LOG_INTERVAL_S
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1

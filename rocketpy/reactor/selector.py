@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,7 +24,9 @@ from .worker_spec import WorkerContext
 log = logging.getLogger(__name__)
 
 TURN_NS = 1_000_000_000
+LOG_INTERVAL_S = 10.0  # between two lines of one reason
 COMPLAINTS: dict[int, str] = {
+    lib.RP_COUNT_CONNECTIONS_REFUSED: "there is no room; raise connectionsMax or the limit of open files (ulimit -Hn)",
     lib.RP_COUNT_PINNING_CLOSED: "they did not fetch answers from CommitLog files that were deleted a while ago",
     lib.RP_COUNT_UNFINISHED_CLOSED: "unfinished frames took more than unfinishedInputMax, and theirs began first",
     lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom and do not begin with a PROXY header",
@@ -129,18 +132,20 @@ class SelectorMain:
 
 
 class Complaints:
-    """What the operator should read of closed connections: one line per reason and turn, with their number."""
+    """What the operator should read of closed connections: a line per reason and LOG_INTERVAL_S, with their number."""
 
-    def __init__(self, block: WorkerBlock) -> None:
+    def __init__(self, block: WorkerBlock, now_s: Callable[[], float] = time.monotonic) -> None:
         self._block = block
+        self._now_s = now_s
         self._told = {counter: block.counter(counter) for counter in COMPLAINTS}
+        self._again_s = dict.fromkeys(COMPLAINTS, float("-inf"))  # not before
 
     def report(self) -> None:
         for counter, reason in COMPLAINTS.items():
-            now = self._block.counter(counter)
-            if now > self._told[counter]:
-                log.warning("%s: %d connections closed: %s", self._block.name, now - self._told[counter], reason)
-            self._told[counter] = now
+            count, now_s = self._block.counter(counter), self._now_s()
+            if count > self._told[counter] and now_s >= self._again_s[counter]:
+                log.warning("%s: %d connections closed: %s", self._block.name, count - self._told[counter], reason)
+                self._told[counter], self._again_s[counter] = count, now_s + LOG_INTERVAL_S
 
 
 def network_array(networks: Sequence[Network]) -> Any:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 
@@ -22,6 +23,7 @@ from rocketpy.reactor.acceptor import open_listener
 from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.worker_spec import WorkerSpec
 
+from .capacity import connections_max, memory_bytes, raise_descriptor_limit
 from .logs import set_up_logging
 from .store_opening import StoreOpening
 
@@ -53,7 +55,8 @@ def run_broker(
         metrics = _metrics_listener(settings)
         if metrics is not None:
             stack.enter_context(metrics)
-            settings = _with_metrics_port(settings, metrics.getsockname()[1])
+            settings = _with(settings, metrics_port=metrics.getsockname()[1])
+        settings = _with_connections_max(settings)
         opening = StoreOpening(settings.store)
         clean = False
         try:
@@ -103,8 +106,18 @@ def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
     return listener
 
 
-def _with_metrics_port(settings: BrokerSettings, port: int) -> BrokerSettings:
-    return attrs.evolve(settings, rocketpy=attrs.evolve(settings.rocketpy, metrics_port=port))
+def _with_connections_max(settings: BrokerSettings) -> BrokerSettings:
+    """The settings with what the machine allows, where nothing else is said."""
+    descriptors, selectors = raise_descriptor_limit(), settings.rocketpy.selector_workers
+    if settings.rocketpy.connections_max:
+        return settings
+    most = connections_max(descriptors, memory_bytes(), selectors)
+    log.info("room for %d connections in each of %d selectors (connectionsMax)", most, selectors)
+    return _with(settings, connections_max=most)
+
+
+def _with(settings: BrokerSettings, **changes: Any) -> BrokerSettings:
+    return attrs.evolve(settings, rocketpy=attrs.evolve(settings.rocketpy, **changes))
 
 
 def _listeners(settings: BrokerSettings) -> list[socket.socket]:

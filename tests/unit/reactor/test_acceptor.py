@@ -132,7 +132,7 @@ def test_when_nobody_takes_connections_wait_and_go_later(desk: Desk) -> None:
     assert len(desk.taken(0)) + len(desk.taken(1)) == 3
 
 
-def test_without_descriptors_one_client_at_a_time_is_turned_away(desk: Desk) -> None:
+def test_without_descriptors_one_client_at_a_time_is_turned_away(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     desk.acceptor._keep_spare()
     desk.connect(3)
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -145,6 +145,7 @@ def test_without_descriptors_one_client_at_a_time_is_turned_away(desk: Desk) -> 
             assert desk.acceptor.block.counters()[lib.RP_COUNT_CONNECTIONS_REFUSED] == refused
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert caplog.text.count("connections refused: no more open files") == 1, "not a line for each"
     for client in desk.clients:
         client.settimeout(10)
         assert client.recv(1) == b""

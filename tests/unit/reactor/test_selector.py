@@ -18,7 +18,8 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.reactor.selector import network_array
+from rocketpy.reactor.ring import WorkerBlock
+from rocketpy.reactor.selector import Complaints, network_array
 from rocketpy.remoting.networks import parse_address, parse_networks
 from tests.support.selector_rig import SelectorRig, body_of, ffi, frame, lib
 
@@ -786,3 +787,16 @@ def test_a_stop_waits_until_the_peer_has_what_was_written(rig: SelectorRig) -> N
 def test_a_selector_without_codec_is_refused(rig: SelectorRig, field: str) -> None:
     config = ffi.new("rp_selector_config *", {"worker": rig.worker, "handoff": rig.handoff.fileno(), field: 0})
     assert lib.rp_selector_open(config) == ffi.NULL
+
+
+def test_refused_connections_are_told_with_their_setting_and_not_too_often(caplog: pytest.LogCaptureFixture) -> None:
+    block, now_s = WorkerBlock("selector-0", 0), [100.0]
+    complaints = Complaints(block, lambda: now_s[0])
+    for _ in range(5):
+        block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
+        complaints.report()
+    assert caplog.text.count("connections closed") == 1 and "selector-0: 1 connections" in caplog.text
+    assert "connectionsMax" in caplog.text
+    now_s[0] += 10.0
+    complaints.report()
+    assert "selector-0: 4 connections closed" in caplog.text
