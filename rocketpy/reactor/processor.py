@@ -26,7 +26,7 @@ from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
 from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from rocketpy.remoting.dispatch import place_of
-from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX, SerializeType
 from rocketpy.remoting.hot_lane import PullRequest, SendRequest, SlowLane
 
 from .channel import Gateway, RingChannel
@@ -42,6 +42,7 @@ DONE_AT_ONCE = frozenset({Stage.CLOSED, Stage.COMMIT_OFFSET})
 """Records whose effect is complete, and harmless when repeated, after `_take`: they leave the ring then, so that one
 at which a predecessor died is not lost. The others leave it before, as they could kill their successor too."""
 BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
+BATCH_NS = 10_000_000  # likewise: large ones take longer, and the heartbeat must not wait for many of them
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for so long was not there to serve
@@ -180,6 +181,8 @@ class ProcessorServer:
                     self.faults.report(f"ring message {_name_of(kind)}", exc)
                 if kind in DONE_AT_ONCE:
                     reader.release()
+                if self.now_ns() - now_ns > BATCH_NS:
+                    break
         if self.deaths.turn(self._drop_connections):
             moved = True
         self.block.serve(0)
@@ -248,7 +251,8 @@ class ProcessorServer:
     def _take_command(self, origin: Origin, record: bytes) -> None:
         size = len(record) - ORIGIN.size
         try:
-            request = RemotingCommand.decode(size.to_bytes(4, "big") + record[ORIGIN.size :])
+            frame = size.to_bytes(4, "big") + record[ORIGIN.size :]
+            request = RemotingCommand.decode(frame, header_size_max=REQUEST_HEADER_SIZE_MAX)
         except RocketError as exc:
             self.block.add(lib.RP_COUNT_FRAMES_BAD)
             self._refused.report("reading a command", f"{origin.peer} is disconnected: {exc}")

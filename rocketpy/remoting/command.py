@@ -10,7 +10,7 @@ from rocketpy.codes import OUR_VERSION, LanguageCode, RequestCode, ResponseCode
 
 from . import json_header, rocketmq_header
 from .fields import HeaderFields
-from .frame import Frame, SerializeType, cut_frame, encode_frame
+from .frame import HEADER_SIZE_MAX, Frame, SerializeType, cut_frame, encode_frame
 
 FLAG_RESPONSE = 0x1
 FLAG_ONEWAY = 0x2
@@ -192,13 +192,13 @@ class RemotingCommand:
         )
 
     @classmethod
-    def decode(cls, image: bytes | memoryview) -> Self:
+    def decode(cls, image: bytes | memoryview, *, header_size_max: int = HEADER_SIZE_MAX) -> Self:
         """Read exactly one whole frame, length field included.
 
         Raises:
             FrameTooLarge, HeaderInvalid: `image` is no frame.
         """
-        return cls.from_frame(cut_frame(image))
+        return cls.from_frame(cut_frame(image, header_size_max=header_size_max))
 
 
 def bounded_remark(remark: str | None) -> str | None:

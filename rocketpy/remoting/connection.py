@@ -15,7 +15,7 @@ from rocketpy.errors import ConnectionLost, RemoteProtocolError, TooManyRequests
 from rocketpy.message.numbers import INT_MAX, INT_MIN
 
 from .command import RemotingCommand
-from .frame import FRAME_SIZE_MAX, FrameCutter
+from .frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, FrameCutter
 
 IN_FLIGHT_MAX = 65_535
 
@@ -54,8 +54,14 @@ class _InFlight(Generic[T]):
 class Connection(Generic[T]):
     """The protocol state of one connection. `T` is what the caller wants back with a response."""
 
-    def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX, in_flight_max: int = IN_FLIGHT_MAX) -> None:
-        self._cutter = FrameCutter(frame_size_max=frame_size_max)
+    def __init__(
+        self,
+        *,
+        frame_size_max: int = FRAME_SIZE_MAX,
+        header_size_max: int = HEADER_SIZE_MAX,
+        in_flight_max: int = IN_FLIGHT_MAX,
+    ) -> None:
+        self._cutter = FrameCutter(frame_size_max=frame_size_max, header_size_max=header_size_max)
         self._in_flight: dict[int, _InFlight[T]] = {}
         self._in_flight_max = in_flight_max
         self._next_opaque = 0

@@ -31,6 +31,10 @@ FRAME_SIZE_MAX = 16_777_216
 
 HEADER_SIZE_MAX = 0xFFFFFF
 
+REQUEST_HEADER_SIZE_MAX = 256 * 1024
+"""Bytes of a request's header that a server reads in Python: twice what 32 KB of properties can become. A header of
+16 MB in a million fields would take seconds to read, in which nobody else is served."""
+
 
 class SerializeType(IntEnum):
     """How a header is written. Each frame declares its own: the two directions of a connection may differ."""
@@ -74,8 +78,9 @@ class FrameCutter:
     An error is final: what follows in the stream cannot be told apart any more, the connection is to be closed.
     """
 
-    def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX) -> None:
+    def __init__(self, *, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = HEADER_SIZE_MAX) -> None:
         self._frame_size_max = frame_size_max
+        self._header_size_max = header_size_max
         self._buffer = bytearray()
         self._start = 0  # where the next frame begins; bytes before it are spent
 
@@ -105,12 +110,15 @@ class FrameCutter:
         _check_length(length, self._frame_size_max)
         if buffered_size < LENGTH_SIZE + length:
             return None
-        frame = cut_frame(memoryview(self._buffer)[self._start : self._start + LENGTH_SIZE + length])
+        image = memoryview(self._buffer)[self._start : self._start + LENGTH_SIZE + length]
+        frame = cut_frame(image, header_size_max=self._header_size_max)
         self._start += LENGTH_SIZE + length
         return frame
 
 
-def cut_frame(image: bytes | memoryview, *, frame_size_max: int = FRAME_SIZE_MAX) -> Frame:
+def cut_frame(
+    image: bytes | memoryview, *, frame_size_max: int = FRAME_SIZE_MAX, header_size_max: int = HEADER_SIZE_MAX
+) -> Frame:
     """The one frame that `image` is.
 
     Raises:
@@ -126,6 +134,8 @@ def cut_frame(image: bytes | memoryview, *, frame_size_max: int = FRAME_SIZE_MAX
         raise HeaderInvalid(f"length field {length}, but {len(image) - LENGTH_SIZE} bytes follow it")
     if header_size > length - 4:
         raise HeaderInvalid(f"header of {header_size} bytes in a frame of length {length}")
+    if header_size > header_size_max:
+        raise HeaderInvalid(f"header of {header_size} bytes, at most {header_size_max} are read")
     if descriptor >> 24 > SerializeType.ROCKETMQ:
         raise HeaderInvalid(f"serialize type {descriptor >> 24}, known are 0 (JSON) and 1 (ROCKETMQ)")
     header_end = PREFIX_SIZE + header_size

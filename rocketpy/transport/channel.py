@@ -18,7 +18,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionState, RequestReceived
 from rocketpy.remoting.dispatch import Dispatcher
-from rocketpy.remoting.frame import FRAME_SIZE_MAX
+from rocketpy.remoting.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, REQUEST_HEADER_SIZE_MAX
 
 from .budget import Budget
 from .streams import close_in_order
@@ -86,7 +86,9 @@ class StreamChannel:
         self._is_vip = is_vip
         self._dispatcher = dispatcher
         self._protocol: Connection[_Waiter] = Connection(
-            frame_size_max=self._limits.frame_size_max, in_flight_max=self._limits.in_flight_max
+            frame_size_max=self._limits.frame_size_max,
+            header_size_max=HEADER_SIZE_MAX if budget is None else REQUEST_HEADER_SIZE_MAX,
+            in_flight_max=self._limits.in_flight_max,
         )
         self._outgoing = bytearray()
         self._writable = trio.Event()  # there is something to write, or we are closing

@@ -19,4 +19,4 @@ SEEDS = [1, 2, int(os.environ.get("ROCKETPY_SEED") or random.randrange(1 << 32))
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_thousands_of_hostile_requests(seed: int) -> None:
-    besiege(seed, 4_000)
+    besiege(seed, 4_000, 12)

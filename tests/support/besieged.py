@@ -7,21 +7,24 @@ from pathlib import Path
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.hostile import attack
+from tests.support.hostile import attack, repeat_known_attacks
 from tests.support.wire import Wire, read_all, send_request, until
 
 MARGIN_BYTES = 96 << 20  # over the whole tree: tables of what strangers made, allocators, histograms
 
 
-def besiege(seed: int, count: int) -> None:
-    """Send `count` requests to each server and see that nothing has happened to either."""
+def besiege(seed: int, count: int, repeats: int) -> None:
+    """Send `count` requests to each server, known attacks `repeats` times; see that nothing has happened to either."""
     print(f"seed {seed}")
     with running_broker({"namesrvAddr": ""}) as broker:
         serve(broker, f"Before{seed}")
         workers, before = broker.workers(), memory(broker)
-        served = attack(broker.port, seed, count, RequestCode.GET_BROKER_CONFIG)
-        served_by_namesrv = attack(broker.namesrv_port, seed, count, RequestCode.GET_BROKER_CLUSTER_INFO)
-        assert served > 0 and served_by_namesrv > 0, f"seed {seed}: nobody was ever served"
+        for port, probe in (
+            (broker.port, RequestCode.GET_BROKER_CONFIG),
+            (broker.namesrv_port, RequestCode.GET_BROKER_CLUSTER_INFO),
+        ):
+            repeat_known_attacks(port, repeats, probe)
+            assert attack(port, seed, count, probe) > 0, f"seed {seed}: nobody was ever served"
         serve(broker, f"After{seed}")
         assert broker.workers() == workers, f"seed {seed}: a worker was replaced\n{broker.text()}"
         faults = [line for line in broker.text().splitlines() if "rocketpy.faults:" in line or "Traceback" in line]

@@ -250,6 +250,41 @@ def plan(seed: int, count: int) -> Iterator[list[Request]]:
         count -= size
 
 
+def known_attacks() -> list[bytes]:
+    """Requests that once ended a broker, or leaked for ever; each may be repeated by anybody."""
+    control, digits = "\x01" * 2_500_000, "9" * 5_000
+    heartbeat = json.dumps({"clientID": "x", "consumerDataSet": [{"groupName": control}]}).encode()
+    second = json.dumps({"clientID": "y", "consumerDataSet": [{"groupName": "a\nb\ud800"}]}).encode()
+    send = {name: PLAUSIBLE[name] for name in "abcdefghjklm"}
+    return [
+        _plain_frame(RequestCode.GET_TOPIC_STATS_INFO, {"topic": control}),
+        _plain_frame(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": control}),
+        _plain_frame(RequestCode.GET_KV_CONFIG, {"namespace": control, "key": control[:100]}),
+        _plain_frame(RequestCode.HEART_BEAT, {}, heartbeat),
+        _plain_frame(RequestCode.HEART_BEAT, {}, second),
+        _plain_frame(RequestCode.SEND_MESSAGE_V2, send | {"i": f"DELAY\x01{digits}\x02"}, b"body"),
+        _plain_frame(RequestCode.SEND_MESSAGE_V2, send | {"b": "Unheard", "i": f"DELAY\x01{digits}\x02"}, b"body"),
+        _plain_frame(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": control, "clientId": control[:100]}),
+        _plain_frame(RequestCode.GET_ALL_TOPIC_CONFIG, {f"{n:x}": "" for n in range(200_000)}),
+        _plain_frame(RequestCode.GET_ALL_TOPIC_CONFIG, {}, bytes(16_000_000)),
+    ]
+
+
+def _plain_frame(code: int, fields: dict[str, str], body: bytes = b"") -> bytes:
+    header = {"code": code, "flag": 0, "language": "JAVA", "opaque": 1, "version": 409, "extFields": fields}
+    return _frame(SerializeType.JSON, json.dumps(header, ensure_ascii=True).encode(), body)
+
+
+def repeat_known_attacks(port: int, times: int, probe_code: int) -> None:
+    """Each of them `times` times, on connections of their own and several at once; some close before the answer."""
+    for data in known_attacks():
+        socks = [socket.create_connection(("127.0.0.1", port), ANSWER_TIMEOUT_S) for _ in range(times)]
+        for number, sock in enumerate(socks):
+            with sock:
+                if _send(sock, data + _probe(probe_code)) and number % 2:
+                    _is_served(sock, 0, [Request(0, data)])
+
+
 def attack(port: int, seed: int, count: int, probe_code: int) -> int:
     """Send `count` requests; returns how many groups left their connection open and served.
 

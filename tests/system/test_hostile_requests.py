@@ -13,4 +13,4 @@ SEED = 20261122
 
 
 def test_some_hundred_hostile_requests() -> None:
-    besiege(SEED, 600)
+    besiege(SEED, 600, 3)

@@ -18,6 +18,7 @@ from rocketpy.reactor import stage
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.detached import ASKER_MAX, DetachedRequests
 from rocketpy.reactor.dispatch import Pool
+from rocketpy.reactor.processor import BATCH_NS
 from rocketpy.reactor.stage import Stage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import REMARK_BYTES_MAX, RemotingCommand
@@ -238,6 +239,40 @@ def test_a_message_of_a_ring_that_makes_no_sense_is_counted_and_dropped(
         assert sum(counts.values()) >= (kind != Stage.CLOSED)
 
     play(bench, scene)
+
+
+@BOTH
+def test_a_header_that_takes_long_to_read_closes_its_connection(
+    open_bench: Callable[..., Bench], serialize_type: SerializeType
+) -> None:
+    bench = open_bench({1: ok})
+
+    async def scene() -> None:
+        for count, answered in ((4_000, True), (40_000, False)):
+            fields = {f"{n:x}": "" for n in range(count)}
+            if serialize_type is SerializeType.ROCKETMQ:
+                fields = dict.fromkeys(fields, "x")
+            bench.command(RemotingCommand(1, opaque=5, ext_fields=fields, serialize_type=serialize_type))
+            await settle()
+            assert [one == "close" for one in bench.replies()] == [not answered]
+
+    play(bench, scene)
+
+
+def test_a_batch_ends_when_it_takes_long(open_bench: Callable[..., Bench]) -> None:
+    bench = open_bench({1: ok})
+    taken: list[int] = []
+
+    def slow_take(*_: object) -> None:
+        taken.append(1)
+        bench.clock[0] += BATCH_NS + 1
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(bench.server), "_take", slow_take)
+        for opaque in range(5):
+            bench.request(1, opaque)
+        assert bench.server.turn()
+        assert len(taken) == 1
 
 
 # -- queues
