@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -160,6 +159,8 @@ def evolve_parts(settings: _S, values: Mapping[tuple[str, str], Any]) -> _S:
 
 def unknown_key(key: str, known: Mapping[str, Any], *, file: Path | None, line: int | None) -> ConfigError:
     """The error for a key that nobody declares; names the nearest one."""
+    import difflib  # only a mistake needs it; a server would keep it in memory for ever
+
     lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(key[:_SHOWN_MAX].lower(), lower, n=1, cutoff=0.6)
     hint = f"; did you mean {lower[near[0]]}?" if near else ""

@@ -1,323 +1,112 @@
-"""The commands: `rocketpy` with its sub-commands, and the names operators have in their fingers.
+"""Entry points of the commands.
 
-Every command ends a mistake of its user with one line that names the thing and the remedy, and exit status 1 (2 for
-wrong arguments). What a command needs is imported when it runs, so that `--help` is quick.
+A server has its arguments read in a child process. The library that reads them takes more than a megabyte, which all
+workers would inherit and none needs (docs/adr/0041-memory-of-the-tree.md).
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import sys
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-import click
+from rocketpy.errors import RocketError
 
-from rocketpy import __version__
-from rocketpy.errors import ConfigError, RocketError
+if TYPE_CHECKING:
+    from .serving import Order
 
-_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
-_FILE = click.Path(exists=False, dir_okay=False)
+Deliver = Callable[["Order"], None]
+SERVERS = ("standalone", "broker", "namesrv")
 
 
-def _guarded(command: Callable[[], int]) -> int:
-    """Run a command's work; a RocketError becomes its one line."""
+def rocketpy() -> None:
+    """Entry point of `rocketpy`."""
+    if sys.argv[1:2] and sys.argv[1] in SERVERS:
+        sys.exit(_serve("cli", "rocketpy"))
+    from .cli import cli
+
+    cli(prog_name="rocketpy")
+
+
+def mqbroker() -> None:
+    """Entry point of `mqbroker`."""
+    sys.exit(_serve("broker", "mqbroker"))
+
+
+def mqnamesrv() -> None:
+    """Entry point of `mqnamesrv`."""
+    sys.exit(_serve("namesrv", "mqnamesrv"))
+
+
+def mqadmin() -> None:
+    """Entry point of `mqadmin`."""
+    from rocketpy.admin.cli import main
+
+    sys.exit(int(main(sys.argv[1:]) or 0))
+
+
+def guarded(command: Callable[[], int]) -> int:
+    """Run a command's work; a RocketError becomes its one line. Returns: the exit status."""
     try:
         return command()
     except RocketError as exc:
-        click.echo(f"rocketpy: {exc}", err=True)
+        print(f"rocketpy: {exc}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
 
 
-def _serve(command: Callable[[], int]) -> int:
-    """Run a server; what it imports, it imports in here."""
+def _serve(command: str, program: str) -> int:
+    """Read the arguments and run the server that they ask for; what it imports, it imports in here."""
+    order, status = _in_child(lambda deliver: _read_arguments(command, program, deliver))
+    if order is None:
+        return status  # help was printed, or what is wrong
     from .quick_start import quick_start
 
     with quick_start():
-        return _guarded(command)
+        return guarded(order.run)
 
 
-@click.group(context_settings=_CONTEXT)
-@click.version_option(__version__, prog_name="rocketpy")
-def cli() -> None:
-    """rocketpy: an Apache RocketMQ 4.x compatible message broker.
+def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:
+    from . import cli
 
-    \b
-    rocketpy standalone                     name server and broker for a first look
-    rocketpy admin topicList -n HOST:PORT   administer any RocketMQ cluster
-    """
+    return getattr(cli, command)(prog_name=program, obj=deliver)
 
 
-@cli.command()
-@click.option(
-    "--store", "store", type=click.Path(file_okay=False), help="Directory of the store.  [default: your data directory]"
-)
-@click.option(
-    "--port",
-    type=click.IntRange(3, 65534),
-    default=10911,
-    show_default=True,
-    help="Port of the broker; PORT - 2 is used too.",
-)
-@click.option(
-    "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
-)
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(0, 65535),
-    help="Port of the Prometheus endpoint; 0: none.  [default: 5557 or the next free one]",
-)
-@click.option(
-    "--bind",
-    default="127.0.0.1",
-    show_default=True,
-    help="Address to listen on. Anything but loopback opens the broker to others.",
-)
-@click.option("-c", "--config", type=_FILE, help="Broker configuration file (Java property names).")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
-def standalone(
-    store: str | None,
-    port: int,
-    namesrv_port: int,
-    metrics_port: int | None,
-    bind: str,
-    config: str | None,
-    settings: tuple[str, ...],
-) -> None:
-    """Run a name server and a broker together, with a store of their own.
-
-    \b
-    Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
-    """
-    overrides = {
-        "storePathRootDir": str(Path(store or default_store()).absolute()),
-        "listenPort": str(port),
-        "bindAddress": bind,
-    } | _pairs(settings)
-    if metrics_port is not None:
-        overrides.setdefault("metricsPort", str(metrics_port))
-
-    def work() -> int:
-        from .standalone import run_standalone
-
-        return run_standalone(config, overrides, namesrv_port, os.environ)
-
-    sys.exit(_serve(work))
+def _in_child(read: Callable[[Deliver], Any]) -> tuple[Order | None, int]:
+    """What a child process delivers, if anything, and its exit status."""
+    source, target = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(source)
+        _end_with(lambda: read(lambda order: _write_all(target, pickle.dumps(order))))
+    os.close(target)
+    with open(source, "rb") as pipe:
+        delivered = pipe.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return (pickle.loads(delivered) if delivered else None), status if status >= 0 else 128 - status
 
 
-@cli.command("broker")
-@click.option("-c", "--configFile", "config", type=_FILE, help="Broker configuration file (Java property names).")
-@click.option(
-    "-n",
-    "--namesrvAddr",
-    "namesrv",
-    metavar="HOST:PORT;...",
-    help="Name servers; stronger than the file and NAMESRV_ADDR.",
-)
-@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
-@click.option(
-    "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print the important properties and leave."
-)
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
-def broker(
-    config: str | None, namesrv: str | None, print_all: bool, print_important: bool, settings: tuple[str, ...]
-) -> None:
-    """Run a broker.
-
-    \b
-    Example: mqbroker -c broker.conf -n "10.0.0.1:9876;10.0.0.2:9876"
-    """
-
-    def work() -> int:
-        from rocketpy.config import load_broker_config
-
-        overrides = ({"namesrvAddr": namesrv} if namesrv else {}) | _pairs(settings)
-        loaded = load_broker_config(config, overrides, os.environ)
-        if print_all or print_important:
-            click.echo(loaded.to_properties(important_only=not print_all), nl=False)
-            return 0
-        if not loaded.broker.namesrv_addr:
-            raise ConfigError(
-                "no name server is named: give -n HOST:PORT, namesrvAddr in the file, or NAMESRV_ADDR "
-                "(rocketpy standalone brings its own)",
-                key="namesrvAddr",
-            )
-        from .broker import run_broker
-
-        return run_broker(loaded)
-
-    sys.exit(_serve(work))
+def _write_all(target: int, data: bytes) -> None:
+    with open(target, "wb", closefd=False) as pipe:
+        pipe.write(data)
 
 
-@cli.command("namesrv")
-@click.option("-c", "--configFile", "config", type=_FILE, help="Name server configuration file (Java property names).")
-@click.option("-n", "--namesrvAddr", "ignored", hidden=True)
-@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
-def namesrv(config: str | None, ignored: str | None, print_all: bool, settings: tuple[str, ...]) -> None:
-    """Run a name server.
-
-    \b
-    Example: mqnamesrv --set listenPort=9876 --set bindAddress=0.0.0.0
-    """
-
-    def work() -> int:
-        from rocketpy.config import load_namesrv_config
-
-        loaded = load_namesrv_config(config, _pairs(settings), os.environ)
-        if print_all:
-            click.echo(loaded.to_properties(), nl=False)
-            return 0
-        from .namesrv import run_name_server
-
-        return run_name_server(loaded)
-
-    sys.exit(_guarded(work))
-
-
-@cli.command("admin", context_settings=_CONTEXT | {"ignore_unknown_options": True}, add_help_option=False)
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def admin(arguments: tuple[str, ...]) -> None:
-    """Administer a cluster; the same as mqadmin. `rocketpy admin --help` lists its commands."""
-    sys.exit(_admin(arguments))
-
-
-@cli.group()
-def store() -> None:
-    """Look into a store directory, rocketpy's or a Java broker's, without changing it.
-
-    \b
-    Exit status: 0 sound, 1 damaged, 2 not to be read.
-    A store in use may be looked at; what is being written meanwhile is left out.
-    """
-
-
-_DIRECTORY = click.argument("directory", type=click.Path())
-_COMMITLOG = click.option("--commitlog", default="", help="Directory of the log, where it is not below DIRECTORY.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-_SLOTS = click.option(
-    "--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, where an index file's size does not tell it."
-)
-
-
-def _look(command: Callable[[], int]) -> int:
-    """Exit status of a look at a store: what cannot be read is told from what is damaged."""
+def _end_with(work: Callable[[], Any]) -> None:
+    """End this process with the status of `work`; nothing that the parent will do at its exit is done here."""
+    status = 1
     try:
-        return command()
-    except (RocketError, OSError) as exc:
-        click.echo(f"rocketpy: {exc}", err=True)
-        return 2
+        work()
+        status = 0
+    except SystemExit as exc:
+        status = exc.code if isinstance(exc.code, int) else 0 if exc.code is None else 1
     except KeyboardInterrupt:
-        return 130
-
-
-@store.command("dump")
-@_DIRECTORY
-@_COMMITLOG
-@click.option(
-    "--show", type=click.Choice(["records", "units", "index", "state"]),
-    help="What to print.  [default: records, or units if --queue is given]",
-)
-@click.option("--topic", help="Only this topic.")
-@click.option("--queue", type=click.IntRange(0), help="Only this queue.")
-@click.option(
-    "--from", "--start", "start", type=click.IntRange(0), default=0, show_default=True,
-    help="Begin at this log offset (records), queue offset (units) or number (index).",
-)
-@click.option("--count", type=click.IntRange(0), default=100, show_default=True, help="At most so many lines.")
-@_JSON
-@_SLOTS
-def store_dump(directory: str, commitlog: str, **wanted: Any) -> None:
-    """Print records, consume queue units, index entries or the store's state, a line each.
-
-    \b
-    rocketpy store dump DIR --topic T --count 10        first messages of a topic
-    rocketpy store dump DIR --topic T --queue 0         units of a queue
-    rocketpy store dump DIR --from 1073741824 --json    records of the second log file on
-    rocketpy store dump DIR --show state                checkpoint, abort, lock, control
-    """
-    from .store_tools import Selection, dump
-
-    wanted["queue_id"] = wanted.pop("queue")
-    sys.exit(_look(lambda: dump(Path(directory), Selection(**wanted), commitlog)))
-
-
-@store.command("verify")
-@_DIRECTORY
-@_COMMITLOG
-@_JSON
-@_SLOTS
-def store_verify(directory: str, commitlog: str, as_json: bool, slots: int | None) -> None:
-    """Check every record, unit and index entry; exit status 1 if anything is damaged.
-
-    Each finding names the file and the byte. Notes are no damage: what a killed broker left half done, and what the
-    next start mends.
-    """
-    from .store_tools import verify
-
-    sys.exit(_look(lambda: verify(Path(directory), as_json=as_json, slots=slots, commitlog=commitlog)))
-
-
-@store.command("stats")
-@_DIRECTORY
-@_COMMITLOG
-@_JSON
-def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
-    """Sizes, offsets, times, state, and messages by topic."""
-    from .store_tools import stats
-
-    sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
-
-
-@cli.command()
-@click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to look at.")
-def doctor(store: str | None) -> None:
-    """Say what this machine is good for: core, limits, ports, disk."""
-    from .doctor import examine
-
-    sys.exit(_guarded(lambda: examine(Path(store or default_store()))))
-
-
-def default_store() -> Path:
-    """`rocketpy` in the user's data directory (XDG)."""
-    data = os.environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
-
-
-def _pairs(settings: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals or not key.strip():
-            raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        pairs[key.strip()] = value.strip()
-    return pairs
-
-
-def _admin(arguments: Sequence[str]) -> int:
-    from rocketpy.admin.cli import main
-
-    return int(main(list(arguments)) or 0)
-
-
-def rocketpy() -> Any:
-    """Entry point of `rocketpy`."""
-    return cli(prog_name="rocketpy")
-
-
-def mqbroker() -> Any:
-    """Entry point of `mqbroker`."""
-    return broker(prog_name="mqbroker")
-
-
-def mqnamesrv() -> Any:
-    """Entry point of `mqnamesrv`."""
-    return namesrv(prog_name="mqnamesrv")
-
-
-def mqadmin() -> None:
-    """Entry point of `mqadmin`."""
-    sys.exit(_admin(sys.argv[1:]))
+        status = 130
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from rocketpy.startup.main import cli
+from rocketpy.startup.cli import cli
 from rocketpy.startup.store_progress import StoreProgress
 from rocketpy.store.files import file_name
 from rocketpy.store.lifecycle import close_store, open_store

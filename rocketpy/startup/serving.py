@@ -1,0 +1,64 @@
+"""What a server is asked to do, and doing it: from the arguments as they were given to its exit status."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+
+from rocketpy.errors import ConfigError
+
+
+@attrs.frozen
+class Order:
+    """One of `standalone`, `broker` and `namesrv`, with its arguments."""
+
+    kind: str
+    arguments: Mapping[str, Any]
+
+    def run(self) -> int:
+        """Serve until told to stop. Raises: RocketError (one line; nothing was started)."""
+        return RUN[self.kind](**self.arguments)
+
+
+def run_standalone(config: str | None, overrides: Mapping[str, str], namesrv_port: int) -> int:
+    from . import standalone
+
+    return standalone.run_standalone(config, overrides, namesrv_port, os.environ)
+
+
+def run_broker(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
+    """Run a broker, or print its properties: `all`, or the `important` ones."""
+    from rocketpy.config import load_broker_config
+
+    loaded = load_broker_config(config, overrides, os.environ)
+    if to_print is not None:
+        print(loaded.to_properties(important_only=to_print == "important"), end="")
+        return 0
+    if not loaded.broker.namesrv_addr:
+        raise ConfigError(
+            "no name server is named: give -n HOST:PORT, namesrvAddr in the file, or NAMESRV_ADDR "
+            "(rocketpy standalone brings its own)",
+            key="namesrvAddr",
+        )
+    from . import broker
+
+    return broker.run_broker(loaded)
+
+
+def run_namesrv(config: str | None, overrides: Mapping[str, str], to_print: str | None) -> int:
+    """Run a name server, or print its properties."""
+    from rocketpy.config import load_namesrv_config
+
+    loaded = load_namesrv_config(config, overrides, os.environ)
+    if to_print is not None:
+        print(loaded.to_properties(), end="")
+        return 0
+    from . import namesrv
+
+    return namesrv.run_name_server(loaded)
+
+
+RUN: Mapping[str, Callable[..., int]] = {"standalone": run_standalone, "broker": run_broker, "namesrv": run_namesrv}
