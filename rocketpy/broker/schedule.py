@@ -27,7 +27,7 @@ import attrs
 import trio
 
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import RecordCorrupt
+from rocketpy.errors import RecordCorrupt, RocketError
 from rocketpy.message.names import SCHEDULE_TOPIC, TRANS_HALF_TOPIC, dlq_topic
 from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
@@ -50,6 +50,7 @@ FIRST_LOOK_S = 1.0
 LOOK_INTERVAL_S = 0.1
 AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
+TRIES_MAX = 3  # of a message that makes us fail
 UNITS_PER_READ = 64
 DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
@@ -70,6 +71,7 @@ class ScheduleService:
         self._offsets: dict[int, int] = {}  # level -> next queue offset to deliver
         self._busy: set[int] = set()
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
+        self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> what made us fail last, how often
         self._is_clock_slowed = False
         self._ahead_ms: dict[int, int] = {}  # level -> how far ahead of our clock its messages were stored
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
@@ -146,7 +148,7 @@ class ScheduleService:
         for unit in units:
             if not self._is_due(level, offset, unit.tags_code):
                 return False
-            if not await self._deliver(Delivery(level, unit.phy_offset, offset)):
+            if not await self._try(Delivery(level, unit.phy_offset, offset)):
                 self._rest_until[level] = trio.current_time() + RETRY_S
                 return False
             offset += 1
@@ -170,6 +172,27 @@ class ScheduleService:
             return stored_ms
         self._ahead_ms[level] = max(self._ahead_ms.get(level, 0), stored_ms - now_ms)
         return stored_ms - self._ahead_ms[level]
+
+    async def _try(self, delivery: Delivery) -> bool:
+        """Deliver one message; True: the level goes on behind it. Raises: whatever it does to us, for TRIES_MAX times.
+
+        After those it is skipped, unless the fault is one that may pass: of the store, or of the disk.
+        """
+        try:
+            return await self._deliver(delivery)
+        except (RocketError, OSError):
+            raise
+        except Exception:
+            last, tries = self._failed.get(delivery.level, (delivery, 0))
+            tries = tries + 1 if last == delivery else 1
+            self._failed[delivery.level] = (delivery, tries)
+            if tries < TRIES_MAX:
+                raise
+            log.exception(
+                "delayed message at %d not delivered after %d tries; it stays in %s alone, until its log file expires",
+                delivery.phy_offset, tries, SCHEDULE_TOPIC,
+            )  # fmt: skip
+            return True
 
     async def _deliver(self, delivery: Delivery) -> bool:
         """Store one message in its real topic, or as a dead letter when it can never be; False: try it again."""

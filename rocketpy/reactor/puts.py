@@ -17,7 +17,7 @@ from rocketpy.codes import ResponseCode
 from rocketpy.remoting.hot_lane import MessageToPut, PutResult
 
 from .outbox import Outbox
-from .stage import Stage, decode_put_result, encode_put
+from .stage import Stage, decode_put_result, encode_put, with_token
 
 PUTS_MAX = 4096
 PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dead process stays silent so long
@@ -28,6 +28,7 @@ class Put:
     """One put; `wait()` once for its outcome."""
 
     message: MessageToPut
+    record: bytes  # as it is sent, but for the token
     _owner: Puts
     token: int = attrs.field(init=False, default=0)  # 0: it waits for its turn
     _finished: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -71,8 +72,11 @@ class Puts:
         return not self._under_way and not self._waiting
 
     def begin(self, message: MessageToPut) -> Put:
-        """Hand a message over behind those that have begun before; blocks nobody."""
-        put = Put(message, self)
+        """Hand a message over behind those that have begun before; blocks nobody.
+
+        Raises: struct.error (a number beyond its field); nothing has begun then.
+        """
+        put = Put(message, encode_put(message, 0, self._now_ns()), self)
         self._waiting.append(put)
         self._send_waiting()
         return put
@@ -104,5 +108,5 @@ class Puts:
             self._last_token += 1
             put.token = self._last_token
             self._under_way[put.token] = put
-            if not self._outbox.put(Stage.SEND, encode_put(put.message, put.token, self._now_ns())):
+            if not self._outbox.put(Stage.SEND, with_token(put.record, put.token)):
                 put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))

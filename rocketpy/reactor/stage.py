@@ -225,6 +225,11 @@ def encode_put(message: MessageToPut, token: int, received_ns: int) -> bytes:
     return b"".join((origin, fixed, topic, delivery, message.properties, message.body))
 
 
+def with_token(record: bytes, token: int) -> bytes:
+    """A SEND record with another token."""
+    return b"".join((record[:TOKEN_AT], struct.pack("=Q", token), record[TOKEN_AT + 8 :]))
+
+
 def decode_pull(record: bytes, channel: Channel) -> PullRequest:
     """A PULL record that the hot lane left to us."""
     (

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
+import struct
 from pathlib import Path
 
 import pytest
@@ -10,10 +13,10 @@ import trio.testing
 
 from rocketpy.broker.delay import DelayLevels
 from rocketpy.broker.schedule import due_time_ms
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, StoreError
 from rocketpy.remoting.bodies.topic import TopicConfig
-from rocketpy.remoting.hot_lane import Delivery
-from tests.support.slow_lane import NOW_MS, SlowLaneRig, Unit, record
+from rocketpy.remoting.hot_lane import Delivery, MessageToPut
+from tests.support.slow_lane import NOW_MS, FakePut, SlowLaneRig, Unit, record
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVEL = 3  # 10 s
@@ -191,6 +194,53 @@ def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Pa
     rig.services.schedule.file.changed()
     trio.run(rig.services.schedule.file.save)
     assert path.read_text() == '{\n\t"offsetTable":{1:0,3:2,18:4\n\t}\n}'
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_record_holds_its_level_up_whatever_is_in_it(tmp_path: Path, seed: int) -> None:
+    """Damaged ones, and ones that another program wrote: each is stored somewhere, or named in the log."""
+    stage = pytest.importorskip("rocketpy.reactor.stage", exc_type=ImportError)
+    choose = random.Random(seed)
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, *[NOW_MS] * 60)
+    values = (b"T", b"gone", b"\xff\xfe", b"", b"x" * 300, b"\xed\xa0\x80", b"1", b"-1", b"9" * 400)
+    for offset in range(1000, 1060):
+        names = (b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"KEYS")
+        properties = b"\x02".join(choose.choice(names) + b"\x01" + choose.choice(values) for _ in range(5))
+        image = bytearray(record(offset, topic=SCHEDULE, properties=properties, reconsume_times=choose.getrandbits(31)))
+        for _ in range(choose.choice((0, 0, 3))):
+            image[choose.randrange(4, len(image))] = choose.choice((0, 255, choose.getrandbits(8)))
+        rig.store.records[offset] = bytes(image)
+    begin_put = rig.hot_lane.begin_put
+
+    def encode_and_put(message: MessageToPut) -> FakePut:
+        stage.encode_put(message, 1, 1)
+        return begin_put(message)
+
+    rig.hot_lane.begin_put = encode_and_put  # type: ignore[method-assign]  # what the rings take
+    for _ in range(60 * 3):
+        with contextlib.suppress(struct.error):
+            deliver(rig)
+    assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 60}}
+
+
+@pytest.mark.parametrize("fault", [OSError("disk"), StoreError("store")])
+def test_a_fault_that_may_pass_has_no_message_skipped(tmp_path: Path, fault: Exception) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS)
+    look, faults = rig.store.look_message_by_offset, [fault] * 10
+
+    def failing(phy_offset: int) -> bytes | None:
+        if faults:
+            raise faults.pop()
+        return look(phy_offset)
+
+    rig.store.look_message_by_offset = failing  # type: ignore[method-assign]  # the fault of this test
+    for _ in range(10):
+        with pytest.raises(type(fault)):
+            deliver(rig)
+    deliver(rig)
+    assert len(rig.hot_lane.puts) == 1
 
 
 def test_each_delivery_names_its_delayed_message(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import attrs
 import pytest
 import trio
@@ -131,3 +133,9 @@ def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not
         assert (await other.wait()).is_stored and puts.is_empty()
 
     trio.run(main)
+
+
+def test_one_that_cannot_be_encoded_has_not_begun(puts: Puts, sent: Sent) -> None:
+    with pytest.raises(struct.error):
+        puts.begin(MessageToPut("T", 0, b"a", b"", born_host=("10.0.0.1", 70_000)))
+    assert puts.is_empty() and sent.records == []
