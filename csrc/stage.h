@@ -243,6 +243,7 @@ enum {
     RP_COUNT_SUSPEND_REFUSED = 30, /* pulls that were to wait and were answered, by the bounds of held.h */
     RP_COUNT_DISPATCHED = 32, RP_COUNT_INDEXED = 33, RP_COUNT_FLUSHES = 34, RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index takes */
+    RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_PUT_LATENCY = 64,      /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
     RP_COUNT_PUT_LATENCY_SUM_US = 88

@@ -44,5 +44,6 @@ class Count(enum.IntEnum):
     FLUSHES = 34
     FLUSH_NS = 35
     KEYS_CUT_SHORT = 36
+    STORE_FAULTS = 37
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88

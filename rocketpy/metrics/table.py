@@ -102,6 +102,8 @@ WORKER_COUNTERS = (
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
     _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
              scale=1e-9),
+    _counter("rocketpy_store_faults", Count.STORE_FAULTS, "store",
+             "Background steps (cleaning, allocation, flushing units) that failed and are tried again; see the log."),
 )  # fmt: skip
 
 

@@ -130,8 +130,9 @@ class Cleaner:
         at_once = lacks_room or need >= DiskNeed.AT_ONCE
         by_hand, is_hour = self._is_by_hand(), self._is_hour()
         deleted = 0
-        if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
-            deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable)
+        with self._faults.kept("cannot delete log files"):
+            if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
+                deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable)
         log_min = self._control.min_phy_offset
         self._trim.release_files()
         unfinished, self._unfinished = self._unfinished, {}
@@ -184,7 +185,7 @@ class Cleaner:
         try:
             with self._queue_lock:
                 removed = remove(entry)
-        except StoreError as exc:
+        except (StoreError, OSError) as exc:
             self._unfinished[self._control.index_of(entry)] = entry
             self._faults.report("cannot remove files of a consume queue", exc)
             return

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import attrs
+
+from rocketpy.errors import StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +31,15 @@ class FaultLog:
         self._lock = threading.Lock()
         self._steps: dict[str, _Step] = {}
 
+    @contextlib.contextmanager
+    def kept(self, step: str) -> Iterator[None]:
+        """A failure within ends nothing but the step. One that is no failure of the disk is a fault of ours, and comes
+        with its traceback; a worker that ended with it would soon end the broker."""
+        try:
+            yield
+        except Exception as exc:
+            self.report(step, exc)
+
     def report(self, step: str, exc: Exception) -> None:
         """`step` says what was tried, and does not change from one failure to the next."""
         with self._lock:
@@ -38,4 +50,5 @@ class FaultLog:
                 return
             more = f" ({known.silent} more failures since the last line)" if known is not None and known.silent else ""
             self._steps[step] = _Step(now_s)
-        logger.error("%s: %s; it is tried again%s", step, exc, more)
+        is_ours = not isinstance(exc, (StoreError, OSError))
+        logger.error("%s: %s; it is tried again%s", step, exc, more, exc_info=exc if is_ours else None)

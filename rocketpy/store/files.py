@@ -159,10 +159,18 @@ class DiskFiles:
     def entries(self, directory: Path) -> list[FileInfo]:
         with translated(directory, "list"):
             try:
-                with os.scandir(directory) as found:
-                    return sorted((_info(entry.name, entry.stat()) for entry in found), key=lambda info: info.name)
+                found = os.scandir(directory)
             except FileNotFoundError:
                 return []
+            infos = []
+            with found:
+                for entry in found:
+                    try:
+                        infos.append(_info(entry.name, entry.stat()))
+                    except FileNotFoundError:  # removed meanwhile, or a link that leads nowhere: that is there
+                        if entry.is_symlink():
+                            infos.append(_info(entry.name, entry.stat(follow_symlinks=False)))
+            return sorted(infos, key=lambda info: info.name)
 
     def info(self, path: Path) -> FileInfo | None:
         with translated(path, "look at"):

@@ -92,6 +92,6 @@ class QueueCleaning:
         try:
             with self._lock:
                 remove(entry)
-        except StoreError as exc:
+        except (StoreError, OSError) as exc:
             self._unfinished[self._control.index_of(entry)] = entry
             self._faults.report("cannot remove files of a consume queue", exc)

@@ -88,7 +88,7 @@ class StoreService:
         self._sync_units = threading.Event()  # now, not when it is due
         self._failure: BaseException | None = None
         self._queues_lock = threading.Lock()  # a queue is cleaned or dropped, not both at once
-        self._fault_log = FaultLog(time.monotonic)
+        self._fault_log = FaultLog(time.monotonic, self._count_fault)
         self._requests: list[_CleanRequest] = []
         self._faults = 0
         self._retried_s = time.monotonic()
@@ -130,6 +130,9 @@ class StoreService:
             trim.close()
         if self._failure is not None:
             raise self._failure
+
+    def _count_fault(self) -> None:
+        self._seams.worker.counters[lib.RP_COUNT_STORE_FAULTS] += 1
 
     def _guard(self, duty: Callable[[], None]) -> None:
         try:
@@ -300,11 +303,9 @@ class StoreService:
             behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
             if not is_wanted and not pace.is_due(behind, time.monotonic()):
                 continue
-            try:
+            with self._fault_log.kept("cannot flush consume queues"):  # recovery starts further back then
                 sync_units(dispatch)
                 save_checkpoint(self._control, self._paths, self._files)
-            except StoreError as exc:
-                self._fault_log.report("cannot flush consume queues", exc)  # recovery starts further back
             pace.flushed_s = time.monotonic()
 
     def _keep_house(self) -> None:
@@ -320,24 +321,22 @@ class StoreService:
                 is_full = self._allocate(is_full)
                 now_s = time.monotonic()
                 cleaner.config = self._config
-                try:
+                with self._fault_log.kept("cannot look at the disks"):
                     if pace.is_check_due(now_s):
                         cleaner.check_disk()
+                with self._fault_log.kept("cannot delete old files"):
                     if pace.is_clean_due(now_s, is_asked=cleaner.is_asked):
                         cleaner.clean(lacks_room=is_full)
-                except StoreError as exc:
-                    logger.error("cleaning: %s", exc)
         finally:
             cleaner.close()
 
     def _allocate(self, was_full: bool) -> bool:
         """Returns whether the disk is full; that is said once."""
-        try:
-            allocate_ahead(self._control, self._paths.commitlog)
-        except DiskFull as exc:
-            if not was_full:
-                logger.error("%s", exc)
-            return True
-        except StoreError as exc:
-            logger.error("%s", exc)
+        with self._fault_log.kept("cannot make the next log file"):
+            try:
+                allocate_ahead(self._control, self._paths.commitlog)
+            except DiskFull as exc:
+                if not was_full:
+                    logger.error("%s", exc)
+                return True
         return False

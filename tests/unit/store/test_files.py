@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import DiskFull, StoreError
-from rocketpy.store.files import DiskFiles, numbered_files
+from rocketpy.store.files import DiskFiles, file_name, numbered_files
 
 FILES = DiskFiles()
 
@@ -77,3 +77,12 @@ def test_names_are_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         synced.clear()
     FILES.sync_directory(tmp_path)
     assert synced == [str(tmp_path)]
+
+
+def test_a_link_that_leads_nowhere_hides_nothing(tmp_path: Path) -> None:
+    """A directory with one would be taken for an empty one, and a log in it for no log at all."""
+    (tmp_path / file_name(0)).write_bytes(b"12345678")
+    (tmp_path / "lost").symlink_to("nowhere")
+    assert [info.name for info in DiskFiles().entries(tmp_path)] == [file_name(0), "lost"]
+    with pytest.raises(StoreError, match="lost"):
+        numbered_files(DiskFiles(), tmp_path, 8)

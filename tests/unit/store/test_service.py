@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from rocketpy.config import FlushDiskType, MessageStoreConfig
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.files import file_name
+from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.lifecycle import OpenedStore
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.service import StoreSeams, StoreService
@@ -74,9 +75,32 @@ def changes() -> dict[str, Any]:
     return {}
 
 
+class FaultyFiles(DiskFiles):
+    """A disk one of whose calls fails, as the operating system says it, while `failing` names it."""
+
+    def __init__(self) -> None:
+        self.failing = ""
+        self.failures = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if not name.startswith("_") and name == super().__getattribute__("__dict__").get("failing"):
+            self.failures += 1
+            raise OSError(errno.EIO, "Input/output error")
+        return super().__getattribute__(name)
+
+
+@pytest.fixture
+def files() -> FaultyFiles:
+    return FaultyFiles()
+
+
 @pytest.fixture
 def rig(
-    config: MessageStoreConfig, opened: OpenedStore, flush_disk_type: FlushDiskType, changes: dict[str, Any]
+    config: MessageStoreConfig,
+    opened: OpenedStore,
+    flush_disk_type: FlushDiskType,
+    changes: dict[str, Any],
+    files: FaultyFiles,
 ) -> Iterator[Rig]:
     worker, pull, manager = (lib.rp_worker_create(index) for index in range(3))
     to_pull = lib.rp_ring_create(65_536, worker, pull)
@@ -94,7 +118,7 @@ def rig(
         lib.rp_ring_reader_open(to_manager),
     )  # fmt: skip
     changed = attrs.evolve(config, flush_disk_type=flush_disk_type, **changes)
-    service = StoreService(changed, opened.control, seams)
+    service = StoreService(changed, opened.control, seams, files)
 
     def run() -> None:
         try:
@@ -302,3 +326,38 @@ def test_damage_is_passed_over(rig: Rig, writer: StoreWriter, store: MessageStor
     rig.wake()
     wait_until(lambda: store.max_offset("T", 0) == 1, "dispatch behind the damage")
     assert phy_offset == 0 and store.dispatch_behind_bytes == 0
+
+
+@pytest.mark.parametrize("call", ["entries", "info", "usage", "remove", "sync_directory", "read", "write"])
+def test_a_call_that_fails_is_left_to_the_next_round(
+    call: str, rig: Rig, files: FaultyFiles, writer: StoreWriter, store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Allocation, the look at the disks, cleaning of log, queues and index, checkpoint: none ends the worker."""
+    for number in range(400):
+        writer.put("T", 0, body=b"x" * 300, properties=b"UNIQ_KEY\x01u%d" % number, dispatch=False)
+    rig.wake()
+    wait_until(lambda: writer.control.dispatched_phy_offset == writer.control.published_phy_offset, "dispatch")
+    header = writer.control.header
+    header.durable_phy_offset = header.units_durable_phy_offset = header.published_phy_offset
+    for path in rig.opened.paths.commitlog.iterdir():
+        os.utime(path, (0, 0))
+    files.failing = call
+    while not files.failures:
+        store.request_delete_expired()
+        writer.put("Other", 0, dispatch=False)
+        writer.control.delete_queues("Other")
+        writer.control.delete_units("Other", header.published_phy_offset)
+        clean_topic(rig, b"Other")  # has units flushed, too
+    files.failing = ""
+    first = rig.opened.paths.consumequeue / "T" / "0" / file_name(0)
+    header.units_durable_phy_offset = header.published_phy_offset
+
+    def is_cleaned() -> bool:
+        store.request_delete_expired()
+        header.durable_phy_offset = header.units_durable_phy_offset = header.dispatched_phy_offset
+        return not first.exists()
+
+    wait_until(is_cleaned, "cleaning, when the disk is in order again")
+    assert rig.worker.counters[lib.RP_COUNT_STORE_FAULTS] > 0
+    assert store.min_offset("T", 0) > 50 and "it is tried again" in caplog.text
+    assert not rig.errors
