@@ -12,8 +12,8 @@ void rp_diverted_destroy(rp_diverted *diverted) {
     rp_map_destroy(&diverted->tokens, NULL);
 }
 
-int rp_diverted_has(const rp_diverted *diverted, uint64_t connection) {
-    return (diverted->tokens.live && rp_map_get(&diverted->tokens, &connection, sizeof connection)) ||
+int rp_diverted_find(const rp_diverted *diverted, uint64_t connection) {
+    return rp_map_get(&diverted->tokens, &connection, sizeof connection) != NULL ||
            rp_backlog_has(&diverted->waiting, connection);
 }
 

@@ -14,8 +14,11 @@ typedef struct rp_diverted {
 
 int rp_diverted_init(rp_diverted *diverted, rp_ring_writer *writer); /* 0, or -1 without memory */
 void rp_diverted_destroy(rp_diverted *diverted);
+int rp_diverted_find(const rp_diverted *diverted, uint64_t connection);
 /* Whether the next send of `connection` must follow others to the manager. */
-int rp_diverted_has(const rp_diverted *diverted, uint64_t connection);
+static inline int rp_diverted_has(const rp_diverted *diverted, uint64_t connection) {
+    return (diverted->tokens.live || diverted->waiting.first) && rp_diverted_find(diverted, connection);
+}
 /* Leave a SEND record to the manager. RP_OK; RP_FULL: its connection has too much waiting, or all together have;
  * RP_NO_MEMORY. Where it goes into the ring at once and whole, `note` is called with the position that proves it. */
 rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t size,

@@ -32,8 +32,8 @@ int rp_helds_init(rp_helds *helds, rp_held_slots *slots) {
     *helds = (rp_helds){.mask = chains - 1, .slots = slots, .orphans_end = slots->used};
     helds->next_free = calloc((size_t)slots->capacity + 1, sizeof *helds->next_free);
     helds->by_queue = calloc(chains, sizeof *helds->by_queue);
-    if (rp_map_init(&helds->holders, 16) != 0) return -1;
-    return helds->next_free && helds->by_queue ? 0 : -1;
+    helds->by_connection = calloc(chains, sizeof *helds->by_connection);
+    return helds->next_free && helds->by_queue && helds->by_connection ? 0 : -1;
 }
 
 static uint32_t take_slot(rp_helds *helds) {
@@ -67,9 +67,10 @@ void rp_helds_destroy(rp_helds *helds) {
     for (uint32_t i = 0; helds->by_queue && i <= helds->mask; i++)
         while (helds->by_queue[i]) rp_helds_remove(helds, helds->by_queue[i]);
     free(helds->by_queue);
-    rp_map_destroy(&helds->holders, free);
+    free(helds->by_connection);
     free(helds->next_free);
     helds->by_queue = NULL;
+    helds->by_connection = NULL;
 }
 
 rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index) { return helds->by_queue[queue_index & helds->mask]; }
@@ -85,21 +86,23 @@ static int is_within_bounds(const rp_helds *helds, const rp_holder *holder, uint
     return holder ? holder->count < count_max && size <= share - holder->bytes : size <= share;
 }
 
-/* The holder of `connection`, made where there is none; NULL without memory. */
-static rp_holder *holder_of(rp_helds *helds, uint64_t connection) {
-    rp_holder *holder = rp_map_get(&helds->holders, &connection, sizeof connection);
-    if (holder) return holder;
-    int failed = !(holder = calloc(1, sizeof *holder));
-    if (holder) {
-        holder->connection = connection;
-        rp_map_put(&helds->holders, &connection, sizeof connection, holder, &failed);
-    }
-    if (failed) free(holder);
-    return failed ? NULL : holder;
+/* Where the holder of `connection` is linked, or would be. */
+static rp_holder **holder_link(const rp_helds *helds, uint64_t connection) {
+    rp_holder **link = &helds->by_connection[(uint32_t)((connection ^ connection >> 32) * 0x9E3779B1u) & helds->mask];
+    while (*link && (*link)->connection != connection) link = &(*link)->next;
+    return link;
+}
+
+static rp_holder *make_holder(uint64_t connection) {
+    rp_holder *holder = malloc(sizeof *holder);
+    if (holder) *holder = (rp_holder){.connection = connection};
+    return holder;
 }
 
 static void drop_holder_if_empty(rp_helds *helds, rp_holder *holder) {
-    if (!holder->count) free(rp_map_remove(&helds->holders, &holder->connection, sizeof holder->connection));
+    if (holder->count) return;
+    *holder_link(helds, holder->connection) = holder->next;
+    free(holder);
 }
 
 /* The entry itself, in no list yet: struct, tag set, names. NULL without memory. */
@@ -141,12 +144,11 @@ rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue,
     uint64_t connection = request->origin.connection;
     uint32_t tags_size = tags ? (uint32_t)(offsetof(rp_tags, hashes) + tags->count * sizeof tags->hashes[0]) : 0;
     uint64_t size = sizeof(rp_held) + tags_size + (uint64_t)request->group_size + request->topic_size;
-    if (size > UINT32_MAX ||
-        !is_within_bounds(helds, rp_map_get(&helds->holders, &connection, sizeof connection), (uint32_t)size))
-        return NULL;
+    rp_holder **link = holder_link(helds, connection), *holder = *link;
+    if (size > UINT32_MAX || !is_within_bounds(helds, holder, (uint32_t)size)) return NULL;
     rp_held *held = copy_of(request, names, tags, tags_size, (uint32_t)size);
-    rp_holder *holder = held ? holder_of(helds, connection) : NULL;
-    uint32_t slot = holder ? take_slot(helds) : UINT32_MAX;
+    if (held && !holder) holder = *link = make_holder(connection);
+    uint32_t slot = held && holder ? take_slot(helds) : UINT32_MAX;
     if (slot == UINT32_MAX) {
         if (holder) drop_holder_if_empty(helds, holder);
         free(held);
@@ -180,7 +182,7 @@ void rp_helds_remove(rp_helds *helds, rp_held *held) {
 }
 
 void rp_helds_drop_connection(rp_helds *helds, uint64_t connection) {
-    rp_holder *holder = rp_map_get(&helds->holders, &connection, sizeof connection);
+    rp_holder *holder = *holder_link(helds, connection);
     /* The holder goes with its last pull. */
     for (uint32_t count = holder ? holder->count : 0; count; count--) rp_helds_remove(helds, holder->first);
 }

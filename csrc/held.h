@@ -8,7 +8,6 @@
  * eighth of each, so that nobody can take the places of all others. C only. */
 #include <stdint.h>
 #include "control_block.h"
-#include "map.h"
 #include "pull.h"
 #include "stage.h"
 #include "subscription.h"
@@ -22,6 +21,7 @@ enum {
 
 /* The suspended pulls of one connection: there while it has any. */
 typedef struct rp_holder {
+    struct rp_holder *next; /* in its chain */
     struct rp_held *first;
     uint64_t connection;
     uint64_t bytes;
@@ -46,7 +46,7 @@ typedef struct rp_held {
 
 typedef struct rp_helds {
     rp_held **by_queue; /* chains, by index of the queue */
-    rp_map holders;     /* connection -> rp_holder */
+    rp_holder **by_connection; /* chains */
     rp_held_slots *slots;
     uint32_t *next_free; /* by slot: the next free one, plus 1 */
     uint32_t first_free; /* plus 1; 0: take the one at slots->used */
