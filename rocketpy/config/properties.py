@@ -27,6 +27,9 @@ _LINE_END = re.compile(r"(\r\n|\r|\n)")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
+CHANGES_BYTES_MAX = 64 * 1024  # of a request that changes settings: reading 16 MB would take seconds
+
+
 class PropertiesError(ValueError):
     """The text is not in properties form; `line` counts from 1."""
 
@@ -53,6 +56,21 @@ def parse(text: str) -> list[Entry]:
         PropertiesError: a malformed `\\uXXXX` escape.
     """
     return [_entry(logical, line, line_end) for line, line_end, logical in _logical_lines(text)]
+
+
+def read_changes(body: bytes | None) -> dict[str, str]:
+    """The body of a request that changes settings.
+
+    Raises:
+        PropertiesError: more than CHANGES_BYTES_MAX, not UTF-8, or no properties.
+    """
+    body = body or b""
+    if len(body) > CHANGES_BYTES_MAX:
+        raise PropertiesError(1, f"{len(body)} bytes of changes, at most {CHANGES_BYTES_MAX} are read")
+    try:
+        return as_mapping(body.decode("utf-8"))
+    except UnicodeDecodeError as exc:
+        raise PropertiesError(1, f"not UTF-8: {exc}") from exc
 
 
 def as_mapping(text: str) -> dict[str, str]:

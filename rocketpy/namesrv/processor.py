@@ -224,8 +224,8 @@ class NamesrvProcessor:
     async def _update_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Change settings, in the file first and then here."""
         try:
-            changes = properties.as_mapping((request.body or b"").decode("utf-8"))
-        except (UnicodeDecodeError, properties.PropertiesError):
+            changes = properties.read_changes(request.body)
+        except properties.PropertiesError:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         async with self._updating:
             update = self.settings.updated(changes)

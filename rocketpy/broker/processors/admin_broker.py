@@ -58,8 +58,8 @@ class AdminBrokerProcessor(TableProcessor):
         """Apply what a running broker can, keep all of it in the file; one bad key changes nothing."""
         services = self._services
         try:
-            changes = properties.as_mapping((request.body or b"").decode())
-        except (properties.PropertiesError, UnicodeDecodeError) as exc:
+            changes = properties.read_changes(request.body)
+        except properties.PropertiesError as exc:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
         async with self._updating:
             update = services.live.settings.updated(changes)

@@ -102,3 +102,14 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
         properties.parse(text)
     except properties.PropertiesError as exc:
         assert exc.line >= 1
+
+
+@pytest.mark.parametrize("body", [b"a=1\n" * 20_000, b"\xff", b"a=\\u12"])
+def test_changes_that_are_not_read(body: bytes) -> None:
+    with pytest.raises(properties.PropertiesError):
+        properties.read_changes(body)
+
+
+def test_changes_are_read() -> None:
+    assert properties.read_changes(b"a=1\nb = x") == {"a": "1", "b": "x"}
+    assert properties.read_changes(None) == {}
