@@ -114,6 +114,7 @@ class Crowd:
         start_s = time.monotonic()
         for client in self._clients:
             client.due_s = start_s + INTERVAL_S * (client.number - self._first) / self._count
+        self._due = deque(self._clients)
 
     def run(self, seconds: float) -> None:
         """Take answers, and send what is due."""
