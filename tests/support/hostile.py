@@ -255,13 +255,13 @@ def known_attacks() -> list[bytes]:
     control, digits = "\x01" * 2_500_000, "9" * 5_000
     heartbeat = json.dumps({"clientID": "x", "consumerDataSet": [{"groupName": control}]}).encode()
     second = json.dumps({"clientID": "y", "consumerDataSet": [{"groupName": "a\nb\ud800"}]}).encode()
-    filtered = {"subscriptionData": {"topic": "Prey", "subString": "x", "expressionType": control}}
+    filtered = b'{"subscriptionData":{"topic":"Prey","subString":"x","expressionType":"%s"}}' % (b"\x01" * 3_000_000)
     send = {name: PLAUSIBLE[name] for name in "abcdefghjklm"}
     return [
         _plain_frame(RequestCode.GET_TOPIC_STATS_INFO, {"topic": control}),
         _plain_frame(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": control}),
         _plain_frame(RequestCode.GET_KV_CONFIG, {"namespace": control, "key": control[:100]}),
-        _plain_frame(RequestCode.CHECK_CLIENT_CONFIG, {}, json.dumps(filtered).encode()),
+        _plain_frame(RequestCode.CHECK_CLIENT_CONFIG, {}, filtered),  # its remark would grow to 18 MB
         _plain_frame(RequestCode.UPDATE_BROKER_CONFIG, {}, control.encode() * 6 + b"=1"),
         _plain_frame(RequestCode.UPDATE_NAMESRV_CONFIG, {}, control.encode() * 6 + b"=1"),
         _plain_frame(RequestCode.HEART_BEAT, {}, heartbeat),
