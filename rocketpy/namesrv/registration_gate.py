@@ -6,9 +6,10 @@ that sends many is refused, so that what waits takes a bounded amount of memory 
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 import trio
 
@@ -16,9 +17,21 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
 
 NO_CONNECTION = 0
+LARGE_BYTES = 65_536
 PER_CONNECTION_MAX = 4
 WAITING_BYTES_MAX = 128 * 1024 * 1024
 BUSY = "[OVERLOAD]too many registrations wait"
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No automatic collection of cyclic garbage: the topics that are read are none, and it would go through all of them
+    again and again, for more than 20 ms each time."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class RegistrationGate:
@@ -46,7 +59,8 @@ class RegistrationGate:
         self._bytes += size
         try:
             async with self._lock:
-                yield
+                with _collector_paused() if size > LARGE_BYTES else nullcontext():
+                    yield
         finally:
             self._bytes -= size
             self._by_connection[connection] -= 1

@@ -1,6 +1,6 @@
 """Who serves which topic: the tables of the name server, in memory only, rebuilt by the brokers' registrations.
 
-    topics    topic -> broker name -> QueueData        what a master last said of its topics
+    topics    topic -> broker name -> packed QueueData what a master last said of its topics
     brokers   broker name -> BrokerData                cluster, and broker id -> "ip:port"
     clusters  cluster -> broker names
     live      "ip:port" -> LiveBroker                  when it last spoke, on which connection, its DataVersion
@@ -22,6 +22,7 @@ it (the reference takes one), and a connection that no broker registered on is n
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Generator, Mapping
 
 import attrs
@@ -36,6 +37,9 @@ PERM_READ_WRITE = 6
 TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
 TOPIC_UNIT_SUB = 2
 TOPICS_PER_STEP = 500
+QUEUES = struct.Struct(">4i")
+"""A QueueData without its broker: read queues, write queues, perm, topicSysFlag. As bytes, so that the cyclic garbage
+collector has nothing to visit: with objects it held the loop for 90 ms at 100 000 topics of three brokers."""
 UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being entered
 
 
@@ -75,7 +79,7 @@ class RouteInfoManager:
     """The tables and every change to them."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, dict[str, QueueData]] = {}
+        self._topics: dict[str, dict[str, bytes]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[str, LiveBroker] = {}
@@ -118,7 +122,7 @@ class RouteInfoManager:
             is_first or known is None or known.data_version != registration.data_version
         ):
             for number, (topic, config) in enumerate(registration.topics.items(), 1):
-                self._topics.setdefault(topic, {})[name] = _queue_data(name, config)
+                self._topics.setdefault(topic, {})[name] = _packed(config)
                 if number % TOPICS_PER_STEP == 0:
                     yield
                     if self._live.get(addr) is not live:
@@ -246,7 +250,7 @@ class RouteInfoManager:
             if addr in self._filter_servers
         }
         return TopicRouteData(
-            queue_datas=[_with_perm(queue, queue.perm) for queue in queues.values()],
+            queue_datas=[_unpacked(name, queue) for name, queue in queues.items()],
             broker_datas=[_copy(broker) for broker in brokers],
             filter_server_table=filter_servers,
         )
@@ -288,14 +292,14 @@ class RouteInfoManager:
     def _topics_by_flag(self, predicate: Callable[[int], bool]) -> Generator[None, None, list[str]]:
         """By the flag of one broker's entry: brokers agree on it, or nobody can tell which is right."""
 
-        def has_flag(queues: Mapping[str, QueueData]) -> bool:
+        def has_flag(queues: Mapping[str, bytes]) -> bool:
             entry = next((queue for name, queue in queues.items() if name in self._brokers), None)
-            return entry is not None and predicate(entry.topic_sys_flag)
+            return entry is not None and predicate(QUEUES.unpack(entry)[3])
 
         return self._topics_where(has_flag)
 
     def _topics_where(
-        self, predicate: Callable[[Mapping[str, QueueData]], bool]
+        self, predicate: Callable[[Mapping[str, bytes]], bool]
     ) -> Generator[None, None, list[str]]:
         found = []
         for number, topic in enumerate(list(self._topics), 1):
@@ -335,7 +339,8 @@ class RouteInfoManager:
             queues = self._topics.get(topic, {})
             queue = queues.get(broker_name)
             if queue is not None and broker_name in self._brokers:
-                queues[broker_name] = _with_perm(queue, change(queue.perm))
+                read_queues, write_queues, perm, flag = QUEUES.unpack(queue)
+                queues[broker_name] = QUEUES.pack(read_queues, write_queues, change(perm), flag)
                 count += 1
             if number % TOPICS_PER_STEP == 0:
                 yield
@@ -351,13 +356,18 @@ class RouteInfoManager:
                 self._remove_queues(topic, name)
 
 
-def _queue_data(broker_name: str, config: TopicConfig) -> QueueData:
+def _packed(config: TopicConfig) -> bytes:
+    return QUEUES.pack(config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
+
+
+def _unpacked(broker_name: str, packed: bytes) -> QueueData:
+    read_queues, write_queues, perm, flag = QUEUES.unpack(packed)
     return QueueData(
         broker_name=broker_name,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm,
-        topic_sys_flag=config.topic_sys_flag,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
+        topic_sys_flag=flag,
     )
 
 
@@ -365,15 +375,3 @@ def _copy(broker: BrokerData) -> BrokerData:
     return BrokerData(
         cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs)
     )
-
-
-def _with_perm(queue: QueueData, perm: int) -> QueueData:
-    """A copy of `queue` that has `perm`."""
-    return QueueData(
-        broker_name=queue.broker_name,
-        read_queue_nums=queue.read_queue_nums,
-        write_queue_nums=queue.write_queue_nums,
-        perm=perm,
-        topic_sys_flag=queue.topic_sys_flag,
-    )
-

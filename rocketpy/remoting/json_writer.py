@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum, IntFlag
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
@@ -80,6 +80,11 @@ def java_double(value: float) -> str:
         mantissa = f"{sign}{significant[0]}.{significant[1:] or '0'}"
         return f"{mantissa}E{power}"
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
+
+
+def in_order(names: Collection[str]) -> Sequence[str]:
+    """Sorted, unless they are so many that sorting would be a long step."""
+    return sorted(names) if len(names) <= SORTED_MAX else list(names)
 
 
 # --- scalars ----------------------------------------------------------------------------------------------------------

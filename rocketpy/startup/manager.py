@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import random
 import socket
@@ -94,6 +95,7 @@ class ManagerMain:
             )
             async with trio.open_nursery() as nursery:
                 await nursery.start(controller.run)
+                gc.freeze()  # the tables stay: looking through them for garbage would hold the loop for tens of ms
                 async with _metrics(self.metrics, topology, self.settings, controller, store):
                     context.report_ready()
                     await server.run()

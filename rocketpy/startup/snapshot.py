@@ -135,7 +135,7 @@ class SnapshotTaker:
         found: list[ConsumptionSnapshot] = []
         for group in services.groups.groups:
             online = services.consumers.group(group)
-            for topic in sorted(services.offsets.topics_of(group)):
+            for topic in services.offsets.topics_of(group):
                 if len(found) == CONSUMPTION_MAX:
                     return []
                 offsets = services.offsets.query_all(group, topic)

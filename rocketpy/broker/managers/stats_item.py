@@ -8,8 +8,6 @@ Source: RocketMQ 4.9 `StatsItem`; same windows, so that dashboards show the same
 
 from __future__ import annotations
 
-from collections import deque
-
 import attrs
 
 
@@ -22,37 +20,36 @@ class StatsSnapshot:
     avgpt: float = 0.0
 
 
-@attrs.frozen
-class _Sample:
-    at_ms: int
-    value: int
-    times: int
+_Window = tuple[int, ...]
+"""Snapshots one behind the other, each of SNAPSHOT_SIZE numbers: when (ms), value, times. Flat, since there may be
+items for hundreds of thousands of topics and groups, and the cyclic garbage collector passes over tuples of numbers."""
 
-
-def _window(size: int) -> deque[_Sample]:
-    return deque(maxlen=size)
+SNAPSHOT_SIZE = 3
+MINUTE_SNAPSHOTS = 7  # one per 10 s
+HOUR_SNAPSHOTS = 7  # one per 10 min
+DAY_SNAPSHOTS = 25  # one per hour
 
 
 @attrs.define
 class StatsItem:
     value: int = 0
     times: int = 0
-    _minute: deque[_Sample] = attrs.field(init=False, factory=lambda: _window(7))  # one per 10 s
-    _hour: deque[_Sample] = attrs.field(init=False, factory=lambda: _window(7))  # one per 10 min
-    _day: deque[_Sample] = attrs.field(init=False, factory=lambda: _window(25))  # one per hour
+    _minute: _Window = attrs.field(init=False, default=())
+    _hour: _Window = attrs.field(init=False, default=())
+    _day: _Window = attrs.field(init=False, default=())
 
     def add(self, value: int, times: int = 1) -> None:
         self.value += value
         self.times += times
 
     def sample_minute(self, now_ms: int) -> None:
-        self._sample(self._minute, now_ms, 10_000)
+        self._minute = self._sampled(self._minute, MINUTE_SNAPSHOTS, now_ms, 10_000)
 
     def sample_hour(self, now_ms: int) -> None:
-        self._sample(self._hour, now_ms, 600_000)
+        self._hour = self._sampled(self._hour, HOUR_SNAPSHOTS, now_ms, 600_000)
 
     def sample_day(self, now_ms: int) -> None:
-        self._sample(self._day, now_ms, 3_600_000)
+        self._day = self._sampled(self._day, DAY_SNAPSHOTS, now_ms, 3_600_000)
 
     @property
     def minute(self) -> StatsSnapshot:
@@ -66,17 +63,18 @@ class StatsItem:
     def day(self) -> StatsSnapshot:
         return _difference(self._day)
 
-    def _sample(self, window: deque[_Sample], now_ms: int, interval_ms: int) -> None:
+    def _sampled(self, window: _Window, snapshots: int, now_ms: int, interval_ms: int) -> _Window:
         if not window:  # what was counted before the first sample happened within one interval of it
-            window.append(_Sample(now_ms - interval_ms, 0, 0))
-        window.append(_Sample(now_ms, self.value, self.times))
+            window = (now_ms - interval_ms, 0, 0)
+        return (*window, now_ms, self.value, self.times)[-SNAPSHOT_SIZE * snapshots :]
 
 
-def _difference(window: deque[_Sample]) -> StatsSnapshot:
-    if len(window) < 2:
+def _difference(window: _Window) -> StatsSnapshot:
+    if len(window) < 2 * SNAPSHOT_SIZE:
         return StatsSnapshot()
-    first, last = window[0], window[-1]
-    value, times, span_ms = last.value - first.value, last.times - first.times, last.at_ms - first.at_ms
+    first_ms, first_value, first_times = window[:SNAPSHOT_SIZE]
+    last_ms, last_value, last_times = window[-SNAPSHOT_SIZE:]
+    value, times, span_ms = last_value - first_value, last_times - first_times, last_ms - first_ms
     return StatsSnapshot(
         sum=value,
         tps=value * 1000 / span_ms if span_ms > 0 else 0.0,

@@ -12,6 +12,7 @@ from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.topic import CreateTopicRequestHeader, TopicRequestHeader
+from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps, encoded_body, finished
 
 from .. import remarks
@@ -114,7 +115,7 @@ class AdminTopicProcessor(TableProcessor):
         topic = TopicRequestHeader.of(request).topic
         online = await finished(self._services.consumers.groups_subscribing(topic))
         groups = online | self._services.offsets.groups_of(topic)
-        return RemotingCommand.response(body=await encoded_body({"groupList": sorted(groups)}))
+        return RemotingCommand.response(body=await encoded_body({"groupList": in_order(groups)}))
 
     async def _system_topics(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         topics = sorted(self._services.topics.system_topics)

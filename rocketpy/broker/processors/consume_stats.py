@@ -17,14 +17,13 @@ from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.broker import GetConsumeStatsInBrokerHeader
 from rocketpy.remoting.headers.group import GetConsumeStatsRequestHeader, QueryConsumeTimeSpanRequestHeader
-from rocketpy.remoting.json_writer import compact_pieces
+from rocketpy.remoting.json_writer import in_order, java_double
 from rocketpy.transport.steps import BODY_SIZE_MAX, Steps, TextWriter, encoded_body
 
 from ..services import BrokerServices
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
-ROWS_MAX = 100_000  # of one answer; a row takes 160 bytes, a frame 16 MiB
 
 
 class ConsumeStatsProcessor(TableProcessor):
@@ -42,20 +41,20 @@ class ConsumeStatsProcessor(TableProcessor):
         header = GetConsumeStatsRequestHeader.of(request)
         services, group = self._services, header.consumer_group
         topics = {header.topic} if header.topic else services.offsets.topics_of(group)
-        table: dict[MessageQueue, dict[str, int]] = {}
-        tps = 0.0
-        steps = Steps(QUEUES_PER_STEP)
-        for topic in sorted(topics):
+        text, steps = TextWriter(BODY_SIZE_MAX), Steps(QUEUES_PER_STEP)
+        configs, tps = [], 0.0
+        for topic in in_order(topics):
             await steps.did()
             config = services.topics.select(topic)
-            if config is None or not self._is_consumed(group, topic):
-                continue
-            table.update(await self._progress(group, config, config.read_queue_nums, steps))
-            tps += services.stats.group_get_tps(group, topic)
-            if len(table) > ROWS_MAX:
-                remark = f"{group} has offsets in more than {ROWS_MAX} queues; name a topic"
-                raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
-        return RemotingCommand.response(body=await encoded_body({"consumeTps": tps, "offsetTable": table}))
+            if config is not None and self._is_consumed(group, topic):
+                configs.append(config)
+                tps += services.stats.group_get_tps(group, topic)
+        await text.write([f'{{"consumeTps":{java_double(tps)},"offsetTable":{{'])
+        comma = ""
+        for config in configs:
+            comma, _ = await self._write_rows(text, comma, group, config, config.read_queue_nums)
+        await text.write(["}}"])
+        return RemotingCommand.response(body=b"".join(text.pieces))
 
     async def _broker_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Written group by group, so that what fits no frame is found out before all of it is made."""
@@ -66,16 +65,16 @@ class ConsumeStatsProcessor(TableProcessor):
         comma = ""
         for group in services.groups.groups:
             before = f"{comma}{{{fastjson.dump_text(group)}:["
-            for topic in sorted(services.offsets.topics_of(group)):
+            for topic in in_order(services.offsets.topics_of(group)):
                 await steps.did()
                 config = services.topics.select(topic)
                 if config is None or (header.is_order and not config.order) or not self._is_consumed(group, topic):
                     continue
-                table = await self._progress(group, config, config.write_queue_nums, steps)
-                total_diff += sum(row["brokerOffset"] - row["consumerOffset"] for row in table.values())
-                stats = {"consumeTps": services.stats.group_get_tps(group, topic), "offsetTable": table}
-                await text.write([before])
-                await text.write(compact_pieces(stats))
+                tps = java_double(services.stats.group_get_tps(group, topic))
+                await text.write([f'{before}{{"consumeTps":{tps},"offsetTable":{{'])
+                _, diff = await self._write_rows(text, "", group, config, config.write_queue_nums)
+                await text.write(["}}"])
+                total_diff += diff
                 before = ","
             if before == ",":
                 await text.write(["]}"])
@@ -89,25 +88,35 @@ class ConsumeStatsProcessor(TableProcessor):
         entry = self._services.consumers.group(group)
         return entry is None or topic in entry.subscriptions
 
-    async def _progress(
-        self, group: str, config: TopicConfig, queue_nums: int, steps: Steps
-    ) -> dict[MessageQueue, dict[str, int]]:
-        services, topic = self._services, config.topic_name
-        table = {}
-        for queue_id in range(queue_nums):
-            await steps.did()
-            broker_offset = max(0, services.store.max_offset(topic, queue_id))
-            consumer_offset = max(0, services.offsets.query(group, topic, queue_id))
-            last_ms = 0
-            if consumer_offset > 0:
-                last_ms = max(0, services.store.message_store_timestamp(topic, queue_id, consumer_offset - 1))
-            queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
-            table[queue] = {
-                "brokerOffset": broker_offset,
-                "consumerOffset": consumer_offset,
-                "lastTimestamp": last_ms,
-            }
-        return table
+    async def _write_rows(
+        self, text: TextWriter, comma: str, group: str, config: TopicConfig, queue_nums: int
+    ) -> tuple[str, int]:
+        """Write one row for each queue of a topic, the first one after `comma`.
+
+        Returns: what stands before the next row, and the messages that are not consumed.
+        """
+        behind = 0
+        for first in range(0, queue_nums, QUEUES_PER_STEP):
+            rows = {}
+            for queue_id in range(first, min(first + QUEUES_PER_STEP, queue_nums)):
+                queue = MessageQueue(config.topic_name, self._services.live.broker.broker_name, queue_id)
+                row = rows[queue] = self._row(group, config.topic_name, queue_id)
+                behind += row["brokerOffset"] - row["consumerOffset"]
+            await text.write([f"{comma}{fastjson.dump_text(rows)[1:-1]}"])
+            comma = ","
+        return comma, behind
+
+    def _row(self, group: str, topic: str, queue_id: int) -> dict[str, int]:
+        services = self._services
+        consumer_offset = max(0, services.offsets.query(group, topic, queue_id))
+        last_ms = 0
+        if consumer_offset > 0:
+            last_ms = max(0, services.store.message_store_timestamp(topic, queue_id, consumer_offset - 1))
+        return {
+            "brokerOffset": max(0, services.store.max_offset(topic, queue_id)),
+            "consumerOffset": consumer_offset,
+            "lastTimestamp": last_ms,
+        }
 
     async def _time_span(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header, services = QueryConsumeTimeSpanRequestHeader.of(request), self._services

@@ -23,6 +23,7 @@ from .topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper, TopicF
 
 _SIZE = struct.Struct(">i")
 _COMPRESS_LEVEL = 9
+TOPICS_MAX = 500_000  # of one registration; more come in parts
 TOPICS_PER_STEP = 200
 SMALL_BYTES = 16_384  # up to here a body is read in one step, and leniently
 BLOCK_BYTES_MAX = SMALL_BYTES
@@ -120,7 +121,8 @@ def _reading_wrapper(stream: JsonStream) -> Generator[None, None, TopicConfigSer
     found = TopicConfigSerializeWrapper()
     for member in stream.members():
         if member == "topicConfigTable":
-            for number, name in enumerate(stream.members()):
+            for number, name in enumerate(stream.members(), 1):
+                _check_number(number)
                 value = stream.value()
                 if value is not None:
                     found.topic_config_table[name] = TopicConfig.from_json(value)
@@ -139,7 +141,9 @@ def _reading_compressed(data: bytes) -> Generator[None, None, RegisterBrokerBody
     reader = _BlockReader(inflated(data))
     data_version = DataVersion.decode(reader.block())
     topics: dict[str, TopicConfig] = {}
-    for number in range(reader.number()):
+    topic_count = reader.number()
+    _check_number(topic_count)
+    for number in range(topic_count):
         topic = _read_topic(reader.block())
         topics[topic.topic_name] = topic
         if number % TOPICS_PER_STEP == 0:
@@ -153,6 +157,11 @@ def _reading_compressed(data: bytes) -> Generator[None, None, RegisterBrokerBody
             data_version=data_version, topic_config_table=topics
         ),
     )
+
+
+def _check_number(topics: int) -> None:
+    if topics > TOPICS_MAX:
+        raise BodyInvalid(f"a registration of {topics} topics or more, at most {TOPICS_MAX} are allowed at once")
 
 
 class _BlockReader:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+
 import pytest
 import trio
 import trio.testing
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
-from rocketpy.namesrv.registration_gate import RegistrationGate
+from rocketpy.namesrv.registration_gate import LARGE_BYTES, RegistrationGate
 
 
 def test_turns_come_one_by_one_in_order() -> None:
@@ -58,3 +61,18 @@ def test_what_is_beyond_is_refused(first: tuple[int, int], second: tuple[int, in
     trio.run(main)
     assert [exc.response_code for exc in refused] == ([ResponseCode.SYSTEM_BUSY] if reason else [])
     assert not refused or str(refused[0]).endswith(reason or "")
+
+
+def test_the_collector_rests_during_a_large_registration_only() -> None:
+    gate, seen = RegistrationGate(), []
+
+    async def main() -> None:
+        for size in (10, LARGE_BYTES + 1):
+            with contextlib.suppress(ValueError):
+                async with gate.turn(1, size):
+                    seen.append(gc.isenabled())
+                    raise ValueError
+            seen.append(gc.isenabled())
+
+    trio.run(main)
+    assert seen == [True, True, False, True]

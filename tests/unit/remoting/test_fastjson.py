@@ -95,3 +95,9 @@ def test_deep_nesting_with_surrogates_is_refused_too() -> None:
         loads(data)
     except BodyInvalid as exc:
         assert "nested" in str(exc)
+
+
+def test_bare_integer_keys_are_read_as_texts_and_texts_stay() -> None:
+    text = b'{"T@{1:2}":{0:12,-3 : 7},"q\\"{5:6":[{8:{9:1}}]}'
+    assert loads(text) == {"T@{1:2}": {"0": 12, "-3": 7}, 'q"{5:6': [{"8": {"9": 1}}]}
+    assert loads(b"{1:{a:2,}}") == {"1": {"a": 2}}, "and what is odder still, as before"

@@ -7,6 +7,7 @@ import pytest
 from rocketpy.codes import LanguageCode
 from rocketpy.errors import BodyInvalid
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.bodies import register
 from rocketpy.remoting.bodies.connection import ConsumerConnection, ProducerTableInfo
 from rocketpy.remoting.bodies.consume_stats import ConsumeStats, ConsumeStatsList, QueryConsumeTimeSpanBody
 from rocketpy.remoting.bodies.group import (
@@ -321,3 +322,11 @@ def test_a_large_registration_that_is_no_json_is_refused() -> None:
     for damaged in (data[:-1], data + b"x", data.replace(b'"T500"', b"T500"), data.replace(b'"perm":4', b'"perm":"x"')):
         with pytest.raises(BodyInvalid):
             RegisterBrokerBody.decode_registration(damaged, compressed=False, version=409)
+
+
+def test_the_number_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register, "TOPICS_MAX", 999)
+    body = large_table(1_000)
+    for data, compressed in ((body.encode(), False), (body.encode_compressed(), True)):
+        with pytest.raises(BodyInvalid, match="at most 999"):
+            RegisterBrokerBody.decode_registration(data, compressed=compressed, version=409)
