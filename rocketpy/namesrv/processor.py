@@ -33,7 +33,7 @@ from rocketpy.transport.steps import encoded_body, finished
 from .admission import Admission
 from .kv_config import ORDER_TOPIC_CONFIG, KVConfigManager
 from .registration_gate import NO_CONNECTION, RegistrationGate
-from .route_info import Registration, RouteInfoManager
+from .route_info import MasterInfo, Registration, RouteInfoManager
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 CRC_MASK = 0x7FFFFFFF  # Java drops the sign bit
@@ -136,11 +136,7 @@ class NamesrvProcessor:
         if header.body_crc32 and header.body_crc32 != zlib.crc32(request.body or b"") & CRC_MASK:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
         async with self._gate.turn(channel.connection, len(request.body or b"")):
-            work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
-            body = await finished(work)
-            registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
-            await finished(self.admission.checking(registration))
-            master = await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
+            master = await self._enter(header, request, channel)
         order = self._kv.namespace(ORDER_TOPIC_CONFIG)
         return RemotingCommand.response(
             header=headers.RegisterBrokerResponseHeader(
@@ -148,6 +144,16 @@ class NamesrvProcessor:
             ),
             body=None if order is None else await encoded_body(KVTable(table=dict(order))),
         )
+
+    async def _enter(
+        self, header: headers.RegisterBrokerRequestHeader, request: RemotingCommand, channel: Channel
+    ) -> MasterInfo:
+        """Read and enter a registration. A function of its own: nothing of its topics is left when the turn ends."""
+        work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
+        body = await finished(work)
+        registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
+        await finished(self.admission.checking(registration))
+        return await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
 
     async def forget_gone_brokers(self) -> None:
         """Remove the topics of brokers that have gone; a duty of the server."""
