@@ -50,7 +50,7 @@ class RocketpyConfig:
     connections_max: int = setting(
         0, "connectionsMax",
         "Connections of one selector; more are closed at once, counted (`rocketpy_remoting_connections_refused`) and "
-        "logged. An idle client costs 3 kB, what the kernel has for it, and a file descriptor: by default (0) there may "
+        "logged. An idle client costs 3 kB, the kernel's buffers and a file descriptor: by default (0) there may "
         "be as many as the limit of open files (`ulimit -Hn`) and a quarter of the memory, at 16 KiB each, allow.",
         unit="connections", default_text="from open files and memory", at_most=1_000_000,
     )
