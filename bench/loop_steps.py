@@ -299,7 +299,7 @@ def main(scale: float, docs: Path | None, only: str | None) -> None:
     Console(width=120).print(table)
     Path("bench-loop-steps.json").write_text(json.dumps([attrs.asdict(row) for row in bench.rows], indent=1))
     if docs is not None:
-        setting = f"{offsets:,} offsets, {topics:,} topics, {topics:,} groups".replace(",", " ")
+        setting = f"{offsets} offsets, {topics} topics and {topics} groups"
         docs.write_text(page(bench.rows, setting), encoding="utf-8")
 
 
