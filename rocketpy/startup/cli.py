@@ -1,8 +1,8 @@
 """The command line of `rocketpy`, `mqbroker` and `mqnamesrv`: options, help, and what each command runs.
 
 Every command ends a mistake of its user with one line that names the thing and the remedy, and exit status 1 (2 for
-wrong arguments). What a command needs is imported when it runs, so that `--help` is quick. Commands that serve only hand
-on what they are asked to do (`deliver`, the context's object): the server runs in another process (main.py).
+wrong arguments). What a command needs is imported when it runs, so that `--help` is quick. Commands that serve only
+hand on what they are asked to do (`deliver`, the context's object): the server runs in another process (main.py).
 """
 
 from __future__ import annotations
