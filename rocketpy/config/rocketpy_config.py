@@ -8,7 +8,7 @@ from .setting import Effect, setting
 
 RING_SIZE_MIN = 65_536
 METRICS_PORT_FREE = -1  # 5557 or the next free port
-KEPT_SHARE = 5 / 16
+KEPT_SHARE = 7 / 16
 
 
 @attrs.frozen(kw_only=True)
@@ -41,8 +41,8 @@ class RocketpyConfig:
     )
     shared_memory_max: int = setting(
         67_108_864, "sharedMemoryMax",
-        "Most bytes of shared memory. Five sixteenths keep what a worker that is killed must not forget: clients and "
-        "their subscriptions (some 150 bytes each, 40000 by default) and offsets that are not saved yet; all rings "
+        "Most bytes of shared memory. Seven sixteenths keep what a worker that is killed must not forget: clients and "
+        "their subscriptions (some 160 bytes each, 50000 by default) and offsets that are not saved yet; all rings "
         "together get the rest. Memory is touched only as far as it is used.",
         unit="bytes",
         at_least=1_048_576, at_most=1 << 40,

@@ -1,7 +1,7 @@
 """Who is online, kept for the manager's successor: connections outlive it, and the next heartbeats take 30 s.
 
     client  "c" connection  -> [client id, language, version, host, port, is VIP, consumer groups, producer groups]
-    group   "g" name        -> [consume type, message model, consume from where, subscriptions]
+    group   "g" name        -> the group as a heartbeat describes it, without what is as usual
     closed  "x" connection  -> nothing: it has gone while a request of it was being served
 
 Written when something changes; a heartbeat that says nothing new writes nothing. A successor counts every client as
@@ -15,9 +15,12 @@ import json
 import logging
 from collections.abc import Callable, Iterator
 
+from rocketpy.errors import RocketError
 from rocketpy.faults import do_each
+from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel, ConnectionListener, Peer
-from rocketpy.remoting.bodies.heartbeat import ConsumerData
+from rocketpy.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from rocketpy.remoting.bodies.schema import Body
 
 from ..clock import Clock
 from ..journal import Journal
@@ -52,31 +55,31 @@ class ClientJournal:
         """
         self._is_gone = is_gone
         records = dict(self._journal.entries)
-        described = [_group(value) for key, value in records.items() if key[:1] == GROUP]
-        groups = {group.group_name: group for group in described}
+        members: dict[str, list[ClientChannelInfo]] = {}
         connections = [int(key[1:]) for key in records if key[:1] == CLIENT]
         for connection in connections:
             try:
-                self._restore_client(connection, records[CLIENT + b"%d" % connection], groups, open_channel)
+                self._restore_client(connection, records[CLIENT + b"%d" % connection], members, open_channel)
             except (ValueError, KeyError, TypeError) as exc:
                 log.error("connection %d cannot be restored and waits for its heartbeat: %r", connection, exc)
         self._consumers.on_client, self._producers.on_client = self._client, self._client
         self._consumers.on_group, self._consumers.on_group_gone = self._group, self._group_gone
-        for connection in connections:
-            self._client(connection)  # a death between two records of one change
-        for name in groups:
-            if self._consumers.group(name) is None:
-                self._group_gone(name)
+        for name, infos in members.items():
+            self._restore_group(name, infos, records)
+        for key in records:
+            if key[:1] == GROUP and key[1:].decode("utf-8", "surrogatepass") not in members:
+                self._journal.remove(key)  # a death between the first record of a group and its member's
         for connection in [int(key[1:]) for key in records if key[:1] == CLOSED]:
             self.closed(connection)
         for _ in self.lose(is_gone):
             pass
         if connections:
-            log.info("%d clients of %d consumer groups are still online", len(connections), len(groups))
+            log.info("%d clients of %d consumer groups are still online", len(connections), len(members))
 
     def _restore_client(
-        self, connection: int, value: bytes, groups: dict[str, ConsumerData], open_channel: OpenChannel
+        self, connection: int, value: bytes, members: dict[str, list[ClientChannelInfo]], open_channel: OpenChannel
     ) -> None:
+        """Enter it as a producer, and note its groups in `members`."""
         client_id, language, version, host, port, is_vip, consumes, produces = json.loads(value)
         info = ClientChannelInfo(
             channel=open_channel(connection, Peer(host, port), is_vip),
@@ -87,18 +90,19 @@ class ClientJournal:
             last_update_timestamp_ms=self._clock.now_ms(),
         )
         for name in consumes:
-            group = groups[name]
-            self._consumers.register(
-                name,
-                info,
-                consume_type=group.consume_type,
-                message_model=group.message_model,
-                consume_from_where=group.consume_from_where,
-                subscriptions=group.subscription_data_set,
-                notify=False,
-            )
+            members.setdefault(name, []).append(info)
         for name in produces:
             self._producers.register(name, info)
+
+    def _restore_group(self, name: str, infos: list[ClientChannelInfo], records: dict[bytes, bytes]) -> None:
+        try:
+            self._consumers.restore(_group(records[_group_key(name)]), infos)
+        except (RocketError, KeyError) as exc:
+            log.error("group %r cannot be restored and waits for its heartbeats: %r", name, exc)
+            return
+        for info in infos:  # a client that a later connection has replaced: a death between the two records
+            if not self._consumers.is_member(name, info.connection):
+                self._client(info.connection)
 
     def closing(self, connection: int) -> None:
         """The connection has gone, but a request of it is still being served; `closed` follows, if we live."""
@@ -146,7 +150,7 @@ class ClientJournal:
             group_name=entry.group,
             subscription_data_set=list(entry.subscriptions.values()),
         )
-        self._journal.put(_group_key(entry.group), group.encode())
+        self._journal.put(_group_key(entry.group), fastjson.dumps(_described(group)))
 
     def _group_gone(self, group: str) -> None:
         self._journal.remove(_group_key(group))
@@ -154,6 +158,17 @@ class ClientJournal:
 
 def _group_key(group: str) -> bytes:
     return GROUP + group.encode("utf-8", "surrogatepass")
+
+
+def _described(group: ConsumerData) -> dict[str, object]:
+    """Most groups take the usual for most things; what is left out is read as the usual."""
+    subscriptions = [_unusual(subscription, SubscriptionData()) for subscription in group.subscription_data_set]
+    return _unusual(group, ConsumerData()) | {"subscriptionDataSet": subscriptions}
+
+
+def _unusual(body: Body, usual: Body) -> dict[str, object]:
+    default = dict(usual.wire_members())
+    return {name: value for name, value in body.wire_members() if value != default[name]}
 
 
 def _group(value: bytes) -> ConsumerData:

@@ -15,7 +15,13 @@ import attrs
 
 from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
+from rocketpy.remoting.bodies.heartbeat import (
+    ConsumeFromWhere,
+    ConsumerData,
+    ConsumeType,
+    MessageModel,
+    SubscriptionData,
+)
 
 from ..clock import Clock
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
@@ -35,22 +41,34 @@ class ConsumerGroupInfo:
     consume_from_where: ConsumeFromWhere
     channels: dict[int, ClientChannelInfo] = attrs.field(factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
+    _connection_of: dict[str, int] = attrs.field(init=False, factory=dict)  # by client id: a group may have 50 000
 
     @property
     def client_ids(self) -> list[str]:
         return [info.client_id for info in self.channels.values()]
 
     def find_client(self, client_id: str) -> ClientChannelInfo | None:
-        return next((info for info in self.channels.values() if info.client_id == client_id), None)
+        connection = self._connection_of.get(client_id)
+        return None if connection is None else self.channels[connection]
 
     def put_channel(self, info: ClientChannelInfo) -> bool:
         """True when the set of client ids changed."""
-        before = set(self.client_ids)
-        twin = self.find_client(info.client_id)
-        if twin is not None:
-            del self.channels[twin.connection]
+        former, replaced = self.find_client(info.client_id), self.channels.get(info.connection)
+        if former is not None and former.connection != info.connection:
+            self.remove_channel(former.connection)
+        is_other = replaced is not None and replaced.client_id != info.client_id
+        if is_other:
+            self.remove_channel(info.connection)
         self.channels[info.connection] = info
-        return set(self.client_ids) != before
+        self._connection_of[info.client_id] = info.connection
+        return former is None or is_other
+
+    def remove_channel(self, connection: int) -> bool:
+        """False: it is no member's."""
+        info = self.channels.pop(connection, None)
+        if info is not None:
+            del self._connection_of[info.client_id]
+        return info is not None
 
     @property
     def description(self) -> tuple[object, ...]:
@@ -123,9 +141,25 @@ class ConsumerManager:
             self._tell_members(entry)
         return changed
 
+    def restore(self, group: ConsumerData, members: Iterable[ClientChannelInfo]) -> None:
+        """Enter a group as a predecessor has left it; nobody is told but the hot lane."""
+        entry = ConsumerGroupInfo(
+            group.group_name, group.consume_type, group.message_model, group.consume_from_where
+        )
+        entry.put_subscriptions(group.subscription_data_set)
+        for info in members:
+            entry.put_channel(info)
+            self._connections.setdefault(info.connection, set()).add(group.group_name)
+        self._groups[group.group_name] = entry
+        self._tables.group_online(
+            group.group_name,
+            is_broadcasting=group.message_model is MessageModel.BROADCASTING,
+            subscriptions=entry.subscriptions,
+        )
+
     def unregister(self, group: str, connection: int, *, notify: bool = True) -> None:
         entry = self._groups.get(group)
-        if entry is None or entry.channels.pop(connection, None) is None:
+        if entry is None or not entry.remove_channel(connection):
             return
         self.on_client(connection)
         if not entry.channels:
@@ -184,6 +218,10 @@ class ConsumerManager:
             if (entry := self._groups.get(name)) is not None and connection in entry.channels
         }
         return list(infos), next(iter(infos.values()), None)
+
+    def is_member(self, group: str, connection: int) -> bool:
+        entry = self._groups.get(group)
+        return entry is not None and connection in entry.channels
 
     def find_client(self, group: str, client_id: str) -> ClientChannelInfo | None:
         entry = self._groups.get(group)

@@ -177,3 +177,22 @@ def test_the_end_of_the_last_member_leaves_nothing_behind(tmp_path: Path) -> Non
     lives.broker.connection_closing(1)
     lives.broker.connection_closed(1)
     assert lives.memory.clients_journal().entries == {}
+
+
+def test_all_that_a_group_says_is_found_again(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    subscription = {
+        "topic": "T", "subString": "a || b", "subVersion": 1763779816000, "expressionType": "TAG",
+        "tagsSet": ["a", "b"], "codeSet": [97, 98], "classFilterMode": True,
+    }  # fmt: skip
+    consumer = {
+        "groupName": "G", "consumeType": "CONSUME_ACTIVELY", "messageModel": "BROADCASTING",
+        "consumeFromWhere": "CONSUME_FROM_TIMESTAMP", "subscriptionDataSet": [subscription, {"topic": "U"}],
+    }  # fmt: skip
+    channel = lives.open_channel(1, Peer("10.0.0.1", 4001), False)
+    trio.run(lambda: lives.ask(34, None, {"clientID": "a", "consumerDataSet": [consumer]}, channel=channel))
+    before = lives.services.consumers.group("G")
+    lives.die()
+    after = lives.services.consumers.group("G")
+    assert before is not None and after is not None
+    assert after.description == before.description and after.description[3]
