@@ -44,8 +44,9 @@ static int count_bytes(rp_backlog *backlog, uint64_t connection, int64_t bytes) 
 
 static int is_within_bounds(const rp_backlog *backlog, uint64_t connection, uint64_t bytes) {
     if (connection >= RP_CONNECTION_INTERNAL) return backlog->own_bytes + bytes <= RP_BACKLOG_OWN_BYTES;
+    if (backlog->bytes + bytes > RP_BACKLOG_BYTES) return 0;
     uint64_t share = share_of(backlog, connection);
-    return backlog->bytes + bytes <= RP_BACKLOG_BYTES && (!share || share + bytes <= RP_BACKLOG_SHARE);
+    return !share || share + bytes <= RP_BACKLOG_BYTES - backlog->bytes;
 }
 
 rp_status rp_backlog_keep(rp_backlog *backlog, uint64_t connection, uint16_t type, const rp_span *spans,

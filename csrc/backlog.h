@@ -3,15 +3,16 @@
 /* Records on their way to a ring that has no room for a while, kept in order and in private memory, so that whatever comes
  * behind them on its way to somewhere else does not wait with them.
  *
- * Bounded by bytes, overhead included: in total, and for each connection, which may have RP_BACKLOG_SHARE or one record of
- * any size. What is not a client's (connection RP_CONNECTION_INTERNAL) has room of its own. Single-threaded. C only. */
+ * Bounded by bytes, overhead included: in total, and for each connection, which may have as much as is still free, or one
+ * record of any size: one alone gets half of the room, and a flood leaves room for others. What is not a client's
+ * (connection RP_CONNECTION_INTERNAL) has room of its own. Single-threaded. C only. */
 #include <stddef.h>
 #include <stdint.h>
 #include "map.h"
 #include "ring.h"
 #include "stage.h"
 
-enum { RP_BACKLOG_BYTES = 32 << 20, RP_BACKLOG_SHARE = 2 << 20, RP_BACKLOG_OWN_BYTES = 8 << 20 };
+enum { RP_BACKLOG_BYTES = 32 << 20, RP_BACKLOG_OWN_BYTES = 8 << 20 };
 
 typedef struct rp_backlog_entry {
     struct rp_backlog_entry *next;

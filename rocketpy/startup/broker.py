@@ -65,6 +65,8 @@ def run_broker(
 
             specs = list(beside())
             opened = opening.wait()
+            most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
+            log.info("room for %d connections in each of %d selectors (connectionsMax)", most, selectors)
             topology = Topology.create(reactor_sizes(settings))
             memory = manager_memory(settings, opened)
             specs += worker_specs(settings, topology, opened, memory, listeners, metrics)
@@ -111,9 +113,7 @@ def _with_connections_max(settings: BrokerSettings) -> BrokerSettings:
     descriptors, selectors = raise_descriptor_limit(), settings.rocketpy.selector_workers
     if settings.rocketpy.connections_max:
         return settings
-    most = connections_max(descriptors, memory_bytes(), selectors)
-    log.info("room for %d connections in each of %d selectors (connectionsMax)", most, selectors)
-    return _with(settings, connections_max=most)
+    return _with(settings, connections_max=connections_max(descriptors, memory_bytes(), selectors))
 
 
 def _with(settings: BrokerSettings, **changes: Any) -> BrokerSettings:

@@ -20,7 +20,7 @@ from tests.unit.native.test_admission import MS, START, Clock, open_lane
 from tests.unit.native.test_hot_lane import pull, send_v2
 
 FLOODER, ORDINARY, OTHER = 3, 4, 5
-SHARE = 2 << 20
+SHARE = 16 << 20  # half of the room: as much as is left free
 BODY = 3000
 
 
@@ -69,7 +69,7 @@ def flood(lane: HotLane, frames: Callable[[int], RemotingCommand], count: int) -
 def read_all(lane: HotLane) -> list[tuple[int, bytes]]:
     """What the manager gets once it reads again."""
     found: list[tuple[int, bytes]] = []
-    for _ in range(100):
+    for _ in range(400):
         found += lane.for_manager()
         lane.turn()
     return found
@@ -77,7 +77,7 @@ def read_all(lane: HotLane) -> list[tuple[int, bytes]]:
 
 @pytest.mark.parametrize("kind", SLOW)
 def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: HotLane, kind: str) -> None:
-    count = 2000  # 6 MB: the ring, the share of a connection, and more
+    count = 8000  # 24 MB: the ring, what a connection alone may have, and more
     refused = flood(lane, lambda number: send_v2(body=numbered(number), **SLOW[kind]), count)
     assert len(refused) > 500
     lane.frame(send_v2(topic="new", body=numbered(count)), OTHER, received_ns=START)
@@ -86,7 +86,7 @@ def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: H
     sends = [data for got, data in read_all(lane) if got == lib.RP_STAGE_SEND]
     numbers = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
     assert numbers == [*sorted(set(range(count)) - set(refused)), count]
-    assert SHARE - BODY < (len(numbers) - 1) * BODY < SHARE + (1 << 18), "what waited filled the share, and no more"
+    assert 0.9 * SHARE < (len(numbers) - 1) * BODY < SHARE + (1 << 18), "what waited filled the share, and no more"
     tokens = [stage.token_of(data) for data in sends]
     assert tokens == sorted(set(tokens))
 
@@ -157,7 +157,7 @@ def command(number: int) -> RemotingCommand:
 
 
 def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: HotLane) -> None:
-    count = 2000
+    count = 8000
     refused = flood(lane, command, count)
     assert len(refused) > 500
     lane.frame(command(count), OTHER)
@@ -165,7 +165,7 @@ def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: Hot
     lane.closed(OTHER)
     assert lane.answers() == []
     found = []
-    for _ in range(100):
+    for _ in range(400):
         found += lane.for_manager()
         lib.rp_codec_wake(lane.codec)
     numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_STAGE_COMMAND]
@@ -187,11 +187,13 @@ def test_connections_that_come_and_go_do_not_stop_the_codec(lane: HotLane) -> No
 
 
 def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(lane: HotLane) -> None:
-    for number in range(1000):
+    answered = set()
+    for number in range(8000):
         lane.frame(pull(topic="unknown", group="g" * BODY, opaque=number), FLOODER, received_ns=START)
         if number % 50 == 49:
             lane.turn()
-    assert {(c, r.code) for c, r in lane.answers()} == {(FLOODER, 2)}
+            answered |= {(c, r.code) for c, r in lane.answers()}
+    assert answered == {(FLOODER, 2)}
     lane.frame(pull(topic="unknown", group="g" * BODY, opaque=10**6), OTHER, received_ns=START)
     lane.turn()
     assert lane.answers() == []
