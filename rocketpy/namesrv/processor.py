@@ -36,6 +36,7 @@ from .registration_gate import NO_CONNECTION, RegistrationGate
 from .route_info import MasterInfo, Registration, RouteInfoManager
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+DATA_VERSION_BYTES_MAX = 4096
 CRC_MASK = 0x7FFFFFFF  # Java drops the sign bit
 
 Method = Callable[[RemotingCommand, Channel], Awaitable[RemotingCommand]]
@@ -168,7 +169,7 @@ class NamesrvProcessor:
 
     async def _query_data_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.BrokerRequestHeader.of(request)
-        asked = DataVersion.decode(request.body or b"{}")
+        asked = DataVersion.decode_request(request.body or b"{}", DATA_VERSION_BYTES_MAX)
         changed, known = self._routes.query_data_version(header.broker_addr, asked, self._clock_ms())
         return RemotingCommand.response(
             header=headers.QueryDataVersionResponseHeader(changed=changed),

@@ -33,15 +33,19 @@ _BLANK = re.compile(r"[ \t\r\n\f\v\x00]*")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|Infinity)[LSBFD]?")
 _NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$.-]*")
 _PLAIN_STRING = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
-_BARE_KEY = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|([{,]\s*)(-?[0-9]{1,19})\s*:', re.DOTALL)  # or a string, as it is
+# Or a string, as it is; without its end too: a match that begins never fails, so that no text is gone through twice.
+_BARE_KEY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([{,]\s*+)(-?[0-9]{1,19})\s*+:', re.DOTALL)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _WORDS: Mapping[str, bool | float | None] = {
     "true": True, "false": False, "null": None, "undefined": None, "NaN": math.nan,
 }  # fmt: skip
 
 
-def loads(data: bytes | bytearray | memoryview) -> JsonValue:
+def loads(data: bytes | bytearray | memoryview, *, is_strict: bool = False) -> JsonValue:
     """Read a body.
+
+    Args:
+        is_strict: refuse what is only leniently JSON, which takes ten times as long to read.
 
     Raises:
         BodyInvalid: not UTF-8, not even leniently JSON, or nested deeper than 64.
@@ -50,14 +54,16 @@ def loads(data: bytes | bytearray | memoryview) -> JsonValue:
         text = str(data, "utf-8")
     except UnicodeDecodeError as exc:
         raise BodyInvalid(f"body is not UTF-8: {exc}") from exc
-    return loads_text(text)
+    return loads_text(text, is_strict=is_strict)
 
 
-def loads_text(text: str) -> JsonValue:
+def loads_text(text: str, *, is_strict: bool = False) -> JsonValue:
     """As `loads`, for a text."""
     try:
         value: JsonValue = _DECODER.decode(text)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError) as exc:
+        if is_strict:
+            raise BodyInvalid(f"body is not JSON: {exc}") from None
         value = _read_quoted(text) or _Reader(text).read()
     return without_lone_surrogates(value) if _SURROGATE_ESCAPE.search(text) else value
 

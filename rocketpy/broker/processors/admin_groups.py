@@ -46,7 +46,7 @@ class AdminGroupProcessor(TableProcessor):
 
     async def _update(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         self._check_changeable()
-        config = SubscriptionGroupConfig.decode(request.body)
+        config = SubscriptionGroupConfig.decode_request(request.body)
         fault = group_fault(config.group_name)
         if fault is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)

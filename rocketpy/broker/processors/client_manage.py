@@ -43,7 +43,7 @@ class ClientManageProcessor(TableProcessor):
 
     async def _heart_beat(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services
-        heartbeat = HeartbeatData.decode(request.body)
+        heartbeat = HeartbeatData.decode_request(request.body)
         self._check(heartbeat, channel.connection)
         info = ClientChannelInfo(
             channel=channel,
@@ -118,7 +118,7 @@ class ClientManageProcessor(TableProcessor):
         return RemotingCommand.response(ext_fields={})
 
     async def _check_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        subscription = CheckClientRequestBody.decode(request.body).subscription_data
+        subscription = CheckClientRequestBody.decode_request(request.body).subscription_data
         if not is_tag_type(subscription.expression_type):
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(subscription.expression_type or "")

@@ -37,7 +37,7 @@ class LockProcessor(TableProcessor):
 
 def _checked(request: RemotingCommand) -> LockBatchRequestBody:
     """The body, whose names are names. Raises: BodyInvalid, RequestRefused."""
-    body = LockBatchRequestBody.decode(request.body)
+    body = LockBatchRequestBody.decode_request(request.body)
     require(names.group_fault(body.consumer_group))
     require(names.text_fault("client id", body.client_id))
     if len(body.mq_set) > QUEUES_MAX:

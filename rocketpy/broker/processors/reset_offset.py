@@ -43,6 +43,7 @@ class ResetOffsetProcessor(TableProcessor):
             }
         )
         self._services = services
+        self._readers = trio.CapacityLimiter(1)  # answers are read in a thread: they may take a second each
 
     async def _reset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = ResetOffsetRequestHeader.of(request)
@@ -136,9 +137,11 @@ class ResetOffsetProcessor(TableProcessor):
         finally:
             places.release()
 
-    @staticmethod
     async def _ask_status(
-        member: ClientChannelInfo, header: GetConsumerStatusRequestHeader, table: dict[str, dict[MessageQueue, int]]
+        self,
+        member: ClientChannelInfo,
+        header: GetConsumerStatusRequestHeader,
+        table: dict[str, dict[MessageQueue, int]],
     ) -> None:
         question = RemotingCommand.request(
             RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
@@ -150,7 +153,8 @@ class ResetOffsetProcessor(TableProcessor):
             return
         if answer.code == ResponseCode.SUCCESS and answer.body and len(answer.body) <= ANSWER_BYTES_MAX:
             try:
-                table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
+                read = await trio.to_thread.run_sync(GetConsumerStatusBody.decode, answer.body, limiter=self._readers)
+                table[member.client_id] = read.message_queue_table
             except BodyInvalid:
                 return  # a client that answers nonsense is one that does not answer
 

@@ -28,6 +28,12 @@ from ..schema import Int, Later, Value, WireField, wire, wire_fields, without_no
 
 __all__ = ["Body", "Int", "body", "wire"]
 
+REQUEST_BYTES_MAX = 2 * 1024 * 1024
+"""Of the body of a request that anybody may send, where nothing else is said: some ten thousand subscriptions."""
+LENIENT_BYTES_MAX = 65_536
+"""Of such a body that is not strictly JSON: the tolerant parser takes a microsecond per byte."""
+OBJECTS_MAX = 32_768  # in such a body; each takes a few microseconds, however short its text
+
 Reader = Callable[[JsonValue], object]
 """Reads a value that is not null."""
 
@@ -60,6 +66,24 @@ class Body(Value):
         if data is None:
             raise BodyInvalid(f"{cls.__name__}: the body is missing")
         return cls.from_json(loads(data))
+
+    @classmethod
+    def decode_request(cls, data: bytes | None, bytes_max: int = REQUEST_BYTES_MAX) -> Self:
+        """As `decode`, for what anybody may send: reading it is one step of an event loop, so its size is bounded.
+
+        Raises:
+            BodyInvalid: as `decode`; it has more than `bytes_max` bytes or OBJECTS_MAX objects, or more than
+                LENIENT_BYTES_MAX bytes that are not strictly JSON.
+        """
+        size = len(data or b"")
+        if size > bytes_max:
+            raise BodyInvalid(f"{cls.__name__}: a body of {size} bytes, at most {bytes_max} are allowed")
+        objects = (data or b"").count(b"{")
+        if objects > OBJECTS_MAX:
+            raise BodyInvalid(f"{cls.__name__}: a body of {objects} objects, at most {OBJECTS_MAX} are allowed")
+        if data is None or size <= LENIENT_BYTES_MAX:
+            return cls.decode(data)
+        return cls.from_json(loads(data, is_strict=True))
 
     @classmethod
     def from_json(cls, value: JsonValue) -> Self:

@@ -11,6 +11,7 @@ import trio
 from rocketpy.broker.slow_send import Refusal
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.schema import OBJECTS_MAX
 from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_lane import FakeChannel, SlowLaneRig, record
 
@@ -189,3 +190,11 @@ def test_metrics_show_the_bounds(tmp_path: Path) -> None:
     sizes = {size.what: size for size in SlowLaneRig(tmp_path).broker.table_sizes()}
     assert sizes["topics"].maximum == 100_000 and sizes["topics"].entries
     assert sizes["groups of one client"].entries is None
+
+
+@pytest.mark.parametrize("code", [34, 41, 42, 46, 200])
+def test_a_body_that_takes_long_to_read_is_refused(tmp_path: Path, code: int) -> None:
+    """A heartbeat of 10 MB held the manager until it was killed for it."""
+    body = b'{"mqSet":[' + b"{}," * OBJECTS_MAX + b"{}]}"
+    response = trio.run(lambda: SlowLaneRig(tmp_path).ask(code, None, body))
+    assert response.code == 1 and "objects, at most" in (response.remark or "")

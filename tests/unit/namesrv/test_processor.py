@@ -240,6 +240,12 @@ def test_query_data_version(asker: Asker, body: bytes | None, changed: str) -> N
     assert text(response) == '{"counter":1,"timestamp":1700000000000}'
 
 
+def test_a_data_version_that_takes_long_to_read_is_refused(asker: Asker) -> None:
+    fields = {"brokerName": "x", "brokerAddr": "x:1", "clusterName": "PC", "brokerId": "0"}
+    with pytest.raises(BodyInvalid, match="at most"):
+        asker.ask(RequestCode.QUERY_DATA_VERSION, fields, b"{" + b'\\"' * 60_000)
+
+
 def test_query_data_version_of_a_stranger(asker: Asker) -> None:
     fields = {"brokerName": "x", "brokerAddr": "x:1", "clusterName": "PC", "brokerId": "0"}
     response = asker.ask(RequestCode.QUERY_DATA_VERSION, fields, b'{"counter":1,"timestamp":1}')

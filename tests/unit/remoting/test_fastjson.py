@@ -101,3 +101,18 @@ def test_bare_integer_keys_are_read_as_texts_and_texts_stay() -> None:
     text = b'{"T@{1:2}":{0:12,-3 : 7},"q\\"{5:6":[{8:{9:1}}]}'
     assert loads(text) == {"T@{1:2}": {"0": 12, "-3": 7}, 'q"{5:6': [{"8": {"9": 1}}]}
     assert loads(b"{1:{a:2,}}") == {"1": {"a": 2}}, "and what is odder still, as before"
+
+
+@pytest.mark.parametrize("end", ["", "x"])
+def test_text_that_never_ends_its_string_is_looked_at_once(end: str) -> None:
+    """Each quote in it began a search to the end of the text: a body of 120 KB stopped a process for ten seconds."""
+    with pytest.raises(BodyInvalid):
+        loads(b"{" + (b'\\"' + end.encode()) * 500_000)
+
+
+def test_strictly_read_is_only_what_is_json() -> None:
+    assert loads(b'{"a":1}', is_strict=True) == {"a": 1}
+    for text in (b"{a:1}", b'{1:"a"}', b"{'a':1}", b'{"a":1,}'):
+        assert loads(text)
+        with pytest.raises(BodyInvalid, match="not JSON"):
+            loads(text, is_strict=True)

@@ -43,7 +43,7 @@ from rocketpy.remoting.bodies.running_info import (
     ConsumerRunningInfo,
     ProcessQueueInfo,
 )
-from rocketpy.remoting.bodies.schema import Body
+from rocketpy.remoting.bodies.schema import LENIENT_BYTES_MAX, OBJECTS_MAX, REQUEST_BYTES_MAX, Body
 from rocketpy.remoting.bodies.stats import BrokerStatsData, ConsumeByWho, QueryConsumeQueueResponseBody
 from rocketpy.remoting.bodies.topic import (
     DataVersion,
@@ -330,3 +330,25 @@ def test_the_number_of_topics_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     for data, compressed in ((body.encode(), False), (body.encode_compressed(), True)):
         with pytest.raises(BodyInvalid, match="at most 999"):
             RegisterBrokerBody.decode_registration(data, compressed=compressed, version=409)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (b" " * (REQUEST_BYTES_MAX + 1), "bytes, at most"),
+        (b'{"consumerDataSet":[' + b"{}," * OBJECTS_MAX + b"{}]}", "objects, at most"),
+        (b"{clientID:'" + b"a" * LENIENT_BYTES_MAX + b"'}", "not JSON"),
+    ],
+    ids=["bytes", "objects", "lenient"],
+)
+def test_what_anybody_sends_is_not_read_when_it_would_take_long(text: bytes, why: str) -> None:
+    with pytest.raises(BodyInvalid, match=why):
+        HeartbeatData.decode_request(text)
+
+
+def test_what_anybody_sends_is_read_as_any_body_within_the_bounds() -> None:
+    with pytest.raises(BodyInvalid, match="missing"):
+        HeartbeatData.decode_request(None)
+    assert HeartbeatData.decode_request(b"{clientID:'a'}").client_id == "a"
+    text = b'{"clientID":"' + b"a" * (LENIENT_BYTES_MAX + 1) + b'"}'
+    assert len(HeartbeatData.decode_request(text).client_id) == LENIENT_BYTES_MAX + 1
