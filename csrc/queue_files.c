@@ -15,11 +15,22 @@
 #include "crash_point.h"
 #include "file_cache.h"
 
-enum { DIRTY_MAX = 64, NAME_DIGITS = 20, RELEASE_FILES = 1024 /* looked at per call: half a millisecond */ };
+enum { NAME_DIGITS = 20, RELEASE_FILES = 1024 /* looked at per call: half a millisecond */ };
+enum { DIRTY_MAX = 256, DIRTY_SLOTS = 512 /* a power of two, never more than half full */ };
+enum { WITH_DATA = 1, WITH_NAMES = 2 }; /* what of a file must be synced: what was written; that it is there, or is not */
 
 struct dirty_file {
     uint32_t queue;
+    uint32_t what;
     uint64_t number;
+};
+
+/* A set of files. More than it holds are all of them. */
+struct dirty_set {
+    struct dirty_file files[DIRTY_MAX];
+    uint16_t slots[DIRTY_SLOTS]; /* place in `files` + 1; 0: free */
+    uint32_t count;
+    int all;
 };
 
 struct rp_queue_files {
@@ -29,9 +40,7 @@ struct rp_queue_files {
     int is_writer;
     rp_file_cache *cache;
     pthread_mutex_t lock; /* over what follows; the writer adds, a flush thread takes */
-    struct dirty_file dirty[DIRTY_MAX];
-    uint32_t dirty_count;
-    int dirty_all; /* more than the list holds, or new names */
+    struct dirty_set dirty;
 };
 
 rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max,
@@ -41,7 +50,7 @@ rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directo
     files->block = block;
     files->file_size = file_size;
     files->is_writer = is_writer;
-    files->dirty_all = 1; /* whatever a predecessor wrote and did not sync */
+    files->dirty.all = 1; /* whatever a predecessor wrote and did not sync */
     pthread_mutex_init(&files->lock, NULL);
     files->directory = strdup(directory);
     files->cache = rp_file_cache_open(files_max);
@@ -101,22 +110,32 @@ void rp_queue_files_release(rp_queue_files *files) { rp_file_cache_release(files
 
 static void mark_all_dirty(rp_queue_files *files) {
     pthread_mutex_lock(&files->lock);
-    files->dirty_all = 1;
+    files->dirty.all = 1;
     pthread_mutex_unlock(&files->lock);
 }
 
-static void mark_dirty(rp_queue_files *files, uint32_t queue, uint64_t number) {
-    pthread_mutex_lock(&files->lock);
-    for (uint32_t i = 0; !files->dirty_all && i <= files->dirty_count; i++) {
-        if (i == DIRTY_MAX) {
-            files->dirty_all = 1;
-        } else if (i == files->dirty_count) {
-            files->dirty[files->dirty_count++] = (struct dirty_file){queue, number};
-            break;
-        } else if (files->dirty[i].queue == queue && files->dirty[i].number == number) {
-            break;
+static void add_dirty(struct dirty_set *dirty, uint32_t queue, uint64_t number, uint32_t what) {
+    uint32_t at = queue * 2654435761u ^ (uint32_t)number * 40503u;
+    if (dirty->all) return;
+    for (at ^= at >> 16;; at++) {
+        uint16_t *slot = &dirty->slots[at % DIRTY_SLOTS];
+        struct dirty_file *file = *slot ? &dirty->files[*slot - 1] : NULL;
+        if (file && (file->queue != queue || file->number != number)) continue;
+        if (file) {
+            file->what |= what;
+        } else if (dirty->count == DIRTY_MAX) {
+            dirty->all = 1;
+        } else {
+            dirty->files[dirty->count++] = (struct dirty_file){queue, what, number};
+            *slot = (uint16_t)dirty->count;
         }
+        return;
     }
+}
+
+static void mark_dirty(rp_queue_files *files, const rp_queue *queue, uint64_t number, uint32_t what) {
+    pthread_mutex_lock(&files->lock);
+    add_dirty(&files->dirty, rp_control_queue_index(files->block, queue), number, what);
     pthread_mutex_unlock(&files->lock);
 }
 
@@ -147,14 +166,14 @@ rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, ui
     status = rp_new_file_finish(file, path);
     if (status != RP_OK) return status == RP_FULL ? RP_IO_ERROR : status;
     rp_file_cache_put(files->cache, file_key(files, queue, number), file->fd);
-    mark_all_dirty(files);
+    mark_dirty(files, queue, number, WITH_DATA | WITH_NAMES);
     return RP_OK;
 }
 
 rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, const void *data,
                                uint64_t size, uint64_t at) {
     rp_status status = rp_write_at(fd, data, size, at);
-    if (status == RP_OK) mark_dirty(files, rp_control_queue_index(files->block, queue), number);
+    if (status == RP_OK) mark_dirty(files, queue, number, WITH_DATA);
     return status;
 }
 
@@ -165,7 +184,7 @@ rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue
     if (queue_path(files, queue, number, path) < 0) return RP_IO_ERROR;
     rp_file_cache_drop(files->cache, file_key(files, queue, number));
     if (unlink(path) < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
-    mark_all_dirty(files);
+    mark_dirty(files, queue, number, WITH_NAMES);
     return RP_OK;
 }
 
@@ -184,7 +203,7 @@ rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
     }
     closedir(directory);
     RP_CRASH_POINT("queue.remove_directory");
-    mark_all_dirty(files);
+    mark_dirty(files, queue, 0, WITH_NAMES);
     if (rmdir(path) < 0) { /* a file that is not ours may stay, and its directory with it */
         int is_left = errno == ENOTEMPTY || errno == EEXIST;
         if (status != RP_OK) errno = error;
@@ -229,30 +248,67 @@ static rp_status sync_file_system(const rp_queue_files *files) {
     return failed ? lose_units(files) : RP_OK;
 }
 
-static rp_status sync_file(const rp_queue_files *files, const struct dirty_file *file) {
-    char path[PATH_MAX];
-    if (queue_path(files, rp_control_queue(files->block, file->queue), file->number, path) < 0) return RP_IO_ERROR;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR; /* deleted meanwhile */
-    int failed = fdatasync(fd) < 0, error = errno;
+/* Sync one file or directory. One that is not there was deleted meanwhile; its directory is in the set then. */
+static rp_status sync_path(const rp_queue_files *files, const char *path, int is_directory) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0));
+    if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
+    int failed = (is_directory ? fsync(fd) : fdatasync(fd)) < 0, error = errno;
     close(fd);
     errno = error;
     return failed ? lose_units(files) : RP_OK;
 }
 
-rp_status rp_queue_files_sync(rp_queue_files *files) {
-    struct dirty_file dirty[DIRTY_MAX];
+/* Sync the queue's directory and its topic's; not the topic's again that is `topic`. */
+static rp_status sync_names(const rp_queue_files *files, const rp_queue *queue, uint32_t *topic) {
+    char path[PATH_MAX];
+    if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
+    rp_status status = sync_path(files, path, 1);
+    if (status != RP_OK || *topic == queue->topic) return status;
+    *topic = queue->topic;
+    *strrchr(path, '/') = 0;
+    return sync_path(files, path, 1);
+}
+
+/* Sync the directory of all topics, and the one that it is in: it may be new itself. */
+static rp_status sync_root(const rp_queue_files *files) {
+    char path[PATH_MAX];
+    int size = snprintf(path, sizeof path, "%s/..", files->directory);
+    if (size < 0 || (size_t)size >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return RP_IO_ERROR;
+    }
+    rp_status status = sync_path(files, files->directory, 1);
+    return status == RP_OK ? sync_path(files, path, 1) : status;
+}
+
+static rp_status sync_set(const rp_queue_files *files, const struct dirty_set *dirty) {
+    char path[PATH_MAX];
     rp_status status = RP_OK;
+    uint32_t topic = UINT32_MAX;
+    uint32_t has_names = 0;
+    for (uint32_t i = 0; i < dirty->count && status == RP_OK; i++) {
+        const struct dirty_file *file = &dirty->files[i];
+        const rp_queue *queue = rp_control_queue(files->block, file->queue);
+        if (file->what & WITH_DATA) {
+            if (queue_path(files, queue, file->number, path) < 0) return RP_IO_ERROR;
+            status = sync_path(files, path, 0);
+        }
+        if (status == RP_OK && file->what & WITH_NAMES) status = sync_names(files, queue, &topic);
+        has_names |= file->what & WITH_NAMES;
+    }
+    return status == RP_OK && has_names ? sync_root(files) : status;
+}
+
+rp_status rp_queue_files_sync(rp_queue_files *files) {
+    struct dirty_set dirty;
     pthread_mutex_lock(&files->lock);
-    uint32_t count = files->dirty_count;
-    int all = files->dirty_all;
-    memcpy(dirty, files->dirty, count * sizeof *dirty);
-    files->dirty_count = 0;
-    files->dirty_all = 0;
+    dirty = files->dirty;
+    memset(files->dirty.slots, 0, sizeof files->dirty.slots);
+    files->dirty.count = 0;
+    files->dirty.all = 0;
     pthread_mutex_unlock(&files->lock);
     RP_CRASH_POINT("queue.sync");
-    if (all) status = sync_file_system(files);
-    for (uint32_t i = 0; !all && i < count && status == RP_OK; i++) status = sync_file(files, &dirty[i]);
+    rp_status status = dirty.all ? sync_file_system(files) : sync_set(files, &dirty);
     if (status != RP_OK) mark_all_dirty(files); /* it all is still to be done */
     return status;
 }

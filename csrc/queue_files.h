@@ -2,8 +2,9 @@
 #define ROCKETPY_QUEUE_FILES_H
 /* The files of all queues below one directory: "<directory>/<topic>/<queue id>/<20 digits: start in bytes>", each of
  * its full size and sparse from the moment that it has a name. Descriptors are kept in a bounded cache; what must be
- * synced is kept as a list of (queue, file), so that a flush thread can take it. When too much is dirty, or files were
- * created (directories must reach the disk, too), one syncfs covers everything.
+ * synced is kept as a set of (queue, file), so that a flush thread can take it: each file is synced by itself, and the
+ * directories of those that were created or removed. Above 256 files one syncfs is faster than as many syncs
+ * (docs/adr/0059), and covers everything.
  *
  * For C only: what is in the files is known to consume_queue.c and consume_queue_ext.c. */
 #include <stdint.h>
