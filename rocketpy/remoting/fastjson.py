@@ -99,6 +99,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
+        self._is_in_key = False
 
     def read(self) -> JsonValue:
         value = self._value(0)
@@ -181,7 +182,11 @@ class _Reader:
         if name is not None:
             self.position = name.end()
             return name.group()
+        if self._is_in_key:  # as text within text it would double in size with each level
+            raise self._error("a key within a key is no name")
+        self._is_in_key = True
         key = self._value(depth)
+        self._is_in_key = False
         return str(key) if isinstance(key, int | float) else dump_text(key)
 
     def _string(self, quote: str) -> str:

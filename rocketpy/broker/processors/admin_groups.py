@@ -21,6 +21,7 @@ from rocketpy.remoting.headers.group import (
     GroupRequestHeader,
 )
 from rocketpy.remoting.json_writer import Members
+from rocketpy.transport.bodies import read_body
 from rocketpy.transport.steps import encoded_body, finished
 
 from .. import remarks
@@ -46,7 +47,7 @@ class AdminGroupProcessor(TableProcessor):
 
     async def _update(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         self._check_changeable()
-        config = SubscriptionGroupConfig.decode_request(request.body)
+        config = await read_body(SubscriptionGroupConfig, request.body)
         fault = group_fault(config.group_name)
         if fault is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)

@@ -14,6 +14,7 @@ from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerD
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
 from rocketpy.remoting.limits import Limit, require
+from rocketpy.transport.bodies import read_body
 from rocketpy.transport.steps import Steps
 
 from .. import remarks
@@ -43,8 +44,8 @@ class ClientManageProcessor(TableProcessor):
 
     async def _heart_beat(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services
-        heartbeat = HeartbeatData.decode_request(request.body)
-        self._check(heartbeat, channel.connection)
+        heartbeat = await read_body(HeartbeatData, request.body)
+        await self._check(heartbeat, channel.connection)
         info = ClientChannelInfo(
             channel=channel,
             client_id=heartbeat.client_id,
@@ -64,17 +65,20 @@ class ClientManageProcessor(TableProcessor):
         await services.topics.file.save()
         return RemotingCommand.response()
 
-    def _check(self, heartbeat: HeartbeatData, connection: int) -> None:
+    async def _check(self, heartbeat: HeartbeatData, connection: int) -> None:
         """Nothing of a heartbeat counts unless all of it may. Raises: RequestRefused."""
-        services = self._services
+        services, steps = self._services, Steps()
         require(names.text_fault("client id", heartbeat.client_id))
         for consumer in heartbeat.consumer_data_set:
             require(names.group_fault(consumer.group_name))
             self.topics_limit.check(0, len(consumer.subscription_data_set))
             for subscription in consumer.subscription_data_set:
                 _check_subscription(subscription)
+                await steps.did(1 + len(subscription.tags_set))
+            await steps.did()
         for producer in heartbeat.producer_data_set:
             require(names.group_fault(producer.group_name))
+            await steps.did()
         consumers = {consumer.group_name for consumer in heartbeat.consumer_data_set}
         producers = {producer.group_name for producer in heartbeat.producer_data_set}
         known = services.consumers.group_names_of(connection)
@@ -118,7 +122,7 @@ class ClientManageProcessor(TableProcessor):
         return RemotingCommand.response(ext_fields={})
 
     async def _check_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        subscription = CheckClientRequestBody.decode_request(request.body).subscription_data
+        subscription = (await read_body(CheckClientRequestBody, request.body)).subscription_data
         if not is_tag_type(subscription.expression_type):
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(subscription.expression_type or "")

@@ -5,17 +5,24 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor#lockBatchMQ`, `#unlockBatchMQ`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import trio
+
 from rocketpy.codes import RequestCode
 from rocketpy.message import names
-from rocketpy.remoting import fastjson
+from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.lock import LockBatchRequestBody
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.limits import require
+from rocketpy.transport.bodies import read_body
+from rocketpy.transport.steps import Steps, encoded_body
 
 from ..services import BrokerServices
 from .table import TableProcessor
 
+QUEUES_PER_STEP = 200
 QUEUES_MAX = 65_536  # of one request: as many as a topic can have
 
 
@@ -25,23 +32,34 @@ class LockProcessor(TableProcessor):
         self._locks = services.locks
 
     async def _lock(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        body = _checked(request)
-        held = self._locks.lock(body.consumer_group, body.mq_set, body.client_id)
-        return RemotingCommand.response(body=fastjson.dumps({"lockOKMQSet": held}))
+        body, held = await _checked(request), []
+        for queues in _slices(body.mq_set):
+            held += self._locks.lock(body.consumer_group, queues, body.client_id)
+            await trio.lowlevel.checkpoint()
+        return RemotingCommand.response(body=await encoded_body({"lockOKMQSet": held}))
 
     async def _unlock(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        body = _checked(request)
-        self._locks.unlock(body.consumer_group, body.mq_set, body.client_id)
+        body = await _checked(request)
+        for queues in _slices(body.mq_set):
+            self._locks.unlock(body.consumer_group, queues, body.client_id)
+            await trio.lowlevel.checkpoint()
         return RemotingCommand.response()
 
 
-def _checked(request: RemotingCommand) -> LockBatchRequestBody:
+def _slices(queues: list[MessageQueue]) -> Iterator[list[MessageQueue]]:
+    """Each is a step's work."""
+    return (queues[start : start + QUEUES_PER_STEP] for start in range(0, len(queues), QUEUES_PER_STEP))
+
+
+async def _checked(request: RemotingCommand) -> LockBatchRequestBody:
     """The body, whose names are names. Raises: BodyInvalid, RequestRefused."""
-    body = LockBatchRequestBody.decode_request(request.body)
+    body = await read_body(LockBatchRequestBody, request.body)
     require(names.group_fault(body.consumer_group))
     require(names.text_fault("client id", body.client_id))
     if len(body.mq_set) > QUEUES_MAX:
         require(f"{len(body.mq_set)} queues in one request, at most {QUEUES_MAX} are allowed")
+    steps = Steps()
     for queue in body.mq_set:
+        await steps.did()
         require(names.known_topic_fault(queue.topic) or names.text_fault("broker name", queue.broker_name))
     return body

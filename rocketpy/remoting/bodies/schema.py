@@ -32,7 +32,7 @@ REQUEST_BYTES_MAX = 2 * 1024 * 1024
 """Of the body of a request that anybody may send, where nothing else is said: some ten thousand subscriptions."""
 LENIENT_BYTES_MAX = 65_536
 """Of such a body that is not strictly JSON: the tolerant parser takes a microsecond per byte."""
-OBJECTS_MAX = 32_768  # in such a body; each takes a few microseconds, however short its text
+OBJECTS_MAX = 32_768  # in such a body, and as many arrays; each takes a few microseconds, however short its text
 
 Reader = Callable[[JsonValue], object]
 """Reads a value that is not null."""
@@ -78,7 +78,7 @@ class Body(Value):
         size = len(data or b"")
         if size > bytes_max:
             raise BodyInvalid(f"{cls.__name__}: a body of {size} bytes, at most {bytes_max} are allowed")
-        objects = (data or b"").count(b"{")
+        objects = max((data or b"").count(b"{"), (data or b"").count(b"["))
         if objects > OBJECTS_MAX:
             raise BodyInvalid(f"{cls.__name__}: a body of {objects} objects, at most {OBJECTS_MAX} are allowed")
         if data is None or size <= LENIENT_BYTES_MAX:
