@@ -11,6 +11,8 @@ from rocketpy.remoting.limits import Limit, require
 from .route_info import Registration, RouteInfoManager
 
 TOPICS_PER_STEP = 500
+CLUSTERS_MAX = 16  # that one broker may say it is of
+FILTER_SERVERS_MAX = 64  # of one broker
 
 
 class Admission:
@@ -37,7 +39,13 @@ class Admission:
             require(text_fault(what, text))
         if registration.ha_server_addr:
             require(text_fault("replication address", registration.ha_server_addr))
-        for server in registration.filter_servers or ():
+        clusters = self._routes.clusters_of(registration.broker_name) | {registration.cluster}
+        if len(clusters) > CLUSTERS_MAX:
+            require(f"one broker of {len(clusters)} clusters, at most {CLUSTERS_MAX} are allowed")
+        servers = registration.filter_servers or ()
+        if len(servers) > FILTER_SERVERS_MAX:
+            require(f"{len(servers)} filter servers, at most {FILTER_SERVERS_MAX} are allowed")
+        for server in servers:
             require(text_fault("filter server", server))
         self._brokers.check(len(self._routes.live_brokers), int(not self._routes.has_broker(registration.broker_addr)))
         more = 0

@@ -164,7 +164,7 @@ class NamesrvProcessor:
 
     async def _unregister_broker(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = headers.BrokerRequestHeader.of(request)
-        self._routes.unregister(header.cluster_name, header.broker_name, header.broker_addr, header.broker_id)
+        self._routes.unregister(header.broker_name, header.broker_addr, header.broker_id)
         return RemotingCommand.response()
 
     async def _query_data_version(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

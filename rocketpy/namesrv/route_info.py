@@ -9,7 +9,8 @@ Pure values: no clock (`now_ms` is an argument), no sockets (a connection is a n
 What goes through many topics is work in steps (remoting/work.py): others may ask and change the tables in between, but
 one registration, or one `forgetting`, is under way at a time.
 
-Three rules that surprise:
+Four rules that surprise:
+- An address is of one broker name, and a broker has live addresses only: what bounds these bounds the brokers too.
 - Only masters (id 0) say anything about topics; a slave adds an address to route to, no more.
 - A topic that is missing from a registration stays. It goes with its last broker, or by DELETE_TOPIC_IN_NAMESRV.
 - A broker that goes is in no answer from then on; the topics of a large table leave it in steps, by `forgetting`.
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 import attrs
 
@@ -69,6 +71,7 @@ class MasterInfo:
 class LiveBroker:
     """A broker address that has spoken lately."""
 
+    broker_name: str
     last_update_ms: int
     data_version: DataVersion
     connection: int
@@ -82,7 +85,9 @@ class RouteInfoManager:
         self._topics: dict[str, dict[str, bytes]] = {}
         self._brokers: dict[str, BrokerData] = {}
         self._clusters: dict[str, set[str]] = {}
+        self._clusters_of: dict[str, set[str]] = {}  # broker name -> its clusters
         self._live: dict[str, LiveBroker] = {}
+        self._addrs_of: dict[int, set[str]] = {}  # connection -> what was last registered on it
         self._filter_servers: dict[str, tuple[str, ...]] = {}
         self._gone: set[str] = set()  # broker names whose topics are still to be removed
 
@@ -101,7 +106,12 @@ class RouteInfoManager:
         """
         yield from self.forgetting()
         name, addr = registration.broker_name, registration.broker_addr
+        known = self._live.get(addr)
+        if known is not None and known.broker_name != name:
+            self._drop_addr(addr)  # the broker has another name now
+            known = None
         self._clusters.setdefault(registration.cluster, set()).add(name)
+        self._clusters_of.setdefault(name, set()).add(registration.cluster)
         broker = self._brokers.get(name)
         is_first = broker is None
         addrs = {} if broker is None else dict(broker.broker_addrs)
@@ -111,13 +121,14 @@ class RouteInfoManager:
         addrs[registration.broker_id] = addr
         cluster = registration.cluster if broker is None else broker.cluster
         self._brokers[name] = BrokerData(cluster=cluster, broker_name=name, broker_addrs=addrs)
-        known = self._live.get(addr)
         if registration.filter_servers:
             self._filter_servers[addr] = registration.filter_servers
         elif registration.filter_servers is not None:
             self._filter_servers.pop(addr, None)
-        live = LiveBroker(now_ms, UNKNOWN_VERSION, connection, registration.ha_server_addr)
+        live = LiveBroker(name, now_ms, UNKNOWN_VERSION, connection, registration.ha_server_addr)
+        self._forget_live(addr)
         self._live[addr] = live
+        self._addrs_of.setdefault(connection, set()).add(addr)
         if registration.broker_id == MASTER_ID and (
             is_first or known is None or known.data_version != registration.data_version
         ):
@@ -132,6 +143,10 @@ class RouteInfoManager:
 
     def has_broker(self, broker_addr: str) -> bool:
         return broker_addr in self._live
+
+    def clusters_of(self, broker_name: str) -> frozenset[str]:
+        """All that the broker has named as its own."""
+        return frozenset(self._clusters_of.get(broker_name, ()))
 
     def has_topic(self, topic: str) -> bool:
         return topic in self._topics
@@ -155,30 +170,30 @@ class RouteInfoManager:
 
     # --- brokers go ---------------------------------------------------------------------------------------------------
 
-    def unregister(self, cluster: str, broker_name: str, broker_addr: str, broker_id: int) -> None:
+    def unregister(self, broker_name: str, broker_addr: str, broker_id: int) -> None:
         """Code 104: a broker that stops says so."""
-        self._live.pop(broker_addr, None)
-        self._filter_servers.pop(broker_addr, None)
+        if broker_addr in self._live:
+            self._drop_addr(broker_addr)
         broker = self._brokers.get(broker_name)
         if broker is not None:
-            self._keep_addrs(broker, {at: addr for at, addr in broker.broker_addrs.items() if at != broker_id}, cluster)
+            self._keep_addrs(broker, {at: addr for at, addr in broker.broker_addrs.items() if at != broker_id})
+        self._forget_if_few()
 
     def connection_closed(self, connection: int) -> list[str]:
         """Drop what was last registered on `connection`. Returns the addresses."""
-        gone = [addr for addr, live in self._live.items() if live.connection == connection]
+        gone = sorted(self._addrs_of.get(connection, ()))
         for addr in gone:
             self._drop_addr(addr)
+        self._forget_if_few()
         return gone
 
     def expire(self, now_ms: int) -> list[tuple[str, int]]:
         """Drop brokers that were silent for too long. Returns (address, connection to close) of each."""
-        gone = [
-            (addr, live.connection)
-            for addr, live in self._live.items()
-            if live.last_update_ms + BROKER_EXPIRY_MS < now_ms
-        ]
+        silent_ms = now_ms - BROKER_EXPIRY_MS
+        gone = [(addr, live.connection) for addr, live in self._live.items() if live.last_update_ms < silent_ms]
         for addr, _ in gone:
             self._drop_addr(addr)
+        self._forget_if_few()
         return gone
 
     def forgive_silence(self, now_ms: int) -> None:
@@ -187,28 +202,33 @@ class RouteInfoManager:
             live.last_update_ms = now_ms
 
     def _drop_addr(self, addr: str) -> None:
-        del self._live[addr]
+        """Take a live address out of all tables; costs the same however many brokers there are."""
+        broker = self._brokers.get(self._live[addr].broker_name)
+        self._forget_live(addr)
         self._filter_servers.pop(addr, None)
-        for broker in list(self._brokers.values()):
-            if addr in broker.broker_addrs.values():
-                self._keep_addrs(broker, {at: other for at, other in broker.broker_addrs.items() if other != addr})
-                return
+        if broker is not None:
+            self._keep_addrs(broker, {at: other for at, other in broker.broker_addrs.items() if other != addr})
 
-    def _keep_addrs(self, broker: BrokerData, addrs: dict[int, str], cluster: str | None = None) -> None:
-        """Leave `broker` with `addrs`; with none, it goes, from `cluster` (any, when not named) and all topics too."""
+    def _forget_live(self, addr: str) -> None:
+        live = self._live.pop(addr, None)
+        if live is not None:
+            _discard(self._addrs_of, live.connection, addr)
+
+    def _keep_addrs(self, broker: BrokerData, addrs: dict[int, str]) -> None:
+        """Leave `broker` with `addrs`; with none, it goes, from its clusters and all topics too."""
         name = broker.broker_name
         if addrs:
             self._brokers[name] = BrokerData(cluster=broker.cluster, broker_name=name, broker_addrs=addrs)
             return
         del self._brokers[name]
-        for of in [cluster] if cluster is not None else list(self._clusters):
-            names = self._clusters.get(of, set())
-            names.discard(name)
-            if not names:
-                self._clusters.pop(of, None)
+        for cluster in self._clusters_of.pop(name, ()):
+            _discard(self._clusters, cluster, name)
         self._gone.add(name)
-        if len(self._topics) <= TOPICS_PER_STEP:
-            result_of(self.forgetting())  # a single step
+
+    def _forget_if_few(self) -> None:
+        """At once what is a single step; the rest is `forgetting`'s."""
+        if self._gone and len(self._topics) <= TOPICS_PER_STEP:
+            result_of(self.forgetting())
 
     @property
     def has_gone_brokers(self) -> bool:
@@ -356,6 +376,13 @@ class RouteInfoManager:
                 self._remove_queues(topic, name)
 
 
+def _discard(table: dict[Any, set[str]], key: object, member: str) -> None:
+    """Take a member out of a set of `table`, and the set when it is empty."""
+    table[key].discard(member)
+    if not table[key]:
+        del table[key]
+
+
 def _packed(config: TopicConfig) -> bytes:
     return QUEUES.pack(config.read_queue_nums, config.write_queue_nums, config.perm, config.topic_sys_flag)
 
@@ -363,15 +390,10 @@ def _packed(config: TopicConfig) -> bytes:
 def _unpacked(broker_name: str, packed: bytes) -> QueueData:
     read_queues, write_queues, perm, flag = QUEUES.unpack(packed)
     return QueueData(
-        broker_name=broker_name,
-        read_queue_nums=read_queues,
-        write_queue_nums=write_queues,
-        perm=perm,
+        broker_name=broker_name, read_queue_nums=read_queues, write_queue_nums=write_queues, perm=perm,
         topic_sys_flag=flag,
-    )
+    )  # fmt: skip
 
 
 def _copy(broker: BrokerData) -> BrokerData:
-    return BrokerData(
-        cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs)
-    )
+    return BrokerData(cluster=broker.cluster, broker_name=broker.broker_name, broker_addrs=dict(broker.broker_addrs))

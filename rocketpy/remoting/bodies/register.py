@@ -113,6 +113,7 @@ def _reading_json(data: bytes) -> Generator[None, None, RegisterBrokerBody]:
             found.filter_server_list = _FilterServers.from_json({"list": stream.value()}).servers
         else:
             stream.value()
+        yield
     stream.end()
     return found
 

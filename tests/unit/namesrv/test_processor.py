@@ -11,6 +11,7 @@ import trio
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import Machine, load_namesrv_config
 from rocketpy.errors import BodyInvalid, ConfigError, RequestRefused
+from rocketpy.namesrv.admission import CLUSTERS_MAX, FILTER_SERVERS_MAX
 from rocketpy.namesrv.kv_config import KVConfigManager
 from rocketpy.namesrv.processor import NamesrvProcessor
 from rocketpy.namesrv.route_info import RouteInfoManager
@@ -341,6 +342,19 @@ def test_no_more_brokers_and_topics_than_there_may_be(tmp_path: Path) -> None:
         asker.register({"A": FOUR_QUEUES, "B": FOUR_QUEUES})
     asker.register({"A": FOUR_QUEUES})  # who is there is served
     assert (asker.routes.topic_count, len(asker.routes.live_brokers)) == (3, 2)
+
+
+def test_a_broker_is_of_few_clusters_and_has_few_filter_servers(tmp_path: Path) -> None:
+    asker = Asker(tmp_path)
+    for number in range(CLUSTERS_MAX):
+        asker.ask(RequestCode.REGISTER_BROKER, registration_fields(clusterName=f"C{number}"))
+    with pytest.raises(RequestRefused, match="clusters"):
+        asker.ask(RequestCode.REGISTER_BROKER, registration_fields(clusterName="another"))
+    asker.ask(RequestCode.REGISTER_BROKER, registration_fields(clusterName="C3"))
+    body = json.dumps({"filterServerList": [f"f:{number}" for number in range(FILTER_SERVERS_MAX + 1)]}).encode()
+    with pytest.raises(RequestRefused, match="filter servers"):
+        asker.ask(RequestCode.REGISTER_BROKER, registration_fields(clusterName="C3"), body)
+    assert asker.routes.cluster_count == CLUSTERS_MAX
 
 
 # --- configuration ----------------------------------------------------------------------------------------------------

@@ -137,11 +137,11 @@ def test_an_unchanged_version_is_a_sign_of_life(routes: RouteInfoManager) -> Non
 
 
 def test_unregister(routes: RouteInfoManager) -> None:
-    routes.unregister("C", "a", A, 0)
+    routes.unregister("a", A, 0)
     assert routes.cluster_info().broker_addr_table["a"].broker_addrs == {1: A_SLAVE}
-    routes.unregister("C", "a", A_SLAVE, 1)
+    routes.unregister("a", A_SLAVE, 1)
     assert result_of(routes.topics()) == ["T1"]
-    routes.unregister("C", "unknown", "x:1", 0)
+    routes.unregister("unknown", "x:1", 0)
     assert result_of(routes.topics()) == ["T1"]
 
 
@@ -259,3 +259,41 @@ def test_a_broker_that_returns_has_only_what_it_says_now(routes: RouteInfoManage
     routes.register(registration(topic("L1"), broker_name="l", broker_addr=L), 10, 0)
     assert sorted(result_of(routes.topics())) == ["L1", "T1", "T2"]
     assert routes.topic_count == 3
+
+
+def test_an_address_is_of_the_broker_that_it_named_last(routes: RouteInfoManager) -> None:
+    """Each name that a stranger's address took stayed for ever, beyond any bound."""
+    for number in range(100):
+        names = {"cluster": f"K{number}", "broker_name": f"n{number}"}
+        routes.register(registration(topic("N"), broker_addr="n:1", **names), 9, 0)
+    assert set(routes.cluster_info().broker_addr_table) == {"a", "b", "n99"}
+    assert set(routes.cluster_info().cluster_addr_table) == {"C", "K99"}
+    assert routes.connection_closed(9) == ["n:1"]
+    assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}
+    assert set(routes.cluster_info().cluster_addr_table) == {"C"}
+
+
+@pytest.mark.parametrize(("name", "broker_id"), [("other", 0), ("n", 7)])
+def test_an_address_that_unregisters_is_nobodys_whatever_it_calls_itself(
+    routes: RouteInfoManager, name: str, broker_id: int
+) -> None:
+    routes.register(registration(topic("N"), broker_name="n", broker_addr="n:1"), 9, 0)
+    routes.unregister(name, "n:1", broker_id)
+    assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}
+    assert not routes.has_broker("n:1")
+
+
+def test_brokers_of_one_connection_go_without_a_look_at_the_others(routes: RouteInfoManager) -> None:
+    """Ten thousand of them held the name server for so long that it was killed."""
+    for number in range(10_000):
+        routes.register(
+            registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10 + number % 2, 0
+        )
+    for number in reversed(range(0, 10_000, 2)):
+        routes.unregister("other", f"n:{number}", 0)
+        routes.register(
+            registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10, 0
+        )
+    assert len(routes.connection_closed(10)) == 5_000
+    assert len(routes.connection_closed(11)) == 5_000
+    assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}

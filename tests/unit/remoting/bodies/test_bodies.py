@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from rocketpy.codes import LanguageCode
+from rocketpy.codes import LanguageCode, MQVersion
 from rocketpy.errors import BodyInvalid
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies import register
@@ -352,3 +352,8 @@ def test_what_anybody_sends_is_read_as_any_body_within_the_bounds() -> None:
     assert HeartbeatData.decode_request(b"{clientID:'a'}").client_id == "a"
     text = b'{"clientID":"' + b"a" * (LENIENT_BYTES_MAX + 1) + b'"}'
     assert len(HeartbeatData.decode_request(text).client_id) == LENIENT_BYTES_MAX + 1
+
+
+def test_members_that_nobody_knows_are_steps_of_their_own() -> None:
+    data = b'{"x":1' + b',"y":[' + b"0," * register.SMALL_BYTES + b"0]" + b',"z":1}'
+    assert len(list(RegisterBrokerBody.reading(data, compressed=False, version=MQVersion.V4_9_4))) == 3
