@@ -4,7 +4,7 @@
 #include <string.h>
 
 int rp_backlog_init(rp_backlog *backlog, rp_ring_writer *writer) {
-    *backlog = (rp_backlog){.writer = writer};
+    *backlog = (rp_backlog){.writer = writer, .bytes_max = RP_BACKLOG_BYTES};
     return rp_map_init(&backlog->shares, 16);
 }
 
@@ -44,9 +44,9 @@ static int count_bytes(rp_backlog *backlog, uint64_t connection, int64_t bytes) 
 
 static int is_within_bounds(const rp_backlog *backlog, uint64_t connection, uint64_t bytes) {
     if (connection >= RP_CONNECTION_INTERNAL) return backlog->own_bytes + bytes <= RP_BACKLOG_OWN_BYTES;
-    if (backlog->bytes + bytes > RP_BACKLOG_BYTES) return 0;
+    if (backlog->bytes + bytes > backlog->bytes_max) return 0;
     uint64_t share = share_of(backlog, connection);
-    return !share || share + bytes <= RP_BACKLOG_BYTES - backlog->bytes;
+    return !share || share + bytes <= backlog->bytes_max - backlog->bytes;
 }
 
 rp_status rp_backlog_keep(rp_backlog *backlog, uint64_t connection, uint16_t type, const rp_span *spans,

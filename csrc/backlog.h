@@ -25,6 +25,7 @@ typedef struct rp_backlog_entry {
 
 typedef struct rp_backlog {
     rp_ring_writer *writer; /* the caller's */
+    uint64_t bytes_max; /* of clients: RP_BACKLOG_BYTES, or what the owner sets after init */
     rp_backlog_entry *first, *last;
     uint64_t bytes;     /* of clients */
     uint64_t own_bytes; /* of others */

@@ -17,7 +17,11 @@
 #include "serving.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
-enum { SYSTEM_BUSY = 2, BATCH_FRAMES = 256, CODES = 512 };
+enum {
+    SYSTEM_BUSY = 2, BATCH_FRAMES = 256, CODES = 512,
+    PULLS_WAITING_MAX = 512 * 1024 /* bytes of pulls that wait for the ring: each may take long to serve */
+};
+static const char OVERLOAD[] = "[OVERLOAD]system busy, start flow control for a while";
 
 struct rp_codec {
     rp_worker *worker;
@@ -33,7 +37,7 @@ struct rp_codec {
     uint8_t destinations[CODES]; /* by request code; others go to manager 0 */
     rp_ring_reader **inputs;
     rp_ring_writer **outputs;   /* by destination */
-    rp_backlog *backlogs;       /* by destination; those of managers are used */
+    rp_backlog *backlogs;       /* by destination; all but that of sends are used */
     rp_ring_writer **selectors;
     rp_ring **output_rings;
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
@@ -75,6 +79,7 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
         if (!(codec->outputs[i] = rp_ring_writer_open(ring)) || rp_backlog_init(&codec->backlogs[i], codec->outputs[i]) != 0)
             goto fail;
     }
+    codec->backlogs[RP_TO_PULL].bytes_max = PULLS_WAITING_MAX;
     for (uint32_t i = 0; i < config->selector_count; i++, codec->selector_count++)
         if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
     for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
@@ -148,38 +153,52 @@ static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_orig
     }
     rp_status status = rp_backlog_put(backlog, origin->connection, RP_STAGE_COMMAND, spans, 2); /* full, or large: not noted */
     if (status != RP_FULL) return status;
-    return header ? refuse(codec, origin, header, frame[0], "[OVERLOAD]system busy, start flow control for a while") : RP_INVALID;
+    return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
 }
 
 typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
 
-/* Returns RP_UNSUPPORTED when the request is for the slow lane. */
-static rp_status to_hot(rp_codec *codec, uint32_t destination, const rp_origin *origin, const rp_frame *frame,
-                        const rp_header *header) {
-    int is_send = destination == RP_TO_SEND;
-    fill_function fill = is_send ? rp_send_request_fill : rp_pull_request_fill;
-    uint16_t type = is_send ? RP_STAGE_SEND : RP_STAGE_PULL;
-    uint32_t bound = rp_request_bound(header, is_send ? frame->body_size : 0,
-                                      is_send ? sizeof(rp_send_request) : sizeof(rp_pull_request));
+/* Build the record in the ring. RP_UNSUPPORTED: the manager is to look at it; RP_FULL: no room, or it is too large. */
+static rp_status fill_ring(rp_codec *codec, uint32_t destination, fill_function fill, uint32_t bound, uint16_t type,
+                           const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
     rp_ring_writer *output = codec->outputs[destination];
     uint8_t *room = rp_ring_reserve(output, bound);
-    uint32_t size;
-    if (room) {
-        if (!(size = fill(header, frame, origin, room))) return RP_UNSUPPORTED;
-        note(codec, destination, rp_ring_tail_after(output, size));
-        rp_ring_commit(output, size, type);
-        return RP_OK;
-    }
-    if (bound <= rp_ring_capacity(codec->output_rings[destination]) / 4) return RP_FULL;
-    if (rp_ring_pump(output) != RP_OK) return RP_FULL;
-    if (!(room = malloc(bound))) return RP_NO_MEMORY;
-    rp_status status = RP_UNSUPPORTED;
-    if ((size = fill(header, frame, origin, room))) {
-        rp_span span = {room, size};
-        status = rp_ring_write(output, type, &span, 1);
-    }
-    free(room);
+    if (!room) return RP_FULL;
+    uint32_t size = fill(header, frame, origin, room);
+    if (!size) return RP_UNSUPPORTED;
+    note(codec, destination, rp_ring_tail_after(output, size));
+    rp_ring_commit(output, size, type);
+    return RP_OK;
+}
+
+static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_send_request));
+    rp_status status = fill_ring(codec, RP_TO_SEND, rp_send_request_fill, bound, RP_STAGE_SEND, origin, frame, header);
+    if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[RP_TO_SEND]) / 4) return status;
+    if (rp_ring_pump(codec->outputs[RP_TO_SEND]) != RP_OK) return RP_FULL;
+    uint8_t *copy = malloc(bound);
+    if (!copy) return RP_NO_MEMORY;
+    rp_span span = {copy, rp_send_request_fill(header, frame, origin, copy)};
+    status = span.size ? rp_ring_write(codec->outputs[RP_TO_SEND], RP_STAGE_SEND, &span, 1) : RP_UNSUPPORTED;
+    free(copy);
     return status;
+}
+
+/* A pull. Pulls may take long to serve, so nobody else's sends wait behind those of one connection: what the ring has no
+ * room for goes to a backlog, or is refused. */
+static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    uint32_t bound = rp_request_bound(header, 0, sizeof(rp_pull_request));
+    rp_backlog *backlog = &codec->backlogs[RP_TO_PULL];
+    rp_status status = RP_FULL;
+    if (rp_backlog_is_empty(backlog))
+        status = fill_ring(codec, RP_TO_PULL, rp_pull_request_fill, bound, RP_STAGE_PULL, origin, frame, header);
+    if (status != RP_FULL) return status;
+    uint8_t *copy = malloc(bound);
+    if (!copy) return RP_NO_MEMORY;
+    rp_span span = {copy, rp_pull_request_fill(header, frame, origin, copy)};
+    status = span.size ? rp_backlog_put(backlog, origin->connection, RP_STAGE_PULL, &span, 1) : RP_UNSUPPORTED;
+    free(copy);
+    return status == RP_FULL ? refuse(codec, origin, header, frame->serialize_type, OVERLOAD) : status;
 }
 
 static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
@@ -195,7 +214,7 @@ static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_fram
     int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
     int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
     if (!stalled || !is_send_stalled(codec, codec->clock_ns())) {
-        rp_status status = to_hot(codec, RP_TO_SEND, origin, frame, header);
+        rp_status status = send_to_ring(codec, origin, frame, header);
         if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
     }
     return refuse(codec, origin, header, frame->serialize_type,
@@ -222,7 +241,7 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
         header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
     if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
         status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header)
-                                           : to_hot(codec, destination, origin, &frame, &header);
+                                           : to_pull(codec, origin, &frame, &header);
         if (status != RP_UNSUPPORTED) return status;
     }
     if (destination < RP_TO_MANAGER) destination = RP_TO_MANAGER;
@@ -243,8 +262,7 @@ rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t
 /* Suspended pulls and client tables must both hear of it, and hearing twice does no harm. */
 rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
     rp_span span = {origin, sizeof *origin};
-    if (rp_ring_write(codec->outputs[RP_TO_PULL], RP_STAGE_CLOSED, &span, 1) == RP_FULL) return RP_FULL;
-    for (uint32_t i = RP_TO_MANAGER; i < codec->output_count; i++)
+    for (uint32_t i = RP_TO_PULL; i < codec->output_count; i++)
         if (rp_backlog_put(&codec->backlogs[i], RP_CONNECTION_INTERNAL, RP_STAGE_CLOSED, &span, 1) == RP_FULL) return RP_FULL;
     return RP_OK;
 }

@@ -18,7 +18,7 @@ typedef enum rp_fetch_status {
     RP_NO_MESSAGE_IN_QUEUE
 } rp_fetch_status;
 
-enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 4096 /* units of one look */ };
+enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units of one look */ };
 
 /* Limits of one answer; a reader far behind (its messages no longer assumed in memory) gets smaller ones. */
 typedef struct rp_fetch_limits {

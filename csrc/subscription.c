@@ -15,6 +15,13 @@ static void add_tag(rp_tags *tags, const uint8_t *start, const uint8_t *end) {
     if (start < end) tags->hashes[tags->count++] = rp_string_hash(start, (uint32_t)(end - start));
 }
 
+static int compare(const void *left, const void *right) {
+    int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void sort_tags(rp_tags *tags) { qsort(tags->hashes, tags->count, sizeof tags->hashes[0], compare); }
+
 rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags) {
     const uint8_t *at = expression, *end = expression + size;
     tags->flags = tags->count = 0;
@@ -29,6 +36,7 @@ rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags)
         add_tag(tags, at, bar);
         at = bar + 2;
     }
+    sort_tags(tags);
     return RP_OK;
 }
 
@@ -63,6 +71,7 @@ rp_status rp_subscriptions_apply(rp_map *subscriptions, const uint8_t *data, uin
         tags->count = stage->tag_count < RP_TAGS_MAX ? stage->tag_count : RP_TAGS_MAX;
         if (stage->tag_count > RP_TAGS_MAX) tags->flags |= RP_SUBSCRIPTION_SLOW;
         memcpy(tags->hashes, hashes, tags->count * sizeof tags->hashes[0]);
+        sort_tags(tags);
         free(rp_map_put(subscriptions, key, key_size, tags, &failed));
     }
     if (failed) free(tags);

@@ -12,16 +12,27 @@ typedef struct rp_tags {
     int64_t sub_version;
     uint32_t flags; /* RP_SUBSCRIPTION_* */
     uint32_t count;
-    int32_t hashes[RP_TAGS_MAX];
+    int32_t hashes[RP_TAGS_MAX]; /* in ascending order */
 } rp_tags;
 
 /* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (more than RP_TAGS_MAX tags). */
 rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags);
-/* Whether a tags code is subscribed to. Hash collisions pass, clients look again. */
+/* Whether a tags code is subscribed to. Hash collisions pass, clients look again. Asked for every unit that a pull
+ * examines, so it takes a few steps however many tags there are. */
 static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
+    int32_t wanted = (int32_t)tags_code;
+    uint32_t from = 0;
     if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
-    for (uint32_t i = 0; i < tags->count; i++)
-        if (tags->hashes[i] == (int32_t)tags_code) return 1;
+    for (uint32_t size = tags->count; size > 0;) {
+        uint32_t half = size / 2;
+        if (tags->hashes[from + half] == wanted) return 1;
+        if (tags->hashes[from + half] < wanted) {
+            from += half + 1;
+            size -= half + 1;
+        } else {
+            size = half;
+        }
+    }
     return 0;
 }
 

@@ -219,3 +219,36 @@ def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: P
     results = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_PUT_RESULT]
     assert [stage.PUT_RESULT.unpack(data)[0] for data in results] == [77]
     lane.close()
+
+
+def test_a_flood_of_pulls_lets_the_requests_of_others_pass(lane: HotLane) -> None:
+    """The pull processor is busy: what one connection asks of it keeps nobody from sending."""
+    count, refused = 5000, []
+    for number in range(count):
+        assert lane.frame(pull(opaque=number), FLOODER, received_ns=START) == lib.RP_OK
+        if number % 100 == 99:
+            assert lane.frame(send_v2(opaque=10**6 + number), ORDINARY, received_ns=START) == lib.RP_OK
+            lib.rp_send_run(lane.send, 0)
+            answers = lane.answers()
+            assert [(r.opaque, r.code) for c, r in answers if c == ORDINARY] == [(10**6 + number, 0)]
+            refused += [r.opaque for c, r in answers if c == FLOODER and r.code == 2]
+    lane.frame(pull(opaque=10**6, offset=1000), OTHER, received_ns=START)
+    assert lane.answers() == [], "it waits: the flooder has not taken its place"
+    served = []
+    while not served or served[-1][0] == FLOODER:
+        lane.turn()
+        served += [(connection, reply.opaque) for connection, reply in lane.answers()]
+    assert served[-1] == (OTHER, 10**6)
+    assert [opaque for _, opaque in served[:-1]] == sorted(set(range(count)) - set(refused))
+
+
+def test_the_end_of_a_connection_comes_behind_its_waiting_pulls(lane: HotLane) -> None:
+    for number in range(2500):
+        lane.frame(pull(queue=1, flags=6, opaque=number), number % 100, received_ns=START)
+    for connection in range(100):
+        lane.closed(connection)
+    for _ in range(100):
+        lane.turn()
+        lane.answers()
+    assert lane.workers["pull"].counters[lib.RP_COUNT_PULLS] > 1000
+    assert lane.workers["pull"].counters[lib.RP_COUNT_HELD] == 0

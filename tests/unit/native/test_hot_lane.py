@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
 
 from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.native import native
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
@@ -246,6 +247,22 @@ def test_tag_filters_skip_and_the_next_offset_moves_over_what_did_not_match(tmp_
         lane.frame(pull(expression="TagX"))
         lane.turn()
         assert [r.queue_offset for r in records_of(lane.answers()[0][1])] == [2, 3, 4]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 255, 256])
+@pytest.mark.parametrize("is_of_group", [False, True])
+def test_any_number_of_tags_passes_theirs_and_no_other(lane: HotLane, count: int, is_of_group: bool) -> None:
+    tags = [f"tag{number * 7919 % 1000}" for number in range(count)]  # their hashes are in no order, some negative
+    sent = [tags[0], "other", tags[-1], "tag", tags[count // 2], "tag1000"]
+    for tag in sent:
+        lane.frame(send_v2(properties=f"TAGS\x01{tag}"))
+    lane.turn()
+    lane.answers()
+    lane.subscribe("G", "T", [native.string_hash(tag.encode()) for tag in tags])
+    lane.frame(pull(flags=0) if is_of_group else pull(expression=" || ".join(tags)))
+    lane.turn()
+    ((_, reply),) = lane.answers()
+    assert [record.queue_offset for record in records_of(reply)] == [0, 2, 4]
 
 
 @pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])
