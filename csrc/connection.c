@@ -188,9 +188,13 @@ rp_status rp_connection_keep(rp_connections *all, rp_connection *connection, con
 
 /* ---- output that waits ---- */
 
-static void append(rp_connection *connection, rp_segment *segment)
+static uint64_t memory_of(const rp_segment *segment) { return sizeof *segment + segment->capacity; }
+
+static void append(rp_connections *all, rp_connection *connection, rp_segment *segment)
 {
     segment->next = NULL;
+    connection->output_memory += memory_of(segment);
+    all->output_memory += memory_of(segment);
     if (connection->last != NULL) connection->last->next = segment;
     else connection->first = segment;
     connection->last = segment;
@@ -210,7 +214,7 @@ static rp_segment *new_block(rp_connections *all, uint32_t size)
     }
     block->data = block->bytes;
     block->size = 0;
-    block->room = usual ? (uint32_t)BLOCK_BYTES : size;
+    block->room = block->capacity = usual ? (uint32_t)BLOCK_BYTES : size;
     block->is_mapped = 0;
     block->is_block = (uint8_t)usual;
     return block;
@@ -236,13 +240,12 @@ rp_status rp_connection_queue(rp_connections *all, rp_connection *connection, co
     if (block == NULL || block->room < size) {
         block = new_block(all, size);
         if (block == NULL) return RP_NO_MEMORY;
-        append(connection, block);
+        append(all, connection, block);
     }
     memcpy((uint8_t *)(uintptr_t)block->data + block->size, data, size);
     block->size += size;
     block->room -= size;
     connection->queued_bytes += size;
-    connection->copied_bytes += size;
     return RP_OK;
 }
 
@@ -260,7 +263,7 @@ rp_status rp_connection_queue_slice(rp_connections *all, rp_connection *connecti
     segment->size = (uint32_t)slice->size;
     segment->phy_offset = slice->phy_offset;
     segment->is_mapped = 1;
-    append(connection, segment);
+    append(all, connection, segment);
     connection->queued_bytes += slice->size;
     return RP_OK;
 }
@@ -281,13 +284,14 @@ void rp_connection_written(rp_connections *all, rp_connection *connection, uint6
         rp_segment *segment = connection->first;
         uint32_t part = size < segment->size ? (uint32_t)size : segment->size;
 
-        if (!segment->is_mapped) connection->copied_bytes -= part;
         segment->data += part;
         segment->size -= part;
         size -= part;
         if (segment->size == 0) {
             connection->first = segment->next;
             if (connection->first == NULL) connection->last = NULL;
+            connection->output_memory -= memory_of(segment);
+            all->output_memory -= memory_of(segment);
             free_segment(all, segment);
         }
     }

@@ -28,6 +28,7 @@ typedef struct rp_segment {
     uint32_t size;
     uint32_t room;        /* free bytes behind it, in a block of our own */
     uint64_t phy_offset;  /* to release the mapping with */
+    uint32_t capacity;    /* of `bytes` */
     uint8_t is_mapped;
     uint8_t is_block;     /* of the usual size, goes back to the pool */
     uint8_t bytes[];
@@ -56,7 +57,7 @@ typedef struct rp_connection {
     rp_segment *first;     /* output, in order */
     rp_segment *last;
     uint64_t queued_bytes; /* of all segments */
-    uint64_t copied_bytes; /* of those that are ours */
+    uint64_t output_memory; /* bytes that the segments take: less than queued_bytes where they are slices, or more */
 } rp_connection;
 _Static_assert(sizeof(rp_connection) <= RP_SELECTOR_CONNECTION_SIZE, "the documented cost of an idle connection");
 
@@ -74,6 +75,7 @@ typedef struct rp_connections {
     uint32_t first_rest; /* the connection whose rest began first ... */
     uint32_t last_rest;
     uint64_t rest_bytes; /* room taken by all rests */
+    uint64_t output_memory; /* of all connections */
     rp_log_view *log;
     rp_segment *pool; /* blocks for reuse */
     uint32_t pool_count;

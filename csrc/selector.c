@@ -38,6 +38,7 @@ enum {
     DESCRIPTORS_KEPT = 64, /* of the limit, for everything that is not a connection */
     HIGH_WATER_DEFAULT = 1024 * 1024,
     UNFINISHED_DEFAULT = 256 * 1024 * 1024,
+    UNSENT_DEFAULT = 256 * 1024 * 1024,
     DELETED_GRACE_DEFAULT_MS = 30000,
     STOP_S = 5
 };
@@ -348,6 +349,7 @@ rp_selector *rp_selector_open(const rp_selector_config *config)
     selector->idle_s = config->idle_s;
     selector->high_water_bytes = config->high_water_bytes == 0 ? HIGH_WATER_DEFAULT : config->high_water_bytes;
     selector->unfinished_bytes_max = config->unfinished_bytes_max == 0 ? UNFINISHED_DEFAULT : config->unfinished_bytes_max;
+    selector->unsent_bytes_max = config->unsent_bytes_max == 0 ? UNSENT_DEFAULT : config->unsent_bytes_max;
     selector->deleted_grace_ms = config->deleted_grace_ms == 0 ? DELETED_GRACE_DEFAULT_MS : config->deleted_grace_ms;
     selector->first_dirty = NO_SLOT;
     selector->epoll = epoll_create1(EPOLL_CLOEXEC);

@@ -3,6 +3,7 @@
  *   idle        no byte either way for idle_s
  *   unfinished  the unfinished frames of all connections may take so many bytes together; beyond it the connection goes
  *               whose frame began first: who is at it for long gives way to who is just sending
+ *   unsent      the output that peers do not fetch may take so much memory together; beyond it those go that have most
  *   pinning     the rest of an answer lies in a log file that was deleted, whose disk space it keeps from others */
 #define _GNU_SOURCE
 #include "selector_private.h"
@@ -45,6 +46,25 @@ static void close_unfinished(rp_selector *selector)
     }
 }
 
+/* The largest and those that have half as much or more, until an eighth is free again: so two looks at all connections
+ * are made for an eighth of the memory, however many connections it is spread over. */
+static void close_unsent(rp_selector *selector)
+{
+    rp_connections *all = &selector->connections;
+    uint64_t enough = selector->unsent_bytes_max - selector->unsent_bytes_max / 8;
+
+    while (all->output_memory > selector->unsent_bytes_max) {
+        uint64_t largest = 0;
+        for (uint32_t slot = 0; slot < all->slots_used; slot++)
+            if (all->slots[slot].output_memory > largest) largest = all->slots[slot].output_memory;
+        for (uint32_t slot = 0; slot < all->slots_used && all->output_memory > enough; slot++) {
+            if (all->slots[slot].output_memory < largest - largest / 2) continue;
+            count(selector, RP_COUNT_UNSENT_CLOSED, 1);
+            rp_selector_close_connection(selector, &all->slots[slot]);
+        }
+    }
+}
+
 static int pins(rp_selector *selector, const rp_connection *connection, uint64_t deleted_before_ns)
 {
     for (const rp_segment *segment = connection->first; segment != NULL; segment = segment->next) {
@@ -74,5 +94,6 @@ void rp_selector_close_pinning(rp_selector *selector)
 void rp_selector_close_costly(rp_selector *selector)
 {
     close_unfinished(selector);
+    close_unsent(selector);
     close_idle(selector);
 }

@@ -11,13 +11,19 @@ enum {
     SENDS_PER_TURN = 8,            /* of one connection, before the others have their turn */
     REPLIES_PER_TURN = 2048,       /* of one ring */
     FLUSH_AT_BYTES = 256 * 1024,   /* queued by one connection within a turn */
-    COPIED_MAX = 64 * 1024 * 1024  /* replies that a peer does not fetch; beyond it the connection is closed */
+    OUTPUT_MEMORY_MAX = 64 * 1024 * 1024 /* of replies that a peer does not fetch; beyond it the connection is closed */
 };
+
+/* Bytes to write, or the memory that they take, whichever is more. */
+static uint64_t output_of(const rp_connection *connection)
+{
+    return connection->queued_bytes > connection->output_memory ? connection->queued_bytes : connection->output_memory;
+}
 
 static void set_choked(rp_selector *selector, rp_connection *connection)
 {
-    if (connection->queued_bytes > selector->high_water_bytes) connection->flags |= CONNECTION_CHOKED;
-    else if (connection->queued_bytes <= selector->high_water_bytes / 2)
+    if (output_of(connection) > selector->high_water_bytes) connection->flags |= CONNECTION_CHOKED;
+    else if (output_of(connection) <= selector->high_water_bytes / 2)
         connection->flags &= (uint16_t)~CONNECTION_CHOKED;
 }
 
@@ -118,14 +124,14 @@ static void take_reply(rp_selector *selector, uint16_t type, const uint8_t *data
 
     if (connection == NULL) return;
     /* A frame that is half queued (its part of the log has gone, no memory) cannot be taken back. */
-    if (status != RP_OK || connection->copied_bytes > COPIED_MAX) {
+    if (status != RP_OK || connection->output_memory > OUTPUT_MEMORY_MAX) {
         rp_selector_close_connection(selector, connection);
         return;
     }
     mark_dirty(selector, connection);
     if (connection->queued_bytes > FLUSH_AT_BYTES && !(connection->flags & CONNECTION_BLOCKED))
         rp_selector_flush(selector, connection);
-    else if (connection->queued_bytes > selector->high_water_bytes && !(connection->flags & CONNECTION_CHOKED)) {
+    else if (output_of(connection) > selector->high_water_bytes && !(connection->flags & CONNECTION_CHOKED)) {
         set_choked(selector, connection);
         rp_selector_update_interest(selector, connection);
     }

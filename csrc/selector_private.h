@@ -32,6 +32,7 @@ struct rp_selector {
     uint32_t high_water_bytes;
     uint32_t deleted_grace_ms;
     uint64_t unfinished_bytes_max;
+    uint64_t unsent_bytes_max;
     rp_network *proxies;
     uint32_t proxy_count;
     int epoll;
@@ -85,7 +86,7 @@ void rp_selector_resume_stalled(rp_selector *selector);
 /* selector_limits.c */
 /* Close those that keep log files on the disk which were deleted a while ago. Once per run: it looks at the files. */
 void rp_selector_close_pinning(rp_selector *selector);
-/* Close the idle, and those with unfinished frames where all together are too large. */
+/* Close the idle, and those with unfinished frames or unsent output where all together are too large. */
 void rp_selector_close_costly(rp_selector *selector);
 
 /* selector_output.c */

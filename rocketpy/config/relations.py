@@ -125,6 +125,8 @@ class _Checker:
             self._fail("frameMaxLength", f"{settings.rocketpy.frame_max_length} is less than maxMessageSize + 65536")
         if settings.rocketpy.unfinished_input_max < settings.rocketpy.frame_max_length:
             self._fail("unfinishedInputMax", f"{settings.rocketpy.unfinished_input_max} is less than frameMaxLength")
+        if settings.rocketpy.unsent_output_max < settings.rocketpy.frame_max_length:
+            self._fail("unsentOutputMax", f"{settings.rocketpy.unsent_output_max} is less than frameMaxLength")
         if "," in store.store_path_commit_log:
             self._fail("storePathCommitLog", "several directories are not supported; give one")
         hours = [hour.strip() for hour in store.delete_when.split(";")]

@@ -67,6 +67,13 @@ class RocketpyConfig:
         "claims.",
         unit="bytes", at_least=1_048_576, at_most=1 << 40,
     )
+    unsent_output_max: int = setting(
+        268_435_456, "unsentOutputMax",
+        "Most memory that answers which clients do not fetch may take in one selector. Beyond it the connections are "
+        "closed whose answers take most, and logged. Messages are written from the CommitLog: of them only a few bytes "
+        "each count.",
+        unit="bytes", at_least=1_048_576, at_most=1 << 40,
+    )
     dispatch_lag_max: int = setting(
         1_073_741_824, "dispatchLagMax",
         "Most of the log that may wait for its consume queues. Beyond it sends are answered SYSTEM_BUSY "

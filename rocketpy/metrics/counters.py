@@ -26,6 +26,7 @@ class Count(enum.IntEnum):
     PROXY_BAD = 12
     PINNING_CLOSED = 13
     UNFINISHED_CLOSED = 14
+    UNSENT_CLOSED = 15
     MESSAGES_PUT = 16
     BYTES_PUT = 17
     PUT_FAILED = 18

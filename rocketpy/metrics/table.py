@@ -69,6 +69,8 @@ WORKER_COUNTERS = (
              "Connections closed because they did not fetch answers from CommitLog files deleted a while ago."),
     _counter("rocketpy_remoting_unfinished_closed", Count.UNFINISHED_CLOSED, "selector",
              "Connections closed because unfinished frames took more than unfinishedInputMax."),
+    _counter("rocketpy_remoting_unsent_closed", Count.UNSENT_CLOSED, "selector",
+             "Connections closed because answers that nobody fetched took more than unsentOutputMax."),
     _counter("rocketpy_remoting_received_bytes", Count.BYTES_IN, "selector", "Bytes read from clients."),
     _counter("rocketpy_remoting_sent_bytes", Count.BYTES_OUT, "selector", "Bytes written to clients."),
     _counter("rocketpy_remoting_frames_received", Count.FRAMES_IN, "selector", "Frames read from clients."),

@@ -29,6 +29,7 @@ COMPLAINTS: dict[int, str] = {
     lib.RP_COUNT_CONNECTIONS_REFUSED: "there is no room; raise connectionsMax or the limit of open files (ulimit -Hn)",
     lib.RP_COUNT_PINNING_CLOSED: "they did not fetch answers from CommitLog files that were deleted a while ago",
     lib.RP_COUNT_UNFINISHED_CLOSED: "unfinished frames took more than unfinishedInputMax, and theirs began first",
+    lib.RP_COUNT_UNSENT_CLOSED: "answers that nobody fetched took more than unsentOutputMax, and theirs took most",
     lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom and do not begin with a PROXY header",
 }
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"  # of an IPv4 address among IPv6 ones
@@ -54,6 +55,8 @@ class SelectorSettings:
     """Queued output above which a connection is not read."""
     unfinished_bytes_max: int = 256 << 20
     """Of frames that have not come whole, of all connections together; beyond it the one that began first is closed."""
+    unsent_bytes_max: int = 256 << 20
+    """Of memory for answers that have not been fetched, of all connections together; beyond it those with most go."""
     proxies: Sequence[Network] = ()
     """Connections from there begin with a PROXY header, and are those of whom it names."""
 
@@ -94,6 +97,7 @@ class SelectorMain:
                 "idle_s": settings.idle_s,
                 "high_water_bytes": settings.high_water_bytes,
                 "unfinished_bytes_max": settings.unfinished_bytes_max,
+                "unsent_bytes_max": settings.unsent_bytes_max,
                 "proxy_count": len(settings.proxies),
                 "proxies": proxies,
             },

@@ -88,6 +88,7 @@ def worker_specs(
         idle_s=settings.server.server_channel_max_idle_time_seconds,
         send_stall_ms=stall_ms,
         unfinished_bytes_max=settings.rocketpy.unfinished_input_max,
+        unsent_bytes_max=settings.rocketpy.unsent_output_max,
         proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
     )
     for selector in sizes.selectors:

@@ -606,6 +606,37 @@ def test_a_claimed_length_takes_no_memory(make_rig: RigMaker) -> None:
     assert rig.counter(lib.RP_COUNT_UNFINISHED_CLOSED) == 0
 
 
+def test_unsent_output_is_bounded_together_and_who_has_most_goes(make_rig: RigMaker) -> None:
+    """Many connections that ask and do not read."""
+    rig = make_rig(unsent_bytes_max=4 * MIB)
+    modest, modest_connection = greet(rig, receive_buffer=4096)
+    rig.reply(modest_connection, bytes(50_000))
+    greedy = [greet(rig, receive_buffer=4096) for _ in range(20)]
+    for _ in range(4):
+        for _, connection in greedy:
+            rig.reply(connection, bytes(200_000))
+            rig.turn()
+    closed = rig.counter(lib.RP_COUNT_UNSENT_CLOSED)
+    assert 20 * 800_000 - closed * 800_000 < 5 * MIB
+    assert rig.open_count == 21 - closed > 1
+    assert len(rig.receive(modest, 50_000)) == 50_000
+
+
+def test_output_counts_with_the_memory_that_it_takes(make_rig: RigMaker, tmp_path: Path) -> None:
+    """Answers of a few bytes around slices of the log take a block each."""
+    (tmp_path / f"{0:020d}").write_bytes(bytes(MIB))
+    rig = make_rig(log=lib.rp_log_view_open(str(tmp_path).encode(), MIB, 4), unsent_bytes_max=MIB)
+    idle, greedy = greet(rig), greet(rig, receive_buffer=4096)
+    while not rig.counter(lib.RP_COUNT_UNSENT_CLOSED):
+        for _ in range(100):
+            rig.pull_reply(greedy[1], b"h" * 90, [(0, 10)])
+        rig.turn()
+        assert rig.counter(lib.RP_COUNT_FRAMES_OUT) < 20_000
+    assert rig.open_count == 1
+    rig.reply(idle[1], b"served")
+    assert rig.receive(idle[0], 6) == b"served"
+
+
 def pinned_files() -> list[str]:
     return [line for line in Path("/proc/self/maps").read_text().splitlines() if line.endswith("(deleted)")]
 
