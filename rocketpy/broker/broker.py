@@ -107,14 +107,14 @@ class BrokerController:
             topics=topics,
             groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", live, clock, tables),
             offsets=ConsumerOffsetManager(
-                config_dir / "consumerOffset.json", memory.offsets_journal(), started_ms=clock.monotonic_ms() - 1,
+                config_dir / "consumerOffset.json",
+                memory.offsets_journal(),
+                started_ms=clock.monotonic_ms() - 1,
                 entries_max=lambda: live.rocketpy.consumer_offsets_max,
             ),
             consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed),
             producers=ProducerManager(clock),
-            locks=RebalanceLockManager(
-                clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms
-            ),
+            locks=RebalanceLockManager(clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics),
             registrar=self._outer_api,
@@ -208,7 +208,9 @@ class BrokerController:
         for topic, used in self.services.store.used_topics().items():
             if topics.select(topic) is None:
                 count = topics.adopt(topic, used, largest).read_queue_nums
-                log.warning("topic %s is not in topics.json but has messages: taken in with %d queues", topic, count)
+                log.warning(
+                    "topic %s has messages but is missing from topics.json: restored with %d queues", topic, count
+                )
 
     def _finish_deletions(self) -> None:
         """A predecessor may have died between removing a topic from its table, telling the fast path, and deleting what
@@ -293,7 +295,7 @@ class BrokerController:
     @staticmethod
     async def _close_silent(sweep: Generator[None, None, list[Channel]]) -> None:
         for channel in await finished(sweep):
-            log.info("client %s has been silent for 120 s; closed", channel.peer)
+            log.info("closed the connection of client %s: no heartbeat for 120 s", channel.peer)
             channel.close()
 
     async def _sample_minute(self) -> None:

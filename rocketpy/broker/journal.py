@@ -144,6 +144,7 @@ class Journal:
         salt: Callable[[], int] = lambda: int.from_bytes(os.urandom(8), "little"),
         *,
         is_saved: bool = False,
+        remedy: str = "raise sharedMemoryMax",
     ) -> None:
         """Read what a predecessor has left.
 
@@ -151,9 +152,11 @@ class Journal:
             name: what the table holds, for the log.
             memory: a shared mapping that `format_memory` has prepared; borrowed for the life of the journal.
             is_saved: the entries also go to a file.
+            remedy: what the log tells the operator to do when the table outgrows its memory.
         """
         half_bytes = half_bytes_of(memory)
         self._name = name
+        self._remedy = remedy
         self._salt = salt
         self._halves = [_Half(memory, HEAD_CELLS + n * (half_bytes // CELL), half_bytes) for n in (0, 1)]
         self._entries: dict[bytes, bytes] = {}
@@ -181,13 +184,13 @@ class Journal:
         half = max(self._halves, key=lambda half: half.generation)
         try:
             if not is_formatted(memory, half_bytes):
-                raise ValueError("the layout is another one")
+                raise ValueError("the layout differs")
             if half.generation == 0:
-                raise ValueError("it was given up")
+                raise ValueError("they did not fit their memory")
             for key, value in half.read():
                 self._apply(key, value)
         except ValueError as exc:
-            log.warning("what the last manager kept of %s cannot be used: %s", self._name, exc)
+            log.warning("cannot restore the %s of the last manager: %s", self._name, exc)
             self._entries.clear()
             self._live_bytes = 0
             format_memory(memory, owner=owner_of(memory), salt=self._salt())
@@ -298,7 +301,7 @@ class Journal:
         self._generation += 1
         self._copy.seal(self._generation)
         if self._active is None:
-            log.warning("a new manager will find %s again", self._name)
+            log.warning("%s fit their memory again: a restarted manager will find them", self._name)
         self._active, self._copy = self._copy, None
 
     def _finish_copy(self) -> None:
@@ -309,9 +312,8 @@ class Journal:
     def _lose(self) -> None:
         if self._active is not None:
             log.error(
-                "%s: %d bytes are more than shared memory is set aside for: a new manager would not find them; "
-                "raise sharedMemoryMax",
-                self._name, self._live_bytes,
+                "%s take %d bytes, more than the memory kept for them: a restarted manager will not find them; %s",
+                self._name, self._live_bytes, self._remedy,
             )  # fmt: skip
         for half in self._halves:
             half.give_up()

@@ -62,9 +62,7 @@ class RegistrationStatistics:
 class BrokerOuterApi:
     """Registers this broker, and its topics, with every name server."""
 
-    def __init__(
-        self, live: LiveSettings, topics: TopicConfigManager, client: NameServerClient, clock: Clock
-    ) -> None:
+    def __init__(self, live: LiveSettings, topics: TopicConfigManager, client: NameServerClient, clock: Clock) -> None:
         self._live = live
         self._clock = clock
         self.statistics = RegistrationStatistics()
@@ -151,7 +149,7 @@ class BrokerOuterApi:
                 self._count(failures=self.statistics.failures + 1)
                 if len(parts) > 1:
                     log.warning(
-                        "name server %s has %d of the %d parts of our %d topics; all are sent again in the next round",
+                        "name server %s took %d of %d parts of the registration (%d topics); next time all are sent",
                         address, number, len(parts), self.statistics.topics,
                     )  # fmt: skip
                 return
@@ -197,7 +195,7 @@ class BrokerOuterApi:
             return None
         if address in self._unreachable:
             self._unreachable.discard(address)
-            log.info("name server %s answers again", address)
+            log.info("name server %s is reachable again", address)
         if answer.code != ResponseCode.SUCCESS:
             log.warning("name server %s refused %s: %s %s", address, request.name, answer.name, answer.remark)
             return None

@@ -120,8 +120,8 @@ class ScheduleService:
         was_slowed, self._is_clock_slowed = self._is_clock_slowed, self._store.clock_slowed_from_ms() is not None
         if self._is_clock_slowed and not was_slowed:
             log.warning(
-                "the wall clock was set back: store times go on at half speed until it has caught up; delays keep "
-                "their length"
+                "the wall clock was set back: store times advance at half speed until it has caught up; delayed "
+                "messages keep their delay"
             )
 
     def _may_have_work(self, level: int) -> bool:
@@ -135,7 +135,7 @@ class ScheduleService:
             while await self.deliver_due(level):
                 pass
         except Exception:  # whatever one record does to us, the level goes on later and the others at once
-            log.exception("delay level %d rests for %.0f s", level, AFTER_ERROR_S)
+            log.exception("delivery of delay level %d failed; next attempt in %.0f s", level, AFTER_ERROR_S)
             self._rest_until[level] = trio.current_time() + AFTER_ERROR_S
         finally:
             self._busy.discard(level)
@@ -189,7 +189,7 @@ class ScheduleService:
             if tries < TRIES_MAX:
                 raise
             log.exception(
-                "delayed message at %d not delivered after %d tries; it stays in %s alone, until its log file expires",
+                "skipped the delayed message at log offset %d after %d failures; it stays in %s until its file expires",
                 delivery.phy_offset, tries, SCHEDULE_TOPIC,
             )  # fmt: skip
             return True
@@ -204,7 +204,7 @@ class ScheduleService:
             result = await self._hot_lane.put(attrs.evolve(message, delivery=delivery))
             if not result.is_final_refusal:
                 return self._is_stored(record, result)
-            message = f"topic {message.topic}, queue {message.queue_id} refuses it for good, code {result.code}"
+            message = f"topic {message.topic}, queue {message.queue_id} refuses it permanently, code {result.code}"
         return await self._bury(record, delivery, reason=message)
 
     async def _bury(self, record: StoredRecord, delivery: Delivery, reason: str) -> bool:
@@ -215,13 +215,16 @@ class ScheduleService:
         result = await self._hot_lane.put(attrs.evolve(message, delivery=delivery))
         if result.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error(
-                "delayed message at %d not delivered: %s; it is too large for %s as well and stays in %s alone, until "
-                "its log file expires", record.phy_offset, reason, DEAD_LETTERS, SCHEDULE_TOPIC,
+                "cannot deliver the delayed message at log offset %d: %s; it is too large for %s as well and stays in "
+                "%s until its log file expires", record.phy_offset, reason, DEAD_LETTERS, SCHEDULE_TOPIC,
             )  # fmt: skip
             return True
         if self._is_stored(record, result):
             log.warning(
-                "delayed message at %d not delivered: %s; it is now in %s", record.phy_offset, reason, DEAD_LETTERS
+                "cannot deliver the delayed message at log offset %d: %s; moved it to %s",
+                record.phy_offset,
+                reason,
+                DEAD_LETTERS,
             )
             return True
         return False
@@ -229,19 +232,22 @@ class ScheduleService:
     @staticmethod
     def _is_stored(record: StoredRecord, result: PutResult) -> bool:
         if not result.is_stored:
-            log.warning("delayed message at %d not stored, code %d; it is tried again", record.phy_offset, result.code)
+            log.warning(
+                "cannot store the delayed message at log offset %d: code %d; trying again in %.0f s",
+                record.phy_offset, result.code, RETRY_S,
+            )  # fmt: skip
         return result.is_stored
 
     def _look_up(self, phy_offset: PhyOffset) -> StoredRecord | None:
         """The delayed message; None when there is nothing to deliver (and why is in the log)."""
         image = self._store.look_message_by_offset(phy_offset)
         if image is None:
-            log.warning("delayed message at %d cannot be read; skipped", phy_offset)
+            log.warning("skipped the delayed message at log offset %d: cannot read it", phy_offset)
             return None
         try:
             return decode_record(memoryview(image), phy_offset, check_crc=False)
         except RecordCorrupt as exc:
-            log.error("delayed message skipped: %s", exc)
+            log.error("skipped a delayed message: %s", exc)
             return None
 
     def _addressed(self, record: StoredRecord) -> MessageToPut | str:
@@ -253,7 +259,7 @@ class ScheduleService:
             return f"its real topic is {(topic or 'missing')[:200]}, queue {text[:40]}"
         target = self._target_queue(topic, queue_id)
         if target is None:
-            return f"its topic {topic} is gone"
+            return f"its topic {topic} does not exist"
         return message_from(record, topic=topic, queue_id=target, properties=record.properties)
 
     def _target_queue(self, topic: str, queue_id: int) -> int | None:

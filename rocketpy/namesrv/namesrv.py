@@ -123,7 +123,7 @@ class NameServer:
     def connection_closed(self, connection: int) -> None:
         """Forget the brokers that registered on it (remoting.abc.ConnectionListener)."""
         for addr in self.routes.connection_closed(connection):
-            log.warning("broker %s is gone: its connection closed", addr)
+            log.warning("removed broker %s: its connection closed", addr)
 
     def statistics(self) -> NamesrvStatistics:
         """Plain numbers; safe to read from another thread."""
@@ -142,12 +142,14 @@ class NameServer:
         late_s = trio.current_time() - self._scanned_at_s - SCAN_INTERVAL_S
         self._scanned_at_s = trio.current_time()
         if late_s > LATE_S:
-            log.warning("stood still for %.1f s (stopped, paused or starved): no broker is dropped for it", late_s)
+            log.warning(
+                "stood still for %.1f s (stopped, paused or starved of CPU): no broker is removed because of it", late_s
+            )
             self.routes.forgive_silence(_now_ms())
         gone = self.routes.expire(_now_ms())
         channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
         for addr, connection in gone:
-            log.warning("broker %s is gone: silent for two minutes", addr)
+            log.warning("removed broker %s: it has not registered for two minutes", addr)
             if connection in channels:
                 channels[connection].close()
 

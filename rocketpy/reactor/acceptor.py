@@ -146,7 +146,9 @@ class Acceptor:
         self.block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
         self._refused += 1
         if self.clock() >= self._tell_again_at:
-            log.warning("%d connections refused: no more open files; raise their limit (ulimit -Hn)", self._refused)
+            log.warning(
+                "%d connections refused: the limit of open files is reached; raise it (ulimit -Hn)", self._refused
+            )
             self._refused, self._tell_again_at = 0, self.clock() + LOG_INTERVAL_S
         if self._spare >= 0:
             os.close(self._spare)

@@ -42,11 +42,15 @@ def set_aside(block: WorkerBlock, topology: Topology) -> None:
     inputs = [] if has_copied else topology.inputs(block.name)
     found = [taken for ring in inputs if (taken := _take_from(ring, suspect)) is not None]
     for kind, record in found:
-        _log.error("%s died over %s: it is not tried again", block.name, describe(kind, record))
+        _log.error(
+            "%s died while it served %s: the request is dropped, its connection closed",
+            block.name,
+            describe(kind, record),
+        )
         if suspect == CONNECTION_INTERNAL and block.name == SEND:
             refuse_put(topology.ring(SEND, sizes.managers[0]), record)
     if not found:
-        _log.error("%s died over a request of connection %x", block.name, suspect)
+        _log.error("%s died while it served a request of connection %x, which is closed", block.name, suspect)
     if block.name not in sizes.selectors:  # whose connections ended with it
         close_connection(topology.replies_from(block.name), suspect)
     block.suspect_of(0)
@@ -62,7 +66,7 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
 
 
 def describe(kind: int, record: bytes) -> str:
-    """Who asked for what, for the log."""
+    """The request's peer, code and size, for the log."""
     code: int | str = "unknown"
     if kind in (Stage.SEND, Stage.PULL):
         code = struct.unpack_from("=ii", record, ORIGIN.size)[1]

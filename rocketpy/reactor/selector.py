@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 TURN_NS = 1_000_000_000
 LOG_INTERVAL_S = 10.0  # between two lines of one reason
 COMPLAINTS: dict[int, str] = {
-    lib.RP_COUNT_CONNECTIONS_REFUSED: "there is no room; raise connectionsMax or the limit of open files (ulimit -Hn)",
-    lib.RP_COUNT_PINNING_CLOSED: "they did not fetch answers from CommitLog files that were deleted a while ago",
-    lib.RP_COUNT_UNFINISHED_CLOSED: "unfinished frames took more than unfinishedInputMax, and theirs began first",
-    lib.RP_COUNT_UNSENT_CLOSED: "answers that nobody fetched took more than unsentOutputMax, and theirs took most",
-    lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom and do not begin with a PROXY header",
+    lib.RP_COUNT_CONNECTIONS_REFUSED: "the limit is reached; raise connectionsMax, or open files (ulimit -Hn)",
+    lib.RP_COUNT_PINNING_CLOSED: "they did not read answers from CommitLog files that were deleted 30 s ago",
+    lib.RP_COUNT_UNFINISHED_CLOSED: "unfinished requests took more than unfinishedInputMax; these were the oldest",
+    lib.RP_COUNT_UNSENT_CLOSED: "unread answers took more than unsentOutputMax; these had the most",
+    lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom but do not begin with a PROXY header",
 }
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"  # of an IPv4 address among IPv6 ones
 LOG_MAPPINGS_MAX = 64  # files of the CommitLog that one selector keeps mapped

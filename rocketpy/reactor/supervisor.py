@@ -327,7 +327,7 @@ class Supervisor:
                 continue
             silent_s = now - max(child.spec.block.heartbeat_ns / 1e9, self._watching_since)
             if silent_s > limit_s:
-                self.log(f"{child.spec.name} has not moved for {silent_s:.1f} s: killed")
+                self.log(f"{child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killed")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.is_hung = True
                 child.spec.block.beat(int(now * 1e9))  # once is enough

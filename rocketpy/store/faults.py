@@ -51,4 +51,4 @@ class FaultLog:
             more = f" ({known.silent} more failures since the last line)" if known is not None and known.silent else ""
             self._steps[step] = _Step(now_s)
         is_ours = not isinstance(exc, (StoreError, OSError))
-        logger.error("%s: %s; it is tried again%s", step, exc, more, exc_info=exc if is_ours else None)
+        logger.error("%s: %s; trying again%s", step, exc, more, exc_info=exc if is_ours else None)

@@ -57,12 +57,12 @@ def _mend(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> tup
     end, is_mended = ffi.new("uint64_t *"), ffi.new("int *")
     status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, phy_limit, end, is_mended)
     if status == Status.EMPTY:
-        logger.warning("%s: lost, its keys are entered again", path)
+        logger.warning("%s is damaged: removed it, its keys will be indexed again", path)
         return None
     if status == Status.CORRUPT:
         return 0, False  # made with other numbers; who opens it says so
     if status != Status.OK:
         raise fail(f"cannot mend {path}", status)
     if is_mended[0]:
-        logger.warning("%s: lost units; keys are entered again from %d on", path, end[0])
+        logger.warning("%s has lost entries: keys will be indexed again from log offset %d on", path, end[0])
     return int(end[0]), bool(is_mended[0])

@@ -123,7 +123,11 @@ def _finish(opened: OpenedStore) -> None:
         opened.files, opened.paths.commitlog, opened.config.mapped_file_size_commit_log, header.published_phy_offset
     )
     if header.running_flags & ~DISK_FULL_FLAG:
-        logger.warning("store %s had faults (flags %d): left for recovery", opened.paths.root, header.running_flags)
+        logger.warning(
+            "store %s had faults (flags %#x): it will be recovered at the next start",
+            opened.paths.root,
+            header.running_flags,
+        )
         return
     header.clean = 1
     control.sync()

@@ -174,11 +174,15 @@ class StoreService:
         """Faults are tried again; damage is passed over, as nothing would be dispatched ever again otherwise."""
         if status in (Status.CORRUPT, Status.NOT_FOUND):
             at = self._control.dispatched_phy_offset
-            logger.error("log damaged at %d: %d bytes passed over", at, dispatch.skip())
+            logger.error(
+                "the CommitLog is damaged at offset %d: skipped %d bytes; see `rocketpy store verify`",
+                at,
+                dispatch.skip(),
+            )
         elif status < 0:
             self._faults += 1
             if self._faults == 1:
-                logger.error("cannot write consume queues or index: %s", fail("dispatch", status))
+                logger.error("cannot write consume queues or index: %s; trying again", fail("dispatch", status))
             if self._faults == FAULTS_MAX:
                 self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, True)
             self._stop.wait(RETRY_S)
@@ -192,7 +196,7 @@ class StoreService:
     def _tell_of_plain(self, plain: int) -> None:
         """Units that could not be extended do their duty without: nothing but filter bits is lost."""
         if plain > self._plain:
-            logger.error("%d consume queue units without their extension: it cannot be written", plain - self._plain)
+            logger.error("cannot write the extensions of %d consume queue units", plain - self._plain)
             self._plain = plain
 
     def _tell_of_keys(self, cut_short: int) -> None:
@@ -200,15 +204,16 @@ class StoreService:
         now_s = time.monotonic()
         if cut_short > self._cut_short and now_s >= self._tell_keys_s:
             kept = lib.RP_INDEX_KEYS_MAX
-            logger.warning("%d messages have more than %d KEYS; it is by those that the index finds them",
-                           cut_short - self._cut_short, kept)
+            logger.warning(
+                "%d messages have more than %d KEYS; only the first ones are indexed", cut_short - self._cut_short, kept
+            )
             self._cut_short, self._tell_keys_s = cut_short, now_s + KEYS_LOG_S
 
     def _finish(self, dispatch: Dispatch) -> None:
         try:
             dispatch.run_to_end()
         except StoreError:
-            logger.exception("units are missing; the next start makes them")
+            logger.exception("consume queues are incomplete; they will be completed at the next start")
 
     # --- requests of the manager ---
 
@@ -229,7 +234,7 @@ class StoreService:
             elif kind[0] == lib.RP_STAGE_CLEAN_EXPIRED:
                 self._ask(record, cleaning.expire())
             else:
-                logger.error("record of type %d from the manager: not for the store", kind[0])
+                logger.error("ignored a message of unknown type %d from the manager", kind[0])
 
     def _ask(self, record: bytes | None, steps: Iterator[None]) -> None:
         """Have steps taken once dispatch has come up to where the log ends now."""
@@ -240,7 +245,7 @@ class StoreService:
         try:
             self._config = evolved(self._config, properties.as_mapping(text))
         except (ValueError, properties.PropertiesError) as exc:
-            logger.error("settings from the manager: %s", exc)
+            logger.error("ignored changed settings from the manager: %s", exc)
 
     def _serve_requests(self, cleaning: QueueCleaning) -> None:
         """A step of the first request that waits for nothing."""
@@ -291,7 +296,10 @@ class StoreService:
             if status < 0:
                 # What could not be synced may be lost though the kernel calls it clean: take nothing more.
                 self._flags.put(RunningFlag.NOT_WRITEABLE, True)
-                logger.error("%s: no more messages are taken until a restart", fail("cannot flush the log", status))
+                logger.error(
+                    "%s: messages are refused until the broker is restarted; check the disk",
+                    fail("cannot flush the log", status),
+                )
                 return
 
     def _flush_units(self, dispatch: Dispatch) -> None:
@@ -321,7 +329,7 @@ class StoreService:
                 is_full = self._allocate(is_full)
                 now_s = time.monotonic()
                 cleaner.config = self._config
-                with self._fault_log.kept("cannot look at the disks"):
+                with self._fault_log.kept("cannot check the free disk space"):
                     if pace.is_check_due(now_s):
                         cleaner.check_disk()
                 with self._fault_log.kept("cannot delete old files"):

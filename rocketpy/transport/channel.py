@@ -257,7 +257,7 @@ class StreamChannel:
             if response is not None:
                 await self.send(response)
         except TransportError:
-            logger.debug("%r: gone before the response of %s", self, request.name)
+            logger.debug("%r: closed before the response to %s", self, request.name)
         finally:
             self._requests.release()
             self._requests_size -= size

@@ -126,7 +126,7 @@ class RemotingClient:
         try:
             await channel.run()
         except Exception:
-            logger.exception("%r: closed by a bug of ours", channel)
+            logger.exception("%r: closed after an unexpected error", channel)
         finally:
             if slot.channel is channel:
                 slot.channel = None

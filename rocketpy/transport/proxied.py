@@ -15,9 +15,7 @@ from rocketpy.remoting.proxy_header import ProxyHeader, ProxyHeaderKind, bytes_t
 logger = logging.getLogger(__name__)
 
 
-async def real_peer(
-    stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Network], timeout_s: float
-) -> Peer | None:
+async def real_peer(stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Network], timeout_s: float) -> Peer | None:
     """Who is behind `peer`: itself, unless it is one of `proxies`; None (logged): that one did not say."""
     if not proxies or not is_in(parse_address(peer.host), proxies):
         return peer
@@ -26,7 +24,7 @@ async def real_peer(
             header = await _read_header(stream)
     except (RemoteProtocolError, trio.BrokenResourceError, trio.TooSlowError) as exc:
         reason = str(exc) or type(exc).__name__
-        logger.warning("%s: closed, it is named in proxyProtocolFrom: %s", peer, reason)
+        logger.warning("closed the connection from %s, which is in proxyProtocolFrom: %s", peer, reason)
         return None
     return peer if header.kind is ProxyHeaderKind.LOCAL else header.peer
 

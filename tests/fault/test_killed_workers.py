@@ -122,7 +122,9 @@ def test_workers_that_stand_still_are_replaced() -> None:
                     wait_until_gone(broker, name, pid)
                 load.wait_for_answers(10)
         print(check(broker.port, [load]))
-        reported = re.findall(r"^rocketpy: (\S+) has not moved for [\d.]+ s: killed$", broker.text(), re.MULTILINE)
+        reported = re.findall(
+            r"^rocketpy: (\S+) has not sent a heartbeat for [\d.]+ s: killed$", broker.text(), re.MULTILINE
+        )
         assert sorted(name.replace("-", " ") for name in reported) == names, broker.text()[-4000:]
         assert broker.stop() == 0, broker.text()[-4000:]
 

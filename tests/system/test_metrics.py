@@ -137,7 +137,7 @@ def test_a_default_port_that_is_taken_moves_and_says_where_to() -> None:
         broker = stack.enter_context(running_broker({"metricsPort": "-1"}))
         (port,) = re.findall(r"metrics +http://127\.0\.0\.1:(\d+)/metrics", broker.text())
         assert int(port) != DEFAULT_PORT
-        assert f"port {DEFAULT_PORT} is in use: metrics are at port {port}" in broker.text()
+        assert f"port {DEFAULT_PORT} is in use: serving metrics on port {port}" in broker.text()
         scraped = Scraped(broker, int(port))
         assert scraped.samples()
         broker.kill_worker("manager")

@@ -37,9 +37,7 @@ CLIENT, GROUP, CLOSED = b"c", b"g", b"x"
 class ClientJournal:
     """Writes down what the two managers tell, and brings them back to where a predecessor was."""
 
-    def __init__(
-        self, journal: Journal, consumers: ConsumerManager, producers: ProducerManager, clock: Clock
-    ) -> None:
+    def __init__(self, journal: Journal, consumers: ConsumerManager, producers: ProducerManager, clock: Clock) -> None:
         self._journal = journal
         self._consumers = consumers
         self._producers = producers
@@ -61,7 +59,9 @@ class ClientJournal:
             try:
                 self._restore_client(connection, records[CLIENT + b"%d" % connection], members, open_channel)
             except (ValueError, KeyError, TypeError) as exc:
-                log.error("connection %d cannot be restored and waits for its heartbeat: %r", connection, exc)
+                log.error(
+                    "cannot restore connection %x: %r; its client is unknown until its next heartbeat", connection, exc
+                )
         self._consumers.on_client, self._producers.on_client = self._client, self._client
         self._consumers.on_group, self._consumers.on_group_gone = self._group, self._group_gone
         for name, infos in members.items():
@@ -74,7 +74,7 @@ class ClientJournal:
         for _ in self.lose(is_gone):
             pass
         if connections:
-            log.info("%d clients of %d consumer groups are still online", len(connections), len(members))
+            log.info("restored %d clients and %d consumer groups", len(connections), len(members))
 
     def _restore_client(
         self, connection: int, value: bytes, members: dict[str, list[ClientChannelInfo]], open_channel: OpenChannel
@@ -98,7 +98,9 @@ class ClientJournal:
         try:
             self._consumers.restore(_group(records[_group_key(name)]), infos)
         except (RocketError, KeyError) as exc:
-            log.error("group %r cannot be restored and waits for its heartbeats: %r", name, exc)
+            log.error(
+                "cannot restore consumer group %r: %r; its members are unknown until their next heartbeats", name, exc
+            )
             return
         for info in infos:  # a client that a later connection has replaced: a death between the two records
             if not self._consumers.is_member(name, info.connection):

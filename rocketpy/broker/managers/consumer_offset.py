@@ -71,7 +71,7 @@ class ConsumerOffsetManager:
             if at:
                 self._put(group, topic, queues)
             else:
-                log.warning("%s: %r is not topic@group; left out", self.file.path, key)
+                log.warning("%s: ignored key %r: expected topic@group", self.file.path, key)
         self._restore()
         self._count = sum(len(queues) for topics in self._offsets.values() for queues in topics.values())
 
@@ -88,7 +88,7 @@ class ConsumerOffsetManager:
                 if not queues:
                     self._drop(group, topic)
         if entries:
-            log.info("%d committed offsets were not saved yet and are kept", len(entries))
+            log.info("restored %d committed offsets that the last manager had not saved", len(entries))
             self.file.changed()
 
     def _keep(self, group: str, topic: str, queue_id: int, offset: int | None) -> None:
@@ -115,7 +115,14 @@ class ConsumerOffsetManager:
             self._keep(group, topic, queue_id, offset)
             self.file.changed()
         if offset < before:
-            log.warning("%s: offset of %s queue %d goes back from %d to %d", group, topic, queue_id, before, offset)
+            log.warning(
+                "group %s: committed offset of topic %s queue %d goes back from %d to %d",
+                group,
+                topic,
+                queue_id,
+                before,
+                offset,
+            )
         return before
 
     def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:

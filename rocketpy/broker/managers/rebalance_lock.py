@@ -51,7 +51,7 @@ class RebalanceLockManager:
             self._locks.setdefault(group, {})[MessageQueue(*queue)] = lock
         result_of(self.sweep())
         if self._locks:
-            log.info("%d queue locks are still held", len(self))
+            log.info("restored %d queue locks", len(self))
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Take or renew what is free, ours or expired; returns the queues that the caller holds now."""

@@ -63,7 +63,7 @@ class TopicConfigManager:
                 self._unknown[name] = unknown
         if document.get("dataVersion"):
             self.data_version = DataVersion.from_json(document["dataVersion"])
-        log.info("%d topics, data version %d", len(self._topics), self.data_version.counter)
+        log.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
 
     async def announce(self) -> None:
         """Tell the hot processors every topic; once, at start."""

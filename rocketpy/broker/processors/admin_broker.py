@@ -65,7 +65,7 @@ class AdminBrokerProcessor(TableProcessor):
             update = services.live.settings.updated(changes)
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
             services.live.settings = update.settings
-        log.info("configuration changed: %s now, %s at restart", update.at_once, update.at_restart)
+        log.info("configuration changed: %s take effect now, %s after a restart", update.at_once, update.at_restart)
         self._config_version = self._config_version.next(services.clock.now_ms())
         if changes.keys() & {"brokerPermission", "maxMessageSize"}:
             services.tell_broker_changed()
@@ -113,7 +113,7 @@ class AdminBrokerProcessor(TableProcessor):
         for topic in found:
             await steps.did()
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
-                log.info("topic %s has queues but no configuration; its queues are dropped", topic)
+                log.info("topic %s has queues but no configuration: deleting the queues", topic)
                 deletions.append(services.hot_lane.delete_queues(topic))
         return answer_after(deletions)
 

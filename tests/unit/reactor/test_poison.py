@@ -169,7 +169,7 @@ def test_the_request_goes_its_connection_is_closed_and_the_others_are_served(
     os.kill(run.pid, signal.SIGTERM)
     assert run.end() == 0
     told = capfd.readouterr().err
-    assert told.count("send died over a request of 10.0.0.9:4000 (code 310,") == times
+    assert told.count("send died while it served a request of 10.0.0.9:4000 (code 310,") == times
     assert "over a request of connection 64;" in told
 
 

@@ -100,9 +100,7 @@ def launch() -> Iterator[Callable[..., Run]]:
                     fields = {"restart": QUICK, "keep_fds": (), **fields}
                     fields["keep_fds"] = (journal.write_fd, *fields["keep_fds"])
                     specs.append(
-                        WorkerSpec(
-                            name=name, role=name, block=blocks[name], main=Journaled(main, journal), **fields
-                        )
+                        WorkerSpec(name=name, role=name, block=blocks[name], main=Journaled(main, journal), **fields)
                     )
                 supervisor = Supervisor(
                     specs,
@@ -361,7 +359,7 @@ def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Callable[...,
     for _ in range(10):
         clock.turn(run, 1.0)
     clock.set(clock() + 1.0)
-    assert run.journal.line() == "log: a has not moved for 11.0 s: killed"
+    assert run.journal.line() == "log: a has not sent a heartbeat for 11.0 s: killed"
     assert run.journal.line() == "log: a was killed by SIGKILL; restarted at once"
     assert run.journal.line() == "hangs 2"
 
@@ -377,7 +375,7 @@ def test_what_the_supervisor_slept_itself_counts_against_nobody(launch: Callable
     for _ in range(10):  # a whole grace from then on
         clock.turn(run, 1.0)
     clock.set(clock() + 1.0)
-    assert run.journal.line() == "log: a has not moved for 11.0 s: killed"
+    assert run.journal.line() == "log: a has not sent a heartbeat for 11.0 s: killed"
 
 
 def test_a_stop_that_was_frozen_still_has_its_time(launch: Callable[..., Run]) -> None:
