@@ -62,6 +62,7 @@ from .schedule import ScheduleService
 from .services import BrokerServices
 from .slow_pull import SlowPull
 from .slow_send import SlowSend
+from .standstill import LOOK_S, Standstills
 from .store_api import Store
 
 log = logging.getLogger(__name__)
@@ -94,6 +95,7 @@ class BrokerController:
         live = LiveSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
         tables = HotTables(hot_lane)
+        self._standstills = standstills = Standstills(clock)
         levels = DelayLevels.parse(settings.store.message_delay_level)
         topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
         self._outer_api = BrokerOuterApi(live, topics, name_server_client, clock)
@@ -112,9 +114,11 @@ class BrokerController:
                 started_ms=clock.monotonic_ms() - 1,
                 entries_max=lambda: live.rocketpy.consumer_offsets_max,
             ),
-            consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed),
-            producers=ProducerManager(clock),
-            locks=RebalanceLockManager(clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms),
+            consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed, standstills),
+            producers=ProducerManager(clock, standstills),
+            locks=RebalanceLockManager(
+                clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms, standstills=standstills
+            ),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics),
             registrar=self._outer_api,
@@ -234,6 +238,7 @@ class BrokerController:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._slow_send.open(nursery)
+                    self._standstills.begin()
                     for duty in self.duties():
                         nursery.start_soon(run_duty, duty, self.faults)
                     task_status.started(None)
@@ -262,6 +267,7 @@ class BrokerController:
         stats = services.stats
         # Saved here is what changed without anybody waiting for it: groups made by pulls, order flags, failed saves.
         duties = [
+            Duty("looking for standstills", LOOK_S, as_duty(self._standstills.look)),
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
             Duty("saving offsets", live.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
@@ -287,6 +293,7 @@ class BrokerController:
 
     async def _sweep_clients(self) -> None:
         """Clients silent for 120 s are gone, whatever their connection says."""
+        self._standstills.look()
         try:
             await self._close_silent(self.services.consumers.sweep())
         finally:

@@ -24,6 +24,7 @@ from rocketpy.remoting.bodies.heartbeat import (
 )
 
 from ..clock import Clock
+from ..standstill import Standstills
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 from .hot_tables import HotTables
 
@@ -92,10 +93,15 @@ class ConsumerManager:
     """Owner of all groups that are online; tells the hot lane and the members what changes."""
 
     def __init__(
-        self, clock: Clock, tables: HotTables, members_changed: Callable[[str, list[Channel]], None]
+        self,
+        clock: Clock,
+        tables: HotTables,
+        members_changed: Callable[[str, list[Channel]], None],
+        standstills: Standstills | None = None,
     ) -> None:
         """`members_changed(group, channels)` is called for every change that the members have to hear of."""
         self._clock = clock
+        self._standstills = standstills or Standstills(clock)
         self._tables = tables
         self._members_changed = members_changed
         self._groups: dict[str, ConsumerGroupInfo] = {}
@@ -194,7 +200,12 @@ class ConsumerManager:
     def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
         entry = self._groups.get(group)
         members = entry.channels.values() if entry is not None else ()
-        gone = {info.connection: info.channel for info in members if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS}
+        silence_ms = self._standstills.silence_ms
+        gone = {
+            info.connection: info.channel
+            for info in members
+            if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+        }
         do_each(lambda connection: self.unregister(group, connection), gone)
         return gone
 

@@ -14,14 +14,16 @@ from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
 from ..clock import Clock
+from ..standstill import Standstills
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 
 GROUPS_PER_STEP = 500
 
 
 class ProducerManager:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, standstills: Standstills | None = None) -> None:
         self._clock = clock
+        self._standstills = standstills or Standstills(clock)
         self._groups: dict[str, dict[int, ClientChannelInfo]] = {}
         self._clients: dict[str, Counter[int]] = {}  # client id -> connection -> groups that use it
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
@@ -68,7 +70,12 @@ class ProducerManager:
 
     def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
         members = self._groups.get(group, {}).values()
-        gone = {info.connection: info.channel for info in members if now_ms - info.seen_ms > CHANNEL_EXPIRED_MS}
+        silence_ms = self._standstills.silence_ms
+        gone = {
+            info.connection: info.channel
+            for info in members
+            if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+        }
         do_each(lambda connection: self.unregister(group, connection), gone)
         return gone
 

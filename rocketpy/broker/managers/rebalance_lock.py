@@ -21,6 +21,7 @@ from rocketpy.remoting.work import result_of
 from ..clock import Clock
 from ..journal import Found, Journal
 from ..lock_file import LOCK_LIFE_MS
+from ..standstill import Standstills
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +36,17 @@ class _Lock:
 
 class RebalanceLockManager:
     def __init__(
-        self, clock: Clock, journal: Journal, *, unknown_until_ms: int = 0, lock_life_ms: int = LOCK_LIFE_MS
+        self,
+        clock: Clock,
+        journal: Journal,
+        *,
+        unknown_until_ms: int = 0,
+        lock_life_ms: int = LOCK_LIFE_MS,
+        standstills: Standstills | None = None,
     ) -> None:
         """`unknown_until_ms`: others may hold locks that are not in the journal until then (monotonic)."""
         self._clock = clock
+        self._standstills = standstills or Standstills(clock)
         self._journal = journal
         self._lock_life_ms = lock_life_ms
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
@@ -55,6 +63,7 @@ class RebalanceLockManager:
 
     def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Take or renew what is free, ours or expired; returns the queues that the caller holds now."""
+        self._standstills.look()
         now_ms = self._clock.monotonic_ms()
         table = self._locks.setdefault(group, {})
         held = []
@@ -110,7 +119,7 @@ class RebalanceLockManager:
             del self._locks[group]
 
     def _is_expired(self, lock: _Lock, now_ms: int) -> bool:
-        return now_ms - lock.renewed_ms > self._lock_life_ms
+        return self._standstills.silence_ms(lock.renewed_ms, now_ms) > self._lock_life_ms
 
 
 def _key(group: str, queue: MessageQueue) -> bytes:

@@ -1,0 +1,58 @@
+"""A process that stood still drops nobody whose heartbeats wait for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+
+from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
+from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS
+from rocketpy.broker.standstill import LATE_MS, Standstills
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.work import result_of
+from tests.support.slow_lane import FakeClock, SlowLaneRig
+
+QUEUE = MessageQueue("T", "broker-a", 0)
+
+
+def test_silence_is_counted_while_the_process_runs() -> None:
+    clock = FakeClock()
+    standstills = Standstills(clock)
+    standstills.begin()
+    heard_ms = clock.mono_ms
+    for _ in range(3):
+        clock.advance(1000)
+        standstills.look()
+    clock.advance(1000 + LATE_MS)
+    standstills.look()
+    assert standstills.silence_ms(heard_ms, clock.mono_ms) == 4000 + LATE_MS, "late, but not by much"
+    clock.advance(601_000)
+    standstills.look()
+    assert standstills.silence_ms(heard_ms, clock.mono_ms) == 5000 + LATE_MS
+    assert standstills.silence_ms(clock.mono_ms, clock.mono_ms + 7) == 7
+
+
+def run_for(rig: SlowLaneRig, ms: int) -> None:
+    for _ in range(ms // 1000):
+        rig.clock.advance(1000)
+        rig.broker._standstills.look()
+
+
+def test_nobody_is_dropped_for_a_standstill(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    rig.broker._standstills.begin()
+    trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P"))
+    locks = rig.services.locks
+    assert locks.lock("G", [QUEUE], "a") == [QUEUE]
+    run_for(rig, 20_000)
+    rig.clock.advance(600_000)
+    trio.run(rig.broker._sweep_clients)
+    assert locks.lock("G", [QUEUE], "b") == [], "its holder's renewal may wait"
+    result_of(locks.sweep())
+    assert rig.services.consumers.is_member("G", 1) and rig.services.producers.groups and not rig.channel.is_closed
+    run_for(rig, LOCK_LIFE_MS)
+    assert locks.lock("G", [QUEUE], "b") == [QUEUE]
+    run_for(rig, CHANNEL_EXPIRED_MS)
+    trio.run(rig.broker._sweep_clients)
+    assert rig.services.consumers.group("G") is None and not rig.services.producers.groups and rig.channel.is_closed
