@@ -12,8 +12,8 @@
 #include "control_block.h"
 #include "ring.h"
 
-/* Since when a worker is there to serve. What came while it was not (it was being replaced; nothing was to be done, it
- * slept, and was woken late because the machine had stopped) has not waited for it until then. */
+/* Since when a worker has been able to serve. The age of a request counts from then at the earliest: not while the worker
+ * was being replaced, nor while it slept and was woken late because the machine had stopped. */
 typedef struct rp_presence {
     uint64_t since_ns;
     int has_slept;
@@ -23,7 +23,7 @@ static inline void rp_presence_begin(rp_presence *presence, uint64_t now_ns) {
     if (presence->has_slept) *presence = (rp_presence){.since_ns = now_ns};
 }
 
-/* For how long a request has waited for a worker that was there. */
+/* How long a request has waited while the worker was able to serve it. */
 static inline uint64_t rp_presence_age(const rp_presence *presence, uint64_t received_ns, uint64_t now_ns) {
     uint64_t from = received_ns > presence->since_ns ? received_ns : presence->since_ns;
     return now_ns > from ? now_ns - from : 0;
@@ -45,9 +45,9 @@ typedef struct rp_admission {
 
 /* `clock_ns` NULL: the monotonic clock. */
 void rp_admission_init(rp_admission *admission, rp_worker *worker, uint64_t (*clock_ns)(void), int64_t wait_ms, int64_t stall_ms);
-/* Refuse sends while more than `bytes_max` of the log wait to be dispatched; 0: whatever waits. `control` stays. */
+/* Refuse sends while more than `bytes_max` of the log wait to be dispatched; 0: no bound. `control` is borrowed. */
 void rp_admission_bound_lag(rp_admission *admission, const rp_control *control, uint64_t bytes_max);
-/* The worker serves from now on: it has its tables. */
+/* The worker has received its tables and serves from now on. */
 void rp_admission_serve(rp_admission *admission);
 /* A pass begins. */
 void rp_admission_begin(rp_admission *admission);
@@ -58,7 +58,7 @@ void rp_admission_end(rp_admission *admission, uint32_t taken);
 int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns);
 /* Why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`: how many wait. */
 const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
-/* The same, because dispatch does not keep up with sends: else consumers would fall behind without bound. */
+/* The same when dispatch does not keep up with sends, so that consumers do not fall behind without bound. */
 const char *rp_admission_lag_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
 /* Count the time from `received_ns` to now among the latencies of the worker's replies. */
 void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns);

@@ -14,14 +14,14 @@ typedef struct rp_broker_clock {
     int64_t last_boot_ms;
 } rp_broker_clock;
 
-/* The clock at a moment of both machine clocks. Any process. */
+/* The broker's clock when the machine's clocks show `wall_ms` and `boot_ms`. Any process. */
 int64_t rp_broker_clock_at(const rp_control *control, int64_t wall_ms, int64_t boot_ms);
-/* Where the clock was when it began to go at half speed, if it still does at that moment; else -1. Any process. */
+/* The clock's time when it began to run at half speed; -1 if it runs at full speed at that moment. Any process. */
 int64_t rp_broker_clock_slowed_from(const rp_control *control, int64_t wall_ms, int64_t boot_ms);
-/* Send process alone: begin not before the last store time; after that, look at the clock now and then. */
+/* Send process only: start the clock, not before the last store time. */
 void rp_broker_clock_open(rp_broker_clock *clock, rp_control *control, int64_t wall_ms, int64_t boot_ms);
-/* Send process alone: the clock, not below what it said last. */
+/* Send process only: the clock, never lower than the last value returned. */
 int64_t rp_broker_clock_tick(rp_broker_clock *clock, int64_t wall_ms, int64_t boot_ms);
-/* Another kernel runs now: CLOCK_BOOTTIME has begun anew. Before the workers start. */
+/* After a reboot, when CLOCK_BOOTTIME has restarted: reset the two values. Before the workers start. */
 void rp_broker_clock_forget(rp_control *control);
 #endif

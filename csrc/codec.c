@@ -30,7 +30,7 @@ struct rp_codec {
     uint32_t output_count; /* send, pull, managers */
     int32_t version;
     uint64_t (*clock_ns)(void);
-    uint64_t opened_ns; /* what came before has not waited since it came, but for us to be replaced */
+    uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
     uint64_t send_stall_ns;
     uint64_t looked_ns; /* at the send processor; it writes what we read there, so seldom */
     int is_send_stalled;
@@ -259,7 +259,7 @@ rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t
     return take(codec, origin, frame, size);
 }
 
-/* Suspended pulls and client tables must both hear of it, and hearing twice does no harm. */
+/* Both the pull worker and the manager must learn of it; learning it twice does no harm. */
 rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
     rp_span span = {origin, sizeof *origin};
     for (uint32_t i = RP_TO_PULL; i < codec->output_count; i++)

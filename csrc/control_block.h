@@ -44,7 +44,7 @@ typedef struct rp_control {
     uint64_t indexed_phy_offset;       /* store worker (dispatch): the last record with keys that is in the index */
     int64_t dispatched_timestamp_ms;   /* store worker (dispatch): store time of a record that has its unit, the last one */
     int64_t clock_slow_base_ms;        /* send processor: see broker_clock.c; 0: the wall clock was never set back */
-    int64_t clock_slowed_from_ms;      /* send processor: where the broker's clock was when it began to go slower */
+    int64_t clock_slowed_from_ms;      /* send processor: the broker's clock when it began to run at half speed */
     uint64_t units_lost;               /* store worker: 1 after a failed sync of units; units_durable stays as it is then */
     uint64_t flush_begun;              /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
     uint64_t reserved[3];
@@ -91,7 +91,7 @@ int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
 int rp_control_is_deleted(const rp_queue *queue);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
-/* Set (`on`) or clear a flag; 1 if that was a change. */
+/* Set (`on`) or clear a flag; 1 if it changed. */
 int rp_control_put_flag(rp_control *control, uint32_t flag, int on);
 /* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */
 int rp_control_move_min(rp_queue *queue, uint64_t from, uint64_t to);

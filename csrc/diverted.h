@@ -1,34 +1,34 @@
 #ifndef ROCKETPY_DIVERTED_H
 #define ROCKETPY_DIVERTED_H
-/* Sends that are left to the manager, and which connections have some there: their later sends follow until the manager
- * has SETTLED the last, so that a connection's sends keep their order. What the manager's ring has no room for waits in a
- * backlog, within the bounds of that: the ring's other end may be slow, or gone for a while. C only. */
+/* Sends that go to the manager (the slow path), and the connections that have some there. Later sends of such a connection
+ * go to the manager too, until it has SETTLED the last one: so a connection's sends keep their order. While the manager's
+ * ring is full (a slow or restarting manager) the sends wait in a backlog, within its bounds. C only. */
 #include "backlog.h"
 #include "stage.h"
 
 typedef struct rp_diverted {
     rp_ring_writer *writer; /* the caller's */
     rp_backlog waiting;
-    rp_map tokens; /* connection -> ring position behind the start of the last send that it has at the manager */
+    rp_map tokens; /* connection -> token of its last send there: a position in the manager's ring */
 } rp_diverted;
 
 int rp_diverted_init(rp_diverted *diverted, rp_ring_writer *writer); /* 0, or -1 without memory */
 void rp_diverted_destroy(rp_diverted *diverted);
 int rp_diverted_find(const rp_diverted *diverted, uint64_t connection);
-/* Whether the next send of `connection` must follow others to the manager. */
+/* Whether the next send of `connection` must go to the manager because earlier ones are there. */
 static inline int rp_diverted_has(const rp_diverted *diverted, uint64_t connection) {
     return (diverted->tokens.live || diverted->waiting.first) && rp_diverted_find(diverted, connection);
 }
-/* Leave a SEND record to the manager. RP_OK; RP_FULL: its connection has too much waiting, or all together have;
- * RP_NO_MEMORY. Where it goes into the ring at once and whole, `note` is called with the position that proves it. */
+/* Pass a SEND to the manager. RP_OK; RP_FULL: the bytes waiting, of its connection or of all, would exceed a bound;
+ * RP_NO_MEMORY. If the ring takes it at once in one piece, `note` is called before, with the ring position behind it. */
 rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t size,
                             void (*note)(void *context, uint64_t position), void *context);
-/* Move to the ring what it has room for. */
+/* Move waiting sends to the ring while it has room. */
 void rp_diverted_flush(rp_diverted *diverted);
-/* The send that waits for room the longest, or NULL; and away with it. */
+/* The send that has waited for room the longest, or NULL; then remove it. */
 const rp_send_request *rp_diverted_first(const rp_diverted *diverted);
 void rp_diverted_drop_first(rp_diverted *diverted);
 void rp_diverted_settle(rp_diverted *diverted, const rp_settled *settled);
-/* What was in the ring below `position` will not be settled: a manager had taken it, and is gone. */
+/* Sends below `position` in the ring will never be settled: the manager that took them has died. */
 void rp_diverted_forget(rp_diverted *diverted, uint64_t position);
 #endif

@@ -20,7 +20,7 @@ struct rp_flush {
     char *directory;
     int fd; /* of the file synced last */
     uint64_t start;
-    int has_begun; /* what a predecessor may have failed to sync is dirty again */
+    int has_begun; /* pages that a dead predecessor may have failed to sync have been made dirty again */
     rp_status failed;
     int failed_errno;
     uint64_t flushes;

@@ -1,11 +1,11 @@
 #ifndef ROCKETPY_HELD_H
 #define ROCKETPY_HELD_H
-/* Suspended pulls (long polling): found by queue when a message arrives, by connection when it goes, and swept for
- * their deadlines. Each has a slot in shared memory, from which a successor answers it.
+/* Suspended pulls (long polling): found by queue when a message arrives and by connection when it closes; a sweep finds
+ * those whose deadline has passed. Each has a slot in shared memory, from which a restarted pull worker answers it.
  *
- * What is kept of a pull is its numbers, the names of its group and topic, and its filter as a tag set, parsed once:
- * a few hundred bytes, whatever its request was. Count and bytes are bounded in total, and one connection gets an
- * eighth of each, so that nobody can take the places of all others. C only. */
+ * An entry keeps the numbers of the request, the names of its group and topic, and its parsed tag filter: a few hundred
+ * bytes, however large the request was. Count and bytes are bounded in total, and one connection gets at most an eighth
+ * of each, so that one client cannot keep others from waiting. C only. */
 #include <stdint.h>
 #include "control_block.h"
 #include "pull.h"
@@ -13,13 +13,13 @@
 #include "subscription.h"
 
 enum {
-    RP_HELD_SHARE = 8,        /* a connection may have one part in so many */
-    RP_HELD_SHARE_MIN = 32,   /* pulls, however few there may be in total */
-    RP_HELD_BYTES = 512,      /* per pull that may be held: the bound of bytes in total */
-    RP_HELD_BYTES_MIN = 65536 /* of a connection */
+    RP_HELD_SHARE = 8,        /* a connection may use 1 / RP_HELD_SHARE of each bound */
+    RP_HELD_SHARE_MIN = 32,   /* pulls of a connection that are always within its share */
+    RP_HELD_BYTES = 512,      /* the bound of bytes in total, per pull that may be suspended */
+    RP_HELD_BYTES_MIN = 65536 /* bytes of a connection that are always within its share */
 };
 
-/* The suspended pulls of one connection: there while it has any. */
+/* The suspended pulls of one connection; freed with the last one. */
 typedef struct rp_holder {
     struct rp_holder *next; /* in its chain */
     struct rp_held *first;
@@ -34,11 +34,11 @@ typedef struct rp_held {
     rp_holder *holder;
     rp_queue *queue;
     uint64_t deadline_ns;
-    uint64_t scanned;   /* units below it were examined and did not match */
+    uint64_t scanned;   /* queue offset; units below it were examined and did not match */
     uint64_t looked_ns; /* when they were */
     uint32_t size;      /* of this entry, in bytes */
     uint32_t slot;
-    uint32_t arrival;        /* the last at which it had a look */
+    uint32_t arrival;        /* number of the last ARRIVAL at which it was looked at */
     const uint8_t *names;    /* group, topic */
     const rp_tags *tags;     /* with `count` hashes and no more behind; NULL: the subscription table says */
     rp_pull_request request; /* without subscription and expression type: their sizes are 0 */
@@ -58,17 +58,17 @@ typedef struct rp_helds {
 } rp_helds;
 
 int rp_helds_init(rp_helds *helds, rp_held_slots *slots); /* 0, or -1 without memory */
-/* The next pull that our predecessor held, or NULL: answer it, then drop it. */
+/* The next pull that was suspended when the last pull worker died, or NULL: answer it, then drop it. */
 rp_held_slot *rp_helds_orphan(rp_helds *helds);
 void rp_helds_drop_orphan(rp_helds *helds);
 void rp_helds_destroy(rp_helds *helds);
-/* Keep what is needed of `request`, whose names lie at `names`; `tags` NULL: it has no filter of its own. NULL when the
- * pull would pass a bound, or without memory: it is not to wait. */
+/* Suspend a pull; copies `request`, `names` and `tags` (NULL: the pull brings no filter of its own). NULL if it would
+ * exceed a bound, or without memory: answer the pull at once. */
 rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue, const rp_pull_request *request,
                       const uint8_t *names, const rp_tags *tags);
 void rp_helds_remove(rp_helds *helds, rp_held *held); /* and free it */
-/* Have arrivals in its queue told: 1, or 0 if there is something to look at already. What it waits for may be stored and
- * not dispatched: it was not watched for when it came, so `store` (NULL: nobody) may be dozing, and is rung. */
+/* Ask for an ARRIVAL when its queue grows. 1; 0 if the queue has new units already. The message may be stored but not
+ * dispatched: wake `store` (NULL: none), which may be asleep. */
 int rp_held_watch(const rp_held *held, rp_worker *store);
 rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index);
 void rp_helds_drop_connection(rp_helds *helds, uint64_t connection);

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_PULL_PRIVATE_H
 #define ROCKETPY_PULL_PRIVATE_H
-/* What the two halves of the pull processor share: pull.c opens it and turns its loop, pull_serve.c answers. */
+/* Shared by the two files of the pull worker: pull.c opens it and runs its loop, pull_serve.c serves pulls. */
 #include "admission.h"
 #include "atomic.h"
 #include "backlog.h"
@@ -12,8 +12,8 @@
 
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
-    PULL_UNITS_MAX = 1 << 16, /* examined for one input before the others have their turn */
-    PULL_UNITS_OF_A_LOOK = 32 /* what a look costs even where it examines nothing */
+    PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
+    PULL_UNITS_OF_A_LOOK = 32 /* counted for each look at a queue, even if it examines fewer */
 };
 static const uint64_t PULL_SWEEP_NS = 500000000;
 
@@ -26,17 +26,17 @@ struct rp_pull {
     rp_ring_reader **inputs; /* codecs, manager, store */
     rp_ring **input_rings;
     uint32_t input_count;
-    uint64_t waiting_bytes; /* where the request at hand came from */
+    uint64_t waiting_bytes; /* bytes waiting in the ring that the current request came from */
     rp_ring_writer *manager;
-    rp_backlog waiting; /* pulls that the manager's ring has no room for */
+    rp_backlog waiting; /* pulls for the manager while its ring is full */
     rp_ring_writer **selectors;
     const rp_worker **selector_workers;
     uint32_t selector_count;
     rp_map topics, groups, subscriptions;
     rp_helds helds;
     rp_commits commits;
-    rp_tags parsed; /* the expression of the pull at hand */
-    rp_fetch fetch; /* its result */
+    rp_tags parsed; /* the expression of the current pull */
+    rp_fetch fetch; /* the messages found for the current pull */
     int32_t permission;
     int tables_ready;
     int is_blocked; /* an input waits for room in a ring */
@@ -44,10 +44,10 @@ struct rp_pull {
     uint64_t now_ns;
     uint64_t swept_ns;
     uint32_t sweep_chain;
-    uint32_t units;       /* examined since this input's turn began */
-    int is_unfinished;    /* a turn ended because of that: there is more to do at once */
-    uint32_t arrival;     /* number of the one at hand, or of the last */
-    int is_arriving;      /* one is at hand */
+    uint32_t units;       /* examined since the turn of this input began */
+    int is_unfinished;    /* a turn ended at PULL_UNITS_MAX: the next one begins without sleeping */
+    uint32_t arrival;     /* number of the current ARRIVAL, or of the last one */
+    int is_arriving;      /* an ARRIVAL is being served */
 };
 
 static inline void pull_count(rp_pull *pull, uint32_t counter, uint64_t n) {
@@ -59,7 +59,7 @@ static inline rp_ring_writer *pull_selector_of(const rp_pull *pull, uint64_t con
     return index < pull->selector_count ? pull->selectors[index] : NULL;
 }
 
-/* 1: its selector has died since, and there is nobody to answer. */
+/* 1 if the selector of the connection has died since: the answer could not be delivered. */
 static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     uint64_t index = connection >> 56;
     if (index >= pull->selector_count) return 0;
@@ -67,12 +67,13 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
 }
 
-/* One PULL record. RP_FULL: not taken. */
+/* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
-/* Units have come into the queue. RP_FULL: not all whom it concerns have had a look at them, come again. */
+/* The queue has new units: look at its suspended pulls. RP_FULL: some are left; call again. */
 rp_status rp_pull_arrived(rp_pull *pull, uint32_t queue_index);
-/* Deadlines, the pulls of dead selectors, and whatever a lost notice might have left: a part of the chains per call, all of them twice a second. */
+/* End suspended pulls whose deadline has passed or whose selector has died, and look at all others in case an ARRIVAL was
+ * lost. Each call handles a part of the chains; all of them are handled twice a second. */
 void rp_pull_sweep(rp_pull *pull, int stopping);
-/* The pulls that our predecessor held: their clients are to ask again, from where they asked. */
+/* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset. */
 void rp_pull_answer_orphans(rp_pull *pull);
 #endif

@@ -1,4 +1,4 @@
-/* A pull is judged (tables), fetched (consume queue units), and answered or suspended. Nothing of a message is touched:
+/* Serves a pull: check it against the tables, fetch its consume queue units, answer or suspend it. Messages are not read:
  * the answer names slices of the log, which the selector writes from its mapping.
  *
  * Suspending is race-free against dispatch: mark the queue watched, full fence, look at its max offset once more;
@@ -21,14 +21,14 @@ enum {
 };
 static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
 
-/* A pull that was judged fit: what fetching and answering need. */
-typedef struct judged {
+/* A pull that may be served from the fast path, with its table entries. */
+typedef struct checked_pull {
     const rp_pull_request *request;
     const uint8_t *names; /* group, topic */
     const rp_group *group;
     const rp_tags *tags;
     rp_queue *queue;
-} judged;
+} checked_pull;
 
 /* ------------------------------------------------------------------ answers */
 
@@ -62,13 +62,13 @@ static int32_t code_of(const rp_fetch *fetch, const rp_pull_request *request) {
     }
 }
 
-static int64_t suggest_broker(const rp_pull *pull, const judged *pulled) {
+static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled) {
     if (!pull->config.slave_read_enable || !pulled->group) return 0;
     return pull->fetch.is_far_behind ? pulled->group->which_broker_when_slow : pulled->group->broker_id;
 }
 
 /* Answer with what pull->fetch holds. RP_OK or RP_FULL. */
-static rp_status answer(rp_pull *pull, const judged *pulled, int32_t code) {
+static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code) {
     const rp_pull_request *request = pulled->request;
     const rp_fetch *fetch = &pull->fetch;
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
@@ -105,7 +105,7 @@ static rp_status answer(rp_pull *pull, const judged *pulled, int32_t code) {
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ judging */
+/* ------------------------------------------------------------------ checking */
 
 static int is_whole(const rp_pull_request *request, uint32_t size) {
     return size >= sizeof *request && (uint64_t)request->group_size + request->topic_size +
@@ -113,7 +113,7 @@ static int is_whole(const rp_pull_request *request, uint32_t size) {
                                           size - sizeof *request;
 }
 
-/* The filter that the pull itself brings, or NULL: it is no tag expression. */
+/* The tag filter that the pull itself carries; NULL if it is no tag expression. */
 static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, const uint8_t *names) {
     const uint8_t *subscription = names + request->group_size + request->topic_size;
     const uint8_t *type = subscription + request->subscription_size;
@@ -121,8 +121,8 @@ static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, co
     return rp_tags_parse(subscription, request->subscription_size, &pull->parsed) == RP_OK ? &pull->parsed : NULL;
 }
 
-/* The filter of its group, or NULL: no tag expression, or the subscription table does not (yet) allow the pull. */
-static const rp_tags *tags_of_group(const rp_pull *pull, const judged *pulled) {
+/* The tag filter of its group; NULL if it is no tag expression, or the subscription table does not (yet) have it. */
+static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pulled) {
     const rp_pull_request *request = pulled->request;
     uint32_t flags = pulled->group->flags;
     if (!(flags & RP_GROUP_ONLINE) || (flags & RP_GROUP_BROADCASTING && !(flags & RP_GROUP_BROADCAST_ENABLE)))
@@ -132,9 +132,10 @@ static const rp_tags *tags_of_group(const rp_pull *pull, const judged *pulled) {
     return tags && !(tags->flags & RP_SUBSCRIPTION_SLOW) && tags->sub_version >= request->sub_version ? tags : NULL;
 }
 
-/* Fill `pulled`; 0 if this is not for us to serve: tables or permissions stand against it. `tags`: of a suspended pull. */
-static int judge(rp_pull *pull, const rp_pull_request *request, const uint8_t *names, const rp_tags *tags, judged *pulled) {
-    *pulled = (judged){.request = request, .names = names};
+/* Fill `pulled`; 0 if the tables or permissions do not allow the fast path. `tags`: of a suspended pull, else NULL. */
+static int check(rp_pull *pull, const rp_pull_request *request, const uint8_t *names, const rp_tags *tags,
+                 checked_pull *pulled) {
+    *pulled = (checked_pull){.request = request, .names = names};
     if (!(pull->permission & RP_PERM_READ)) return 0;
     pulled->group = rp_map_get(&pull->groups, names, request->group_size);
     if (!pulled->group || !(pulled->group->flags & RP_GROUP_CONSUME_ENABLE)) return 0;
@@ -160,7 +161,7 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
 
 /* ------------------------------------------------------------------ fetching and suspending */
 
-static void fetch(rp_pull *pull, const judged *pulled, int64_t offset) {
+static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
     rp_fetch_messages(pull->reader, pull->ext, pull->control, pulled->queue, offset, pulled->request->max_msg_nums, pulled->tags,
                       &pull->limits, &pull->fetch);
     pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK;
@@ -175,8 +176,8 @@ static uint64_t deadline_of(const rp_pull *pull, const rp_pull_request *request)
     return pull->now_ns + (uint64_t)wait_ms * 1000000u;
 }
 
-/* One that may not wait (the bounds of held.h) is answered as if it had not asked to. */
-static rp_status suspend(rp_pull *pull, const judged *pulled) {
+/* A pull beyond the bounds of held.h is answered at once, as if it had not asked to wait. */
+static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
     const rp_pull_request *request = pulled->request;
     rp_held *held = rp_helds_add(&pull->helds, pull->config.block, pulled->queue, request, pulled->names,
                                  request->sys_flag & FLAG_SUBSCRIPTION ? pulled->tags : NULL);
@@ -190,13 +191,13 @@ static rp_status suspend(rp_pull *pull, const judged *pulled) {
     held->request.flags |= RP_REQUEST_FIRST_TRY_DONE;
     if (rp_held_watch(held, pull->config.store)) return RP_OK;
     rp_status status = look_again(pull, held, 0);
-    if (status == RP_FULL) rp_helds_remove(&pull->helds, held); /* its request stays in the ring, and is suspended anew */
+    if (status == RP_FULL) rp_helds_remove(&pull->helds, held); /* its request stays in the ring and is served again */
     return status;
 }
 
-/* Examine what has come since the last look. A miss leaves the queue watched and everything below max_offset
- * examined; what is still behind after LOOKS_MAX has moved so far that its client is to go on from there. */
-static int32_t examine(rp_pull *pull, rp_held *held, const judged *pulled) {
+/* Examine the units since the last look. On a miss everything below max_offset is examined and the queue watched. After
+ * LOOKS_MAX looks without reaching the end, the client is told to continue from there. */
+static int32_t examine(rp_pull *pull, rp_held *held, const checked_pull *pulled) {
     for (int looks = 0;; looks++) {
         fetch(pull, pulled, (int64_t)held->scanned);
         int32_t code = code_of(&pull->fetch, pulled->request);
@@ -207,9 +208,9 @@ static int32_t examine(rp_pull *pull, rp_held *held, const judged *pulled) {
     }
 }
 
-/* What it was judged by has changed meanwhile, and of its request too little is kept for the manager to say why: its
- * client is to pull again from where it asked, and hears the reason then. */
-static rp_status send_back(rp_pull *pull, const judged *pulled, const rp_held *held) {
+/* Topic, group or permission of a suspended pull has changed. Its request was not kept, so the manager cannot answer it:
+ * the client pulls again from the same offset, and that pull is answered with the reason. */
+static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_held *held) {
     pull->fetch = (rp_fetch){.status = RP_NO_MATCHED_MESSAGE,
                              .next_begin_offset = (uint64_t)pulled->request->queue_offset,
                              .min_offset = rp_load_acquire(&held->queue->min_offset),
@@ -217,14 +218,14 @@ static rp_status send_back(rp_pull *pull, const judged *pulled, const rp_held *h
     return answer(pull, pulled, CODE_PULL_RETRY_IMMEDIATELY);
 }
 
-/* A suspended pull whose queue may have grown, or whose time is over. Answered, it is gone; RP_FULL: it stays. Messages
- * that do not match move `scanned` on, so that they are examined once; at the deadline the client learns of it. */
+/* Look at a suspended pull whose queue may have grown or whose deadline has passed. Removed when answered; RP_FULL: it
+ * stays. `scanned` moves past messages that do not match, so each is examined once; the answer tells the client. */
 static rp_status look_again(rp_pull *pull, rp_held *held, int expired) {
-    judged pulled;
+    checked_pull pulled;
     rp_status status;
     held->looked_ns = pull->now_ns;
     rp_serving(pull->config.worker, held->request.origin.connection);
-    if (!judge(pull, &held->request, held->names, held->tags, &pulled)) {
+    if (!check(pull, &held->request, held->names, held->tags, &pulled)) {
         status = send_back(pull, &pulled, held);
     } else {
         int32_t code = examine(pull, held, &pulled);
@@ -239,7 +240,7 @@ static rp_status look_again(rp_pull *pull, rp_held *held, int expired) {
 
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     const rp_pull_request *request = (const rp_pull_request *)data;
-    judged pulled;
+    checked_pull pulled;
     if (!is_whole(request, size)) return RP_OK;
     uint64_t age_ns = rp_presence_age(&pull->presence, request->origin.received_ns, pull->now_ns);
     if (pull->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
@@ -248,7 +249,7 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
         return error_reply(pull, request, CODE_SYSTEM_BUSY,
                            rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE", age_ns, pull->waiting_bytes / size));
     }
-    if (!judge(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, data, size);
+    if (!check(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, data, size);
     fetch(pull, &pulled, request->queue_offset);
     int32_t code = code_of(&pull->fetch, request);
     int is_first = !(request->flags & RP_REQUEST_FIRST_TRY_DONE);
@@ -263,7 +264,7 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     return RP_OK;
 }
 
-/* It may take several turns: those that have had their look at this arrival carry its number. */
+/* This may take several turns: pulls that were looked at for this ARRIVAL carry its number. */
 rp_status rp_pull_arrived(rp_pull *pull, uint32_t queue_index) {
     rp_held *next;
     if (!pull->is_arriving) pull->arrival++;
@@ -278,7 +279,7 @@ rp_status rp_pull_arrived(rp_pull *pull, uint32_t queue_index) {
         }
         held->arrival = pull->arrival;
         if (look_again(pull, held, 0) == RP_FULL) {
-            pull->is_arriving = 0; /* taken up anew, by all */
+            pull->is_arriving = 0; /* the next call is a new ARRIVAL, for all pulls */
             return RP_FULL;
         }
     }

@@ -28,8 +28,8 @@ typedef struct rp_worker {
     uint32_t epoch;        /* how often this worker has been started */
     uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
     uint64_t busy_since_ns; /* when it took up what it is at; 0 between two passes. Send only: a stalled append shows */
-    uint64_t serving;      /* connection whose request it is at; 0: none. If it dies there, that request is to blame */
-    uint64_t suspect;      /* by the supervisor: the connection over whose request the one before it died; 0: none */
+    uint64_t serving;      /* connection whose request is being served; 0: none */
+    uint64_t suspect;      /* set by the supervisor: connection whose request the last worker crashed on; 0: none */
     uint64_t reserved;
     uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of stage.h; plain stores by the worker alone */
     /* Per input ring: how far it is known to be done, so that a successor neither repeats nor drops a record.

@@ -193,8 +193,8 @@ static void begin_stop(rp_selector *selector)
         if (at_slot(selector, slot)->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, at_slot(selector, slot));
 }
 
-/* 1: bytes of an answer are not with the peer yet. To close a socket whose input is not read to the end is a reset,
- * and that would overtake them. Those found to be done are not asked again; the caller bounds the time. */
+/* 1: the peer has not acknowledged all bytes of an answer. Closing a socket with unread input sends a reset, which
+ * would overtake them. Those found to be done are not asked again; the caller bounds the time. */
 static int unacknowledged(rp_selector *selector)
 {
     for (; selector->acknowledged_slots < selector->connections.slots_used; selector->acknowledged_slots++) {

@@ -25,11 +25,11 @@ typedef struct rp_selector_config {
     uint32_t frame_size_max;    /* 0: RP_FRAME_SIZE_MAX */
     uint32_t idle_s;            /* close after so long without a byte either way; 0: never */
     uint32_t high_water_bytes;  /* queued output above which a connection is not read; 0: 1 MiB */
-    uint32_t deleted_grace_ms;  /* how long an answer from a log file that was deleted may take; 0: 30 s */
+    uint32_t deleted_grace_ms;  /* how long a connection may keep a deleted log file open; 0: 30 s */
     uint64_t unfinished_bytes_max; /* of unfinished frames of all connections; 0: 256 MiB */
     uint64_t unsent_bytes_max; /* of memory for output of all connections that they have not fetched; 0: 256 MiB */
     uint32_t proxy_count;
-    const rp_network *proxies;  /* whose connections begin with a PROXY header, and are those of whom it names */
+    const rp_network *proxies;  /* connections from these begin with a PROXY header, which names the client */
 } rp_selector_config;
 
 enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };

@@ -1,10 +1,10 @@
-/* Which connections are given up for what they cost; the design is at the top of selector.c.
+/* Closes connections that cost too much (docs/adr/0046).
  *
- *   idle        no byte either way for idle_s
- *   unfinished  the unfinished frames of all connections may take so many bytes together; beyond it the connection goes
- *               whose frame began first: who is at it for long gives way to who is just sending
- *   unsent      the output that peers do not fetch may take so much memory together; beyond it those go that have most
- *   pinning     the rest of an answer lies in a log file that was deleted, whose disk space it keeps from others */
+ *   idle        no byte in either direction for idle_s
+ *   unfinished  the unfinished frames of all connections exceed unfinished_bytes_max: closes the connection whose
+ *               unfinished frame began first
+ *   unsent      the memory of all unread output exceeds its bound: closes the connections that have the most
+ *   pinning     an answer still to be written lies in a deleted log file, whose disk space is not free until it is */
 #define _GNU_SOURCE
 #include "selector_private.h"
 
@@ -13,8 +13,8 @@
 
 enum { NS_PER_MS = 1000000 };
 
-/* Bytes that wait for this process, not for the peer: it stood still (stopped, paused) and has more to read than one
- * turn takes. */
+/* Whether the socket has unread input. Then the connection is not idle: this process was stopped or paused, and has
+ * more to read than one turn takes. */
 static int is_behind_with(const rp_connection *connection)
 {
     int bytes = 0;
@@ -75,7 +75,7 @@ static int pins(rp_selector *selector, const rp_connection *connection, uint64_t
     return 0;
 }
 
-/* The looks at the files and at all connections are for once in a while: the beginning of a run. */
+/* Looks at all files and all connections, so it is called once per run only. */
 void rp_selector_close_pinning(rp_selector *selector)
 {
     uint64_t first_ns = rp_log_view_trim_deleted(selector->connections.log, selector->now_ns);

@@ -42,7 +42,7 @@ struct rp_selector {
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
     uint64_t leave_ns; /* when the order to leave was noticed */
-    uint32_t acknowledged_slots; /* connections below it have got all they will get */
+    uint32_t acknowledged_slots; /* slots below it have nothing left to be acknowledged */
     uint8_t *buffer;
 };
 
@@ -70,10 +70,9 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);
-/* In order (FIN behind what was written) if nothing is left in the queue, else a reset: the peer must not take the
- * silence that follows for patience. */
+/* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
-/* The kernel answers for this process, should it die: with a reset. */
+/* Have the kernel reset the connection if this process dies (docs/adr/0044). */
 void rp_selector_reset_at_death(int fd);
 void rp_selector_close_socket(int fd, int is_orderly);
 /* Wait for room on the way to the codec. */
@@ -84,9 +83,9 @@ int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connecti
 void rp_selector_resume_stalled(rp_selector *selector);
 
 /* selector_limits.c */
-/* Close those that keep log files on the disk which were deleted a while ago. Once per run: it looks at the files. */
+/* Close connections that have kept a deleted log file on the disk for too long. Once per run: it looks at the files. */
 void rp_selector_close_pinning(rp_selector *selector);
-/* Close the idle, and those with unfinished frames or unsent output where all together are too large. */
+/* Close idle connections; the oldest unfinished frames and the largest unread output while all together are too large. */
 void rp_selector_close_costly(rp_selector *selector);
 
 /* selector_output.c */

@@ -2,8 +2,9 @@
  * manager, refuse), make sure that the answer has room, append, note, publish, answer, release the input. So nothing
  * is stored that cannot be answered, and a successor can tell what was stored (the note) from what was not.
  *
- * Order of a connection: once one of its sends was left to the manager, later ones follow it (diverted.h). A successor does not know what its predecessor had left there: the manager sends TABLES_END,
- * for which a successor waits before it reads from codecs, when all of that is settled. */
+ * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). A restarted
+ * send worker does not know which sends are there. It reads nothing from codecs before TABLES_END, which the manager
+ * sends when all of those are completed. */
 #include "send.h"
 
 #include <errno.h>
@@ -256,7 +257,7 @@ static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     return RP_OK;
 }
 
-/* Those that wait for room are refused at the age at which others are; `all`: at any, the manager has left. */
+/* Refuse sends that have waited for room too long; `all`: every one, because the manager has stopped. */
 static void refuse_waiting(rp_send *send, int all) {
     for (const rp_send_request *first; (first = rp_diverted_first(&send->diverted)); rp_diverted_drop_first(&send->diverted)) {
         if (!all && !rp_admission_is_too_old(&send->admission, first->origin.received_ns)) return;
@@ -280,8 +281,8 @@ static int is_for_manager(const rp_send *send, const rp_send_request *request, c
            rp_diverted_has(&send->diverted, request->origin.connection);
 }
 
-/* maxMessageSize bounds what clients may send. What the broker stores on its own account was taken from a client under
- * the limit of that day; only the format and the size of a CommitLog file bound it. */
+/* maxMessageSize bounds what clients send. An internal put (delayed, retried) was within the limit when its client sent it:
+ * only the record format and the size of a CommitLog file bound it. */
 static int is_too_long(const rp_send *send, const rp_send_request *request) {
     return !is_internal(request) && request->body_size > send->config.max_message_size;
 }

@@ -23,7 +23,7 @@ typedef struct rp_send_config {
     rp_ring *from_manager;
     rp_ring *to_manager;
     rp_ring **selectors;          /* reply rings */
-    rp_delivered *delivered;      /* or NULL: no delivery is known to have been stored before */
+    rp_delivered *delivered;      /* NULL: deliveries are not recognised when repeated */
     rp_host store_host;           /* brokerIP1:listenPort */
     const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
     const char *region;           /* regionId; needs no JSON escapes */

@@ -6,7 +6,7 @@
 #include "ring.h"
 #include "status.h"
 
-/* Bytes of ring record that the answer takes at the most. */
+/* The most bytes that the answer takes in the ring. */
 uint32_t rp_send_reply_bound(uint32_t region_size, uint32_t message_ids_size);
 /* Write the answer for `connection`. RP_OK, RP_FULL, RP_NO_MEMORY. */
 rp_status rp_send_reply_send(rp_ring_writer *selector, uint64_t connection, const rp_send_reply *reply);

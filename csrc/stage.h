@@ -1,13 +1,13 @@
 #ifndef ROCKETPY_STAGE_H
 #define ROCKETPY_STAGE_H
-/* What crosses the rings between the stages of the reactor. Native byte order; every record begins with one of the
- * structs below and goes on with its strings back to back. docs/architecture.md draws the way of each.
+/* Messages between workers, which cross the rings. Native byte order; every message begins with one of the structs below,
+ * followed by its strings back to back. docs/architecture.md shows the workers.
  *
  *   selector -> codec      FRAME, CLOSED
  *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
- *   send, pull -> manager  SEND, PULL (what the hot lane leaves to Python), PUT_RESULT, COMMIT_OFFSET
+ *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET
  *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
- *                          SETTLED after each SEND that had been left to it; to send POSITION (answered by PUT_RESULT)
+ *                          SETTLED after each SEND of the slow path; to send POSITION (answered by PUT_RESULT)
  *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
  *   store -> pull          ARRIVAL
  *   any -> selector        REPLY, PULL_REPLY */
@@ -34,13 +34,13 @@ enum {
     RP_STAGE_CLEANED = 17,
     RP_STAGE_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
     RP_STAGE_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
-    RP_STAGE_POSITION = 21, /* manager -> send: rp_position; PUT_RESULT with its token says where the log ends by now */
-    RP_STAGE_SETTLED = 18 /* manager -> send: rp_settled of a SEND that was left to it and is now dealt with */
+    RP_STAGE_POSITION = 21, /* manager -> send: rp_position; PUT_RESULT with its token returns the end of the log */
+    RP_STAGE_SETTLED = 18 /* manager -> send: rp_settled: a SEND of the slow path has been completed */
 };
 
-/* Who asked. connection = selector index << 56 | slot << 32 | generation; a reply with an old generation is dropped
- * by the selector. The generation is the selector's epoch << RP_GENERATION_BITS | uses of the slot, so that the
- * connections of a selector that has died, which says CLOSED of none, are known by their numbers.
+/* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old generation is dropped
+ * by the selector. The generation is the selector's epoch << RP_GENERATION_BITS | uses of the slot. A selector that dies
+ * sends no CLOSED; by the epoch, other workers recognise its connections.
  * RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT. */
 #define RP_CONNECTION_INTERNAL 0xFF00000000000000ull
 enum { RP_GENERATION_BITS = 20, RP_EPOCH_MASK = 0xFFF };
@@ -240,8 +240,8 @@ enum {
     RP_COUNT_SLOW = 20, RP_COUNT_ROLLS = 21,
     RP_COUNT_MESSAGES_GET = 24, RP_COUNT_BYTES_GET = 25, RP_COUNT_PULLS = 26, RP_COUNT_PULL_MISS = 27,
     RP_COUNT_HELD = 28, /* gauge: pulls held now */
-    RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: what is kept of them */
-    RP_COUNT_SUSPEND_REFUSED = 30, /* pulls that were to wait and were answered, by the bounds of held.h */
+    RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: memory of the suspended pulls */
+    RP_COUNT_SUSPEND_REFUSED = 30, /* pulls answered at once because of the bounds in held.h */
     RP_COUNT_DISPATCHED = 32, RP_COUNT_INDEXED = 33, RP_COUNT_FLUSHES = 34, RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index takes */
     RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */

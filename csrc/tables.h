@@ -22,7 +22,7 @@ enum { RP_PERM_WRITE = 2, RP_PERM_READ = 4, RP_QUEUE_NUMS_MAX = 65536 };
 rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size);
 
 /* The queue of `topic` that a send goes to: `wanted`, or one of the writable ones by `random` (state, moved on) where that
- * is negative; *queue_id says which. NULL if that is not for the hot lane to say. */
+ * is negative; *queue_id says which. NULL if the slow path must decide. */
 rp_queue *rp_topic_choose(const rp_topic *topic, int32_t wanted, uint64_t *random, int32_t *queue_id);
 
 typedef struct rp_group {
