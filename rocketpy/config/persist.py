@@ -25,17 +25,13 @@ def write_atomically(path: Path, data: bytes | Sequence[bytes]) -> None:
     Raises:
         OSError: the old file is still whole.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_directory(path.parent)
     new, old = Path(f"{path}.tmp"), Path(f"{path}.bak")
     _write_synced(new, [data] if isinstance(data, bytes) else data)
     if path.exists():
         _write_synced(old, [path.read_bytes()])
     os.replace(new, path)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    _sync_directory(path.parent)
 
 
 def read_with_backup(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
@@ -65,6 +61,22 @@ def read_with_backup(path: Path, decode: Callable[[bytes], _T]) -> _T | None:
     if found:
         raise ValueError(f"{path}: empty, and there is no {path.name}.bak")
     return None
+
+
+def _make_directory(path: Path) -> None:
+    """With the names of those that were missing on the disk: else the files below them would not be there either."""
+    missing = [part for part in (path, *path.parents) if not part.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for part in missing:
+        _sync_directory(part.parent)
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_synced(path: Path, pieces: Sequence[bytes]) -> None:

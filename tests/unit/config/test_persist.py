@@ -1,6 +1,7 @@
 """The tmp, bak, rename scheme: whole at every instant, and the backup is used."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,16 @@ def test_damage_is_not_a_first_start(tmp_path: Path, main: bytes | None, backup:
             name.write_bytes(data)
     with pytest.raises(ValueError, match=r"f\.json"):
         read_with_backup(path, json.loads)
+
+
+def test_new_directories_are_on_the_disk_with_their_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    sync = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        sync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fsync)
+    write_atomically(tmp_path / "a" / "b" / "f.json", b"1")
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(synced)
