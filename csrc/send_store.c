@@ -63,6 +63,13 @@ static const uint8_t *next_entry(const uint8_t *at, const uint8_t *end, rp_recor
     return at + size;
 }
 
+/* A zero byte in the properties could be what a power failure leaves of a sector: recovery would end the log at such a
+ * record (recovery.c). What the broker puts on its own account comes from the log and is kept as it is. */
+static int are_properties_legal(const rp_put *put, const rp_record *record) {
+    return put->request->origin.connection >= RP_CONNECTION_INTERNAL || !record->properties_size ||
+           !memchr(record->properties, 0, record->properties_size);
+}
+
 uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
     rp_record record;
     uint32_t count = 0, size;
@@ -70,11 +77,12 @@ uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
     *total = 0;
     if (!(put->request->flags & RP_REQUEST_BATCH)) {
         *total = size = rp_record_size(&record);
-        return size ? 1 : 0;
+        return size && are_properties_legal(put, &record) ? 1 : 0;
     }
     const uint8_t *at = put->body, *end = put->body + put->request->body_size;
     while (at < end) {
         if (!(at = next_entry(at, end, &record)) || !(size = rp_record_size(&record))) return 0;
+        if (!are_properties_legal(put, &record)) return 0;
         *total += size;
         count++;
     }

@@ -239,8 +239,9 @@ class SlowSend:
             verdict = self._judge_retry(request, queue_id, sys_flag)
             if verdict is not None:
                 return verdict
-        too_long = len(request.properties) > PROPERTIES_SIZE_MAX
-        if too_long or len(request.body) > self._live.store.max_message_size:
+        # A zero byte could be what a power failure leaves of a sector: recovery would end the log at such a record.
+        are_illegal = len(request.properties) > PROPERTIES_SIZE_MAX or b"\0" in request.properties
+        if are_illegal or len(request.body) > self._live.store.max_message_size:
             return self._illegal()
         if (text_property(request.properties, TRAN_MSG) or "").lower() == "true":
             return self._half_message(request, queue_id, sys_flag)

@@ -67,6 +67,7 @@ def props(message: Any) -> dict[str, str]:
             "msg body length limit 4194304B, msg properties length limit 32KB.",
         ),
         ({}, {"topic": "T", "properties": b"a\x01" + b"b" * 32_767}, 13, "the message is illegal"),
+        ({}, {"topic": "T", "properties": b"a\x01b\0\x02DELAY\x013"}, 13, "the message is illegal"),
         ({}, {"topic": "T", "is_batch": True, "sys_flag": 4}, 13, "the message is illegal"),
         ({}, {"topic": "T", "is_batch": True, "properties": b"DELAY\x013"}, 13, "the message is illegal"),
         (

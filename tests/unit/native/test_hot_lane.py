@@ -118,6 +118,16 @@ def test_a_send_is_stored_and_answered(lane: HotLane) -> None:
     assert bytes(record.properties) == b"KEYS\x01k1\x02TAGS\x01TagA\x02CLUSTER\x01DefaultCluster"
 
 
+def test_zero_bytes_in_properties_are_refused(lane: HotLane) -> None:
+    """Recovery could take them for the end of a torn sector, and would end the log at such a message."""
+    batch = struct.pack(">iiiii1sh", 25, 0, 0, 0, 1, b"m", 2)
+    lane.frame(send_v2(properties="KEYS\x01k\0", opaque=1))
+    lane.frame(send_v2(body=batch + b"a\0", m="true", opaque=2))
+    lane.frame(send_v2(body=batch + b"ab", m="true", opaque=3))
+    lane.turn()
+    assert [(reply.opaque, reply.code) for _, reply in lane.answers()] == [(1, 13), (2, 13), (3, 0)]
+
+
 def test_both_header_forms_and_both_serialisations(lane: HotLane) -> None:
     v1 = RemotingCommand.request(
         10,
