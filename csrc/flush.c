@@ -66,28 +66,43 @@ void rp_flush_close(rp_flush *flush) {
     free(flush);
 }
 
-static int sync_directory(const char *directory) {
-    int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return -1;
-    int failed = fsync(fd), error = errno;
-    close(fd);
+/* Whether what failed lacked descriptors or memory: that says nothing of the disk, and another try may succeed. */
+static int lacks_resources(void) { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
+
+static void close_file(rp_flush *flush) {
+    int error = errno;
+    if (flush->fd >= 0) close(flush->fd);
+    flush->fd = -1;
     errno = error;
-    return failed;
 }
 
-/* Sync the file that starts at `start`; with its name, the first time. 0, or -1 with errno. */
-static int sync_file(rp_flush *flush, uint64_t start) {
+/* Open the file that starts at `start`, and have its name on the disk. RP_OK, also without a file if it was deleted;
+ * RP_NO_MEMORY: not tried; another one: failed, with errno. */
+static rp_status open_file(rp_flush *flush, uint64_t start) {
     char path[PATH_MAX];
-    if (flush->fd < 0 || flush->start != start) {
-        if (flush->fd >= 0) close(flush->fd);
-        if (rp_mapped_file_path(path, sizeof path, flush->directory, start) < 0) return -1;
-        flush->fd = open(path, O_RDWR | O_CLOEXEC);
-        flush->start = start;
-        /* Below min_phy_offset it was deleted meanwhile, with all that was in it. */
-        if (flush->fd < 0) return errno == ENOENT && start < rp_load_acquire(&flush->control->min_phy_offset) ? 0 : -1;
-        if (sync_directory(flush->directory) < 0) return -1;
-    }
-    return fdatasync(flush->fd);
+    if (flush->fd >= 0 && flush->start == start) return RP_OK;
+    close_file(flush);
+    if (rp_mapped_file_path(path, sizeof path, flush->directory, start) < 0) return RP_IO_ERROR;
+    flush->fd = open(path, O_RDWR | O_CLOEXEC);
+    flush->start = start;
+    /* Below min_phy_offset it was deleted meanwhile, with all that was in it. */
+    if (flush->fd < 0 && errno == ENOENT && start < rp_load_acquire(&flush->control->min_phy_offset)) return RP_OK;
+    int directory = flush->fd < 0 ? -1 : open(flush->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    rp_status status = RP_OK;
+    if (directory < 0) status = lacks_resources() ? RP_NO_MEMORY : RP_IO_ERROR;
+    else if (fsync(directory) < 0) status = RP_IO_ERROR;
+    int error = errno;
+    if (directory >= 0) close(directory);
+    errno = error;
+    if (status != RP_OK) close_file(flush); /* else another try would pass over the name */
+    return status;
+}
+
+/* Sync the file that starts at `start`; with its name, the first time. As open_file. */
+static rp_status sync_file(rp_flush *flush, uint64_t start) {
+    rp_status status = open_file(flush, start);
+    if (status != RP_OK || flush->fd < 0 || fdatasync(flush->fd) == 0) return status;
+    return errno == ENOSPC || errno == EDQUOT ? RP_NO_SPACE : RP_IO_ERROR;
 }
 
 /* Make the pages of [from, to) dirty again. After a failed sync the kernel calls them clean, and the next sync succeeds
@@ -99,8 +114,8 @@ static rp_status rewrite(rp_flush *flush, uint64_t from, uint64_t to) {
         uint8_t *image;
         uint64_t start = from - from % file_size, end = to < start + file_size ? to : start + file_size;
         rp_status status = rp_mapped_file_map(flush->directory, start, file_size, 1, &image);
-        if (status != RP_OK && start >= rp_load_acquire(&flush->control->min_phy_offset))
-            return status < 0 ? status : RP_IO_ERROR; /* below it was deleted meanwhile */
+        if (status != RP_OK && start >= rp_load_acquire(&flush->control->min_phy_offset)) /* below it was deleted meanwhile */
+            return status != RP_NOT_FOUND && lacks_resources() ? RP_NO_MEMORY : RP_IO_ERROR;
         for (; status == RP_OK && from < end; from += page - from % page) {
             volatile uint8_t *at = image + (from - start);
             *at = *at;
@@ -130,14 +145,16 @@ rp_status rp_flush_log(rp_flush *flush) {
     began_ns = now_ns();
     if (!flush->has_begun) {
         rp_status status = control->flush_begun ? rewrite(flush, durable, published) : RP_OK;
+        if (status == RP_NO_MEMORY) return status;
         if (status != RP_OK) return fail(flush, status);
         flush->has_begun = 1;
         rp_store_release(&control->flush_begun, 1);
     }
     for (uint64_t start = durable - durable % control->commitlog_file_size; start < published; start += control->commitlog_file_size) {
         RP_CRASH_POINT("flush.file");
-        if (sync_file(flush, start) == 0) continue;
-        return fail(flush, rp_status_of_errno());
+        rp_status status = sync_file(flush, start);
+        if (status == RP_NO_MEMORY) return status;
+        if (status != RP_OK) return fail(flush, status);
     }
     RP_CRASH_POINT("flush.synced");
     rp_store_release(&control->durable_phy_offset, published); /* what the syncs above covered */

@@ -14,7 +14,8 @@ void rp_flush_close(rp_flush *flush);
 /* Sync the log from the durable to the published position, then move the durable one. Blocks for as long as the disk
  * takes; one thread at a time.
  * RP_OK; RP_EMPTY nothing to do; RP_IO_ERROR, RP_NO_SPACE with errno: and from then on always, since after a failed
- * sync the kernel calls pages clean that never reached the disk. */
+ * sync the kernel calls pages clean that never reached the disk. RP_NO_MEMORY with errno: descriptors or memory lack,
+ * nothing was synced; the next call tries again. */
 rp_status rp_flush_log(rp_flush *flush);
 /* For the thread of sync flush: wait until something is published (poked) or `timeout_ns` have passed, flush, and
  * wake `waiter` (NULL: nobody), whose replies wait for the durable position. As rp_flush_log; RP_STOPPED after stop. */

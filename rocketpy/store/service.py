@@ -293,7 +293,10 @@ class StoreService:
                     continue
                 status = lib.rp_flush_log(flush)
                 pace.flushed_s = time.monotonic()
-            if status < 0:
+            if status == Status.NO_MEMORY:
+                self._fault_log.report("cannot open the log's files to flush them", fail("flush", status))
+                self._stop.wait(RETRY_S)
+            elif status < 0:
                 # What could not be synced may be lost though the kernel calls it clean: take nothing more.
                 self._flags.put(RunningFlag.NOT_WRITEABLE, True)
                 logger.error(

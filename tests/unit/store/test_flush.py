@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import threading
 from collections.abc import Iterator
@@ -152,3 +153,25 @@ def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: S
     thread.join(60)
     assert not is_waiting
     assert control.dispatched_phy_offset == control.published_phy_offset
+
+
+@pytest.mark.parametrize("is_successor", [False, True])
+def test_without_descriptors_a_flush_is_tried_again(
+    flush: Any, writer: StoreWriter, opened: OpenedStore, is_successor: bool
+) -> None:
+    """Nothing was synced, so nothing can have failed; and the file's name is still to be synced."""
+    writer.control.header.flush_begun = is_successor
+    writer.put()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        assert lib.rp_flush_log(flush) == Status.NO_MEMORY
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+        assert lib.rp_flush_log(flush) == Status.NO_MEMORY  # one for the file, none for its directory
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert not writer.control.header.running_flags and writer.control.durable_phy_offset == 0
+    assert lib.rp_flush_log(flush) == Status.OK
+    assert writer.control.durable_phy_offset == writer.control.published_phy_offset
