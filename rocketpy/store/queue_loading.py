@@ -57,6 +57,7 @@ class QueueFiles:
             self._remove_files(0)
             return None
         self._cut(max_offset)
+        self._remove_front()
         return LoadedQueue(self._find_begin(max_offset, log_min_phy_offset), max_offset, max_phy_offset)
 
     def _sound(self, start: int, phy_limit: int) -> _Sound:
@@ -97,8 +98,19 @@ class QueueFiles:
         if end < last + self._file_size and not self._files.is_zero(path, end - last):
             self._files.wipe(path, end - last)
 
+    def _remove_front(self) -> None:
+        """Files in front of a missing one were about to be removed with it, when everything ended. Nothing reads over
+        such a gap, and a Java broker would take what follows for what is missing."""
+        at = len(self.starts) - 1
+        while at > 0 and self.starts[at - 1] == self.starts[at] - self._file_size:
+            at -= 1
+        if at > 0:
+            self._remove(self.starts[:at])
+
     def _remove_files(self, from_position: int) -> None:
-        gone = [start for start in self.starts if start >= from_position]
+        self._remove([start for start in self.starts if start >= from_position])
+
+    def _remove(self, gone: list[int]) -> None:
         for start in gone:
             self._files.remove(self._directory / file_name(start))
             self.starts.remove(start)

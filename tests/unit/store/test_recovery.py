@@ -21,7 +21,7 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import StorePaths, file_name
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.lifecycle import OpenedStore, close_store, open_store, save_checkpoint
 from rocketpy.store.message_store import MessageStore
 from rocketpy.store.recovery import RecoveryKind
 from tests.support.store_writer import Put, StoreWriter
@@ -592,4 +592,34 @@ def test_a_new_send_processor_goes_on_with_the_next_offsets(
     assert lib.rp_recovery_next_offsets(opened.control.block, directory) == 0
     assert {state.next_offset for state in opened.control.queues()} == {7, 6}
     assert [state.next_offset for state in opened.control.queues()] == [len(puts[queue]) for queue in TOPICS]
+    kill(opened)
+
+
+@pytest.mark.parametrize("has_block", [True, False])
+def test_a_queue_that_was_being_removed_has_a_gap(config: MessageStoreConfig, has_block: bool) -> None:
+    """A power failure keeps any of its files' names."""
+    opened = open_store(config)
+    with StoreWriter(opened.config, opened.control) as writer:
+        puts = [writer.put("T", 0, b"%d" % i) for i in range(220)]  # 50 to a file
+        writer.dispatch.sync(with_index=True)
+    flush = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+    assert lib.rp_flush_log(flush) == 0
+    lib.rp_flush_close(flush)
+    save_checkpoint(opened.control, opened.paths, opened.files)
+    directory = opened.paths.consumequeue / "T" / "0"
+    kill(opened)
+    another_boot(opened.paths)
+    if not has_block:  # as Java leaves it
+        opened.paths.control.unlink()
+        opened.paths.abort.unlink()
+    (directory / file_name(1_000)).unlink()
+    (directory / file_name(2_000)).unlink()
+    opened = reopen(config)
+    store = MessageStore(opened.config, opened.control)
+    assert (store.min_offset("T", 0), store.max_offset("T", 0)) == (150, 220)
+    assert store.get_message("T", 0, 150, 1).records == [puts[150].image]
+    assert not (directory / file_name(0)).exists()
+    with StoreWriter(opened.config, opened.control) as writer:
+        assert writer.put("T", 0).queue_offset == 220
+    store.close()
     kill(opened)
