@@ -159,7 +159,7 @@ static int add_topic(rp_control_block *block, const uint8_t *name, uint32_t size
         return 0;
     }
     if (index == RP_CONTROL_TOPICS_MAX) {
-        errno = ENOSPC;
+        errno = EOVERFLOW;
         return -1;
     }
     if (reserve_entry(block, TOPICS_AT, index, TOPIC_ENTRY) < 0) return -1;
@@ -183,7 +183,7 @@ static rp_queue *add_queue(rp_control_block *block, const uint8_t *name, uint32_
         return queue;
     }
     if (index == RP_CONTROL_QUEUES_MAX) {
-        errno = ENOSPC;
+        errno = EOVERFLOW;
         return NULL;
     }
     if (add_topic(block, name, size, &topic) < 0 || reserve_entry(block, QUEUES_AT, index, sizeof(rp_queue)) < 0) return NULL;
@@ -225,6 +225,8 @@ rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t
     errno = error;
     return queue;
 }
+
+int rp_control_refuses(int error) { return error == EINVAL || error == EOVERFLOW; }
 
 static int read_boot_id(uint8_t id[16]) {
     char text[40];

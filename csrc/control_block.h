@@ -82,9 +82,11 @@ rp_queue *rp_control_queue(rp_control_block *block, uint32_t index);
 uint32_t rp_control_queue_index(const rp_control_block *block, const rp_queue *queue);
 /* The entry of (topic, queue id), or NULL. Any process. */
 rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
-/* Find or add, and make it live; NULL with errno when the table is full (ENOSPC) or the name cannot be a directory
- * (EINVAL). Any process: a robust lock in the block keeps adders apart. */
+/* Find or add, and make it live; NULL with errno when the table is full (EOVERFLOW), the name cannot be a directory
+ * (EINVAL), or the disk fails (any other). Any process: a robust lock in the block keeps adders apart. */
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
+/* 1 if this errno of rp_control_add is its last word; 0: another try may succeed. */
+int rp_control_refuses(int error);
 /* 1 if rp_control_add would take the name: of a size that fits, and a directory's. */
 int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
 /* 1 if the queue has units, all of records that were deleted with their topic: its files can go. */

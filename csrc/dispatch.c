@@ -28,6 +28,7 @@
 #include "endian.h"
 #include "flush.h"
 #include "index_file.h"
+#include "new_file.h"
 #include "record.h"
 #include "recovery.h"
 #include "stage.h"
@@ -82,10 +83,12 @@ struct rp_dispatch {
     uint8_t key[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
 };
 
+/* A reader may open one of the files while they are being removed: what it then keeps is stale as well. */
 static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->generation, queue->generation + 1);
     rp_status status = rp_cq_remove(dispatch->writer, queue);
     rp_status extended = dispatch->ext ? rp_cq_ext_remove(dispatch->ext, queue) : RP_OK;
+    rp_store_release(&queue->generation, queue->generation + 1);
     return status != RP_OK ? status : extended;
 }
 
@@ -325,6 +328,7 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     uint32_t queue_id = (uint32_t)record->queue_id;
     rp_queue *queue = rp_control_find(dispatch->block, record->topic, record->topic_size, queue_id);
     if (!queue) queue = rp_control_add(dispatch->block, record->topic, record->topic_size, queue_id);
+    if (!queue && !rp_control_refuses(errno)) return rp_status_of_errno();
     if (!queue || !rp_cq_is_offset(record->queue_offset)) {
         dispatch->counts.unplaced++;
         return RP_OK;
@@ -449,6 +453,7 @@ uint64_t rp_dispatch_skip(rp_dispatch *dispatch) {
     if (to > end) to = end;
     if (position >= end) return 0;
     const uint8_t *image = rp_log_view_acquire(dispatch->view, position, to - position);
+    if (!image && errno != ENOENT) return 0; /* that says nothing of the file */
     uint64_t at = image ? position + rp_recovery_resync(image, to - position, position) : to;
     if (image) rp_log_view_release(dispatch->view, position);
     rp_store_release(&control->dispatched_phy_offset, at);

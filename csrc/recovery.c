@@ -15,6 +15,7 @@
 #include "crash_point.h"
 #include "endian.h"
 #include "mapped_file.h"
+#include "new_file.h"
 #include "record.h"
 
 /* Dispatch makes a unit of it. What carries a place that no queue has is damaged, or no broker's: it gets none. */
@@ -130,6 +131,11 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
             if (!gets_unit(&record)) continue;
             rp_queue *queue = rp_control_find(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
             if (!queue) queue = rp_control_add(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
+            if (!queue && !rp_control_refuses(errno)) { /* the disk's fault: to go on would forget the queue's end */
+                status = rp_status_of_errno();
+                munmap(image, file_size);
+                return status;
+            }
             if (!queue) continue; /* no directory can have its name, or the table is full: it gets no units either */
             uint32_t index = rp_control_queue_index(block, queue);
             uint64_t *at = index < count ? &next[index] : &queue->next_offset;

@@ -233,3 +233,22 @@ def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: 
     assert again.control.header.units_lost == 0
     assert path.read_bytes() == content
     close_store(again, clean=True)
+
+
+def test_a_queue_that_cannot_be_entered_now_is_entered_later(
+    writer: StoreWriter, opened: OpenedStore, store: MessageStore
+) -> None:
+    """The block is new, and its disk has no room for entries: no record may be passed over for that."""
+    put = writer.put(dispatch=False)
+    end = opened.control.published_phy_offset
+    opened.control.reset()
+    opened.control.header.published_phy_offset = end
+    aside = opened.paths.control.with_name("aside")
+    opened.paths.control.rename(aside)
+    with pytest.raises(StoreError, match="No such file"):
+        writer.dispatch.run_to_end()
+    assert lib.rp_recovery_next_offsets(opened.control.block, os.fsencode(opened.paths.commitlog)) < 0
+    aside.rename(opened.paths.control)
+    writer.dispatch.run_to_end()
+    assert writer.dispatch.counts().unplaced == 0
+    assert store.get_message("TopicTest", 0, 0, 1).records == [put.image]

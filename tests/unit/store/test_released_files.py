@@ -64,3 +64,24 @@ def test_files_of_removed_queues_are_closed(
     put = writer.put("T7", 0)  # and everybody goes on
     assert store.get_message("T7", 0, put.queue_offset, 1).records == [put.image]
     lib.rp_cq_reader_close(reader)
+
+
+def test_a_file_that_was_opened_while_it_was_removed_is_not_read_for_its_successor(
+    config: MessageStoreConfig, opened: OpenedStore, writer: StoreWriter
+) -> None:
+    """The pull worker opens a queue's file between the new generation and the removal; the file of the same name that
+    comes next holds other units. From the old one consumers would have passed over them."""
+    control = opened.control
+    writer.put()
+    entry = control.queue("TopicTest", 0)
+    size = rounded_file_size(config.mapped_file_size_consume_queue)
+    reader = lib.rp_cq_reader_open(control.block, os.fsencode(opened.paths.consumequeue), size, 16)
+    units = ffi.new("uint8_t[]", 20)
+    entry.generation += 1
+    assert lib.rp_cq_read(reader, entry, 0, 1, units) == 1
+    entry.generation -= 1
+    writer.dispatch.expire_queue(entry)
+    put = writer.put()
+    assert lib.rp_cq_read(reader, entry, put.queue_offset, 1, units) == 1
+    assert int.from_bytes(bytes(units)[:8], "big") == put.phy_offset
+    lib.rp_cq_reader_close(reader)
