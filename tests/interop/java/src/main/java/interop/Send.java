@@ -1,15 +1,23 @@
 package interop;
 
+import java.io.IOException;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CountDownLatch;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.remoting.exception.RemotingException;
 
-/** send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue]. */
+/**
+ * send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue].
+ * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS]: one after the other until the input ends, each
+ * tried once, so that no message is stored twice by the client itself.
+ */
 final class Send {
     private Send() {
     }
@@ -20,6 +28,12 @@ final class Send {
         producer.setSendMsgTimeout(10_000);
         producer.start();
         Events.print("ready");
+        if (arguments.text("mode", "sync").equals("stream")) {
+            stream(producer, arguments);
+            producer.shutdown();
+            Events.print("done");
+            return;
+        }
         List<Message> messages = new ArrayList<>();
         for (int i = 0; i < arguments.number("count", 1); i++) {
             messages.add(message(arguments, i));
@@ -45,6 +59,32 @@ final class Send {
         }
         producer.shutdown();
         Events.print("done");
+    }
+
+    private static void stream(DefaultMQProducer producer, Arguments arguments) throws Exception {
+        producer.setRetryTimesWhenSendFailed(0);
+        producer.setSendMsgTimeout(3_000);
+        Thread end = new Thread(() -> {
+            try {
+                Events.waitForEndOfInput();
+            } catch (IOException gone) {
+                return;
+            }
+        });
+        end.start();
+        int levels = arguments.number("levels", 0);
+        for (int i = 0; end.isAlive(); i++) {
+            Message message = message(arguments, i);
+            if (levels > 0) {
+                message.setDelayTimeLevel(1 + i % levels);
+            }
+            try {
+                Events.sent(message.getKeys(), producer.send(message));
+            } catch (MQClientException | RemotingException | MQBrokerException failed) {
+                Events.failed(message.getKeys(), failed);
+            }
+            Thread.sleep(arguments.number("pause", 5));
+        }
     }
 
     private static Message message(Arguments arguments, int i) {
