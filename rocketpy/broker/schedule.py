@@ -153,7 +153,22 @@ class ScheduleService:
                 return False
             offset += 1
             self._advance(level, offset)
-        return bool(units)
+        return bool(units) or self._pass_damage(level, offset)
+
+    def _pass_damage(self, level: int, offset: int) -> bool:
+        """Go on behind units that cannot be read, as pulls do; False: there are none before the queue's end."""
+        low, high = self._bounds(level)
+        if offset >= high:
+            return False
+        reached = low if offset < low else min(self._store.next_queue_file(offset), high)  # below it was cleaned now
+        if offset >= low:
+            log.error(
+                "delay level %d: the consume queue of %s, queue %d, cannot be read at %d: delayed messages %d to %d "
+                "skipped; they are in the log: stop the broker, remove consumequeue and control, start it",
+                level, SCHEDULE_TOPIC, level - 1, offset, offset, reached - 1,
+            )  # fmt: skip
+        self._advance(level, reached)
+        return True
 
     def _is_due(self, level: int, offset: int, deliver_time_ms: int) -> bool:
         now_ms, slowed_from_ms = self._store.clock_ms(), self._store.clock_slowed_from_ms()
@@ -245,10 +260,14 @@ class ScheduleService:
             log.warning("skipped the delayed message at log offset %d: cannot read it", phy_offset)
             return None
         try:
-            return decode_record(memoryview(image), phy_offset, check_crc=False)
+            record = decode_record(memoryview(image), phy_offset, check_crc=False)
         except RecordCorrupt as exc:
             log.error("skipped a delayed message: %s", exc)
             return None
+        if record is not None and record.topic != SCHEDULE_TOPIC:
+            log.error("delayed message at %d skipped: it is of topic %s; its unit is damaged", phy_offset, record.topic)
+            return None
+        return record
 
     def _addressed(self, record: StoredRecord) -> MessageToPut | str:
         """The message as it is to be stored in its real topic, or why it cannot be."""

@@ -114,6 +114,9 @@ class Store(Protocol):
         self, topic: str, queue_id: int, index: int, count: int
     ) -> Sequence[ConsumeQueueUnit]: ...
 
+    def next_queue_file(self, offset: int) -> int:
+        """The first offset behind `offset` that is in another file of its queue: where to go on past damage."""
+
     def is_in_disk(self, phy_offset: int) -> bool: ...
 
     def statistics(self) -> StoreStatistics: ...

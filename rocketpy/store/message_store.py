@@ -139,6 +139,10 @@ class MessageStore:
             units += self.queues.with_tags(queue, more)
         return units
 
+    def next_queue_file(self, offset: int) -> int:
+        """The first offset behind `offset` that is in another file of its queue: where to go on past damage."""
+        return offset - offset % self.queues.units_per_file + self.queues.units_per_file
+
     def deleted_topics(self) -> dict[str, bool]:
         """Topics that have deleted queues; True: which still hold messages."""
         return self.control.deleted_topics()

@@ -22,6 +22,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.hot_lane import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
 
 NOW_MS = 1_700_000_000_000
+UNITS_PER_FILE = 8
 
 
 @attrs.define
@@ -241,6 +242,9 @@ class FakeStore:
         if index < self.min_offset(topic, queue_id):
             return []
         return [unit for unit, _ in self.queues.get((topic, queue_id), [])[index : index + count]]
+
+    def next_queue_file(self, offset: int) -> int:
+        return offset - offset % UNITS_PER_FILE + UNITS_PER_FILE
 
     def is_in_disk(self, phy_offset: int) -> bool:
         return phy_offset < self.on_disk_below

@@ -344,6 +344,48 @@ def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: p
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
+def test_a_level_goes_on_past_units_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The file of units 8 to 15 is gone, as after `rm` or a repair of the file system."""
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, *[NOW_MS] * 20)
+    look = rig.store.consume_queue_units
+
+    def units(topic: str, queue_id: int, index: int, count: int) -> list[Unit]:
+        return [] if 8 <= index < 16 else look(topic, queue_id, index, min(count, 8 - index % 8))
+
+    rig.store.consume_queue_units = units  # type: ignore[method-assign]  # the fault of this test
+    while deliver(rig):
+        pass
+    assert [m.reconsume_times for m in rig.hot_lane.puts] == [*range(8), *range(16, 20)]
+    assert rig.services.schedule.progress() == {LEVEL: (20, 20)}
+    (line,) = caplog.messages
+    assert "delay level 3" in line and "delayed messages 8 to 15 skipped" in line
+    caplog.clear()
+    rig.store.queues[SCHEDULE, LEVEL - 1] *= 0
+    assert deliver(rig) is False and caplog.messages == []
+
+
+def test_damage_at_a_queues_end_holds_nothing_up_either(tmp_path: Path) -> None:
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS)
+    rig.store.consume_queue_units = lambda *_: []  # type: ignore[method-assign]  # the fault of this test
+    assert deliver(rig) is True and deliver(rig) is False
+    assert rig.services.schedule.progress() == {LEVEL: (2, 2)} and rig.hot_lane.puts == []
+
+
+def test_a_unit_that_names_another_topics_record_delivers_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Zeros in a unit name the record at 0, whatever that is."""
+    rig = SlowLaneRig(tmp_path)
+    delayed(rig, NOW_MS, NOW_MS)
+    rig.store.records[0] = record(0, topic="Else")
+    rig.store.queues[SCHEDULE, LEVEL - 1][0] = (Unit(0, 0, 0), NOW_MS)
+    assert deliver(rig) is True
+    assert [m.reconsume_times for m in rig.hot_lane.puts] == [1]
+    assert "is of topic Else" in caplog.text
+
+
 def test_levels() -> None:
     levels = DelayLevels.parse("1s 2m 3h 1d")
     assert levels.delays_ms == (1000, 120_000, 10_800_000, 86_400_000)

@@ -26,6 +26,15 @@ def test_look_message_by_offset(store: MessageStore, writer: StoreWriter) -> Non
     assert store.look_message_by_offset(1 << 50) is None
 
 
+def test_behind_a_unit_file_that_is_gone_the_next_one_can_be_read(store: MessageStore, writer: StoreWriter) -> None:
+    puts = [writer.put("T", 0) for _ in range(120)]  # 50 to a file
+    (store.queues.directory / "T" / "0" / f"{1000:020}").unlink()
+    assert len(store.consume_queue_units("T", 0, 0, 120)) == 50
+    assert store.consume_queue_units("T", 0, 50, 64) == [] and store.max_offset("T", 0) == 120
+    assert store.next_queue_file(50) == store.next_queue_file(99) == 100
+    assert store.consume_queue_units("T", 0, 100, 64)[0].phy_offset == puts[100].phy_offset
+
+
 def test_times(store: MessageStore, writer: StoreWriter) -> None:
     assert store.earliest_message_time() == -1
     for i in range(5):
