@@ -15,7 +15,7 @@
 #include <stdint.h>
 #include "status.h"
 
-enum { RP_COUNTERS_MAX = 128, RP_NOTES_MAX = 16 };
+enum { RP_COUNTERS_MAX = 128, RP_NOTES_MAX = 16, RP_RING_RECORD_MAX = 1 << 30 /* bytes, of a ring's capacity too */ };
 
 /* What all processes may see of a worker. 64-byte aligned pieces; zeroed when the worker is (re)started, but for
  * counters, which only grow, and notes. */

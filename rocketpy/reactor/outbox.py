@@ -9,7 +9,7 @@ from collections import deque
 
 import attrs
 
-from .ring import RingWriter
+from .ring import RECORD_MAX, RingWriter, too_large
 
 
 @attrs.define(eq=False)
@@ -29,7 +29,11 @@ class Outbox:
         """Write now (and wake the consumer), or keep for later. False: the backlog is full, nothing was taken.
 
         `always` is for records that must not be lost and whose number is bounded by something else (tables).
+
+        Raises: LocalProtocolError: it is larger than any ring takes; those behind it are not held up.
         """
+        if len(record) > RECORD_MAX:
+            raise too_large(kind, len(record))
         if not self._backlog and self.writer.write(kind, record):
             self.writer.finish_batch()
             return True

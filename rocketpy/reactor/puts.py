@@ -7,6 +7,7 @@ way; those behind wait here, in their order, and whoever begins puts bounds how 
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 
@@ -14,10 +15,13 @@ import attrs
 import trio
 
 from rocketpy.codes import ResponseCode
+from rocketpy.errors import LocalProtocolError
 from rocketpy.remoting.hot_lane import MessageToPut, PutResult
 
 from .outbox import Outbox
 from .stage import Stage, decode_put_result, encode_put, with_token
+
+log = logging.getLogger(__name__)
 
 PUTS_MAX = 4096
 PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dead process stays silent so long
@@ -108,5 +112,13 @@ class Puts:
             self._last_token += 1
             put.token = self._last_token
             self._under_way[put.token] = put
-            if not self._outbox.put(Stage.SEND, with_token(put.record, put.token)):
-                put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
+            try:
+                code = None if self._send(put) else ResponseCode.SYSTEM_BUSY
+            except LocalProtocolError as exc:
+                log.error("message for topic %s refused: %s", put.message.topic, exc)
+                code = ResponseCode.MESSAGE_ILLEGAL
+            if code is not None:
+                put.finish(PutResult(code, queue_id=put.message.queue_id))
+
+    def _send(self, put: Put) -> bool:
+        return self._outbox.put(Stage.SEND, with_token(put.record, put.token))

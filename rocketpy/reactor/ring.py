@@ -10,12 +10,17 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from rocketpy.errors import TransportError
+from rocketpy.errors import LocalProtocolError, TransportError
 from rocketpy.native.core import ffi, lib
 
 STOP_LEAVE: int = lib.RP_STOP_LEAVE
 STOP_INTAKE: int = lib.RP_STOP_INTAKE
 COUNTERS_MAX: int = lib.RP_COUNTERS_MAX
+RECORD_MAX: int = lib.RP_RING_RECORD_MAX
+
+
+def too_large(kind: int, size: int) -> LocalProtocolError:
+    return LocalProtocolError(f"ring message of type {kind} has {size} bytes; a ring takes {RECORD_MAX} at most")
 
 
 class WorkerBlock:
@@ -137,11 +142,16 @@ class RingWriter:
             raise MemoryError
 
     def write(self, kind: int, record: bytes) -> bool:
-        """False: no room, nothing was taken; the doorbell rings when there is."""
+        """False: no room, nothing was taken; the doorbell rings when there is.
+
+        Raises: LocalProtocolError: it is larger than any ring takes; nothing was taken.
+        """
         span = ffi.new("rp_span *", (ffi.from_buffer(record), len(record)))
         status = lib.rp_ring_write(self._pointer, kind, span, 1)
         if status == lib.RP_NO_MEMORY:
             raise MemoryError
+        if status == lib.RP_TOO_LARGE:
+            raise too_large(kind, len(record))
         return bool(status == lib.RP_OK)
 
     def finish_batch(self) -> None:

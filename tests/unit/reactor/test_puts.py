@@ -11,6 +11,7 @@ import trio.testing
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.errors import LocalProtocolError
 from rocketpy.reactor import puts as module
 from rocketpy.reactor import stage
 from rocketpy.reactor.puts import PUT_TIMEOUT_S, Put, Puts
@@ -32,6 +33,23 @@ class Sent:
     @property
     def bodies(self) -> bytes:
         return b"".join(body for _, body in self.records)
+
+
+def test_a_put_that_no_ring_takes_is_refused_alone() -> None:
+    class Bounded(Sent):
+        def put(self, kind: int, record: bytes, *, always: bool = False) -> bool:
+            if len(record) > 5000:
+                raise LocalProtocolError("too large")
+            return super().put(kind, record, always=always)
+
+    async def main() -> None:
+        sent = Bounded()
+        puts = Puts(sent, ("127.0.0.1", 10911), lambda: 0)
+        refused = puts.begin(MessageToPut(topic="T", queue_id=0, body=b"x" * 5000, properties=b""))
+        puts.begin(MessageToPut(topic="T", queue_id=0, body=b"y", properties=b""))
+        assert (await refused.wait()).is_final_refusal and sent.bodies == b"y"
+
+    trio.run(main)
 
 
 @pytest.fixture

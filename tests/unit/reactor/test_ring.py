@@ -13,8 +13,10 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
+from rocketpy.errors import LocalProtocolError
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.ring import WorkerBlock
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.ring import RECORD_MAX, Ring, RingReader, RingWriter, WorkerBlock
 
 CAPACITY = 65536
 SMALL_MAX = CAPACITY // 4
@@ -67,6 +69,27 @@ def test_a_worker_that_is_started_again_is_at_nothing() -> None:
     assert (counted.asleep, counted.stop, counted.ready, counted.busy_since_ns) == (0, 0, 0, 0)
     assert (counted.heartbeat_ns, counted.epoch, counted.counters[5]) == (1000, 1, 9)
     os.close(block.doorbell)
+
+
+def test_a_record_that_no_ring_takes_is_an_error_of_that_record() -> None:
+    """Not one that waits for room, before all that come behind it."""
+    ring = Ring(CAPACITY, WorkerBlock("a", 0), WorkerBlock("b", 1))
+    writer, reader = RingWriter(ring), RingReader(ring)
+    with pytest.raises(LocalProtocolError, match="1073741825 bytes; a ring takes 1073741824 at most"):
+        writer.write(1, bytes(RECORD_MAX + 1))
+    out = Outbox(writer)
+    while out.put(2, b"x" * 8000):
+        if out.backlog_bytes:
+            break
+    with pytest.raises(LocalProtocolError, match="type 3"):
+        out.put(3, bytes(RECORD_MAX + 1), always=True)  # behind what waits
+    assert out.put(4, b"last")
+    while not out.is_empty():
+        found = reader.read()
+        out.flush()
+    while (more := reader.read()) is not None:
+        found = more
+    assert found == (4, b"last")
 
 
 @pytest.fixture
