@@ -45,7 +45,7 @@ typedef struct rp_control {
     int64_t dispatched_timestamp_ms;   /* store worker (dispatch): store time of a record that has its unit, the last one */
     int64_t clock_slow_base_ms;        /* send processor: see broker_clock.c; 0: the wall clock was never set back */
     int64_t clock_slowed_from_ms;      /* send processor: the broker's clock when it began to run at half speed */
-    uint64_t units_lost;               /* store worker: 1 after a failed sync of units; units_durable stays as it is then */
+    uint64_t units_lost;               /* store worker: 1 after a failed sync of units or index; units_durable stays then */
     uint64_t flush_begun;              /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
     uint64_t reserved[3];
 } rp_control;

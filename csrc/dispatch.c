@@ -465,6 +465,12 @@ void rp_dispatch_release(rp_dispatch *dispatch) {
     if (dispatch->ext) rp_cq_ext_writer_release(dispatch->ext);
 }
 
+/* As with units (queue_files.c): the next sync would say that all is well. */
+static rp_status lose_index(rp_dispatch *dispatch, rp_status status) {
+    rp_store_release(&dispatch->control->units_lost, 1);
+    return status;
+}
+
 rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
     rp_control *control = dispatch->control;
     uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset);
@@ -481,7 +487,10 @@ rp_status rp_dispatch_sync(rp_dispatch *dispatch) {
     if (status != RP_OK || !dispatch->index) return status;
     status = rp_index_sync_full(dispatch->index, &timestamp_ms);
     if (status == RP_OK && timestamp_ms) control->index_timestamp_ms = timestamp_ms;
-    return status;
+    return status == RP_OK ? RP_OK : lose_index(dispatch, status);
 }
 
-rp_status rp_dispatch_sync_index(rp_dispatch *dispatch) { return dispatch->index ? rp_index_sync(dispatch->index) : RP_OK; }
+rp_status rp_dispatch_sync_index(rp_dispatch *dispatch) {
+    rp_status status = dispatch->index ? rp_index_sync(dispatch->index) : RP_OK;
+    return status == RP_OK ? RP_OK : lose_index(dispatch, status);
+}

@@ -40,6 +40,7 @@ struct rp_index {
     int full[FULL_MAX];
     uint32_t full_count;
     int64_t full_timestamp_ms;
+    int has_failed; /* a full file could not be synced, and nothing is durable any more */
 };
 
 static int32_t count_of(const uint8_t *base) {
@@ -187,8 +188,12 @@ static void retire_file(rp_index *index) {
     munmap(index->base, index->file_size);
     index->base = NULL;
     pthread_mutex_lock(&index->lock);
-    if (index->full_count < FULL_MAX) index->full[index->full_count++] = index->fd;
-    else close(index->fd); /* many at once: the kernel writes this one back in its own time */
+    if (index->full_count < FULL_MAX) {
+        index->full[index->full_count++] = index->fd;
+    } else { /* many at once */
+        if (fdatasync(index->fd) < 0) index->has_failed = 1;
+        close(index->fd);
+    }
     index->full_timestamp_ms = timestamp_ms;
     pthread_mutex_unlock(&index->lock);
     index->fd = -1;
@@ -294,11 +299,18 @@ rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms) {
     int64_t newest_ms = index->full_timestamp_ms;
     memcpy(full, index->full, count * sizeof *full);
     index->full_count = 0;
+    if (index->has_failed) {
+        errno = EIO;
+        status = RP_IO_ERROR;
+    }
     pthread_mutex_unlock(&index->lock);
     for (uint32_t i = 0; i < count; i++) {
         RP_CRASH_POINT("index.sync_full");
-        if (fdatasync(full[i]) < 0) status = rp_status_of_errno();
+        int failed = fdatasync(full[i]) < 0, error = errno;
         close(full[i]);
+        if (!failed) continue;
+        errno = error;
+        status = rp_status_of_errno();
     }
     if (status == RP_OK && count) *timestamp_ms = newest_ms;
     return status;

@@ -115,7 +115,7 @@ class Dispatch:
                 status = lib.rp_dispatch_sync_index(self.handle)
         if self.control.header.units_lost:
             raise StoreError(
-                "consume queues could not be brought to the disk, and the kernel may have dropped the rest: "
+                "consume queues or index could not be brought to the disk, and the kernel may have dropped the rest: "
                 "no more log files are deleted; when the disk is in order, restart the broker, which builds them again"
             )
         if status:

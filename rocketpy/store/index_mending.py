@@ -21,13 +21,16 @@ logger = logging.getLogger(__name__)
 
 
 def mend_index(
-    files: Files, directory: Path, hash_slot_num: int, index_num: int, synced_until_ms: int, phy_limit: int
+    files: Files, directory: Path, hash_slot_num: int, index_num: int, synced_until_ms: int, phy_limit: int,
+    *, has_failed_sync: bool = False,
 ) -> int | None:
     """Mend the files that were not certainly on the disk, newest first.
 
     Args:
         phy_limit: keys of records from here on are entered again; those that are there may be of lost records.
         synced_until_ms: store time up to which the index is on the disk, by the checkpoint.
+        has_failed_sync: what else there is may be in the page cache alone though the kernel calls it clean: it is
+            removed, as a file that looks whole now would be missing units once it is read from the disk.
     Returns: the log offset from which on keys may be missing; None if the index has no files, and had none.
     Raises:
         StoreError: a file cannot be read or written.
@@ -36,20 +39,27 @@ def mend_index(
     end = 0
     following: list[Path] = []
     for path in reversed(paths):
-        found = _mend(path, hash_slot_num, index_num, phy_limit)
+        is_lost = has_failed_sync and not _is_synced(files, path, synced_until_ms)
+        found = None if is_lost else _mend(path, hash_slot_num, index_num, phy_limit)
         if found is None or found[1]:  # what it lost is entered into the newest file: there must be none behind it
             for later in following:
                 files.remove(later)
             following, end = [], 0
         if found is None:
+            if is_lost:
+                logger.warning("%s: not brought to the disk by a sync that failed; its keys are entered again", path)
             files.remove(path)
             continue
         end = end if following else found[0]
         following.append(path)
-        header = read_header(files, path)
-        if header is not None and header.end_timestamp_ms <= synced_until_ms:
+        if _is_synced(files, path, synced_until_ms):
             break
     return end if paths else None
+
+
+def _is_synced(files: Files, path: Path, synced_until_ms: int) -> bool:
+    header = read_header(files, path)
+    return header is not None and 0 < header.end_timestamp_ms <= synced_until_ms
 
 
 def _mend(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> tuple[int, bool] | None:

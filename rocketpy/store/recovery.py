@@ -123,12 +123,14 @@ class Recovery:
         self._runs = _runs(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
         self._starts = self._runs[-1] if self._runs else []  # the files that are the log
         self._scan_s = 0.0
+        self._has_failed_sync = False  # read from the block, before it is loaded anew
 
     def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
         """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
         header = self._control.header
         if is_ours and self._is_plausible():
-            is_believed = (self._control.is_same_boot or header.clean) and not self._has_failed_syncs()
+            self._has_failed_sync = self._read_failed_sync()
+            is_believed = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
             if is_believed and self._take_run(header.published_phy_offset):
                 return self._believe()
             if not is_believed and self._take_run(header.durable_phy_offset):
@@ -206,7 +208,7 @@ class Recovery:
             return redo_from
         end = mend_index(
             self._files, self._paths.index, config.max_hash_slot_num, config.max_index_num,
-            checkpoint.index_msg_timestamp_ms, redo_from,
+            checkpoint.index_msg_timestamp_ms, redo_from, has_failed_sync=self._has_failed_sync,
         )  # fmt: skip
         return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
 
@@ -223,7 +225,7 @@ class Recovery:
             times = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
             write_checkpoint(self._files, self._paths.checkpoint, times)
 
-    def _has_failed_syncs(self) -> bool:
+    def _read_failed_sync(self) -> bool:
         """What lies behind the durable positions may be in the page cache alone, or nowhere, though the kernel calls it
         clean."""
         header = self._control.header

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import shutil
 import struct
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
 from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.index_file import index_files
@@ -148,3 +151,34 @@ def test_keys_of_records_that_are_entered_again_are_forgotten(root: Path) -> Non
     assert mend(root, phy_limit=limit) == puts[-4].phy_offset
     newest = list(StoreDump(root).index_headers())[-1][1]
     assert newest is not None and newest.end_phy_offset == puts[-4].phy_offset < limit
+
+
+def test_what_a_sync_of_the_index_has_lost_is_entered_again(config: MessageStoreConfig) -> None:
+    """The kernel reports a failure once: the file looks whole until it is read from the disk."""
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for i in range(COUNT):
+            time_ms = 1_700_000_000_000 + i
+            writer.put("T", 0, b"", b"KEYS\x01k%d" % i, store_timestamp_ms=time_ms, dispatch=i == COUNT - 1)
+        opened.control.header.durable_phy_offset = opened.control.header.published_phy_offset
+        full, newest = index_files(FILES, opened.paths.root / "index")
+        replace_descriptor(full, "/dev/null")  # which cannot be synced
+        for _ in range(2):
+            with pytest.raises(StoreError, match="index could not be brought to the disk"):
+                writer.dispatch.sync()
+        assert opened.control.header.index_timestamp_ms == 0
+    close_store(opened, clean=False)
+    again = open_store(config)
+    assert again.report.kind is RecoveryKind.FLUSHED and again.control.header.units_lost == 0
+    assert not full.exists() and not newest.exists()
+    close_store(again, clean=False)
+    all_keys_are_found(config)
+
+
+def replace_descriptor(path: Path, by: str) -> None:
+    target = os.open(by, os.O_RDWR)
+    for link in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            if link.stat().st_ino == path.stat().st_ino:
+                os.dup2(target, int(link.name))
+    os.close(target)
