@@ -108,6 +108,12 @@ class RocketpyConfig:
         "Consumer offsets, one per group, topic and queue, that there may be. Each takes some 100 bytes.",
         unit="offsets", effect=Effect.AT_ONCE, at_least=1,
     )
+    queue_locks_max: int = setting(
+        100_000, "queueLocksMax",
+        "Queue locks of ordered consumers, one per group and queue, that there may be. Each takes some 400 bytes; some "
+        "12000 outlive the broker.",
+        unit="locks", effect=Effect.AT_ONCE, at_least=1,
+    )
     client_groups_max: int = setting(
         1_024, "clientGroupsMax", "Consumer groups, and producer groups, that one connection may be a member of.",
         unit="groups", effect=Effect.AT_ONCE, at_least=1, at_most=65_536,

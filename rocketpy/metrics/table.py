@@ -136,7 +136,8 @@ TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the top
 CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
 TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients can fill.")
 TABLE_MAX = _gauge("rocketpy_table_entries_max", "table",
-                   "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, clientGroupsMax, groupTopicsMax).")
+                   "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, queueLocksMax, clientGroupsMax, "
+                   "groupTopicsMax).")
 TABLE_REFUSED = Metric("rocketpy_table_refused", Kind.COUNTER, ("table",),
                        "Requests refused because the table was full.")
 FAULTS = Metric("rocketpy_broker_faults", Kind.COUNTER, ("place",),

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 
 import attrs
 
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.numbers import INT_MAX
+from rocketpy.remoting.limits import Limit
 from rocketpy.remoting.work import result_of
 
 from ..clock import Clock
@@ -43,8 +45,15 @@ class RebalanceLockManager:
         unknown_until_ms: int = 0,
         lock_life_ms: int = LOCK_LIFE_MS,
         standstills: Standstills | None = None,
+        locks_max: Callable[[], int] = lambda: INT_MAX,
     ) -> None:
-        """`unknown_until_ms`: others may hold locks that are not in the journal until then (monotonic)."""
+        """
+        Args:
+            unknown_until_ms: others may hold locks that are not in the journal until then (monotonic).
+            locks_max: that there may be, over all groups.
+        """
+        self.limit = Limit("locks", "queueLocksMax", locks_max)
+        self._count = 0
         self._clock = clock
         self._standstills = standstills or Standstills(clock)
         self._journal = journal
@@ -57,20 +66,28 @@ class RebalanceLockManager:
             client_id, renewed_ms = json.loads(value)
             lock = _Lock(client_id, min(renewed_ms, now_ms))
             self._locks.setdefault(group, {})[MessageQueue(*queue)] = lock
+            self._count += 1
         result_of(self.sweep())
         if self._locks:
             log.info("restored %d queue locks", len(self))
 
-    def lock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Take or renew what is free, ours or expired; returns the queues that the caller holds now."""
+    def lock(self, group: str, queues: Sequence[MessageQueue], client_id: str) -> list[MessageQueue]:
+        """Take or renew what is free, ours or expired; returns the queues that the caller holds now.
+
+        Raises:
+            RequestRefused: there are too many locks for those that are new; nothing is taken then.
+        """
         self._standstills.look()
         now_ms = self._clock.monotonic_ms()
+        known = self._locks.get(group, {})
+        self.limit.check(self._count, sum(queue not in known for queue in queues))
         table = self._locks.setdefault(group, {})
         held = []
         for queue in queues:
             lock = table.get(queue)
             if self._is_others(lock, client_id, now_ms):
                 continue
+            self._count += lock is None
             table[queue] = _Lock(client_id, now_ms)
             self._journal.put(_key(group, queue), json.dumps([client_id, now_ms]).encode())
             held.append(queue)
@@ -83,7 +100,7 @@ class RebalanceLockManager:
             return now_ms < self._unknown_until_ms
         return lock.client_id != client_id and not self._is_expired(lock, now_ms)
 
-    def unlock(self, group: str, queues: Iterable[MessageQueue], client_id: str) -> None:
+    def unlock(self, group: str, queues: Sequence[MessageQueue], client_id: str) -> None:
         """Release the caller's own locks; those of others stay."""
         table = self._locks.get(group, {})
         for queue in queues:
@@ -109,11 +126,12 @@ class RebalanceLockManager:
                     yield
 
     def __len__(self) -> int:
-        return sum(map(len, self._locks.values()))
+        return self._count
 
     def _drop(self, group: str, queue: MessageQueue) -> None:
         table = self._locks[group]
         del table[queue]
+        self._count -= 1
         self._journal.remove(_key(group, queue))
         if not table:
             del self._locks[group]

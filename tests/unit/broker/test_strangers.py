@@ -13,6 +13,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.schema import OBJECTS_MAX
 from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.work import result_of
 from tests.support.slow_lane import FakeChannel, SlowLaneRig, record
 
 BAD_NAMES = ["", " ", "a b", "a\nb", "a/b", "\x01" * 1000, "\u4e2d", "g" * 256, "g" * 4_000_000, "\x00", "a@b", "a#b"]
@@ -198,3 +199,25 @@ def test_a_body_that_takes_long_to_read_is_refused(tmp_path: Path, code: int) ->
     body = b'{"mqSet":[' + b"{}," * OBJECTS_MAX + b"{}]}"
     response = trio.run(lambda: SlowLaneRig(tmp_path).ask(code, None, body))
     assert response.code == 1 and "objects, at most" in (response.remark or "")
+
+
+def test_queue_locks_are_bounded(tmp_path: Path) -> None:
+    rig = bounded(tmp_path, queue_locks_max=2)
+
+    def lock(client_id: str, *queue_ids: int) -> tuple[int, str | None]:
+        queues = [{"topic": "T", "brokerName": "b", "queueId": queue_id} for queue_id in queue_ids]
+        body = {"consumerGroup": "G", "clientId": client_id, "mqSet": queues}
+        answer = trio.run(lambda: rig.ask(41, None, body))
+        return answer.code, answer.remark
+
+    assert lock("a", 0, 1) == (0, None)
+    assert lock("a", 0, 1, 2) == (1, "there are 2 locks, and queueLocksMax=2 allows no 1 more")
+    assert lock("a", 0, 1) == (0, None), "who holds locks renews them"
+    assert lock("b", 0, 1)[0] == 0, "what is known can be asked for"
+    unlocked = {"consumerGroup": "G", "clientId": "a", "mqSet": [{"topic": "T", "brokerName": "b", "queueId": 0}]}
+    trio.run(lambda: rig.ask(42, None, unlocked))
+    assert lock("a", 2) == (0, None)
+    rig.clock.advance(120_000)
+    result_of(rig.services.locks.sweep())
+    assert len(rig.services.locks) == 0
+    assert lock("c", 7, 8) == (0, None)

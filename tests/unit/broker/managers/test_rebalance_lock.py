@@ -105,3 +105,12 @@ def test_until_the_locks_of_the_last_broker_have_run_out_nothing_is_granted() ->
     assert locks.lock("G", [Q0], "a") == []
     clock.advance(500)
     assert locks.lock("G", [Q0], "a") == [Q0] and locks.lock("G", [Q0], "b") == []
+
+
+def test_inherited_locks_are_counted() -> None:
+    clock, memory = FakeClock(), kept()
+    made(clock, memory).lock("G", [Q0, Q1], "a")
+    successor = made(clock, memory)
+    assert len(successor) == 2
+    successor.unlock("G", [Q0], "a")
+    assert len(successor) == 1
