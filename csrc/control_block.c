@@ -26,6 +26,7 @@
 #include <unistd.h>
 #include "atomic.h"
 #include "crash_point.h"
+#include "random_seed.h"
 
 #define CONTROL_MAGIC 0x31304b4c42595052ull /* "RPYBLK01", little-endian */
 #define LAYOUT_VERSION 2u
@@ -67,7 +68,8 @@ uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const u
     return entry[0];
 }
 
-/* Mixes eight bytes at a time; good enough for names, and the same in every process of one build. */
+/* Mixes eight bytes at a time; good enough for names, and the same in every process of one build. With a seed that is not
+ * known outside, names cannot be chosen so that all look for the same slot. */
 static uint64_t hash_name(const uint8_t *name, uint32_t size, uint64_t seed) {
     uint64_t hash = (seed + size) * 0x9E3779B97F4A7C15ull, word;
     while (size) {
@@ -82,6 +84,8 @@ static uint64_t hash_name(const uint8_t *name, uint32_t size, uint64_t seed) {
     return hash;
 }
 
+static uint64_t seed_of(const rp_control_block *block) { return ((const rp_control *)block->base)->hash_seed; }
+
 static int name_is(const rp_control_block *block, uint32_t topic, const uint8_t *name, uint32_t size) {
     const uint8_t *entry = topic_at(block, topic);
     return entry[0] == size && memcmp(entry + 1, name, size) == 0;
@@ -90,7 +94,7 @@ static int name_is(const rp_control_block *block, uint32_t topic, const uint8_t 
 /* The slot of (name, queue id), or the free slot where it belongs. */
 static uint32_t *queue_slot(const rp_control_block *block, const uint8_t *name, uint32_t size, uint32_t queue_id) {
     uint32_t *slots = queue_slots(block);
-    for (uint64_t at = hash_name(name, size, queue_id);; at++) {
+    for (uint64_t at = hash_name(name, size, seed_of(block) + queue_id);; at++) {
         uint32_t *slot = &slots[at & (QUEUE_SLOTS - 1)], value = rp_load_acquire32(slot);
         if (!value) return slot;
         const rp_queue *queue = queue_at(block, value - 1);
@@ -100,7 +104,7 @@ static uint32_t *queue_slot(const rp_control_block *block, const uint8_t *name, 
 
 static uint32_t *topic_slot(const rp_control_block *block, const uint8_t *name, uint32_t size) {
     uint32_t *slots = topic_slots(block);
-    for (uint64_t at = hash_name(name, size, 0);; at++) {
+    for (uint64_t at = hash_name(name, size, seed_of(block));; at++) {
         uint32_t *slot = &slots[at & (TOPIC_SLOTS - 1)], value = rp_load_acquire32(slot);
         if (!value || name_is(block, value - 1, name, size)) return slot;
     }
@@ -279,6 +283,7 @@ static void set_identity(rp_control_block *block, uint64_t commitlog_file_size) 
     RP_CRASH_POINT("control.identity");
     control->layout_version = LAYOUT_VERSION;
     control->commitlog_file_size = commitlog_file_size;
+    control->hash_seed = rp_random_seed();
     rp_store_release(&control->magic, CONTROL_MAGIC);
 }
 

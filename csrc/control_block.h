@@ -47,7 +47,8 @@ typedef struct rp_control {
     int64_t clock_slowed_from_ms;      /* send processor: the broker's clock when it began to run at half speed */
     uint64_t units_lost;               /* store worker: 1 after a failed sync of units or index; units_durable stays then */
     uint64_t flush_begun;              /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
-    uint64_t reserved[3];
+    uint64_t hash_seed;                /* of both indexes; random, so that nobody makes names that meet; 0: of an old block */
+    uint64_t reserved[2];
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

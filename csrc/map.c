@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "random_seed.h"
+
 enum { RP_MAP_DELETED = UINT32_MAX };
 
 static inline uint64_t mix(uint64_t a, uint64_t b) {
@@ -30,6 +32,7 @@ int rp_map_init(rp_map *map, uint32_t capacity) {
     map->entries = calloc(size, sizeof *map->entries);
     map->mask = size - 1;
     map->used = map->live = 0;
+    map->seed = rp_random_seed();
     return map->entries ? 0 : -1;
 }
 
@@ -58,6 +61,7 @@ static rp_map_entry *find(const rp_map *map, uint64_t hash, const void *key, uin
 static int grow(rp_map *map) {
     rp_map larger;
     if (rp_map_init(&larger, (uint32_t)((map->live + 8) * 4)) != 0) return -1;
+    larger.seed = map->seed;
     for (uint64_t i = 0; i <= map->mask; i++) {
         rp_map_entry *entry = &map->entries[i];
         if (!entry->value) continue;
@@ -73,12 +77,12 @@ static int grow(rp_map *map) {
 }
 
 void *rp_map_get(const rp_map *map, const void *key, uint32_t key_size) {
-    rp_map_entry *entry = find(map, rp_hash_bytes(key, key_size, 0), key, key_size);
+    rp_map_entry *entry = find(map, rp_hash_bytes(key, key_size, map->seed), key, key_size);
     return entry ? entry->value : NULL;
 }
 
 void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, int *failed) {
-    uint64_t hash = rp_hash_bytes(key, key_size, 0);
+    uint64_t hash = rp_hash_bytes(key, key_size, map->seed);
     rp_map_entry *entry = find(map, hash, key, key_size);
     *failed = 0;
     if (entry) {
@@ -101,7 +105,7 @@ void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, i
 }
 
 void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size) {
-    rp_map_entry *entry = find(map, rp_hash_bytes(key, key_size, 0), key, key_size);
+    rp_map_entry *entry = find(map, rp_hash_bytes(key, key_size, map->seed), key, key_size);
     if (!entry) return NULL;
     void *value = entry->value;
     free((void *)entry->key);

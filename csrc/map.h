@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_MAP_H
 #define ROCKETPY_MAP_H
 /* A hash map from byte strings to pointers: the private tables of the hot processors (topics, groups, subscriptions,
- * connections). Grows by doubling at load 0.7, never shrinks; keys are copied. Single-threaded. */
+ * connections). Grows by doubling at load 0.7, never shrinks; keys are copied. Keys may be chosen by clients: hashes have
+ * a random seed. Single-threaded. */
 #include <stdint.h>
 
 typedef struct rp_map_entry {
@@ -16,6 +17,7 @@ typedef struct rp_map {
     uint64_t mask;
     uint64_t used; /* live and deleted */
     uint64_t live;
+    uint64_t seed; /* of the hashes: random */
 } rp_map;
 
 uint64_t rp_hash_bytes(const void *data, uint32_t size, uint64_t seed);

@@ -89,6 +89,27 @@ def test_another_file_size_begins_anew(path: Path, size: int) -> None:
     control.close()
 
 
+def test_names_are_looked_for_where_nobody_outside_can_foresee(path: Path) -> None:
+    blocks = [lib.rp_control_open(str(path.with_name(f"control{number}")).encode(), 1 << 20) for number in range(2)]
+    seeds = [lib.rp_control_header(block).hash_seed for block in blocks]
+    assert len({0, *seeds}) == 3
+    for block in blocks:
+        lib.rp_control_close(block)
+
+
+def test_a_block_from_before_there_were_seeds_is_read(path: Path) -> None:
+    block = lib.rp_control_open(str(path).encode(), 1 << 20)
+    lib.rp_control_header(block).hash_seed = 0
+    names = [b"topic%d" % number for number in range(100)]
+    added = [lib.rp_control_queue_index(block, lib.rp_control_add(block, name, len(name), 1)) for name in names]
+    lib.rp_control_close(block)
+    block = lib.rp_control_open(str(path).encode(), 1 << 20)
+    found = [lib.rp_control_queue_index(block, lib.rp_control_find(block, name, len(name), 1)) for name in names]
+    assert found == added == list(range(100))
+    assert lib.rp_control_header(block).hash_seed == 0
+    lib.rp_control_close(block)
+
+
 def test_adders_in_several_processes(path: Path) -> None:
     """An adder that is killed in the middle keeps nobody out, and every entry is there once."""
     control = ControlBlock(path, 1 << 30)
