@@ -175,6 +175,7 @@ class BrokerController:
             services.offsets.limit.size(len(services.offsets)),
             services.locks.limit.size(len(services.locks)),
             *(limit.size(None) for limit in self._client_limits),
+            self._clients.size,
         ]
 
     # --- life ---------------------------------------------------------------------------------------------------------

@@ -220,6 +220,11 @@ class Journal:
         return self._live_bytes
 
     @property
+    def live_max(self) -> int:
+        """Bytes of live entries; a table of more is lost."""
+        return self._live_max
+
+    @property
     def is_lost(self) -> bool:
         """The table has no room: a successor would find nothing."""
         return self._active is None

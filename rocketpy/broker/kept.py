@@ -20,6 +20,8 @@ from .journal import Journal, format_memory
 from .lock_file import LockFile
 
 CLIENTS_SHARE = 0.8
+CLIENT_BYTES = 1536  # of the mapping for each connection: 160 to 500 in use, of two halves that may be 3/4 full
+CLIENTS_BYTES_MAX = 1 << 30
 PRIVATE_BYTES = 1 << 16
 
 
@@ -32,17 +34,20 @@ class ManagerMemory:
     locks: LockFile
 
     @classmethod
-    def create(cls, root: Path, shared_bytes: int, *, is_ours: bool, clock: Clock) -> ManagerMemory:
+    def create(
+        cls, root: Path, shared_bytes: int, *, is_ours: bool, clock: Clock, clients_max: int = 0
+    ) -> ManagerMemory:
         """Map everything, empty but for the locks of a broker that ran here before.
 
         Args:
             root: storePathRootDir.
             shared_bytes: for clients and offsets; touched only as far as it is used.
+            clients_max: connections that there can be: they get more where this takes more, up to CLIENTS_BYTES_MAX.
             is_ours: no other program has had the store since our last run.
         """
         clients_bytes = int(shared_bytes * CLIENTS_SHARE)
         return cls(
-            clients=_shared(clients_bytes),
+            clients=_shared(max(clients_bytes, min(clients_max * CLIENT_BYTES, CLIENTS_BYTES_MAX))),
             offsets=_shared(shared_bytes - clients_bytes),
             locks=LockFile.open(root, is_ours=is_ours, clock=clock),
         )

@@ -42,8 +42,9 @@ class RocketpyConfig:
     shared_memory_max: int = setting(
         67_108_864, "sharedMemoryMax",
         "Most bytes of shared memory. Seven sixteenths keep what a worker that is killed must not forget: clients and "
-        "their subscriptions (some 160 bytes each, 50000 by default) and offsets that are not saved yet; all rings "
-        "together get the rest. Memory is touched only as far as it is used.",
+        "their subscriptions (some 160 bytes each) and offsets that are not saved yet; all rings together get the "
+        "rest. Memory is touched only as far as it is used. Where connectionsMax of all selectors asks for more "
+        "(1.5 KiB each, up to 1 GiB), clients get more than this says.",
         unit="bytes",
         at_least=1_048_576, at_most=1 << 40,
     )
@@ -109,9 +110,10 @@ class RocketpyConfig:
         unit="offsets", effect=Effect.AT_ONCE, at_least=1,
     )
     queue_locks_max: int = setting(
-        100_000, "queueLocksMax",
-        "Queue locks of ordered consumers, one per group and queue, that there may be. Each takes some 400 bytes; some "
-        "12000 outlive the broker.",
+        10_000, "queueLocksMax",
+        "Queue locks of ordered consumers, one per group and queue, that there may be. Each takes some 400 bytes. The "
+        "file queuelocks, by which they outlive the broker, has room for 10000 of the longest names or 90000 of usual "
+        "ones; of more, none would.",
         unit="locks", effect=Effect.AT_ONCE, at_least=1,
     )
     client_groups_max: int = setting(

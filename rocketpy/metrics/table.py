@@ -137,9 +137,9 @@ CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages
 TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients can fill.")
 TABLE_MAX = _gauge("rocketpy_table_entries_max", "table",
                    "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, queueLocksMax, clientGroupsMax, "
-                   "groupTopicsMax).")
+                   "groupTopicsMax); of online clients, the bytes kept for a restarted manager.")
 TABLE_REFUSED = Metric("rocketpy_table_refused", Kind.COUNTER, ("table",),
-                       "Requests refused because the table was full.")
+                       "Requests refused, or clients and groups not kept, because the table was full.")
 FAULTS = Metric("rocketpy_broker_faults", Kind.COUNTER, ("place",),
                 "Faults caught while serving requests or in background duties; the log names them.")
 REGISTRATION_TOPICS = _gauge("rocketpy_registration_topics", "", "Topics of the last registration with name servers.")

@@ -44,7 +44,8 @@ def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemo
     """What a killed manager leaves to its successor; before the first fork."""
     own = settings.rocketpy
     return ManagerMemory.create(
-        opened.paths.root, own.kept_memory_bytes, is_ours=opened.is_ours, clock=SystemClock()
+        opened.paths.root, own.kept_memory_bytes, is_ours=opened.is_ours, clock=SystemClock(),
+        clients_max=own.connections_max * own.selector_workers,
     )
 
 

@@ -21,6 +21,7 @@ from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel, ConnectionListener, Peer
 from rocketpy.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from rocketpy.remoting.bodies.schema import Body
+from rocketpy.remoting.limits import TableSize
 
 from ..clock import Clock
 from ..journal import Journal
@@ -31,6 +32,8 @@ from .producer import ProducerManager
 log = logging.getLogger(__name__)
 
 OpenChannel = Callable[[int, Peer, bool], Channel]
+SMALL_BYTES = 1024  # of a client or group as usual: some 160, with long names and several groups some 500
+REMEDY = "let groups subscribe to less, or raise connectionsMax or sharedMemoryMax"
 CLIENT, GROUP, CLOSED = b"c", b"g", b"x"
 
 
@@ -43,6 +46,37 @@ class ClientJournal:
         self._producers = producers
         self._clock = clock
         self._is_gone: Callable[[int], bool] = lambda connection: False
+        self._large: dict[bytes, int] = {}  # key -> bytes, of the records above SMALL_BYTES
+        self._large_bytes = 0
+        self._left_out = 0
+
+    @property
+    def size(self) -> TableSize:
+        """For metrics: bytes, and the records that found no room. A lost journal shows as more than its maximum."""
+        journal = self._journal
+        return TableSize("bytes of online clients", journal.live_bytes, journal.live_max, self._left_out)
+
+    def _put(self, key: bytes, value: bytes) -> None:
+        """Large records have half of the memory, so that a few clients cannot make a successor forget all others."""
+        self._large_bytes -= self._large.pop(key, 0)
+        size = len(key) + len(value)
+        if size > SMALL_BYTES:
+            if self._large_bytes + size > self._journal.live_max // 2:
+                if not self._left_out:
+                    log.error(
+                        "a client or group of %d bytes has no room in the memory kept for them: a restarted manager "
+                        "does not know it until its next heartbeat; %s", size, REMEDY,
+                    )  # fmt: skip
+                self._left_out += 1
+                self._journal.remove(key)
+                return
+            self._large[key] = size
+            self._large_bytes += size
+        self._journal.put(key, value)
+
+    def _remove(self, key: bytes) -> None:
+        self._large_bytes -= self._large.pop(key, 0)
+        self._journal.remove(key)
 
     def restore(self, open_channel: OpenChannel, is_gone: Callable[[int], bool]) -> None:
         """Enter everything that a predecessor has left, then write down every change.
@@ -53,6 +87,8 @@ class ClientJournal:
         """
         self._is_gone = is_gone
         records = dict(self._journal.entries)
+        self._large = {key: size for key in records if (size := len(key) + len(records[key])) > SMALL_BYTES}
+        self._large_bytes = sum(self._large.values())
         members: dict[str, list[ClientChannelInfo]] = {}
         connections = [int(key[1:]) for key in records if key[:1] == CLIENT]
         for connection in connections:
@@ -68,7 +104,7 @@ class ClientJournal:
             self._restore_group(name, infos, records)
         for key in records:
             if key[:1] == GROUP and key[1:].decode("utf-8", "surrogatepass") not in members:
-                self._journal.remove(key)  # a death between the first record of a group and its member's
+                self._remove(key)  # a death between the first record of a group and its member's
         for connection in [int(key[1:]) for key in records if key[:1] == CLOSED]:
             self.closed(connection)
         for _ in self.lose(is_gone):
@@ -138,11 +174,11 @@ class ClientJournal:
         produces, producer = self._producers.groups_of(connection)
         info, key = consumer or producer, CLIENT + b"%d" % connection
         if info is None:
-            self._journal.remove(key)
+            self._remove(key)
             return
         peer, channel = info.channel.peer, info.channel
         value = [info.client_id, info.language, info.version, peer.host, peer.port, channel.is_vip, consumes, produces]
-        self._journal.put(key, json.dumps(value, separators=(",", ":")).encode())
+        self._put(key, json.dumps(value, separators=(",", ":")).encode())
 
     def _group(self, entry: ConsumerGroupInfo) -> None:
         group = ConsumerData(
@@ -152,10 +188,10 @@ class ClientJournal:
             group_name=entry.group,
             subscription_data_set=list(entry.subscriptions.values()),
         )
-        self._journal.put(_group_key(entry.group), fastjson.dumps(_described(group)))
+        self._put(_group_key(entry.group), fastjson.dumps(_described(group)))
 
     def _group_gone(self, group: str) -> None:
-        self._journal.remove(_group_key(group))
+        self._remove(_group_key(group))
 
 
 def _group_key(group: str) -> bytes:

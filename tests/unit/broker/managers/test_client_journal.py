@@ -196,3 +196,20 @@ def test_all_that_a_group_says_is_found_again(tmp_path: Path) -> None:
     after = lives.services.consumers.group("G")
     assert before is not None and after is not None
     assert after.description == before.description and after.description[3]
+
+
+def test_large_groups_cannot_make_a_successor_forget_the_others(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    lives.beat("a", 1, group="G", topics={"T": "*"})
+    for number in range(20):
+        lives.beat("b", 2, group=f"L{number}", topics={f"T{n}-{'x' * 50}": "*" for n in range(30)})
+    size = lives.broker.table_sizes()[-1]
+    assert size.what == "bytes of online clients" and size.refused > 0
+    assert size.entries is not None and 0 < size.entries < size.maximum
+    lives.die()
+    known = [group for group in ("G", *(f"L{n}" for n in range(20))) if lives.services.consumers.group(group)]
+    assert "G" in known and 2 < len(known) < 20
+    lives.broker.connection_closed(2)
+    lives.beat("c", 3, group="L19", topics={f"T{n}-{'x' * 50}": "*" for n in range(30)})
+    lives.die()
+    assert lives.services.consumers.group("L19"), "there is room again"
