@@ -111,13 +111,13 @@ class BrokerController:
             offsets=ConsumerOffsetManager(
                 config_dir / "consumerOffset.json", memory.offsets_journal(), started_ms=clock.monotonic_ms() - 1,
                 entries_max=lambda: live.rocketpy.consumer_offsets_max,
-            ),  # fmt: skip
+            ),
             consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed, standstills),
             producers=ProducerManager(clock, standstills),
             locks=RebalanceLockManager(
                 clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms, standstills=standstills,
                 locks_max=lambda: live.rocketpy.queue_locks_max,
-            ),  # fmt: skip
+            ),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics),
             registrar=self._outer_api,
