@@ -21,7 +21,8 @@ void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timest
 
 rp_log_view *rp_log_view_open(const char *directory, uint64_t file_size, uint32_t mappings_max);
 void rp_log_view_close(rp_log_view *view);
-/* `size` bytes at `phy_offset`, in one file; NULL if that file is not there. The mapping stays until as many releases. */
+/* `size` bytes at `phy_offset`, in one file. The mapping stays until as many releases. NULL with errno: ENOENT, the file
+ * is not there; EINVAL, they are not in one file, or it has another size; anything else says nothing of the file. */
 const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint64_t size);
 void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);
 /* Unmap files below `min_phy_offset` that nobody holds: a deleted file keeps its disk space while it is mapped.

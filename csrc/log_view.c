@@ -89,7 +89,10 @@ static int make_room(rp_log_view *view) {
 
 const uint8_t *rp_log_view_acquire(rp_log_view *view, uint64_t phy_offset, uint64_t size) {
     uint64_t at = phy_offset % view->file_size, start = phy_offset - at;
-    if (size > view->file_size - at) return NULL;
+    if (size > view->file_size - at) {
+        errno = EINVAL;
+        return NULL;
+    }
     struct mapping *mapping = find(view, start);
     if (!mapping) {
         uint8_t *base;

@@ -5,6 +5,7 @@ A record is read only where it lies whole between the log's beginning and its pu
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from pathlib import Path
@@ -42,14 +43,20 @@ class CommitLog:
         lib.rp_log_view_trim(self._view, self.control.min_phy_offset)
 
     def read(self, phy_offset: int, size: int) -> bytes | None:
-        """`size` bytes at `phy_offset`; None if they are not all there, in one file."""
+        """`size` bytes at `phy_offset`; None if they are not all there, in one file.
+
+        Raises:
+            StoreError: the file cannot be read now, which says nothing of the bytes.
+        """
         if size <= 0 or phy_offset < self.control.min_phy_offset:
             return None
         if phy_offset + size > self.control.published_phy_offset:
             return None
         at = lib.rp_log_view_acquire(self._view, phy_offset, size)
         if at == ffi.NULL:
-            return None
+            if ffi.errno in (errno.ENOENT, errno.EINVAL):
+                return None
+            raise fail(f"cannot read the log at {phy_offset}")
         try:
             return bytes(ffi.buffer(at, size))
         finally:

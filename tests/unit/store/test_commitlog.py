@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import resource
+
 import pytest
 
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.commitlog import CommitLog
 from rocketpy.store.files import file_name
 from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.message_store import MessageStore
 from tests.support.store_writer import StoreWriter
 
 FILE_SIZE = 16_384
@@ -67,3 +73,30 @@ def test_reading_stays_within_the_published_log(writer: StoreWriter, opened: Ope
     opened.control.header.min_phy_offset = 10
     assert log.read(0, put.size) is None
     log.close()
+
+
+def test_a_log_that_cannot_be_read_now_has_lost_nothing(
+    config: MessageStoreConfig, writer: StoreWriter, opened: OpenedStore
+) -> None:
+    """Who takes it for a message that is gone would pass over it: a delayed one for ever, a pull's for its consumer."""
+    puts = [writer.put("T", 0, b"x" * 9_000) for _ in range(2)]  # a file each
+    store = MessageStore(config, opened.control)
+    assert store.get_message("T", 0, 0, 1).records == [puts[0].image]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    store.consume_queue_units("T", 0, 0, 2)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+    try:
+        with pytest.raises(StoreError, match="cannot read the log"):
+            store.look_message_by_offset(puts[1].phy_offset)
+        with pytest.raises(StoreError, match="cannot read the log"):
+            store.get_message("T", 0, 1, 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert store.look_message_by_offset(puts[1].phy_offset) == puts[1].image
+    (opened.paths.commitlog / file_name(FILE_SIZE)).unlink()
+    store.close()
+    store = MessageStore(config, opened.control)
+    assert store.look_message_by_offset(puts[1].phy_offset) is None
+    store.close()
