@@ -66,7 +66,7 @@ def read_changes(body: bytes | None) -> dict[str, str]:
     """
     body = body or b""
     if len(body) > CHANGES_BYTES_MAX:
-        raise PropertiesError(1, f"{len(body)} bytes of changes, at most {CHANGES_BYTES_MAX} are read")
+        raise PropertiesError(1, f"{len(body)} bytes of changes, at most {CHANGES_BYTES_MAX} are allowed")
     try:
         return as_mapping(body.decode("utf-8"))
     except UnicodeDecodeError as exc:

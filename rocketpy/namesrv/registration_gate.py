@@ -1,7 +1,7 @@
-"""Lets registrations in one at a time, and bounds what waits.
+"""Admits registrations one at a time, and bounds those that wait.
 
-A registration may be 16 MiB, and reading it takes seconds of steps. Brokers send one and wait for its answer; a peer
-that sends many is refused, so that what waits takes a bounded amount of memory and the others' turn comes.
+A registration may have 16 MiB, and reading it takes seconds, in steps. Brokers send one and wait for its answer. A peer
+that sends many is refused, which bounds the memory of those that wait and keeps one peer from delaying the others.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ NO_CONNECTION = 0
 LARGE_BYTES = 65_536
 PER_CONNECTION_MAX = 4
 WAITING_BYTES_MAX = 128 * 1024 * 1024
-BUSY = "[OVERLOAD]too many registrations wait"
+BUSY = "[OVERLOAD]too many registrations are waiting"
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """No automatic collection of cyclic garbage: the topics that are read are none, and it would go through all of them
-    again and again, for more than 20 ms each time."""
+    """Pause the cyclic garbage collector. The topics that are read contain no cycles, and the collector would traverse
+    all of them again and again, for more than 20 ms each time."""
     gc.disable()
     try:
         yield
@@ -35,7 +35,7 @@ def _collector_paused() -> Iterator[None]:
 
 
 class RegistrationGate:
-    """One for all connections; the turn is in order of arrival."""
+    """Shared by all connections; registrations are admitted in order of arrival."""
 
     def __init__(self, *, per_connection_max: int = PER_CONNECTION_MAX, bytes_max: int = WAITING_BYTES_MAX) -> None:
         self._per_connection_max = per_connection_max
@@ -52,9 +52,9 @@ class RegistrationGate:
             RequestRefused: its connection, or all together, have too much waiting; to be tried again later.
         """
         if self._by_connection[connection] >= self._per_connection_max:
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{BUSY}: {self._per_connection_max} on this connection")
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{BUSY}: at most {self._per_connection_max} per connection")
         if self._bytes and self._bytes + size > self._bytes_max:
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{BUSY}: {self._bytes} bytes of {self._bytes_max}")
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{BUSY}: {self._bytes} bytes, at most {self._bytes_max}")
         self._by_connection[connection] += 1
         self._bytes += size
         try:

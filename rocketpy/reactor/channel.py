@@ -82,7 +82,7 @@ class Gateway:
         opaque = self._last_opaque
         frame = attrs.evolve(command, opaque=opaque).encode()
         if self._calls_count >= CALLS_MAX or len(self._calls.get(connection, ())) >= CALLS_PER_CONNECTION_MAX:
-            raise TooManyRequests(f"{self._calls_count} requests to clients wait for an answer, no more are sent")
+            raise TooManyRequests(f"too many requests to clients ({self._calls_count}) are waiting for an answer")
         call = _Call()
         calls = self._calls.setdefault(connection, {})
         calls[opaque] = call

@@ -218,7 +218,7 @@ class ProcessorServer:
         elif kind == Stage.CLEANED and self.hot_lane is not None:
             self.hot_lane.cleaned(record)
         else:
-            raise LocalProtocolError(f"{self.block.name} cannot take a stage record of type {kind}")
+            raise LocalProtocolError(f"{self.block.name} cannot take a ring message of type {kind}")
 
     def _channel(self, origin: Origin) -> RingChannel:
         """The channel of a request that came through the hot lane. Not kept: CLOSED may have come before it."""

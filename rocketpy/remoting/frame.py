@@ -135,7 +135,7 @@ def cut_frame(
     if header_size > length - 4:
         raise HeaderInvalid(f"header of {header_size} bytes in a frame of length {length}")
     if header_size > header_size_max:
-        raise HeaderInvalid(f"header of {header_size} bytes, at most {header_size_max} are read")
+        raise HeaderInvalid(f"header of {header_size} bytes, at most {header_size_max} are allowed")
     if descriptor >> 24 > SerializeType.ROCKETMQ:
         raise HeaderInvalid(f"serialize type {descriptor >> 24}, known are 0 (JSON) and 1 (ROCKETMQ)")
     header_end = PREFIX_SIZE + header_size

@@ -33,7 +33,7 @@ def inflated(data: bytes, *, bytes_max: int = INFLATED_BYTES_MAX) -> Iterator[by
             try:
                 piece = inflater.decompress(rest, PIECE_BYTES)
             except zlib.error as exc:
-                raise BodyInvalid(f"body of {len(data)} bytes is no zlib stream: {exc}") from exc
+                raise BodyInvalid(f"body of {len(data)} bytes is not a zlib stream: {exc}") from exc
             rest = inflater.unconsumed_tail
             if not piece:
                 break

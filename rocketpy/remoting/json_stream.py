@@ -59,7 +59,7 @@ class JsonStream:
         while True:
             key = self.value()
             if not isinstance(key, str):
-                raise self._error("a key is not a text")
+                raise self._error("a key is not a string")
             self._take(":")
             yield key
             if self._peek() == "}":
@@ -75,7 +75,7 @@ class JsonStream:
                 value, end = self._decode()
             except (ValueError, RecursionError) as exc:
                 if not self._read_more():
-                    raise self._error(f"no value ({exc})") from None
+                    raise self._error(f"expected a value ({exc})") from None
                 continue
             if end == len(self._text) and isinstance(value, int | float) and self._read_more():
                 continue  # a number may go on in the next chunk
@@ -86,7 +86,7 @@ class JsonStream:
     def end(self) -> None:
         """There must be nothing more."""
         if self._peek():
-            raise self._error("more follows the value")
+            raise self._error("unexpected text after the value")
 
     def _decode(self) -> tuple[JsonValue, int]:
         if self._text.startswith("{", self._position):

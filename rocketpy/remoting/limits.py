@@ -1,6 +1,7 @@
-"""How many entries a table takes that anybody can fill: topics, groups, offsets, what a client is a member of.
+"""Limits of the tables that clients can fill: topics, groups, offsets, groups of a client.
 
-Entries that are there already are always served; one too many is refused with a remark that names the setting.
+A request for a new entry beyond the limit is refused with a remark that names the setting. Existing entries are always
+served.
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from rocketpy.errors import RequestRefused
 class Limit:
     """The bound of one table."""
 
-    what: str  # that is counted, in the plural; the label of its metrics
+    what: str  # the entries, in the plural; the label of the metrics
     key: str  # the setting
     maximum: Callable[[], int]
     refused: int = attrs.field(init=False, default=0)
 
     def check(self, present: int, more: int = 1) -> None:
-        """Room for `more` beside those that are present.
+        """Check that `more` entries may be added to the `present` ones.
 
         Raises:
-            RequestRefused: there is not.
+            RequestRefused: they would exceed the limit.
         """
         maximum = self.maximum()
         if more and present + more > maximum:
             self.refused += 1
-            remark = f"there are {present} {self.what}, and {self.key}={maximum} allows no {more} more"
+            remark = f"there are {present} {self.what}; {more} more would exceed {self.key}={maximum}"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
 
 
@@ -41,15 +42,15 @@ class Limit:
 
 @attrs.frozen
 class TableSize:
-    """One table for metrics."""
+    """The size of one table, for metrics."""
 
     what: str
-    entries: int | None  # None: it is one bound for each of many small tables
+    entries: int | None  # None: the limit holds for each of many small tables
     maximum: int
     refused: int
 
 
 def require(fault: str | None) -> None:
-    """Refuse a request for a name that is none (message/names.py says why). Raises RequestRefused."""
+    """Refuse a request with an illegal name. `fault`: the reason, by message/names.py. Raises RequestRefused."""
     if fault is not None:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)

@@ -1,4 +1,4 @@
-"""What a proxy says first of whom it speaks for: the PROXY protocol of HAProxy, versions 1 and 2.
+"""The header in which a proxy names the client of a connection: the PROXY protocol of HAProxy, versions 1 and 2.
 
     1:  PROXY TCP4|TCP6 <source> <destination> <source port> <destination port>\\r\\n    at most 107 bytes
         PROXY UNKNOWN ...\\r\\n
@@ -76,7 +76,7 @@ def bytes_to_read(data: bytes) -> int:
 
 
 def _bad(reason: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"no PROXY header: {reason}")
+    return RemoteProtocolError(f"bad PROXY header: {reason}")
 
 
 def _cut_line(data: bytes) -> ProxyHeader | None:
@@ -89,14 +89,14 @@ def _cut_line(data: bytes) -> ProxyHeader | None:
     if end < 0 or end + 2 > len(data):
         return None
     if data[end + 1 : end + 2] != b"\n":
-        raise _bad("a line that does not end")
+        raise _bad("the line does not end with CR LF")
     if end < len(_LINE_START) or b"\0" in data[:end]:
-        raise _bad("a line without words")
+        raise _bad("the line is incomplete")
     words = data[len(_LINE_START) : end].decode("latin-1").split(" ")
     if words[0] == "UNKNOWN":
         return ProxyHeader(ProxyHeaderKind.UNKNOWN, NOBODY, end + 2)
     if len(words) != 5 or words[0] not in ("TCP4", "TCP6"):
-        raise _bad("not TCP4, TCP6 or UNKNOWN with two addresses and two ports")
+        raise _bad("expected TCP4 or TCP6 with two addresses and two ports, or UNKNOWN")
     _, source, destination, source_port, destination_port = words
     version = 4 if words[0] == "TCP4" else 6
     host = _host(_packed(version, source))
@@ -109,16 +109,16 @@ def _packed(version: int, text: str) -> bytes:
     try:
         address = ipaddress.ip_address(text)
     except ValueError as exc:
-        raise _bad(f"{text!r} is no address") from exc
+        raise _bad(f"{text!r} is not an address") from exc
     if address.version != version or "%" in text:
-        raise _bad(f"{text!r} is no IPv{version} address")
+        raise _bad(f"{text!r} is not an IPv{version} address")
     return address.packed
 
 
 def _port(text: str) -> int:
     port = int_or(text, -1)
     if not 0 <= port <= 65_535 or text != str(port):
-        raise _bad(f"{text!r} is no port")
+        raise _bad(f"{text!r} is not a port")
     return port
 
 
@@ -130,9 +130,9 @@ def _cut_binary(data: bytes) -> ProxyHeader | None:
     if not data.startswith(SIGNATURE[: len(data)]):
         raise _bad("not the beginning of one")
     if len(data) > 12 and (data[12] >> 4 != 2 or data[12] & 15 >= _COMMANDS):
-        raise _bad(f"version and command {data[12]:#x}")
+        raise _bad(f"unknown version and command {data[12]:#x}")
     if len(data) > 13 and (data[13] >> 4 >= _FAMILIES or data[13] & 15 >= _PROTOCOLS):
-        raise _bad(f"family and protocol {data[13]:#x}")
+        raise _bad(f"unknown family and protocol {data[13]:#x}")
     if len(data) < HEAD.size:
         return None
     _, command, address, following = HEAD.unpack_from(data)
@@ -147,7 +147,7 @@ def _cut_binary(data: bytes) -> ProxyHeader | None:
     rest = data[HEAD.size : size]
     taken = _ADDRESS_BYTES[family]
     if len(rest) < taken or (family != _FAMILY_NONE and not _are_extensions(rest[taken:])):
-        raise _bad("its size is not that of what it holds")
+        raise _bad("its size does not match its content")
     if protocol != _STREAM or family in (_FAMILY_NONE, _FAMILY_UNIX):
         return ProxyHeader(ProxyHeaderKind.UNKNOWN, NOBODY, size)
     source, port = (rest[:4], rest[8:10]) if family == _FAMILY_V4 else (rest[:16], rest[32:34])

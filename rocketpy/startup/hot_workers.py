@@ -93,7 +93,7 @@ class PullMain:
     def __attrs_post_init__(self) -> None:
         held = lib.rp_held_slots_create(self.settings.broker.pull_thread_pool_queue_capacity)
         if held == ffi.NULL:
-            raise StoreError(f"no shared memory for held pulls: {os.strerror(ffi.errno)}")
+            raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
         object.__setattr__(self, "held", held)
 
     def __call__(self, context: WorkerContext) -> None:

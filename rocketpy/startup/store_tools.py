@@ -132,7 +132,7 @@ def _index_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
         info = store.files.info(path)
         slots = wanted.slots or guess_slots(info.size if info else 0)
         if slots is None:
-            raise StoreError(f"{path}: how many slots it has cannot be told; give --hash-slots (maxHashSlotNum)")
+            raise StoreError(f"{path}: cannot determine its number of hash slots; give --hash-slots (maxHashSlotNum)")
         for entry in store.index_entries(path, slots):
             if entry.number >= wanted.start:
                 yield describe_entry(entry), entry_fields(path, entry)

@@ -118,7 +118,7 @@ class ControlBlock:
             what, header = f"queue {queue_id} of topic {topic.decode('utf-8', 'replace')}", self.header
             queues, topics = lib.RP_CONTROL_QUEUES_MAX, lib.RP_CONTROL_TOPICS_MAX
             if header.queue_count >= queues or header.topic_count >= topics:
-                raise StoreError(f"no place for {what}: a store has {queues} for queues and {topics} for topics")
+                raise StoreError(f"no room for {what}: a store has at most {queues} queues and {topics} topics")
             raise fail(f"cannot add {what}")
         return entry
 

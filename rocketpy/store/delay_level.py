@@ -20,6 +20,7 @@ def parse_delay_levels(text: str) -> list[int]:
         unit_ms = UNIT_MS.get(piece[-1], 0)
         number = int_or(piece[:-1], -1)
         if number < 0 or not unit_ms:
-            raise ConfigError(f"{piece[:40]!r} is no delay: a number and one of s, m, h, d", key="messageDelayLevel")
+            reason = f"{piece[:40]!r} is not a delay; expected a number and one of s, m, h, d"
+            raise ConfigError(reason, key="messageDelayLevel")
         levels.append(number * unit_ms)
     return levels

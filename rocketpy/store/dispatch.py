@@ -115,8 +115,8 @@ class Dispatch:
                 status = lib.rp_dispatch_sync_index(self.handle)
         if self.control.header.units_lost:
             raise StoreError(
-                "consume queues or index could not be brought to the disk, and the kernel may have dropped the rest: "
-                "no more log files are deleted; when the disk is in order, restart the broker, which builds them again"
+                "consume queues or index could not be flushed and may be incomplete on the disk: no more log files are "
+                "deleted; repair the disk and restart the broker, which rebuilds them"
             )
         if status:
             raise fail("cannot flush consume queues", status)

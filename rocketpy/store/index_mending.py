@@ -72,7 +72,7 @@ def _mend(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> tup
     if status == Status.CORRUPT:
         return 0, False  # made with other numbers; who opens it says so
     if status != Status.OK:
-        raise fail(f"cannot mend {path}", status)
+        raise fail(f"cannot repair {path}", status)
     if is_mended[0]:
         logger.warning("%s has lost entries: keys will be indexed again from log offset %d on", path, end[0])
     return int(end[0]), bool(is_mended[0])

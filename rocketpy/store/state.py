@@ -151,7 +151,7 @@ def lock_holder(path: Path, locks: Path = LOCKS) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as exc:
-        raise StoreError(f"cannot look at {path}: {exc.strerror}") from exc
+        raise StoreError(f"cannot stat {path}: {exc.strerror}") from exc
     wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in lines:
         fields = line.split()

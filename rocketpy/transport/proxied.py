@@ -1,4 +1,4 @@
-"""Whom a proxy speaks for: reads the header with which its connections begin, and not a byte more."""
+"""Reads the PROXY header at the beginning of a connection from a proxy, and not a byte more."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 async def real_peer(stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Network], timeout_s: float) -> Peer | None:
-    """Who is behind `peer`: itself, unless it is one of `proxies`; None (logged): that one did not say."""
+    """The client of a connection: `peer`, or the one that `peer` names if it is one of `proxies`.
+
+    None, with a line in the log: the proxy sent no valid PROXY header.
+    """
     if not proxies or not is_in(parse_address(peer.host), proxies):
         return peer
     try:
@@ -34,6 +37,6 @@ async def _read_header(stream: trio.abc.Stream) -> ProxyHeader:
     while (header := cut_proxy_header(data)) is None:
         more = await stream.receive_some(bytes_to_read(data))
         if not more:
-            raise RemoteProtocolError("no PROXY header: the stream ends in it")
+            raise RemoteProtocolError("bad PROXY header: the connection closed before its end")
         data += more
     return header

@@ -67,7 +67,7 @@ class TextWriter:
             self.pieces.append(piece.encode("utf-8", "replace"))
             self._size += len(self.pieces[-1])
             if self._size_max is not None and self._size > self._size_max:
-                remark = f"the answer is larger than {self._size_max} bytes, what a frame carries; ask for less at once"
+                remark = f"the answer is larger than {self._size_max} bytes, the most of a frame; request less at once"
                 raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
             await trio.lowlevel.checkpoint()
 

@@ -1,6 +1,6 @@
-"""How long a request waits until the files of deleted queues are removed, and what it says if that takes longer.
+"""Waits until the files of deleted queues are removed, for a bounded time; the remark says when files are left.
 
-The wait holds no task of the admin pool: where the disk of the consume queues is full, administration is needed most.
+The wait holds no task of the admin pool: administration is needed most when the disk of the consume queues is full.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ EXPIRED_WAIT_S = 30.0
 WAITERS_MAX = 64  # requests that wait for the store worker at once
 STORE = "store worker"
 FILES_ARE_LEFT = (
-    "deleted; consume queue files are not removed yet: the store worker removes them as soon as it has built the "
-    "queues of what was stored before. If that takes long, look at the broker's log and at the disk of storePathRootDir"
+    "deleted; consume queue files are not removed yet: the store worker removes them when it has dispatched the "
+    "messages stored before. If that takes long, check the broker's log and the disk of storePathRootDir"
 )
 EXPIRED_ARE_LEFT = (
-    "the store worker is still removing the files of expired queues and goes on; ask again, or look at the broker's log"
+    "the store worker is still removing the files of expired queues; repeat the command, or check the broker's log"
 )
 
 

@@ -162,7 +162,7 @@ def _reading_compressed(data: bytes) -> Generator[None, None, RegisterBrokerBody
 
 def _check_number(topics: int) -> None:
     if topics > TOPICS_MAX:
-        raise BodyInvalid(f"a registration of {topics} topics or more, at most {TOPICS_MAX} are allowed at once")
+        raise BodyInvalid(f"a registration of at least {topics} topics, at most {TOPICS_MAX} are allowed at once")
 
 
 class _BlockReader:

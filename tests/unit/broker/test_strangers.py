@@ -110,7 +110,7 @@ def test_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
         topics.update(TopicConfig(topic_name=f"T{len(topics.topics)}"))
     judge = rig.broker._slow_send.judge
     refusal = judge(rig.send("NEW"))
-    assert refusal == Refusal(1, "there are 12 topics, and topicsMax=12 allows no 1 more")
+    assert refusal == Refusal(1, "there are 12 topics; 1 more would exceed topicsMax=12")
     with pytest.raises(RequestRefused, match="topicsMax"):
         topics.update(TopicConfig(topic_name="NEW"))
     assert trio.run(lambda: rig.heartbeat("c", group="G", topics={"T11": "*"})).code == 1
@@ -142,7 +142,7 @@ def test_no_more_offsets_than_there_may_be(tmp_path: Path) -> None:
         return answer.code, answer.remark
 
     assert [commit(0)[0], commit(1)[0], commit(1)[0], commit(-1)[0]] == [0, 0, 0, 1]
-    assert commit(2) == (1, "there are 2 offsets, and consumerOffsetsMax=2 allows no 1 more")
+    assert commit(2) == (1, "there are 2 offsets; 1 more would exceed consumerOffsetsMax=2")
     rig.broker.commit_offset("G", "OTHER", 0, 5, 0)  # rides on a pull: the pull is served, the offset is not kept
     assert len(rig.services.offsets) == 2 and rig.services.offsets.groups_of("OTHER") == set()
     trio.run(rig.services.offsets.remove_group, "G")
@@ -211,7 +211,7 @@ def test_queue_locks_are_bounded(tmp_path: Path) -> None:
         return answer.code, answer.remark
 
     assert lock("a", 0, 1) == (0, None)
-    assert lock("a", 0, 1, 2) == (1, "there are 2 locks, and queueLocksMax=2 allows no 1 more")
+    assert lock("a", 0, 1, 2) == (1, "there are 2 locks; 1 more would exceed queueLocksMax=2")
     assert lock("a", 0, 1) == (0, None), "who holds locks renews them"
     assert lock("b", 0, 1)[0] == 0, "what is known can be asked for"
     unlocked = {"consumerGroup": "G", "clientId": "a", "mqSet": [{"topic": "T", "brokerName": "b", "queueId": 0}]}

@@ -10,7 +10,7 @@ def test_one_too_many_is_refused_with_the_setting_and_counted() -> None:
     limit = Limit("groups", "groupsMax", lambda: 3)
     limit.check(2)
     limit.check(0, 3)
-    with pytest.raises(RequestRefused, match="there are 3 groups, and groupsMax=3 allows no 1 more"):
+    with pytest.raises(RequestRefused, match="there are 3 groups; 1 more would exceed groupsMax=3"):
         limit.check(3)
     limit.check(9, 0)  # what is there is served, though the setting was lowered
     assert limit.size(3) == TableSize("groups", 3, 3, 1)

@@ -152,7 +152,7 @@ def test_a_full_block_says_what_it_holds(path: Path, counter: str) -> None:
     control = ControlBlock(path, 1 << 30)
     maximum = {"queue_count": lib.RP_CONTROL_QUEUES_MAX, "topic_count": lib.RP_CONTROL_TOPICS_MAX}[counter]
     setattr(control.header, counter, maximum)
-    with pytest.raises(StoreError, match="no place for queue 7 of topic T: a store has 1048576 for queues and 262144"):
+    with pytest.raises(StoreError, match="no room for queue 7 of topic T: a store has at most 1048576 queues"):
         control.add_queue(b"T", 7)
     setattr(control.header, counter, 0)
     control.close()

@@ -216,12 +216,12 @@ def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: 
     content = path.read_bytes()
     path.unlink()
     path.symlink_to("/dev/null")  # which cannot be synced
-    with pytest.raises(StoreError, match="could not be brought to the disk"):
+    with pytest.raises(StoreError, match="could not be flushed"):
         sync_units(writer.dispatch)
     path.unlink()
     path.write_bytes(content)
     successor = Dispatch(opened.config, control)
-    with pytest.raises(StoreError, match="could not be brought to the disk"):
+    with pytest.raises(StoreError, match="could not be flushed"):
         sync_units(successor)
     successor.close()
     assert control.units_durable_phy_offset == durable < control.dispatched_phy_offset

@@ -164,7 +164,7 @@ def test_what_a_sync_of_the_index_has_lost_is_entered_again(config: MessageStore
         full, newest = index_files(FILES, opened.paths.root / "index")
         replace_descriptor(full, "/dev/null")  # which cannot be synced
         for _ in range(2):
-            with pytest.raises(StoreError, match="index could not be brought to the disk"):
+            with pytest.raises(StoreError, match="index could not be flushed"):
                 writer.dispatch.sync()
         assert opened.control.header.index_timestamp_ms == 0
     close_store(opened, clean=False)
