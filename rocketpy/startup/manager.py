@@ -33,6 +33,7 @@ from rocketpy.store.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
 from .counters import hot_counters
+from .loading import loading
 
 log = logging.getLogger(__name__)
 
@@ -71,35 +72,39 @@ class ManagerMain:
             sends=inputs[SEND],
             delivered=self.delivered,
         )
-        async with open_remoting_client() as client:
-            controller = BrokerController(
-                self.settings, store, hot_lane, client, SystemClock(), lambda: hot_counters(topology), random.Random(),
-                faults, self.memory,
-            )  # fmt: skip
-            controller.load(
-                lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
-            )
-            server = ProcessorServer(
-                block=context.block,
-                inputs=list(inputs.values()),
-                gateway=gateway,
-                processors={code: processor for code, (_, processor) in controller.processors().items()},
-                table=self.table,
-                slow_lane=controller,
-                hot_lane=hot_lane,
-                faults=faults,
-                deaths=SelectorDeaths(
-                    [topology.blocks[selector] for selector in topology.sizes.selectors], topology.is_connection_gone
-                ),
-                drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
-            )
-            async with trio.open_nursery() as nursery:
-                await nursery.start(controller.run)
-                gc.freeze()  # the tables stay: looking through them for garbage would hold the loop for tens of ms
-                async with _metrics(self.metrics, topology, self.settings, controller, store):
-                    context.report_ready()
-                    await server.run()
-                await controller.stop()
+        with contextlib.ExitStack() as start:
+            async with open_remoting_client() as client:
+                start.enter_context(loading(context.block))
+                controller = BrokerController(
+                    self.settings, store, hot_lane, client, SystemClock(), lambda: hot_counters(topology),
+                    random.Random(), faults, self.memory,
+                )  # fmt: skip
+                controller.load(
+                    lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
+                )
+                server = ProcessorServer(
+                    block=context.block,
+                    inputs=list(inputs.values()),
+                    gateway=gateway,
+                    processors={code: processor for code, (_, processor) in controller.processors().items()},
+                    table=self.table,
+                    slow_lane=controller,
+                    hot_lane=hot_lane,
+                    faults=faults,
+                    deaths=SelectorDeaths(
+                        [topology.blocks[selector] for selector in topology.sizes.selectors],
+                        topology.is_connection_gone,
+                    ),
+                    drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
+                )
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(controller.run)
+                    start.close()
+                    gc.freeze()  # the tables stay: looking through them for garbage would hold the loop for tens of ms
+                    async with _metrics(self.metrics, topology, self.settings, controller, store):
+                        context.report_ready()
+                        await server.run()
+                    await controller.stop()
 
 
 @contextlib.asynccontextmanager
