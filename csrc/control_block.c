@@ -118,8 +118,22 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
 
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from) {
     uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
-    while (from < count && !name_is(block, queue_at(block, from)->topic, topic, topic_size)) from++;
+    uint32_t value = topic_size && topic_size < TOPIC_ENTRY ? rp_load_acquire32(topic_slot(block, topic, topic_size)) : 0;
+    if (!value) return count;
+    while (from < count && queue_at(block, from)->topic != value - 1) from++;
     return from;
+}
+
+void rp_control_sum_topics(rp_control_block *block, uint32_t *used, uint8_t *deleted) {
+    uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
+    for (uint32_t i = 0; i < count; i++) {
+        const rp_queue *queue = queue_at(block, i);
+        uint64_t next = rp_load_acquire(&queue->next_offset);
+        uint32_t topic = queue->topic, queues = queue->queue_id + 1;
+        if (topic >= RP_CONTROL_TOPICS_MAX) continue; /* damaged */
+        if (queue->state == RP_QUEUE_LIVE && next && used[topic] < queues) used[topic] = queues;
+        if (queue->state == RP_QUEUE_DELETED) deleted[topic] |= next > rp_load_acquire(&queue->min_offset) ? 3 : 1;
+    }
 }
 
 /* Blocks for [offset, offset + size) of the file. 0, or -1 with errno; file systems without fallocate stay sparse. */

@@ -94,6 +94,9 @@ int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
 int rp_control_is_deleted(const rp_queue *queue);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
+/* One scan of all entries, into arrays of RP_CONTROL_TOPICS_MAX zeros by index of the topic's name. used: the number of its
+ * live queues up to the last that has, or had, messages. deleted: 1 it has deleted queues, 3 and they hold messages. */
+void rp_control_sum_topics(rp_control_block *block, uint32_t *used, uint8_t *deleted);
 /* Set (`on`) or clear a flag; 1 if it changed. */
 int rp_control_put_flag(rp_control *control, uint32_t flag, int on);
 /* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */

@@ -19,6 +19,7 @@ from rocketpy.native.core import ffi, lib
 
 QUEUE_LIVE = 1
 QUEUE_DELETED = 2
+DELETED_WITH_MESSAGES = 3  # of rp_control_sum_topics
 
 
 def fail(what: str, status: int | None = None) -> StoreError:
@@ -134,12 +135,8 @@ class ControlBlock:
 
     def deleted_topics(self) -> dict[str, bool]:
         """Topics that have deleted queues; True: which still hold messages."""
-        found: dict[int, tuple[Any, bool]] = {}
-        for entry in self.entries():
-            if entry.state == QUEUE_DELETED:
-                holds = entry.next_offset > entry.min_offset or found.get(entry.topic, (entry, False))[1]
-                found[entry.topic] = entry, holds
-        return {self.topic_of(entry).decode("utf-8", "replace"): holds for entry, holds in found.values()}
+        _, deleted = self._sum_topics()
+        return {self._topic(at): deleted[at] == DELETED_WITH_MESSAGES for at in self._topics() if deleted[at]}
 
     def entries(self) -> Iterator[Any]:
         """Every entry, whatever its state."""
@@ -180,13 +177,23 @@ class ControlBlock:
 
     def used_topics(self) -> dict[str, int]:
         """Topics that hold messages, or have held some, each with the number of its queues up to the last such one."""
-        counts: dict[int, int] = {}
-        some: dict[int, Any] = {}
-        for entry in self.entries():
-            if entry.next_offset > 0 and entry.state == QUEUE_LIVE:
-                counts[entry.topic] = max(counts.get(entry.topic, 0), entry.queue_id + 1)
-                some[entry.topic] = entry
-        return {self.topic_of(some[topic]).decode("utf-8", "replace"): count for topic, count in counts.items()}
+        used, _ = self._sum_topics()
+        return {self._topic(at): used[at] for at in self._topics() if used[at]}
+
+    def _sum_topics(self) -> tuple[Any, Any]:
+        """By index of the topic: see rp_control_sum_topics. A million queues take some milliseconds."""
+        used = ffi.new("uint32_t[]", lib.RP_CONTROL_TOPICS_MAX)
+        deleted = ffi.new("uint8_t[]", lib.RP_CONTROL_TOPICS_MAX)
+        lib.rp_control_sum_topics(self.block, used, deleted)
+        return used, deleted
+
+    def _topics(self) -> range:
+        return range(min(self.header.topic_count, lib.RP_CONTROL_TOPICS_MAX))
+
+    def _topic(self, index: int) -> str:
+        name = ffi.new("const uint8_t **")
+        size = lib.rp_control_topic(self.block, index, name)
+        return bytes(ffi.buffer(name[0], size)).decode("utf-8", "replace")
 
     def queues(self) -> list[QueueState]:
         """All live queues."""

@@ -147,6 +147,27 @@ def test_used_topics_are_those_with_messages(tmp_path: Path) -> None:
     control.close()
 
 
+def test_deleted_topics_and_which_of_them_hold_messages(tmp_path: Path) -> None:
+    control = ControlBlock(tmp_path / "control", 1 << 20)
+    for topic, queue_id, min_offset, next_offset in ((b"A", 0, 5, 5), (b"A", 3, 0, 1), (b"B", 0, 7, 7), (b"C", 0, 0, 1)):
+        entry = control.add_queue(topic, queue_id)
+        entry.min_offset, entry.next_offset = min_offset, next_offset
+    assert control.deleted_topics() == {}
+    for topic in ("A", "B", "none", "", "x" * 300):
+        control.delete_queues(topic)
+    assert control.deleted_topics() == {"A": True, "B": False}
+    assert control.used_topics() == {"C": 1}
+    control.close()
+
+
+def test_a_damaged_entry_names_no_topic(tmp_path: Path) -> None:
+    control = ControlBlock(tmp_path / "control", 1 << 20)
+    entry = control.add_queue(b"A", 0)
+    entry.next_offset, entry.topic = 1, 1 << 31
+    assert control.used_topics() == {} == control.deleted_topics()
+    control.close()
+
+
 @pytest.mark.parametrize("counter", ["queue_count", "topic_count"])
 def test_a_full_block_says_what_it_holds(path: Path, counter: str) -> None:
     control = ControlBlock(path, 1 << 30)
