@@ -16,7 +16,7 @@ from rocketpy.native.core import ffi
 from rocketpy.store.checkpoint import TIMES
 from rocketpy.store.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from rocketpy.store.reader import DEFAULT_INDEX_SIZE
-from rocketpy.store.state import CONTROL_LAYOUT, CONTROL_MAGIC
+from rocketpy.store.state import CONTROL_LAYOUT, CONTROL_MAGIC, QUEUES_AT
 from rocketpy.store.unit import BLANK_UNIT, CQ_UNIT
 from tests.support.doc_examples import ROOT, Page
 
@@ -27,7 +27,13 @@ CONTROL_FIELDS = {
     80: "replicated_phy_offset", 88: "last_store_timestamp_ms", 96: "clean", 104: "units_durable_phy_offset",
     112: "physic_timestamp_ms", 136: "lock_mtime_ns", 144: "delete_requests", 152: "rebuilding",
     160: "indexed_phy_offset", 168: "dispatched_timestamp_ms",
-    176: "clock_slow_base_ms", 184: "clock_slowed_from_ms",
+    176: "clock_slow_base_ms", 184: "clock_slowed_from_ms", 192: "units_lost", 200: "flush_begun",
+}  # fmt: skip
+
+
+QUEUE_FIELDS = {
+    0: "next_offset", 8: "max_offset", 16: "min_offset", 24: "max_phy_offset", 32: "topic", 36: "queue_id",
+    40: "watched", 44: "state", 48: "generation", 56: "deleted_below",
 }  # fmt: skip
 
 
@@ -98,6 +104,12 @@ def test_the_control_block() -> None:
     assert PAGE.first_column("control", "at | size | header") == list(CONTROL_FIELDS)
     for at, name in CONTROL_FIELDS.items():
         assert ffi.offsetof("rp_control", name) == at, name
+    assert {name for name, _ in ffi.typeof("rp_control").fields} - {"reserved"} == {
+        *CONTROL_FIELDS.values(), "topic_count", "logics_timestamp_ms", "index_timestamp_ms"
+    }  # the last three share a row with the field before  # fmt: skip
+    assert PAGE.first_column("control", "at | size | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
+    assert {field.offset: name for name, field in ffi.typeof("rp_queue").fields} == QUEUE_FIELDS
+    assert QUEUES_AT == 4096
     assert struct.pack("<Q", CONTROL_MAGIC) == b"RPYBLK01" and CONTROL_LAYOUT == 2
     assert ffi.sizeof("rp_queue") == 64
 
