@@ -149,9 +149,9 @@ def test_used_topics_are_those_with_messages(tmp_path: Path) -> None:
 
 def test_deleted_topics_and_which_of_them_hold_messages(tmp_path: Path) -> None:
     control = ControlBlock(tmp_path / "control", 1 << 20)
-    for topic, queue_id, min_offset, next_offset in ((b"A", 0, 5, 5), (b"A", 3, 0, 1), (b"B", 0, 7, 7), (b"C", 0, 0, 1)):
+    for topic, queue_id, *offsets in ((b"A", 0, 5, 5), (b"A", 3, 0, 1), (b"B", 0, 7, 7), (b"C", 0, 0, 1)):
         entry = control.add_queue(topic, queue_id)
-        entry.min_offset, entry.next_offset = min_offset, next_offset
+        entry.min_offset, entry.next_offset = offsets
     assert control.deleted_topics() == {}
     for topic in ("A", "B", "none", "", "x" * 300):
         control.delete_queues(topic)
