@@ -1,8 +1,8 @@
-"""Faults that were caught: counted by place, and written to the log once in a while.
+"""Counts caught faults by place, and logs each place at most once in `LOG_INTERVAL_S`.
 
-A server meets strangers, and what they send may make it fail as often as they like. Each fault is counted; the first of
-a place goes to the log with the end of its traceback, those that follow within `LOG_INTERVAL_S` are told with the next.
-A place is the name of a request code, of a callback or of a duty: their number is bounded.
+A place is the name of a request code, a callback or a duty, so their number is bounded. The first fault of a place is
+logged with the end of its traceback; those that follow within the interval are counted in its next line. So
+clients that cause faults cannot fill the log.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A table of keys and values in shared memory: what a process has put there, its successor finds after kill -9.
+"""A table of keys and values in shared memory, which outlives its owner: a successor reads it after kill -9.
 
 The owner appends one record per change to the active half of a mapping. When that half fills up, the live entries are
 copied to the other half, a few with every append, while changes go to both; then the other half becomes the active
@@ -14,10 +14,10 @@ earlier use of the half has left can pass for a record. `end` moves when a recor
 of one leaves nothing of it. Cells are stored by single instructions; a half is valid while its `check` cell fits its
 generation and salt, and the valid half of the higher generation counts.
 
-Bounds: live entries may take LIVE_SHARE of a half. A table that outgrows this is lost to a successor, which finds
-nothing and is told so, until it has shrunk to RESUME_SHARE; of one that is also saved to a file nothing more is kept,
-until a save has succeeded that began afterwards. One append copies at most COPY_FACTOR times its own size and one
-record, which is enough to finish a copy before the active half is full.
+Bounds: live entries may take LIVE_SHARE of a half. While a table is larger, the journal is marked as lost, and a
+successor finds nothing; it is written again when the table has shrunk to RESUME_SHARE. A journal that is also saved
+to a file drops its entries when lost, and starts again after a complete save. One append copies at most COPY_FACTOR
+times its own size and one record, which is enough to finish a copy before the active half is full.
 """
 
 from __future__ import annotations

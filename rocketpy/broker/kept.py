@@ -1,4 +1,4 @@
-"""What a killed manager must not forget: three journals in memory that the supervisor maps before the first fork.
+"""The state that outlives a killed manager: three journals in memory that the supervisor maps before the first fork.
 
     clients   who is online, what groups subscribe to; connections live on in the selectors     shared memory
     offsets   what was committed since the last completed save of consumerOffset.json           shared memory

@@ -1,10 +1,10 @@
-"""The sends that the slow path has taken and not yet answered: counted by being here, ended once.
+"""The sends of the slow path that are not answered yet; each is completed exactly once.
 
-    with pending.ending(send):      whatever happens inside, the send is answered, settled and no longer here afterwards
+    with pending.ending(send):      on leaving the block the send is answered, settled and removed, whatever happened
         ...
-        send.goes_on = True         but for this: a task goes on with it, in such a block of its own
+        send.goes_on = True         except now: a task continues with it, in a block of its own
 
-A send is settled when the fast path may store the later sends of its connection; a put is settled before it has ended.
+Settling a send lets the fast path store the later sends of its connection; a put is settled before its outcome.
 """
 
 from __future__ import annotations

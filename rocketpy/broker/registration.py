@@ -1,4 +1,4 @@
-"""What a broker tells name servers of its topics: one body, or several where one would not fit a frame.
+"""Builds a broker's registration with name servers: one body, or several if one would not fit a frame.
 
 A registration carries the whole topic table, and a frame 16 MiB: enough for some 90 000 topics. A larger table goes in
 parts of a few megabytes. Name servers keep topics that a registration leaves out, and read the topics of one whose

@@ -50,7 +50,7 @@ FIRST_LOOK_S = 1.0
 LOOK_INTERVAL_S = 0.1
 AFTER_ERROR_S = 10.0
 RETRY_S = 1.0
-TRIES_MAX = 3  # of a message that makes us fail
+TRIES_MAX = 3  # of a message whose delivery raises an unexpected error
 UNITS_PER_READ = 64
 DEAD_LETTERS = dlq_topic(SCHEDULE_TOPIC)
 
@@ -134,7 +134,7 @@ class ScheduleService:
         try:
             while await self.deliver_due(level):
                 pass
-        except Exception:  # whatever one record does to us, the level goes on later and the others at once
+        except Exception:  # the level continues later, the other levels at once
             log.exception("delivery of delay level %d failed; next attempt in %.0f s", level, AFTER_ERROR_S)
             self._rest_until[level] = trio.current_time() + AFTER_ERROR_S
         finally:
@@ -189,9 +189,9 @@ class ScheduleService:
         return stored_ms - self._ahead_ms[level]
 
     async def _try(self, delivery: Delivery) -> bool:
-        """Deliver one message; True: the level goes on behind it. Raises: whatever it does to us, for TRIES_MAX times.
+        """Deliver one message; True: go on with the next one. Raises: what delivering raises, at most TRIES_MAX times.
 
-        After those it is skipped, unless the fault is one that may pass: of the store, or of the disk.
+        Then the message is skipped, unless the fault is one that may pass: of the store, or of the disk.
         """
         try:
             return await self._deliver(delivery)

@@ -1,6 +1,6 @@
-"""Whole numbers in text that somebody else wrote: properties, header fields, members of bodies, files.
+"""Reads whole numbers in text from outside: properties, header fields, members of bodies, files.
 
-    parse_int, parse_long     as Java's parseInt and parseLong read them; what is none raises NumberInvalid
+    parse_int, parse_long     as Java's parseInt and parseLong read them; other text raises NumberInvalid
     int_or, long_or           the same with a default in place of the error
 
 This is the only place where such text becomes a number. `int()` takes what Java does not (blanks, underscores),

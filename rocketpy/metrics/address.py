@@ -1,4 +1,4 @@
-"""Where the endpoint listens: decided before anything is started, and without prometheus_client."""
+"""Opens the socket of the metrics endpoint, before any process is forked and without prometheus_client."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def listen_by_default(host: str, avoid: Container[int] = ()) -> socket.socket:
     """As `listen`, on DEFAULT_PORT or, where that is taken, on one of the next ports or any free one.
 
     Args:
-        avoid: ports that are free now and wanted by somebody else.
+        avoid: ports that this broker will listen on.
 
     Raises:
-        ConfigError: the host is none of this machine's.
+        ConfigError: the host is not an address of this machine.
     """
     for port in range(DEFAULT_PORT, DEFAULT_PORT + NEXT_PORTS):
         if port not in avoid:

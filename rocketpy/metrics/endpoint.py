@@ -15,14 +15,14 @@ from .address import listen, port_of
 
 
 class _Server(ThreadingMixIn, WSGIServer):
-    """A thread per scrape, none of which holds up the process's end."""
+    """A thread per scrape; the process does not wait for them when it ends."""
 
     daemon_threads = True
 
 
 class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are no news."""
+        """Scrapes are not logged."""
 
 
 class Endpoint:

@@ -75,7 +75,7 @@ class ConsumptionSnapshot:
 
 @attrs.frozen
 class TableSnapshot:
-    """A table that anybody can fill, and its bound."""
+    """A table that clients can fill, and its bound."""
 
     name: str
     entries: int | None  # None: the bound is that of each of many small tables
@@ -85,7 +85,7 @@ class TableSnapshot:
 
 @attrs.frozen(kw_only=True)
 class RegistrationSnapshot:
-    """What name servers are told of our topics."""
+    """The registration of this broker with name servers."""
 
     topics: int = 0
     bytes: int = 0  # of all parts, as sent

@@ -1,4 +1,4 @@
-"""Which registrations a name server takes: those whose names are names, as long as there is room."""
+"""Checks registrations before they are entered: legal names, and the limits brokersMax and topicsMax."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILTER_SERVERS_MAX = 64  # of one broker
 
 
 class Admission:
-    """Bounds what brokers, and whoever says that he is one, can enter."""
+    """Bounds what brokers, and clients that pose as brokers, can enter."""
 
     def __init__(self, routes: RouteInfoManager, settings: Callable[[], RocketpyConfig]) -> None:
         self._routes = routes

@@ -197,7 +197,7 @@ class RouteInfoManager:
         return gone
 
     def forgive_silence(self, now_ms: int) -> None:
-        """The silence until now was ours: every broker has its whole time from here."""
+        """This process stood still: every broker has two minutes from now to register."""
         for live in self._live.values():
             live.last_update_ms = now_ms
 

@@ -1,7 +1,7 @@
-"""Requests that have left their pool because they wait for somebody else: a client, a name server, the store's disk.
+"""Requests that have left their pool because they wait for a client, a name server or the store worker.
 
-Nobody who is slow, or silent on purpose, may hold a pool's task. What waits is bounded: in number, in bytes, by who
-asks and by whom it waits for; beyond a bound the request is answered SYSTEM_BUSY at once. A deadline ends each wait.
+A slow or silent client must not occupy a task of a pool (docs/adr/0081). They are bounded in number and bytes,
+in total, per asking connection and per target. Beyond a bound the answer is SYSTEM_BUSY. A deadline ends each wait.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""A request over which a worker died is not tried again: its successor passes over it and has its connection closed.
+"""A request that crashed a worker is not tried again: the restarted worker drops it and has its connection closed.
 
-Every worker says in its block whose request it is at. When it dies of itself (a fault of its own, or killed because it
-hung: not by a signal from outside) the supervisor names that connection to the successor, and does not count the death
-towards the bound of restarts: what a stranger can repeat must not end the broker.
+Every worker stores in its block the connection whose request it is serving. When it crashes, or is killed because it
+hung (not by a signal from outside), the supervisor passes that connection to the restarted worker. Such a death does
+not count towards the bound of restarts: a client that repeats the request must not end the broker (docs/adr/0073).
 
     worker:      serving = connection, take the record, release it, serving = 0
     supervisor:  death that is the worker's own  ->  suspect = serving
-    successor:   record of `suspect` at the head of an input  ->  passed over;  reply ring  <-  CLOSE_AFTER
+    successor:   message of `suspect` at the head of an input  ->  dropped;  reply ring  <-  CLOSE_AFTER
 
 What the ring no longer holds (the manager copies its records, large ones cross in parts) went with the predecessor.
 """
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 def set_aside(block: WorkerBlock, topology: Topology) -> None:
-    """First thing in a worker that is fed by rings: what its predecessor died over does not come back."""
+    """Drop the request that crashed the last worker. Called before a worker reads its rings."""
     suspect = block.suspect
     if not suspect:
         return
@@ -91,7 +91,7 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
 
 
 def refuse_put(to_manager: Ring, record: bytes) -> None:
-    """The manager's own put gets an outcome: it may be stored or not."""
+    """Answer the manager's own put with an error: it may be stored or not."""
     writer = RingWriter(to_manager)
     writer.write(Stage.PUT_RESULT, PUT_RESULT.pack(token_of(record), 0, 0, 0, ResponseCode.SYSTEM_ERROR, 0, 0, 0))
     writer.finish_batch()

@@ -1,4 +1,4 @@
-"""The deaths of selectors as a manager sees them: a selector that is killed closes its connections without a word."""
+"""Finds connections of dead selectors: a killed selector sends no CLOSED (docs/adr/0095)."""
 
 from __future__ import annotations
 

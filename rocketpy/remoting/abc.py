@@ -56,7 +56,7 @@ class Channel(Protocol):
 
 @attrs.frozen(eq=False)
 class Detached:
-    """The rest of a request that waits for somebody else: returned by a processor, so that no pool's task waits.
+    """The rest of a request that waits for another process: returned by a processor, so that no task of a pool waits.
 
     The server runs it later, within its bounds; a request beyond them is answered SYSTEM_BUSY. It must not enter the
     connection that asked in any table: that connection may be gone, and its end told, before `finish` returns.

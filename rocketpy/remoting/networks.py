@@ -1,4 +1,4 @@
-"""Networks that an operator names, and whether an address is in one of them."""
+"""Configured networks, and whether an address is in one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections this machine has room for, where connectionsMax does not say."""
+"""The default of connectionsMax: how many connections this machine has room for (docs/adr/0086)."""
 
 from __future__ import annotations
 

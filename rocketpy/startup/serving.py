@@ -1,4 +1,4 @@
-"""What a server is asked to do, and doing it: from the arguments as they were given to its exit status."""
+"""Runs a server: from its parsed arguments to its exit status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine's clocks as the store's Python reads them, and the cautious clock that files are deleted by.
+"""The machine's clocks for the store's Python, and the cautious clock that decides when files are old enough to delete.
 
 Time is wall clock milliseconds since the epoch unless a name says `boot`. docs/adr/0090 says which clock is for what.
 """

@@ -33,8 +33,8 @@ class FaultLog:
 
     @contextlib.contextmanager
     def kept(self, step: str) -> Iterator[None]:
-        """A failure within ends nothing but the step. One that is no failure of the disk is a fault of ours, and comes
-        with its traceback; a worker that ended with it would soon end the broker."""
+        """A failure inside ends only the step. One that is not a failure of the disk is a bug, and is logged with its
+        traceback. If it ended the worker instead, repeated failures would end the broker."""
         try:
             yield
         except Exception as exc:

@@ -1,7 +1,7 @@
-"""What all connections of a server hold in memory together: parts of frames, requests in work, replies that wait.
+"""Bounds the memory of all connections of a server together: unfinished frames, requests in work, unsent replies.
 
-Each connection has bounds of its own, but a stranger may open many. Beyond the budget the connection that holds most is
-closed: it is one that sends and does not end, or asks and does not read. Those that hold little are never concerned.
+Each connection has bounds of its own, but one client may open many. When the budget is exceeded, the connection that
+holds most is closed: it sends requests without ending them, or does not read its replies.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ class Holder(Protocol):
     """A connection; told apart by identity."""
 
     def give_up(self) -> None:
-        """Close without waiting for anything, and let go of what is held."""
+        """Close without waiting for anything, and release the memory."""
 
 
 class Budget:
-    """At most `bytes_max`; what is given up counts no more at once."""
+    """At most `bytes_max` bytes; a connection that is closed for it stops counting at once."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

@@ -30,7 +30,7 @@ class Duty:
 
 
 async def run_duty(duty: Duty, faults: Faults) -> None:
-    """Do it for ever; a duty that takes longer than its interval delays itself only."""
+    """Run a duty for ever; one that takes longer than its interval delays only itself."""
     await trio.sleep(duty.interval_s if duty.first_s is None else duty.first_s)
     while True:
         try:

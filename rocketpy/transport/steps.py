@@ -1,7 +1,7 @@
 """Long work in a trio loop, cut into steps: others run in between.
 
 Whatever grows with a table is done in steps of at most a millisecond or so. While such work is under way the table may
-change: who goes through it copies the keys first, and looks each entry up when its turn comes.
+change: copy the keys first, and look each entry up when its turn comes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who is online, kept for the manager's successor: connections outlive it, and the next heartbeats take 30 s.
+"""The clients that are online, kept for the next manager: connections outlive it, heartbeats come every 30 s only.
 
     client  "c" connection  -> [client id, language, version, host, port, is VIP, consumer groups, producer groups]
     group   "g" name        -> the group as a heartbeat describes it, without what is as usual

@@ -66,7 +66,7 @@ class ClientManageProcessor(TableProcessor):
         return RemotingCommand.response()
 
     async def _check(self, heartbeat: HeartbeatData, connection: int) -> None:
-        """Nothing of a heartbeat counts unless all of it may. Raises: RequestRefused."""
+        """Check all of a heartbeat before any of it is entered. Raises: RequestRefused."""
         services, steps = self._services, Steps()
         require(names.text_fault("client id", heartbeat.client_id))
         for consumer in heartbeat.consumer_data_set:

@@ -52,7 +52,7 @@ def _slices(queues: list[MessageQueue]) -> Iterator[list[MessageQueue]]:
 
 
 async def _checked(request: RemotingCommand) -> LockBatchRequestBody:
-    """The body, whose names are names. Raises: BodyInvalid, RequestRefused."""
+    """The body, its names checked. Raises: BodyInvalid, RequestRefused."""
     body = await read_body(LockBatchRequestBody, request.body)
     require(names.group_fault(body.consumer_group))
     require(names.text_fault("client id", body.client_id))
