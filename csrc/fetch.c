@@ -50,7 +50,7 @@ static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64
     return size > 0 && phy_offset < log_end && size <= log_end - phy_offset && size <= file_size - phy_offset % file_size;
 }
 
-/* One look at units; where they and the log stood when it began. */
+/* One look at units; where the log begins, as it began, and ends, as it read the last of them. */
 struct look {
     const rp_control *control;
     uint64_t log_min;
@@ -88,8 +88,7 @@ static uint64_t units_max(uint32_t max) {
 static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
                  const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
-    struct look look = {.control = control, .log_min = rp_load_acquire(&control->min_phy_offset),
-                        .log_end = rp_load_acquire(&control->published_phy_offset), .max = max, .limits = limits};
+    struct look look = {.control = control, .log_min = rp_load_acquire(&control->min_phy_offset), .max = max, .limits = limits};
     uint64_t begin = out->next_begin_offset, per_file = rp_cq_units_per_file(reader);
     uint64_t file_end = begin - begin % per_file + per_file;
     uint64_t end = begin + units_max(max);
@@ -105,6 +104,8 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
             if (count == 0) out->next_begin_offset = file_end; /* else it may be read another time */
             return;
         }
+        /* After the units: a queue that grows meanwhile shows no record behind this end. */
+        look.log_end = rp_load_acquire(&control->published_phy_offset);
         out->examined += (uint32_t)count;
         for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
             if (!examine(&look, ext, queue, tags, units + i * RP_CQ_UNIT_SIZE, out)) return;
