@@ -28,8 +28,8 @@ void rp_log_view_release(rp_log_view *view, uint64_t phy_offset);
 /* Unmap files below `min_phy_offset` that nobody holds: a deleted file keeps its disk space while it is mapped.
  * Call it now and then (a minute apart is fine) with control->min_phy_offset. */
 void rp_log_view_trim(rp_log_view *view, uint64_t min_phy_offset);
-/* The same by looking whether the files are still there, for who does not see the control block. Returns when it was
- * first seen (`now_ns` of that call) that a file is gone which somebody still holds, the earliest if there are several;
+/* The same by looking whether the files still exist, for processes without the control block. Returns when it was first
+ * seen (`now_ns` of that call) that a file in use was deleted, the earliest if there are several;
  * 0: none. NULL: nothing. */
 uint64_t rp_log_view_trim_deleted(rp_log_view *view, uint64_t now_ns);
 /* The same of the file with this offset; 0: it has not been seen to be gone. */

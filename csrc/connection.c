@@ -44,7 +44,7 @@ void rp_connections_close(rp_connections *all)
 }
 
 /* The slot that was used last is given again first, which keeps few of them warm. One that has used up its generations
- * waits until every other slot has: by then, a million connections for each slot later, nobody knows its old numbers. */
+ * waits until every other slot has: a million connections per slot later, no process has its old numbers any more. */
 uint32_t rp_connections_take(rp_connections *all)
 {
     uint32_t slot = all->first_free;

@@ -89,7 +89,7 @@ int32_t rp_string_hash(const uint8_t *text, uint32_t size);
 rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8_t *name, uint32_t name_size,
                            const uint8_t **value, uint32_t *value_size);
 /* The keys of a record, one at a time: UNIQ_KEY, then the pieces of KEYS between single spaces. The index takes the
- * first RP_INDEX_KEYS_MAX of KEYS: more in one message serve nobody, and 16 000 of them fill an index file in no time. */
+ * first RP_INDEX_KEYS_MAX of KEYS: a few messages with 16 000 keys each would fill an index file. */
 enum { RP_INDEX_KEYS_MAX = 128 };
 typedef struct rp_keys {
     const uint8_t *unique; /* NULL: none, or given already */

@@ -149,7 +149,7 @@ static uint32_t rest_capacity(uint32_t have, uint32_t frame_size)
     return frame_size != 0 && frame_size < capacity ? frame_size : capacity;
 }
 
-/* The stream of a proxy's connection begins with whom it is for; from then on it is that one's. RP_OK with *used. */
+/* Read the PROXY header at the beginning of a connection; the client it names becomes the peer. RP_OK with *used. */
 static rp_status take_proxy_header(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size,
                                    uint32_t *used)
 {

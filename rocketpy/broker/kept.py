@@ -67,7 +67,7 @@ class ManagerMemory:
         return Journal("committed offsets", self.offsets, is_saved=True)
 
     def locks_journal(self) -> Journal:
-        return Journal("queue locks", self.locks.memory, remedy="use fewer ordered queues, or more brokers")
+        return Journal("queue locks", self.locks.memory, remedy="lower queueLocksMax")
 
 
 def _shared(size: int) -> memoryview:

@@ -301,7 +301,7 @@ class ProcessorServer:
             self._tell_closed(connection.channel.connection)
 
     async def _serve(self, queue: _Queue, job: _Job) -> Detached | None:
-        """Answer a request; what is returned waits for somebody else."""
+        """Answer a request; a returned `Detached` waits for another process."""
         request, channel = job.request, job.connection.channel
         waited_ms = (self.now_ns() - max(job.received_ns, self._there_since_ns)) // 1_000_000
         if queue.pool.wait_max_ms is not None and waited_ms > queue.pool.wait_max_ms:
@@ -324,7 +324,7 @@ class ProcessorServer:
             self._answer(job, response)
         return None
 
-    # -- requests that wait for somebody else
+    # -- requests that wait for another process
 
     def _detach(self, job: _Job, rest: Detached) -> None:
         assert self._nursery is not None

@@ -86,7 +86,7 @@ class Puts:
         return put
 
     def finished(self, record: bytes) -> None:
-        """A PUT_RESULT has come; one that nobody waits for any more is dropped."""
+        """A PUT_RESULT has come; it is dropped if its put has ended."""
         token, result = decode_put_result(record, self._store_host)
         put = self._under_way.get(token)
         if put is not None:
@@ -99,7 +99,7 @@ class Puts:
                 put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
 
     def forget(self, put: Put) -> None:
-        """Nobody waits for it any more."""
+        """Stop waiting for its outcome."""
         if put.token:
             self._under_way.pop(put.token, None)
         else:
