@@ -5,6 +5,8 @@ Source: RocketMQ 4.9 `ClientManageProcessor`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.message import names
@@ -25,6 +27,8 @@ from .table import TableProcessor
 
 EXPRESSION_LENGTH_MAX = 32_767  # characters, of a subscription's expression: as long as all properties of a message
 TAGS_MAX = 4096  # of one subscription
+SUBSCRIPTIONS_SIZE_MAX = 8 * 1024 * 1024
+"""Of all groups of one connection, as `_size` has it; whatever one heartbeat can carry fits."""
 GROUPS_PER_STEP = 50  # each may be a new group and a new topic
 
 
@@ -82,6 +86,11 @@ class ClientManageProcessor(TableProcessor):
         consumers = {consumer.group_name for consumer in heartbeat.consumer_data_set}
         producers = {producer.group_name for producer in heartbeat.producer_data_set}
         known = services.consumers.group_names_of(connection)
+        size = sum(_size(consumer.subscription_data_set) for consumer in heartbeat.consumer_data_set)
+        for entry in filter(None, map(services.consumers.group, known - consumers)):  # of earlier heartbeats
+            size += _size(entry.subscriptions.values())
+        if size > SUBSCRIPTIONS_SIZE_MAX:
+            require(f"the subscriptions of one client take {size} bytes, at most {SUBSCRIPTIONS_SIZE_MAX} are allowed")
         self.groups_limit.check(len(known), len(consumers - known))
         known = services.producers.group_names_of(connection)
         self.groups_limit.check(len(known), len(producers - known))
@@ -128,6 +137,13 @@ class ClientManageProcessor(TableProcessor):
                 ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(subscription.expression_type or "")
             )
         return RemotingCommand.response()
+
+
+def _size(subscriptions: Iterable[SubscriptionData]) -> int:
+    """Some measure of the memory that they take."""
+    return sum(
+        100 + len(each.sub_string) + sum(map(len, each.tags_set)) + 8 * len(each.code_set) for each in subscriptions
+    )
 
 
 def _check_subscription(subscription: SubscriptionData) -> None:
