@@ -1,9 +1,12 @@
-"""One client on one connection, as its last heartbeat described it."""
+"""One client on one connection, as its last heartbeat described it; and which connections have changed."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 
+from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
 CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
@@ -11,6 +14,8 @@ CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
 
 @attrs.frozen
 class ClientChannelInfo:
+    """A client as a heartbeat describes it, and the way to it."""
+
     channel: Channel = attrs.field(eq=False)
     client_id: str
     language: str
@@ -21,3 +26,19 @@ class ClientChannelInfo:
     @property
     def connection(self) -> int:
         return self.channel.connection
+
+
+@attrs.define
+class ClientChanges:
+    """Connections of which the groups or the client have changed: each is told once, however many its groups are."""
+
+    on_client: Callable[[int], None] = attrs.field(init=False, default=lambda connection: None)
+    _connections: dict[int, None] = attrs.field(init=False, factory=dict)  # in the order of their first change
+
+    def add(self, connection: int) -> None:
+        self._connections[connection] = None
+
+    def tell(self) -> None:
+        """Call `on_client` for each. What a request has changed is told before its answer."""
+        changed, self._connections = self._connections, {}
+        do_each(self.on_client, changed)

@@ -98,7 +98,7 @@ class ClientJournal:
                 log.error(
                     "cannot restore connection %x: %r; its client is unknown until its next heartbeat", connection, exc
                 )
-        self._consumers.on_client, self._producers.on_client = self._client, self._client
+        self._consumers.changes.on_client = self._producers.changes.on_client = self._client
         self._consumers.on_group, self._consumers.on_group_gone = self._group, self._group_gone
         for name, infos in members.items():
             self._restore_group(name, infos, records)
@@ -128,7 +128,7 @@ class ClientJournal:
         for name in consumes:
             members.setdefault(name, []).append(info)
         for name in produces:
-            self._producers.register(name, info)
+            self._producers.enter(name, info)
 
     def _restore_group(self, name: str, infos: list[ClientChannelInfo], records: dict[bytes, bytes]) -> None:
         try:

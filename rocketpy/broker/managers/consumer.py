@@ -25,7 +25,7 @@ from rocketpy.remoting.bodies.heartbeat import (
 
 from ..clock import Clock
 from ..standstill import Standstills
-from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 from .hot_tables import HotTables
 
 COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s, on whatever connection it has
@@ -106,8 +106,7 @@ class ConsumerManager:
         self._members_changed = members_changed
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._connections: dict[int, set[str]] = {}  # connection -> groups it was ever a member of
-        self.on_client: Callable[[int], None] = lambda connection: None
-        """Told each connection of which the groups or the client have changed."""
+        self.changes = ClientChanges()
         self.on_group: Callable[[ConsumerGroupInfo], None] = lambda entry: None
         self.on_group_gone: Callable[[str], None] = lambda group: None
 
@@ -122,7 +121,7 @@ class ConsumerManager:
         subscriptions: Iterable[SubscriptionData],
         notify: bool,
     ) -> bool:
-        """Enter one member's heartbeat; True when members or topics changed."""
+        """Enter one group of a member's heartbeat; True when members or topics changed. `changes.tell()` follows."""
         entry = self._groups.get(group)
         is_new = entry is None
         if entry is None:
@@ -137,9 +136,9 @@ class ConsumerManager:
         if is_new or entry.description != before:
             self.on_group(entry)
         if known is None or known.client_id != info.client_id:
-            self.on_client(info.connection)
+            self.changes.add(info.connection)
         if former is not None and former.connection != info.connection:
-            self.on_client(former.connection)
+            self.changes.add(former.connection)
         self._tables.group_online(
             group, is_broadcasting=message_model is MessageModel.BROADCASTING, subscriptions=entry.subscriptions
         )
@@ -164,19 +163,33 @@ class ConsumerManager:
         )
 
     def unregister(self, group: str, connection: int, *, notify: bool = True) -> None:
-        entry = self._groups.get(group)
-        if entry is None or not entry.remove_channel(connection):
-            return
-        self.on_client(connection)
-        if not entry.channels:
-            del self._groups[group]
-            self._tables.group_offline(group)
-            self.on_group_gone(group)
-        elif notify:
-            self._tell_members(entry)
+        self._take_out(connection, [group], notify=notify)
 
     def connection_closed(self, connection: int) -> None:
-        do_each(lambda group: self.unregister(group, connection), self._connections.pop(connection, set()))
+        self._take_out(connection, self._connections.pop(connection, set()))
+
+    def _take_out(self, connection: int, groups: Iterable[str], *, notify: bool = True) -> None:
+        entries = [entry for group in groups if (entry := self._groups.get(group)) is not None]
+        self._after_leaving([entry for entry in entries if entry.remove_channel(connection)], [connection], notify)
+
+    def _after_leaving(
+        self, entries: list[ConsumerGroupInfo], connections: Iterable[int], notify: bool = True
+    ) -> None:
+        """Tell of groups that these connections have left; `on_group_gone` comes last: a client's record names groups
+        that have one."""
+        if entries:
+            for connection in connections:
+                self.changes.add(connection)
+        self.changes.tell()
+        do_each(lambda entry: self._has_lost_member(entry, notify), entries)
+
+    def _has_lost_member(self, entry: ConsumerGroupInfo, notify: bool) -> None:
+        if not entry.channels:
+            del self._groups[entry.group]
+            self._tables.group_offline(entry.group)
+            self.on_group_gone(entry.group)
+        elif notify:
+            self._tell_members(entry)
 
     def connection_lost(self, connection: int) -> None:
         """The connection has gone, the client has not: a member that has not come back after a while is swept."""
@@ -191,22 +204,27 @@ class ConsumerManager:
         """Forget clients silent for 120 s; returns their channels, which are to be closed. Work in steps."""
         now_ms = self._clock.monotonic_ms()
         gone: dict[int, Channel] = {}
-        for number, group in enumerate(list(self._groups), 1):
-            gone.update(self._drop_silent(group, now_ms))
-            if number % GROUPS_PER_STEP == 0:
-                yield
+        names = list(self._groups)
+        for start in range(0, len(names), GROUPS_PER_STEP):
+            gone.update(self._drop_silent(names[start : start + GROUPS_PER_STEP], now_ms))
+            yield
         return list(gone.values())
 
-    def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
-        entry = self._groups.get(group)
-        members = entry.channels.values() if entry is not None else ()
+    def _drop_silent(self, groups: list[str], now_ms: int) -> dict[int, Channel]:
         silence_ms = self._standstills.silence_ms
-        gone = {
-            info.connection: info.channel
-            for info in members
-            if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
-        }
-        do_each(lambda connection: self.unregister(group, connection), gone)
+        gone, left = {}, []
+        for entry in filter(None, map(self._groups.get, groups)):
+            silent = {
+                info.connection: info.channel
+                for info in entry.channels.values()
+                if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+            }
+            for connection in silent:
+                entry.remove_channel(connection)
+            if silent:
+                left.append(entry)
+            gone.update(silent)
+        self._after_leaving(left, gone)
         return gone
 
     def group_names_of(self, connection: int) -> frozenset[str]:

@@ -8,14 +8,14 @@ Source: RocketMQ 4.9 `ProducerManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
 from ..clock import Clock
 from ..standstill import Standstills
-from .client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
+from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 
 GROUPS_PER_STEP = 500
 
@@ -29,34 +29,44 @@ class ProducerManager:
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
         self._channels: dict[int, Channel] = {}
         self._next_channel = 0
-        self.on_client: Callable[[int], None] = lambda connection: None
-        """Told each connection of which the groups or the client have changed."""
+        self.changes = ClientChanges()
 
     def register(self, group: str, info: ClientChannelInfo) -> None:
+        """Enter one group of a heartbeat; `changes.tell()` follows the last one."""
+        if self.enter(group, info):
+            self.changes.add(info.connection)
+
+    def enter(self, group: str, info: ClientChannelInfo) -> bool:
+        """`register` that tells nobody; True when the group's members changed."""
         table = self._groups.setdefault(group, {})
         known = table.get(info.connection)
-        if known is None or known.client_id != info.client_id:
+        is_other = known is None or known.client_id != info.client_id
+        if is_other:
             if known is not None:
                 self._release(known)
             self._clients.setdefault(info.client_id, Counter())[info.connection] += 1
         self._connections.setdefault(info.connection, set()).add(group)
         self._channels[info.connection] = info.channel
         table[info.connection] = info
-        if known is None or known.client_id != info.client_id:
-            self.on_client(info.connection)
+        return is_other
 
     def unregister(self, group: str, connection: int) -> None:
+        self._remove(group, connection)
+        self.changes.tell()
+
+    def connection_closed(self, connection: int) -> None:
+        do_each(lambda group: self._remove(group, connection), list(self._connections.get(connection, ())))
+        self.changes.tell()
+
+    def _remove(self, group: str, connection: int) -> None:
         table = self._groups.get(group, {})
         info = table.pop(connection, None)
         if info is not None:
             self._release(info)
             self._leave(group, connection)
-            self.on_client(connection)
+            self.changes.add(connection)
         if not table:
             self._groups.pop(group, None)
-
-    def connection_closed(self, connection: int) -> None:
-        do_each(lambda group: self.unregister(group, connection), list(self._connections.get(connection, ())))
 
     def sweep(self) -> Generator[None, None, list[Channel]]:
         """Forget clients silent for 120 s; returns their channels, which are to be closed. Work in steps."""
@@ -65,7 +75,9 @@ class ProducerManager:
         for number, group in enumerate(list(self._groups), 1):
             gone.update(self._drop_silent(group, now_ms))
             if number % GROUPS_PER_STEP == 0:
+                self.changes.tell()
                 yield
+        self.changes.tell()
         return list(gone.values())
 
     def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
@@ -76,7 +88,7 @@ class ProducerManager:
             for info in members
             if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
         }
-        do_each(lambda connection: self.unregister(group, connection), gone)
+        do_each(lambda connection: self._remove(group, connection), gone)
         return gone
 
     @property

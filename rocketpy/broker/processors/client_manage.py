@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
+from rocketpy.faults import do_each
 from rocketpy.message import names
 from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB
 from rocketpy.remoting.abc import Channel
@@ -58,16 +59,22 @@ class ClientManageProcessor(TableProcessor):
             seen_ms=services.clock.monotonic_ms(),
             last_update_timestamp_ms=services.clock.now_ms(),
         )
+        try:
+            await self._register(heartbeat, info)
+        finally:
+            do_each(lambda changes: changes.tell(), (services.consumers.changes, services.producers.changes))
+        await services.groups.file.save()
+        await services.topics.file.save()
+        return RemotingCommand.response()
+
+    async def _register(self, heartbeat: HeartbeatData, info: ClientChannelInfo) -> None:
         steps = Steps(GROUPS_PER_STEP)
         for consumer in heartbeat.consumer_data_set:
             self._register_consumer(consumer, info)
             await steps.did(1 + len(consumer.subscription_data_set))
         for producer in heartbeat.producer_data_set:
-            services.producers.register(producer.group_name, info)
+            self._services.producers.register(producer.group_name, info)
             await steps.did()
-        await services.groups.file.save()
-        await services.topics.file.save()
-        return RemotingCommand.response()
 
     async def _check(self, heartbeat: HeartbeatData, connection: int) -> None:
         """Check all of a heartbeat before any of it is entered. Raises: RequestRefused."""

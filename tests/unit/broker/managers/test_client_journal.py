@@ -6,12 +6,15 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.kept import ManagerMemory
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
+from rocketpy.broker.managers.client_journal import ClientJournal
 from rocketpy.broker.managers.consumer import COMES_BACK_MS
+from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Peer
 from tests.support.slow_lane import FakeChannel, SlowLaneRig
 
@@ -213,3 +216,66 @@ def test_large_groups_cannot_make_a_successor_forget_the_others(tmp_path: Path) 
     lives.beat("c", 3, group="L19", topics={f"T{n}-{'x' * 50}": "*" for n in range(30)})
     lives.die()
     assert lives.services.consumers.group("L19"), "there is room again"
+
+
+def test_a_client_of_many_groups_is_written_down_once_per_step_not_once_per_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A record of it names all of its groups."""
+    lives = Lives(tmp_path)
+    written: list[int] = []
+    write = ClientJournal._client
+    monkeypatch.setattr(
+        ClientJournal, "_client", lambda self, connection: (written.append(connection), write(self, connection))
+    )
+    lives.die()
+    groups = 120
+    body = {
+        "clientID": "a",
+        "consumerDataSet": [{"groupName": f"G{n}", "subscriptionDataSet": []} for n in range(groups)],
+        "producerDataSet": [{"groupName": f"P{n}"} for n in range(groups)],
+    }
+
+    def beat(connection: int) -> None:
+        channel = lives.open_channel(connection, Peer("10.0.0.1", 4000), False)
+        assert trio.run(lambda: lives.ask(34, None, body, channel=channel)).code == 0
+
+    beat(1)
+    assert written == [1, 1], "by consumers and by producers"
+    before = lives.state()
+    lives.die()
+    assert lives.state() == before
+    written.clear()
+    beat(2)  # the same client, on another connection
+    assert written.count(1) == 1 and written.count(2) == 2
+    written.clear()
+    lives.broker.connection_closed(1)
+    assert set(written) <= {1} and len(written) <= 2
+    written.clear()
+    lives.clock.advance(CHANNEL_EXPIRED_MS + 1)
+    trio.run(lives.broker._sweep_clients)
+    assert len(written) <= 2 and lives.services.consumers.group("G0") is None
+    beat(3)
+    written.clear()
+    lives.broker.connection_closed(3)
+    assert written == [3, 3]
+    lives.die()
+    assert lives.state() == {"groups": {}, "producers": {}}
+
+
+def test_a_heartbeat_that_fails_midway_is_written_down_as_far_as_it_came(tmp_path: Path) -> None:
+    lives = Lives(tmp_path)
+    register = lives.services.consumers.register
+
+    def failing(group: str, *args: Any, **kwargs: Any) -> bool:
+        if group == "H":
+            raise RequestRefused(1, "no room")
+        return register(group, *args, **kwargs)
+
+    lives.services.consumers.register = failing  # type: ignore[method-assign]
+    body = {"clientID": "a", "consumerDataSet": [{"groupName": name, "subscriptionDataSet": []} for name in "GH"]}
+    channel = lives.open_channel(1, Peer("10.0.0.1", 4000), False)
+    assert trio.run(lambda: lives.ask(34, None, body, channel=channel)).code == 1
+    lives.die()
+    entry = lives.services.consumers.group("G")
+    assert entry is not None and entry.client_ids == ["a"]
