@@ -20,6 +20,7 @@ from rocketpy.faults import Faults
 from rocketpy.remoting.hot_lane import SendRequest
 
 PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
+PENDING_BYTES_MAX = 64 * 1024 * 1024  # of all of them, while a topic is being saved to a slow disk
 PLACE = "a send on the slow path"
 
 
@@ -29,8 +30,12 @@ class PendingSend:
 
     request: SendRequest
     _settle: Callable[[SendRequest], None]
+    size: int = attrs.field(init=False)  # bytes that it holds
     _is_settled: bool = attrs.field(init=False, default=False)
     goes_on: bool = attrs.field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.size = len(self.request.raw) + len(self.request.body) + len(self.request.properties)
 
     def settle(self) -> None:
         """Let the fast path take the connection's later sends; the second call does nothing."""
@@ -40,7 +45,7 @@ class PendingSend:
 
 
 class PendingSends:
-    """All of them, at most PENDING_SENDS_MAX.
+    """All of them: at most PENDING_SENDS_MAX, and PENDING_BYTES_MAX but for a single one.
 
     Args:
         settle: tells the fast path; called once per send.
@@ -54,20 +59,23 @@ class PendingSends:
         self._settle = settle
         self._refuse = refuse
         self._sends: set[PendingSend] = set()
+        self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._sends)
 
     def add(self, request: SendRequest) -> PendingSend | None:
         """Take a send; None: there are too many, and this one has been answered so."""
-        if len(self._sends) >= PENDING_SENDS_MAX:
+        send = PendingSend(request, self._settle)
+        has_room = len(self._sends) < PENDING_SENDS_MAX and self._bytes + send.size <= PENDING_BYTES_MAX
+        if self._sends and not has_room:
             try:
                 self._refuse(request, ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
             finally:
                 self._settle(request)
             return None
-        send = PendingSend(request, self._settle)
         self._sends.add(send)
+        self._bytes += send.size
         return send
 
     @contextmanager
@@ -84,7 +92,9 @@ class PendingSends:
 
     def end(self, send: PendingSend) -> None:
         """It is answered, or never will be."""
-        self._sends.discard(send)
+        if send in self._sends:
+            self._sends.remove(send)
+            self._bytes -= send.size
         try:
             send.settle()
         except Exception as exc:

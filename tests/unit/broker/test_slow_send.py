@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.pending_sends import PENDING_SENDS_MAX
+from rocketpy.broker.pending_sends import PENDING_BYTES_MAX, PENDING_SENDS_MAX
 from rocketpy.broker.slow_send import Put, Refusal, Resend
 from rocketpy.errors import StoreError
 from rocketpy.message.properties import decode_properties
@@ -307,6 +307,37 @@ def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
         rig.broker.slow_send(rig.send("TBW102"))
         assert rig.channel.last.code == 2
         assert rig.channel.last.remark == "[OVERLOAD]system busy, start flow control for a while"
+
+    rig.run(main)
+
+
+def test_sends_in_waiting_are_bounded_in_bytes_too(rig: SlowLaneRig) -> None:
+    body = bytes(4_000_000)
+
+    async def main() -> None:
+        rig.hot_lane.put_gate = trio.Event()
+        while not rig.channel.pushed:
+            assert len(rig.hot_lane.puts) * len(body) <= PENDING_BYTES_MAX
+            rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", body=body))
+        assert rig.channel.last.code == 2 and len(rig.hot_lane.named("settle")) == len(rig.hot_lane.puts) + 1
+        assert (len(rig.hot_lane.puts) + 2) * len(body) > PENDING_BYTES_MAX
+        rig.hot_lane.put_gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        rig.channel.pushed.clear()
+        rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", body=body))
+        await trio.testing.wait_all_tasks_blocked()
+        assert [response.code for response in rig.channel.pushed] == [0], "what has been answered takes no room"
+
+    rig.run(main)
+
+
+def test_a_single_send_waits_whatever_its_size(rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rocketpy.broker.pending_sends.PENDING_BYTES_MAX", 10)
+
+    async def main() -> None:
+        rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", body=bytes(1000)))
+        await trio.testing.wait_all_tasks_blocked()
+        assert rig.channel.last.code == 0
 
     rig.run(main)
 
