@@ -22,6 +22,28 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class Throttle:
+    """Lets one log line pass in `LOG_INTERVAL_S`, and counts what happened meanwhile.
+
+    Args:
+        now_s: seconds that only grow.
+    """
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._passed_s: float | None = None
+        self._held_back = 0
+
+    def more(self) -> str | None:
+        """For one more event: None if it is not to be logged, else what its line says of those held back before."""
+        now_s = self._now_s()
+        if self._passed_s is not None and now_s - self._passed_s < LOG_INTERVAL_S:
+            self._held_back += 1
+            return None
+        held_back, self._passed_s, self._held_back = self._held_back, now_s, 0
+        return f" (and {held_back} more since the last line about it)" if held_back else ""
+
+
 class Faults:
     """Of one process; for its one thread.
 

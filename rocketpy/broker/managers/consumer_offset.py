@@ -18,9 +18,11 @@ Source: RocketMQ 4.9 `ConsumerOffsetManager`. The reference writes integer keys 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from rocketpy.faults import Throttle
 from rocketpy.message.numbers import INT_MAX
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketpy.remoting.json_writer import Members, pretty_pieces
@@ -43,11 +45,12 @@ class ConsumerOffsetManager:
         journal: of a predecessor, and ours; None: nobody inherits it.
         started_ms: on the monotonic clock.
         entries_max: queues that may have an offset, over all groups and topics.
+        now_s: of the log line about offsets that go back, which is written once in a while only.
     """
 
     def __init__(
         self, path: Path, journal: Journal | None = None, *, started_ms: int = -1,
-        entries_max: Callable[[], int] = lambda: INT_MAX,
+        entries_max: Callable[[], int] = lambda: INT_MAX, now_s: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.limit = Limit("offsets", "consumerOffsetsMax", entries_max)
         self._count = 0  # queues that have an offset
@@ -56,6 +59,7 @@ class ConsumerOffsetManager:
         self._told_ms: dict[str, dict[str, Queues]] = {}  # the same keys: the last update, on the monotonic clock
         self._journal = journal or Journal.private("committed offsets", is_saved=True)
         self._started_ms = started_ms
+        self._gone_back = Throttle(now_s)
         self.file = ConfigFile(path, self._begin_save)
         self.file.on_saved = lambda changes: self._journal.end_save()
 
@@ -115,14 +119,12 @@ class ConsumerOffsetManager:
             self._keep(group, topic, queue_id, offset)
             self.file.changed()
         if offset < before:
-            log.warning(
-                "group %s: committed offset of topic %s queue %d goes back from %d to %d",
-                group,
-                topic,
-                queue_id,
-                before,
-                offset,
-            )
+            more = self._gone_back.more()
+            if more is not None:
+                log.warning(
+                    "group %s: committed offset of topic %s queue %d goes back from %d to %d%s",
+                    group, topic, queue_id, before, offset, more,
+                )  # fmt: skip
         return before
 
     def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:

@@ -13,6 +13,7 @@ from rocketpy.broker import persist
 from rocketpy.broker.journal import Journal, format_memory
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
 from rocketpy.errors import ConfigError
+from rocketpy.faults import LOG_INTERVAL_S
 from rocketpy.remoting import fastjson
 
 JAVA_FILE = '{\n\t"offsetTable":{\n\t\t"TopicTest@GroupA":{0:12,3:7\n\t\t},\n\t\t"TopicTest@GroupB":{1:9\n\t\t}\n\t}\n}'
@@ -43,6 +44,22 @@ def test_commits_go_forward_and_back(tmp_path: Path) -> None:
     assert offsets.commit("G", "T", 0, 10) == -1
     assert offsets.commit("G", "T", 0, 4) == 10
     assert offsets.query("G", "T", 0) == 4
+
+
+def test_offsets_that_go_back_cannot_flood_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    now_s = 100.0
+    offsets = ConsumerOffsetManager(tmp_path / "x", now_s=lambda: now_s)
+    for _ in range(50):
+        offsets.commit("G", "T", 0, 5)
+        offsets.commit("G", "T", 0, 4)
+    now_s += LOG_INTERVAL_S
+    for _ in range(2):
+        offsets.commit("H", "T", 1, 9)
+        offsets.commit("H", "T", 1, 2)
+    assert [record.getMessage() for record in caplog.records] == [
+        "group G: committed offset of topic T queue 0 goes back from 5 to 4",
+        "group H: committed offset of topic T queue 1 goes back from 9 to 2 (and 49 more since the last line about it)",
+    ]
 
 
 def test_an_unchanged_offset_is_not_written_again(tmp_path: Path) -> None:
