@@ -65,7 +65,7 @@ void rp_helds_drop_orphan(rp_helds *helds) { free_slot(helds, helds->orphan++); 
 
 void rp_helds_destroy(rp_helds *helds) {
     for (uint32_t i = 0; helds->by_queue && i <= helds->mask; i++)
-        while (helds->by_queue[i]) rp_helds_remove(helds, helds->by_queue[i]);
+        while (helds->by_queue[i].first) rp_helds_remove(helds, helds->by_queue[i].first);
     free(helds->by_queue);
     free(helds->by_connection);
     free(helds->next_free);
@@ -73,7 +73,40 @@ void rp_helds_destroy(rp_helds *helds) {
     helds->by_connection = NULL;
 }
 
-rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index) { return helds->by_queue[queue_index & helds->mask]; }
+static void append_arrived(rp_helds *helds, rp_held_chain *chain) {
+    chain->is_arrived = 1;
+    chain->next_arrived = NULL;
+    if (helds->first_arrived) helds->last_arrived->next_arrived = chain;
+    else helds->first_arrived = chain;
+    helds->last_arrived = chain;
+    helds->arrived++;
+}
+
+void rp_helds_arrived(rp_helds *helds, uint32_t queue_index) {
+    rp_held_chain *chain = &helds->by_queue[queue_index & helds->mask];
+    if (chain->is_arrived) {
+        chain->is_arrived_again = 1;
+    } else if ((chain->next = chain->first)) {
+        append_arrived(helds, chain);
+    }
+}
+
+rp_held_chain *rp_helds_take_arrived(rp_helds *helds) {
+    rp_held_chain *chain = helds->first_arrived;
+    if (!chain) return NULL;
+    helds->first_arrived = chain->next_arrived;
+    helds->arrived--;
+    chain->is_arrived = 0;
+    return chain;
+}
+
+void rp_helds_return_arrived(rp_helds *helds, rp_held_chain *chain) {
+    if (!chain->next && chain->is_arrived_again) {
+        chain->next = chain->first;
+        chain->is_arrived_again = 0;
+    }
+    if (chain->next) append_arrived(helds, chain);
+}
 
 /* Whether one more of `size` bytes is within the bounds, of all and of its connection (`holder` NULL: its first). */
 static int is_within_bounds(const rp_helds *helds, const rp_holder *holder, uint32_t size) {
@@ -123,11 +156,12 @@ static rp_held *copy_of(const rp_pull_request *request, const uint8_t *names, co
 }
 
 static void link_held(rp_helds *helds, rp_held *held, rp_holder *holder, uint32_t queue_index) {
-    rp_held **queue_head = &helds->by_queue[queue_index & helds->mask];
-    held->next_of_queue = *queue_head;
-    held->link_of_queue = queue_head;
-    if (*queue_head) (*queue_head)->link_of_queue = &held->next_of_queue;
-    *queue_head = held;
+    rp_held_chain *chain = &helds->by_queue[queue_index & helds->mask];
+    held->chain = chain;
+    held->next_of_queue = chain->first;
+    held->link_of_queue = &chain->first;
+    if (chain->first) chain->first->link_of_queue = &held->next_of_queue;
+    chain->first = held;
     held->holder = holder;
     held->next_of_holder = holder->first;
     held->link_of_holder = &holder->first;
@@ -168,6 +202,8 @@ rp_held *rp_helds_add(rp_helds *helds, rp_control_block *block, rp_queue *queue,
 }
 
 void rp_helds_remove(rp_helds *helds, rp_held *held) {
+    if (held->chain->next == held) held->chain->next = held->next_of_queue;
+    if (helds->sweep == held) helds->sweep = held->next_of_queue;
     *held->link_of_queue = held->next_of_queue;
     if (held->next_of_queue) held->next_of_queue->link_of_queue = held->link_of_queue;
     *held->link_of_holder = held->next_of_holder;

@@ -28,9 +28,20 @@ typedef struct rp_holder {
     uint32_t count;
 } rp_holder;
 
+/* The suspended pulls of the queues with one hash. After an arrival each is looked at once, over as many turns as it
+ * takes: `next` is the one whose turn it is. */
+typedef struct rp_held_chain {
+    struct rp_held *first;
+    struct rp_held *next;               /* NULL: no look is under way */
+    struct rp_held_chain *next_arrived; /* in the list of those with a look under way */
+    int is_arrived;                     /* it is in this list */
+    int is_arrived_again;               /* since the look began: at its end there is another */
+} rp_held_chain;
+
 typedef struct rp_held {
     struct rp_held *next_of_queue, **link_of_queue;
     struct rp_held *next_of_holder, **link_of_holder;
+    rp_held_chain *chain;
     rp_holder *holder;
     rp_queue *queue;
     uint64_t deadline_ns;
@@ -38,14 +49,16 @@ typedef struct rp_held {
     uint64_t looked_ns; /* when they were */
     uint32_t size;      /* of this entry, in bytes */
     uint32_t slot;
-    uint32_t arrival;        /* number of the last ARRIVAL at which it was looked at */
     const uint8_t *names;    /* group, topic */
     const rp_tags *tags;     /* with `count` hashes and no more behind; NULL: the subscription table says */
     rp_pull_request request; /* without subscription and expression type: their sizes are 0 */
 } rp_held;
 
 typedef struct rp_helds {
-    rp_held **by_queue; /* chains, by index of the queue */
+    rp_held_chain *by_queue; /* by index of the queue */
+    rp_held_chain *first_arrived, *last_arrived;
+    uint32_t arrived; /* chains in this list */
+    rp_held *sweep;   /* where the sweep of its chain goes on; NULL: at the end */
     rp_holder **by_connection; /* chains */
     rp_held_slots *slots;
     uint32_t *next_free; /* by slot: the next free one, plus 1 */
@@ -70,6 +83,11 @@ void rp_helds_remove(rp_helds *helds, rp_held *held); /* and free it */
 /* Ask for an ARRIVAL when its queue grows. 1; 0 if the queue has new units already. The message may be stored but not
  * dispatched: wake `store` (NULL: none), which may be asleep. */
 int rp_held_watch(const rp_held *held, rp_worker *store);
-rp_held *rp_helds_of_queue(rp_helds *helds, uint32_t queue_index);
+/* The queue has new units: its chain goes to the end of the list of those with a look under way, unless it is there. */
+void rp_helds_arrived(rp_helds *helds, uint32_t queue_index);
+/* Take the first chain off this list; NULL: it is empty. */
+rp_held_chain *rp_helds_take_arrived(rp_helds *helds);
+/* Its turn is over: to the end of the list if it has pulls left to look at. */
+void rp_helds_return_arrived(rp_helds *helds, rp_held_chain *chain);
 void rp_helds_drop_connection(rp_helds *helds, uint64_t connection);
 #endif

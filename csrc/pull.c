@@ -81,7 +81,8 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
         case RP_STAGE_PULL:
             return rp_pull_take(pull, data, size);
         case RP_STAGE_ARRIVAL:
-            return size >= sizeof(rp_arrival) ? rp_pull_arrived(pull, ((const rp_arrival *)data)->queue) : RP_OK;
+            if (size >= sizeof(rp_arrival)) rp_helds_arrived(&pull->helds, ((const rp_arrival *)data)->queue);
+            return RP_OK;
         case RP_STAGE_CLOSED:
             if (size >= sizeof(rp_origin)) rp_helds_drop_connection(&pull->helds, ((const rp_origin *)data)->connection);
             return RP_OK;
@@ -136,6 +137,7 @@ static uint32_t pass(rp_pull *pull) {
     rp_pull_answer_orphans(pull);
     taken += drain(pull, codecs);
     taken += drain(pull, codecs + 1);
+    rp_pull_look_at_arrived(pull);
     for (uint32_t i = 0; i < codecs && pull->tables_ready; i++) taken += drain(pull, i);
     rp_pull_sweep(pull, 0);
     __atomic_store_n(&pull->config.worker->counters[RP_COUNT_HELD], pull->helds.count, __ATOMIC_RELAXED);

@@ -13,6 +13,7 @@
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
     PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
+    PULL_UNITS_OF_A_CHAIN = 1 << 12, /* examined for the pulls of one chain before the next chain has its turn */
     PULL_UNITS_OF_A_LOOK = 32 /* counted for each look at a queue, even if it examines fewer */
 };
 static const uint64_t PULL_SWEEP_NS = 500000000;
@@ -44,10 +45,10 @@ struct rp_pull {
     uint64_t now_ns;
     uint64_t swept_ns;
     uint32_t sweep_chain;
+    uint32_t sweep_due;   /* chains that the sweep is behind */
+    int is_in_chain;      /* the sweep goes on in the middle of its chain, at helds.sweep */
     uint32_t units;       /* examined since the turn of this input began */
-    int is_unfinished;    /* a turn ended at PULL_UNITS_MAX: the next one begins without sleeping */
-    uint32_t arrival;     /* number of the current ARRIVAL, or of the last one */
-    int is_arriving;      /* an ARRIVAL is being served */
+    int is_unfinished;    /* suspended pulls are left to look at: the next turn begins without sleeping */
 };
 
 static inline void pull_count(rp_pull *pull, uint32_t counter, uint64_t n) {
@@ -69,10 +70,12 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
 
 /* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
-/* The queue has new units: look at its suspended pulls. RP_FULL: some are left; call again. */
-rp_status rp_pull_arrived(rp_pull *pull, uint32_t queue_index);
+/* Look at the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX, chain after chain; the
+ * rest has its look in the next calls. */
+void rp_pull_look_at_arrived(rp_pull *pull);
 /* End suspended pulls whose deadline has passed or whose selector has died, and look at all others in case an ARRIVAL was
- * lost. Each call handles a part of the chains; all of them are handled twice a second. */
+ * lost. Each call handles the chains that are due, and of them no more than PULL_UNITS_MAX: all of them are handled twice a
+ * second, or as soon as the calls can. */
 void rp_pull_sweep(rp_pull *pull, int stopping);
 /* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset. */
 void rp_pull_answer_orphans(rp_pull *pull);

@@ -5,7 +5,8 @@
  * dispatch publishes the max offset, full fence, swaps watched. One of the two sees the other.
  *
  * No request holds the loop for long: a look at a queue examines a bounded number of units (fetch.h), a suspended pull
- * has LOOKS_MAX of them at one time, and when many wait for one queue the rest has its look in the next turn. */
+ * has LOOKS_MAX of them at one time. When many wait for one queue, each turn looks at a part of them, and goes on in the
+ * next turn where it stopped; the queues with new units take turns, so that none waits for the pulls of another. */
 #include <string.h>
 
 #include "error_reply.h"
@@ -264,54 +265,80 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     return RP_OK;
 }
 
-/* This may take several turns: pulls that were looked at for this ARRIVAL carry its number. */
-rp_status rp_pull_arrived(rp_pull *pull, uint32_t queue_index) {
-    rp_held *next;
-    if (!pull->is_arriving) pull->arrival++;
-    pull->is_arriving = 1;
-    for (rp_held *held = rp_helds_of_queue(&pull->helds, queue_index); held; held = next) {
-        next = held->next_of_queue;
-        if (held->arrival == pull->arrival || rp_load_acquire(&held->queue->max_offset) <= held->scanned) continue;
-        if (rp_control_queue_index(pull->config.block, held->queue) != queue_index) continue;
-        if (pull->units >= PULL_UNITS_MAX) {
-            pull->is_unfinished = 1;
-            return RP_FULL;
-        }
-        held->arrival = pull->arrival;
-        if (look_again(pull, held, 0) == RP_FULL) {
-            pull->is_arriving = 0; /* the next call is a new ARRIVAL, for all pulls */
-            return RP_FULL;
-        }
+/* Where it stops in the chain is kept there. RP_FULL: no room for the answer to the pull it stopped at. */
+static rp_status look_at_chain(rp_pull *pull, rp_held_chain *chain) {
+    uint32_t end = pull->units + PULL_UNITS_OF_A_CHAIN;
+    for (rp_held *held; (held = chain->next) && pull->units < end;) {
+        pull->units++;
+        pull_count(pull, RP_COUNT_SUSPENDED_STEPS, 1);
+        chain->next = held->next_of_queue;
+        if (rp_load_acquire(&held->queue->max_offset) <= held->scanned) continue;
+        if (look_again(pull, held, 0) != RP_FULL) continue;
+        chain->next = held;
+        return RP_FULL;
     }
-    pull->is_arriving = 0;
     return RP_OK;
+}
+
+void rp_pull_look_at_arrived(rp_pull *pull) {
+    uint32_t full = 0; /* chains that had no room for their answer, one after the other */
+    pull->units = 0;
+    while (pull->helds.arrived > full && pull->units < PULL_UNITS_MAX) {
+        rp_held_chain *chain = rp_helds_take_arrived(&pull->helds);
+        full = look_at_chain(pull, chain) == RP_FULL ? full + 1 : 0;
+        rp_helds_return_arrived(&pull->helds, chain);
+    }
+    if (full) {
+        pull_count(pull, RP_COUNT_STALLS, 1);
+        pull->is_blocked = 1;
+    }
+    if (pull->helds.arrived > full) pull->is_unfinished = 1;
+    rp_serving(pull->config.worker, 0);
+}
+
+static void sweep_pull(rp_pull *pull, rp_held *held, int stopping) {
+    if (pull_is_gone(pull, held->request.origin.connection)) {
+        rp_helds_remove(&pull->helds, held);
+        return;
+    }
+    int expired = stopping || pull->now_ns >= held->deadline_ns;
+    int is_late = !held->chain->is_arrived && pull->now_ns - held->looked_ns >= PULL_SWEEP_NS / 2 &&
+                  rp_load_acquire(&held->queue->max_offset) > held->scanned;
+    if (expired || is_late) look_again(pull, held, expired);
+}
+
+/* Sweep one chain, from where the last call stopped in it. 0: stopped at PULL_UNITS_MAX. */
+static int sweep_chain(rp_pull *pull, int stopping) {
+    rp_helds *helds = &pull->helds;
+    if (!pull->is_in_chain || stopping) helds->sweep = helds->by_queue[pull->sweep_chain].first;
+    pull->is_in_chain = 1;
+    for (rp_held *held; (held = helds->sweep);) {
+        if (!stopping && pull->units >= PULL_UNITS_MAX) return 0;
+        pull->units++;
+        pull_count(pull, RP_COUNT_SUSPENDED_STEPS, 1);
+        helds->sweep = held->next_of_queue;
+        sweep_pull(pull, held, stopping);
+    }
+    pull->is_in_chain = 0;
+    return 1;
 }
 
 void rp_pull_sweep(rp_pull *pull, int stopping) {
     uint32_t chains = pull->helds.mask + 1;
     uint64_t due = stopping ? chains : (pull->now_ns - pull->swept_ns) * chains / PULL_SWEEP_NS;
-    if (!due) return;
-    if (due > chains) due = chains;
-    pull->swept_ns = pull->now_ns;
+    if (due) {
+        pull->sweep_due = due < chains - pull->sweep_due ? pull->sweep_due + (uint32_t)due : chains;
+        pull->swept_ns = pull->now_ns;
+    }
     pull->units = 0;
-    for (uint64_t i = 0; i < due && pull->helds.count; i++) {
-        rp_held *next;
-        for (rp_held *held = pull->helds.by_queue[pull->sweep_chain]; held; held = next) {
-            next = held->next_of_queue;
-            if (pull_is_gone(pull, held->request.origin.connection)) {
-                rp_helds_remove(&pull->helds, held);
-                continue;
-            }
-            int expired = stopping || pull->now_ns >= held->deadline_ns;
-            if (!expired && (rp_load_acquire(&held->queue->max_offset) <= held->scanned ||
-                             pull->now_ns - held->looked_ns < PULL_SWEEP_NS / 2))
-                continue;
-            if (!stopping && pull->units >= PULL_UNITS_MAX) goto end; /* the next sweep begins with this chain */
-            look_again(pull, held, expired);
+    for (; pull->sweep_due && pull->helds.count; pull->sweep_due--) {
+        if (!sweep_chain(pull, stopping)) {
+            pull->is_unfinished = 1;
+            break;
         }
         pull->sweep_chain = (pull->sweep_chain + 1) & pull->helds.mask;
     }
-end:
+    if (!pull->helds.count) pull->sweep_due = 0;
     rp_serving(pull->config.worker, 0);
 }
 

@@ -242,6 +242,7 @@ enum {
     RP_COUNT_HELD = 28, /* gauge: pulls held now */
     RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: memory of the suspended pulls */
     RP_COUNT_SUSPEND_REFUSED = 30, /* pulls answered at once because of the bounds in held.h */
+    RP_COUNT_SUSPENDED_STEPS = 31, /* suspended pulls that the sweep or a look after an arrival came to */
     RP_COUNT_DISPATCHED = 32, RP_COUNT_INDEXED = 33, RP_COUNT_FLUSHES = 34, RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index takes */
     RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */

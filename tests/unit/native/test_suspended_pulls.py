@@ -11,8 +11,9 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the pull processor has no Python twin")
 
-from rocketpy.native.core import lib
+from rocketpy.native.core import ffi, lib
 from tests.support.hot_lane import TURN_NS, HotLane
+from tests.unit.native.test_admission import Clock, S
 from tests.unit.native.test_hot_lane import pull, ready, records_of, send_v2
 
 WAIT = 6  # sysFlag: SUSPEND, SUBSCRIPTION
@@ -26,8 +27,9 @@ def lanes(tmp_path: Path) -> Iterator[Callable[..., HotLane]]:
     """Makes lanes with a topic T and a group G."""
     made: list[HotLane] = []
 
-    def make(capacity: int = 100, **options: Any) -> HotLane:
-        lane = ready(HotLane(tmp_path, {"held": lib.rp_held_slots_create(capacity)}, **options))
+    def make(capacity: int = 100, clock: Clock | None = None, **options: Any) -> HotLane:
+        pull_options = {"held": lib.rp_held_slots_create(capacity), "clock_ns": clock.pointer if clock else ffi.NULL}
+        lane = ready(HotLane(tmp_path, pull_options, **options))
         made.append(lane)
         return lane
 
@@ -44,10 +46,10 @@ def held(lane: HotLane) -> int:
     return counter(lane, lib.RP_COUNT_HELD)
 
 
-def store(lane: HotLane, tag: str, count: int) -> None:
+def store(lane: HotLane, tag: str, count: int, queue: int = 0) -> None:
     """Messages that are stored and not dispatched yet."""
     for _ in range(count):
-        lane.frame(send_v2(properties=f"TAGS\x01{tag}"))
+        lane.frame(send_v2(properties=f"TAGS\x01{tag}", queue=queue))
         lib.rp_send_run(lane.send, TURN_NS)
         lane.answers()
 
@@ -161,16 +163,121 @@ def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(lanes: Callable
     lib.rp_codec_wake(lane.codec)
     lib.rp_pull_run(lane.pull, TURN_NS)
     assert [reply.opaque for _, reply in lane.answers()] == [1000]
-    assert lib.rp_ring_depth(lane.store_pull) > 0, "there are suspended pulls that have not had their look"
+    assert counter(lane, lib.RP_COUNT_SUSPENDED_STEPS) < 400, "there are suspended pulls that have not had their look"
     for _ in range(20):
         lib.rp_pull_run(lane.pull, TURN_NS)
-    assert lib.rp_ring_depth(lane.store_pull) == 0
+    assert counter(lane, lib.RP_COUNT_SUSPENDED_STEPS) >= 400
     assert held(lane) == 400
     store(lane, "TagA", 1)
     for _ in range(20):
         lane.turn()
     connections = Counter(connection for connection, reply in lane.answers() if records_of(reply))
     assert connections == Counter(dict.fromkeys(range(1, 9), 50))
+
+
+MANY = 2000  # suspended pulls that never match, all on queue 0
+
+
+@pytest.fixture
+def crowded(lanes: Callable[..., HotLane]) -> tuple[HotLane, Clock]:
+    """A lane where MANY wait, 1000 messages have arrived for them, and their looks have begun; the clock stands."""
+    clock = Clock()
+    lane = lanes(2 * MANY, clock, cq_file_size=200_000)
+    for connection in range(1, 9):
+        for opaque in range(MANY // 8):
+            lane.frame(pull(0, flags=WAIT, expression="TagA", opaque=opaque, suspend=10**9), connection=connection)
+            if opaque % 50 == 49:
+                lane.turn()
+    assert held(lane) == MANY
+    store(lane, "TagB", 1000)
+    dispatch(lane)
+    lib.rp_pull_run(lane.pull, TURN_NS)
+    return lane, clock
+
+
+def one_more(lane: HotLane) -> None:
+    """A message for queue 0 and a turn of the pull processor."""
+    store(lane, "TagB", 1)
+    dispatch(lane)
+    lib.rp_pull_run(lane.pull, TURN_NS)
+
+
+def test_looks_of_many_do_not_keep_a_pull_of_another_queue_waiting(crowded: tuple[HotLane, Clock]) -> None:
+    lane, _ = crowded
+    lane.frame(pull(0, 1, flags=WAIT, opaque=1000), connection=20)
+    lane.turn()
+    one_more(lane)
+    assert counter(lane, lib.RP_COUNT_SUSPENDED_STEPS) < MANY / 2
+    store(lane, "TagA", 1, queue=1)
+    one_more(lane)
+    assert [reply.opaque for _, reply in lane.answers()] == [1000]
+    assert counter(lane, lib.RP_COUNT_SUSPENDED_STEPS) < MANY / 2, "the others' looks are still under way"
+
+
+def test_looks_of_many_do_not_keep_deadlines_of_other_queues_waiting(crowded: tuple[HotLane, Clock]) -> None:
+    lane, clock = crowded
+    lane.frame(pull(0, 1, flags=WAIT, opaque=1000, suspend=1000), connection=20)
+    lane.turn()
+    assert held(lane) == MANY + 1
+    for _ in range(6):
+        clock.now_ns += S // 2
+        store(lane, "TagB", 100)
+        one_more(lane)
+    assert held(lane) == MANY, "the one whose deadline has passed is answered"
+
+
+def test_each_arrival_costs_one_look_of_each_pull(crowded: tuple[HotLane, Clock]) -> None:
+    lane, _ = crowded
+    for _ in range(5):
+        one_more(lane)
+    for _ in range(100):
+        lib.rp_pull_run(lane.pull, TURN_NS)
+    assert MANY <= counter(lane, lib.RP_COUNT_SUSPENDED_STEPS) <= 2 * MANY, "arrivals during a look share the next one"
+    store(lane, "TagA", 1)
+    for _ in range(100):
+        lane.turn()
+        lane.answers()
+    assert held(lane) == 0
+
+
+def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[HotLane, Clock]) -> None:
+    lane, _ = crowded
+    for connection in (8, 1, 4):
+        lane.closed(connection)
+        lane.frame(pull(1000, flags=WAIT, expression="TagC", opaque=connection), connection=30 + connection)
+        lane.turn()
+    store(lane, "TagA", 1)
+    store(lane, "TagC", 1)
+    found: Counter[int] = Counter()
+    for _ in range(100):
+        lane.turn()
+        found.update(connection for connection, reply in lane.answers() if records_of(reply))
+    assert found == Counter(dict.fromkeys((2, 3, 5, 6, 7), MANY // 8) | dict.fromkeys((31, 34, 38), 1))
+    assert held(lane) == 0
+
+
+def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(lanes: Callable[..., HotLane]) -> None:
+    lane = lanes(16_000)
+    for connection in range(1, 9):
+        for opaque in range(250):
+            lane.frame(pull(0, flags=WAIT, opaque=opaque), connection=connection)
+            if opaque % 50 == 49:
+                lane.turn()
+    lane.frame(pull(0, 1, flags=WAIT, opaque=1000), connection=20)
+    lane.turn()
+    store(lane, "TagA", 1)
+    dispatch(lane)
+    for _ in range(3):
+        lib.rp_pull_run(lane.pull, TURN_NS)
+    assert 0 < held(lane) < 2001 and counter(lane, lib.RP_COUNT_STALLS) > 0
+    answered = Counter(connection for connection, _ in lane.answers())
+    store(lane, "TagA", 1, queue=1)
+    for _ in range(20):
+        dispatch(lane)
+        lib.rp_pull_run(lane.pull, TURN_NS)
+        answered.update(connection for connection, _ in lane.answers())
+    assert held(lane) == 0
+    assert [answered[connection] for connection in (*range(1, 9), 20)] == [250] * 8 + [1]
 
 
 def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(lanes: Callable[..., HotLane]) -> None:
