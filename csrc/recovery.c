@@ -25,10 +25,15 @@ static int gets_unit(const rp_record_view *record) {
 }
 
 /* A record whose body is sound may still have lost sectors of its properties when the power went. What is lost of a
- * sector is its end (it was written from the front, if at all): zeros before its boundary, or at the record's end. */
-static int is_torn(const rp_record_view *record, uint64_t phy_offset) {
+ * sector is its end (it was written from the front, if at all): zeros before its boundary, or at the record's end.
+ * A record that is durable may have zeros there by itself: Java brokers store what clients send. Sound records behind an
+ * undurable one say nothing of it: later pages may reach the disk, and earlier ones not. */
+static int is_torn(const rp_record_view *record, uint64_t phy_offset, const rp_log_durable *durable) {
     enum { SECTOR = 512 };
-    if (record->phy_offset != phy_offset || memchr(record->topic, 0, record->topic_size)) return 1;
+    if (record->phy_offset != phy_offset) return 1;
+    if (phy_offset + record->size <= durable->phy_offset) return 0;
+    if (record->store_timestamp_ms > 0 && record->store_timestamp_ms < durable->before_ms) return 0;
+    if (memchr(record->topic, 0, record->topic_size)) return 1;
     if (!record->properties_size) return 0;
     uint64_t end = phy_offset + record->size, start = end - record->properties_size;
     for (uint64_t at = start + SECTOR - start % SECTOR; at < end; at += SECTOR)
@@ -48,13 +53,13 @@ static void look_up_unit(rp_control_block *block, const rp_record_view *record, 
 
 /* The part of the walk that lies in the file at `image`, which starts at `start`. */
 static void scan_file(const uint8_t *image, uint64_t start, uint64_t file_size, uint64_t limit, uint32_t flags,
-                      rp_control_block *block, rp_log_scan *scan) {
+                      const rp_log_durable *durable, rp_control_block *block, rp_log_scan *scan) {
     scan->reason = RP_OK;
     while (scan->end < limit && scan->end < start + file_size) {
         rp_record_view record;
         uint64_t at = scan->end - start;
         rp_status status = rp_record_decode(image + at, file_size - at, flags & RP_SCAN_CRC, &record);
-        if (status == RP_OK && (flags & RP_SCAN_STRICT) && is_torn(&record, scan->end)) status = RP_CORRUPT;
+        if (status == RP_OK && durable && is_torn(&record, scan->end, durable)) status = RP_CORRUPT;
         if (status == RP_END_OF_FILE) {
             scan->end = start + file_size;
             return;
@@ -71,7 +76,7 @@ static void scan_file(const uint8_t *image, uint64_t start, uint64_t file_size, 
 }
 
 rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
-                               uint32_t flags, rp_control_block *block, rp_log_scan *scan) {
+                               uint32_t flags, const rp_log_durable *durable, rp_control_block *block, rp_log_scan *scan) {
     *scan = (rp_log_scan){.end = from, .missing = UINT64_MAX, .gap = UINT64_MAX, .reason = RP_OK};
     while (scan->end < limit && scan->reason == RP_OK) {
         uint8_t *image;
@@ -83,7 +88,7 @@ rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_si
         }
         if (status != RP_OK) return status;
         madvise(image, file_size, MADV_SEQUENTIAL);
-        scan_file(image, start, file_size, limit, flags, block, scan);
+        scan_file(image, start, file_size, limit, flags, durable, block, scan);
         munmap(image, file_size);
     }
     return RP_OK;

@@ -15,15 +15,20 @@ typedef struct rp_log_scan {
                              * RP_CORRUPT: half a record, or damage */
 } rp_log_scan;
 
-enum {
-    RP_SCAN_CRC = 1,   /* compare bodies with their CRC */
-    RP_SCAN_STRICT = 2 /* own log, unflushed part: also the offset each record carries, and NULs where text belongs */
-};
-/* Walk the log's records from `from` (the start of one) to `limit` at the most. `block`: also look up each record's
- * queue, enter it if it begins here, and move its next_offset along; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a
- * file cannot be mapped. */
+enum { RP_SCAN_CRC = 1 /* compare bodies with their CRC */ };
+
+/* Which records are certainly on the disk, whole: the others may be torn if the power failed. */
+typedef struct rp_log_durable {
+    uint64_t phy_offset; /* those below it */
+    int64_t before_ms;   /* those stored before it */
+} rp_log_durable;
+
+/* Walk the log's records from `from` (the start of one) to `limit` at the most. `durable`: the power failed, so the walk
+ * also ends at a record that carries another offset, or is not durable and has NULs where a torn one has them; NULL: it
+ * did not, and NULs are the sender's. `block`: also look up each record's queue, enter it if it begins here, and move its
+ * next_offset along; NULL: don't. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file cannot be mapped. */
 rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
-                               uint32_t flags, rp_control_block *block, rp_log_scan *scan);
+                               uint32_t flags, const rp_log_durable *durable, rp_control_block *block, rp_log_scan *scan);
 
 /* Behind damage at the start of `image`, which lies at `phy_offset` of the log: how many bytes on the next sound record
  * begins that knows its own offset; `size` if there is none. */

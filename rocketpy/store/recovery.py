@@ -19,7 +19,6 @@ from __future__ import annotations
 import enum
 import logging
 import os
-import time
 from pathlib import Path
 
 import attrs
@@ -34,6 +33,7 @@ from .dispatch import Dispatch
 from .files import Files, StorePaths, file_name, numbered_files
 from .index_file import index_end, limit_index
 from .index_mending import mend_index
+from .progress import Progress
 from .queue_loading import load_queues
 from .running_flags import RunningFlag
 from .unit import rounded_file_size
@@ -46,7 +46,6 @@ FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-al
 NOTHING_MISSING = (1 << 64) - 1
 LOG_END_MAX = 1 << 63
 SCAN_STEP = 128 << 20  # bytes between two looks at the clock
-PROGRESS_INTERVAL_S = 1.0
 
 
 class RecoveryKind(enum.Enum):
@@ -88,26 +87,12 @@ class _Scan:
     last_store_timestamp_ms: int
 
 
-class Progress:
-    """A line in the log every second of something that may take minutes."""
+@attrs.frozen
+class _Durable:
+    """Which records are certainly on the disk, whole, when the power has failed."""
 
-    def __init__(self, what: str, start: int, end: int) -> None:
-        self._what = what
-        self._start = start
-        self._end = end
-        self._began_s = self._said_s = time.monotonic()
-
-    @property
-    def elapsed_s(self) -> float:
-        return time.monotonic() - self._began_s
-
-    def __call__(self, at: int) -> None:
-        now = time.monotonic()
-        if now - self._said_s < PROGRESS_INTERVAL_S:
-            return
-        self._said_s = now
-        done, total = (at - self._start) >> 20, max(self._end - self._start, at - self._start) >> 20
-        logger.info("%s: %d of %d MiB, %.0f MiB/s", self._what, done, total, done / (now - self._began_s))
+    phy_offset: int  # those below it
+    before_ms: int  # those stored before it
 
 
 class Recovery:
@@ -159,7 +144,7 @@ class Recovery:
     def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
         durable = max(header.durable_phy_offset, self._log_begin(0))
-        scan = self._scan(durable, flags=lib.RP_SCAN_CRC | lib.RP_SCAN_STRICT)
+        scan = self._scan(durable, flags=lib.RP_SCAN_CRC, durable=self._durable(checkpoint))
         # Below the log's beginning nothing can be made again, nor must it: cleaning waits until units are on the disk.
         redo_from = min(max(header.units_durable_phy_offset, self._log_begin(0)), scan.end)
         indexed = min(header.indexed_phy_offset, redo_from)
@@ -184,7 +169,7 @@ class Recovery:
         header = self._control.header
         start = self._start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
         flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
-        scan = self._scan(start, flags=flags if was_clean else flags | lib.RP_SCAN_STRICT)
+        scan = self._scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
         self._cut_log(scan.end)
         # After a crash units behind the scan's start are made again: each may be torn, or of a record that was lost.
         reached = self._load(scan, checkpoint, phy_limit=scan.end if was_clean else min(start, scan.end))
@@ -230,6 +215,18 @@ class Recovery:
         clean."""
         header = self._control.header
         return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)
+
+    def _durable(self, checkpoint: StoreCheckpoint) -> _Durable | None:
+        """What cannot be torn; None: nothing can, since the page cache holds all that was written.
+
+        A Java broker that ran meanwhile wrote to the same page cache. Without a block the boot is not known. Several
+        records are stored within the checkpoint's millisecond, and it may have been taken between them.
+        """
+        header = self._control.header
+        if self._control.is_same_boot and not header.running_flags & RunningFlag.NOT_WRITEABLE:
+            return None
+        below = int(header.durable_phy_offset) if self._is_plausible() else 0
+        return _Durable(below, checkpoint.physic_msg_timestamp_ms)
 
     def _is_plausible(self) -> bool:
         """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
@@ -287,9 +284,12 @@ class Recovery:
                 return start
         return self._log_begin(0)
 
-    def _scan(self, start: int, *, flags: int = 0, with_queues: bool = False) -> _Scan:
-        """Follow the records from `start` on to where they end."""
+    def _scan(
+        self, start: int, *, flags: int = 0, durable: _Durable | None = None, with_queues: bool = False
+    ) -> _Scan:
+        """Follow the records from `start` on to where they end; with `durable`, to where they may be torn."""
         step = ffi.new("rp_log_scan *")
+        known = ffi.new("rp_log_durable *", attrs.astuple(durable)) if durable else ffi.NULL
         block = self._control.block if with_queues else ffi.NULL
         directory = os.fsencode(self._paths.commitlog)
         progress = Progress("scanning the log", start, self._starts[-1] + self._file_size if self._starts else start)
@@ -297,7 +297,7 @@ class Recovery:
         limit = start
         while found.end >= limit:
             limit = min(found.end + SCAN_STEP, found.end - found.end % self._file_size + self._file_size)
-            status = lib.rp_recovery_scan_log(directory, self._file_size, found.end, limit, flags, block, step)
+            status = lib.rp_recovery_scan_log(directory, self._file_size, found.end, limit, flags, known, block, step)
             if status:
                 raise fail(f"cannot read the log in {self._paths.commitlog}", status)
             found = _Scan(

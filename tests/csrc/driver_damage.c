@@ -190,7 +190,7 @@ static void check_queue_offset(const fuzz_paths *here) {
         CHECK(rp_recovery_next_offsets(block, here->log) == RP_OK && queue->next_offset == 0);
         dispatch_all(block, here, &counts);
         CHECK(counts.unplaced == 1 && counts.units == 0 && queue->max_offset == 0 && queue->min_offset == 0);
-        CHECK(rp_recovery_scan_log(here->log, LOG_FILE_SIZE, 0, LOG_FILE_SIZE, 0, block, &scan) == RP_OK);
+        CHECK(rp_recovery_scan_log(here->log, LOG_FILE_SIZE, 0, LOG_FILE_SIZE, 0, NULL, block, &scan) == RP_OK);
         CHECK(scan.records == 1 && scan.missing == UINT64_MAX);
         rp_control_close(block);
     }

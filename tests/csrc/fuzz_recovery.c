@@ -1,7 +1,8 @@
 /* The scans of recovery over a damaged log and damaged queues. Input: HEAD, then the log; its first half serves as the
  * units of queue T/0, too.
  *
- *   0  1 CRC, 2 strict, 4 with a control block, 8 one file has another size    1  files that are missing (bits)
+ *   0  1 CRC, 2 the power failed, 4 with a control block, 8 one file has another size, 16 half of the log was durable
+ *   1  files that are missing (bits)
  *   2  from   4  limit   6  min offset of the queue   8  max offset   10  end of its last record   12  dispatched */
 #define _GNU_SOURCE
 #include "control_block.h"
@@ -10,9 +11,10 @@
 
 enum { UNIT = 20, QUEUE_FILE_SIZE = 20 * UNIT, QUEUE_FILES = 3 };
 
-static void check_scan(const char *directory, uint64_t from, uint64_t limit, uint32_t flags, rp_control_block *block) {
+static void check_scan(const char *directory, uint64_t from, uint64_t limit, uint32_t flags, const rp_log_durable *durable,
+                       rp_control_block *block) {
     rp_log_scan scan, again;
-    rp_status status = rp_recovery_scan_log(directory, LOG_FILE_SIZE, from, limit, flags, block, &scan);
+    rp_status status = rp_recovery_scan_log(directory, LOG_FILE_SIZE, from, limit, flags, durable, block, &scan);
     CHECK(status == RP_OK || status == RP_CORRUPT); /* the second: a file of another size */
     if (status != RP_OK) return;
     CHECK(scan.end >= from && scan.end <= (from > LOG_SIZE ? from : LOG_SIZE));
@@ -20,7 +22,7 @@ static void check_scan(const char *directory, uint64_t from, uint64_t limit, uin
     CHECK(scan.missing == UINT64_MAX || (block && scan.missing >= from && scan.missing < scan.end));
     if (scan.reason == RP_OK) CHECK(scan.end >= limit);
     else CHECK(scan.end < limit);
-    CHECK(rp_recovery_scan_log(directory, LOG_FILE_SIZE, from, scan.end, flags, block, &again) == RP_OK);
+    CHECK(rp_recovery_scan_log(directory, LOG_FILE_SIZE, from, scan.end, flags, durable, block, &again) == RP_OK);
     CHECK(again.end == scan.end && again.reason == RP_OK && again.records == scan.records);
     CHECK(again.last_store_timestamp_ms == scan.last_store_timestamp_ms && again.missing == scan.missing);
 }
@@ -109,7 +111,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     control->dispatched_phy_offset = head16(data, 12) < log_size ? head16(data, 12) : log_size;
     check_queues(block, here, data, log, log_size);
     if (data[0] & 8) put_file(here->log, LOG_FILE_SIZE, log, 0, LOG_FILE_SIZE / 2);
-    check_scan(here->log, from, limit, data[0] & 3, data[0] & 4 ? block : NULL);
+    rp_log_durable durable = {.phy_offset = data[0] & 16 ? log_size / 2 : 0, .before_ms = data[0] & 16 ? INT64_MAX / 2 : 0};
+    check_scan(here->log, from, limit, data[0] & 1, data[0] & 2 ? &durable : NULL, data[0] & 4 ? block : NULL);
     if (!(data[0] & 8)) check_next_offsets(block, here->log);
     check_resync(log + from, log_size - from, from);
     check_units(log, log_size, limit);

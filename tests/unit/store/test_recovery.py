@@ -479,6 +479,73 @@ def test_a_record_that_lost_the_middle_of_its_properties_is_torn(config: Message
     kill(opened)
 
 
+ZEROS = b"KEYS\x01key\x02p\x01" + b"x" * 600 + bytes(700)  # at their end, and before a sector's boundary
+STORED_MS = 1_700_000_000_000
+
+
+def fill_with_zeros(opened: OpenedStore) -> Filled:
+    """Messages whose properties a Java broker takes as they are."""
+    with StoreWriter(opened.config, opened.control) as writer:
+        return {("A", 0): [writer.put("A", 0, b"%d" % i, ZEROS) for i in range(30)]}
+
+
+@pytest.mark.parametrize("end", ["closed", "closed, Java came", "killed", "killed, Java came", "killed, units lost"])
+def test_zeros_in_properties_are_no_damage_while_the_machine_is_up(config: MessageStoreConfig, end: str) -> None:
+    opened = open_store(config)
+    puts = fill_with_zeros(opened)
+    opened.control.header.units_lost = end == "killed, units lost"
+    log_end = opened.control.published_phy_offset
+    close_store(opened, clean=end.startswith("closed"))
+    if end.endswith("Java came"):
+        opened.paths.lock.write_bytes(b"lock")
+    opened = reopen(config)
+    files = RecoveryKind.FLUSHED if end == "killed, units lost" else RecoveryKind.BELIEVED
+    assert opened.report.kind is (RecoveryKind.FILES if end.endswith("Java came") else files)
+    assert opened.report.log_end == log_end
+    check(opened, puts, with_index=False)
+    kill(opened)
+
+
+@pytest.mark.parametrize("known", ["durable offset", "durable offset, Java came", "checkpoint", "block's checkpoint"])
+def test_zeros_in_durable_properties_are_no_damage(config: MessageStoreConfig, known: str) -> None:
+    """The power fails. Behind what is durable, they are those of a torn record."""
+    opened = open_store(config)
+    puts = fill_with_zeros(opened)
+    header, paths = opened.control.header, opened.paths
+    end = header.published_phy_offset
+    if known.startswith("durable"):
+        header.durable_phy_offset = header.units_durable_phy_offset = end
+    else:
+        times = struct.pack(">qqq", *[STORED_MS + 1] * 3)
+        paths.checkpoint.write_bytes(times + bytes(4072))
+    with StoreWriter(opened.config, opened.control) as writer:
+        sound = writer.put("A", 0, b"sound", store_timestamp_ms=STORED_MS + 1)
+        writer.put("A", 0, b"torn", ZEROS, store_timestamp_ms=STORED_MS + 1)
+    kill(opened)
+    another_boot(paths)
+    if known.endswith("Java came"):
+        paths.lock.write_bytes(b"lock")
+    elif known == "checkpoint":
+        paths.control.unlink()
+    opened = reopen(config)
+    is_block_ours = known in ("durable offset", "block's checkpoint")
+    assert opened.report.kind is (RecoveryKind.FLUSHED if is_block_ours else RecoveryKind.FILES)
+    assert opened.report.log_end == end + sound.size
+    check(opened, {("A", 0): [*puts["A", 0], sound]}, with_index=False)
+    kill(opened)
+
+
+def test_zeros_in_properties_are_torn_after_a_failed_sync(config: MessageStoreConfig) -> None:
+    """The kernel may have dropped the pages that it could not write, and read them again."""
+    opened = open_store(config)
+    fill_with_zeros(opened)
+    opened.control.header.running_flags = lib.RP_FLAG_NOT_WRITEABLE
+    kill(opened)
+    opened = reopen(config)
+    assert (opened.report.kind, opened.report.log_end) == (RecoveryKind.FLUSHED, 0)
+    kill(opened)
+
+
 def test_what_was_scanned_is_not_called_durable(config: MessageStoreConfig) -> None:
     """It may be in the page cache alone: the next flush begins where the scan did."""
     opened = open_store(config)
