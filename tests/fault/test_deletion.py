@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -16,7 +17,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the co
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
-from tests.support.history import Ack, Load, Reader
+from tests.support.history import MAX_OFFSET, Ack, Load, Reader
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 TOPIC, QUEUES = "again", 4
@@ -33,10 +34,20 @@ def delete(port: int) -> None:
     assert reply.code == 0, reply
 
 
+def wait_dispatched(reader: Reader, topic: str, places: Iterable[tuple[int, int]]) -> None:
+    """Until the queues reach as far as what was acknowledged: a store worker that was killed has to start again."""
+    for queue_id, offset in dict(sorted(places)).items():
+        deadline = time.monotonic() + 60
+        while (end := reader.offset(MAX_OFFSET, topic, queue_id)) <= offset:
+            assert time.monotonic() < deadline, f"queue {queue_id} ends at {end}, but {offset} is acknowledged"
+            time.sleep(0.02)
+
+
 def expect(port: int, acks: list[Ack]) -> None:
     """Every one of them can be read where it was acknowledged."""
     wanted = {(ack.queue_id, ack.queue_offset): (ack.life, ack.number) for ack in acks}
     reader = Reader(port)
+    wait_dispatched(reader, TOPIC, wanted)
     found = {}
     for queue_id in range(QUEUES):
         for record in reader.records(TOPIC, queue_id):

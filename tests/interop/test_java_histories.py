@@ -15,6 +15,7 @@ import pytest
 from rocketpy.codes import RequestCode
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.command import RemotingCommand
+from tests.fault.test_deletion import wait_dispatched
 from tests.fault.test_killed_workers import wait_until_gone
 from tests.interop.brokers import AnyBroker, create_topic, wait_until
 from tests.interop.programs import Launcher, Program
@@ -126,6 +127,7 @@ def expect(broker: AnyBroker, topic: str, producer: Program, since: int) -> None
     sent = producer.of_kind("sent")[since:]
     wanted = {(event["queueId"], event["queueOffset"]): event["key"] for event in sent}
     reader = Reader(broker.port)
+    wait_dispatched(reader, topic, wanted)
     found = {
         (queue, record.queue_offset): decode_properties(record.properties.decode())["KEYS"]
         for queue in range(QUEUES)
