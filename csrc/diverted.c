@@ -37,7 +37,8 @@ rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t
             note(context, rp_ring_tail_after(diverted->writer, size));
             rp_ring_commit(diverted->writer, size, RP_STAGE_SEND);
             status = RP_OK;
-        } else {
+        } else if (rp_ring_pump(diverted->writer) == RP_OK) { /* it moves the tail, so before the token is taken */
+            request.token = rp_ring_tail_after(diverted->writer, 0);
             status = rp_ring_write(diverted->writer, RP_STAGE_SEND, spans, 2); /* full, or large: not noted */
         }
         if (status == RP_OK) enter(diverted, request.origin.connection, request.token);
