@@ -16,6 +16,8 @@ import attrs
 from rocketpy.native.core import lib
 
 HANDOFF_MAX: int = lib.RP_HANDOFF_MAX
+# Passing: more descriptors in flight than we may have open, or no memory in the kernel for the message.
+NOT_NOW = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM)
 
 
 @attrs.frozen
@@ -37,7 +39,8 @@ def handoff_pair() -> tuple[socket.socket, socket.socket]:
 def hand_over(target: socket.socket, connections: Sequence[Accepted]) -> int:
     """Send the first of `connections`, at most HANDOFF_MAX; the caller still closes its copies.
 
-    Returns: how many went; 0 when the selector has not kept up and the pair is full.
+    Returns: how many went; 0 when the selector has not kept up and the pair is full, or the kernel lacks the means:
+        try again a little later.
     """
     batch = connections[:HANDOFF_MAX]
     rights = array.array("i", [one.fd for one in batch])
@@ -46,7 +49,7 @@ def hand_over(target: socket.socket, connections: Sequence[Accepted]) -> int:
     except BlockingIOError:
         return 0
     except OSError as exc:
-        if exc.errno != errno.ETOOMANYREFS:  # more descriptors in flight than we may have open
+        if exc.errno not in NOT_NOW:
             raise
         return 0
     return len(batch)

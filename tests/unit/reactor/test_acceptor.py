@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import socket
@@ -15,7 +16,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.errors import ConfigError, TransportError
 from rocketpy.native.core import lib
 from rocketpy.reactor.acceptor import Acceptor, Target, open_listener
-from rocketpy.reactor.handoff import HANDOFF_MAX, Accepted, hand_over, handoff_pair
+from rocketpy.reactor.handoff import HANDOFF_MAX, NOT_NOW, Accepted, hand_over, handoff_pair
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
 
@@ -64,6 +65,17 @@ class Desk:
                 with socket.socket(fileno=fd) as connection:
                     found.append((connection.getpeername(), listener))
             self.targets[selector].block.add(lib.RP_COUNT_CONNECTIONS_OPENED, len(fds))
+
+
+@attrs.define(eq=False)
+class FailingSocket:
+    """The acceptor's end while every sendmsg fails."""
+
+    real: socket.socket
+    error: int
+
+    def sendmsg(self, *_: object) -> int:
+        raise OSError(self.error, os.strerror(self.error))
 
 
 @pytest.fixture
@@ -202,3 +214,22 @@ def test_a_batch_is_at_most_one_message() -> None:
         os.close(fd)
     sender.close()
     receiver.close()
+
+
+@pytest.mark.parametrize("error", NOT_NOW, ids=errno.errorcode.get)
+def test_when_the_kernel_cannot_pass_descriptors_connections_wait_and_go_later(desk: Desk, error: int) -> None:
+    for target in desk.targets:
+        target.handoff = FailingSocket(target.handoff, error)  # type: ignore[assignment]
+    desk.connect(3)
+    desk.acceptor.turn(5.0)
+    assert len(desk.acceptor._pending) == 3
+    for target in desk.targets:
+        target.handoff = target.handoff.real  # type: ignore[attr-defined]
+    desk.acceptor.turn(0.0)
+    assert len(desk.taken(0)) + len(desk.taken(1)) == 3
+
+
+def test_another_error_of_the_pair_is_raised(desk: Desk) -> None:
+    desk.targets[0].handoff = FailingSocket(desk.targets[0].handoff, errno.EBADF)  # type: ignore[assignment]
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        desk.targets[0].hand_over([Accepted(0, 0)])
