@@ -128,6 +128,18 @@ class RocketpyConfig:
         10_000, "brokersMax", "Name server: broker addresses that may register; a new one beyond it is refused.",
         unit="brokers", effect=Effect.AT_ONCE, at_least=1,
     )
+    topic_routes_max: int = setting(
+        4_000_000, "topicRoutesMax",
+        "Name server: topics of all brokers, counted for each broker that has them. Each takes some 150 bytes. A "
+        "registration beyond it is refused.",
+        unit="routes", effect=Effect.AT_ONCE, at_least=1,
+    )
+    topic_brokers_max: int = setting(
+        1_000, "topicBrokersMax",
+        "Name server: brokers that may have one topic, which bounds the size of a route. A registration beyond it is "
+        "refused; a cluster of more brokers needs a higher value, since all of them have the system topics.",
+        unit="brokers", effect=Effect.AT_ONCE, at_least=1,
+    )
     admin_addresses: str = setting(
         "", "adminAddresses",
         "Addresses and networks, separated by commas (10.0.0.7, 10.1.0.0/16), whose administrative requests are served "

@@ -315,7 +315,7 @@ NAMESRV_REQUESTS = Metric("rocketpy_namesrv_requests", Kind.COUNTER, ("code",), 
 NAMESRV_FAULTS = Metric("rocketpy_namesrv_faults", Kind.COUNTER, ("place",),
                         "Faults caught while serving requests or in background duties; the log names them.")
 NAMESRV_REFUSED = Metric("rocketpy_namesrv_registrations_refused", Kind.COUNTER, (),
-                         "Registrations refused because of brokersMax or topicsMax.")
+                         "Registrations refused because of brokersMax, topicsMax, topicRoutesMax or topicBrokersMax.")
 NAMESRV_RSS = _gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.")
 
 NAMESRV_METRICS = (

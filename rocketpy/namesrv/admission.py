@@ -1,4 +1,6 @@
-"""Checks registrations before they are entered: legal names, and the limits brokersMax and topicsMax."""
+"""Checks registrations before they are entered: legal names, and the limits brokersMax, topicsMax, topicRoutesMax and
+topicBrokersMax.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import Callable, Generator
 
 from rocketpy.config import RocketpyConfig
 from rocketpy.message.names import RETRY_LENGTH_MAX, text_fault
+from rocketpy.remoting.bodies.route import MASTER_ID
 from rocketpy.remoting.limits import Limit, require
 
 from .route_info import Registration, RouteInfoManager
@@ -22,11 +25,16 @@ class Admission:
         self._routes = routes
         self._brokers = Limit("brokers", "brokersMax", lambda: settings().brokers_max)
         self._topics = Limit("topics", "topicsMax", lambda: settings().topics_max)
+        self._routes_of_all = Limit(
+            "topics of brokers, over all brokers", "topicRoutesMax", lambda: settings().topic_routes_max
+        )
+        self._brokers_of_one = Limit("brokers of one topic", "topicBrokersMax", lambda: settings().topic_brokers_max)
 
     @property
     def refused(self) -> int:
         """Registrations that found no room."""
-        return self._brokers.refused + self._topics.refused
+        limits = self._brokers, self._topics, self._routes_of_all, self._brokers_of_one
+        return sum(limit.refused for limit in limits)
 
     def checking(self, registration: Registration) -> Generator[None, None, None]:
         """Look at all of a registration; others may run where it yields. Topics may be named like clusters and hosts.
@@ -48,10 +56,16 @@ class Admission:
         for server in servers:
             require(text_fault("filter server", server))
         self._brokers.check(len(self._routes.live_brokers), int(not self._routes.has_broker(registration.broker_addr)))
-        more = 0
+        more = more_routes = 0
+        is_master = registration.broker_id == MASTER_ID  # a slave's topics are not entered
         for number, topic in enumerate(registration.topics, 1):
             require(text_fault("topic", topic, RETRY_LENGTH_MAX))
             more += not self._routes.has_topic(topic)
+            brokers = self._routes.brokers_of(topic)
+            if is_master and registration.broker_name not in brokers:
+                self._brokers_of_one.check(len(brokers))
+                more_routes += 1
             if number % TOPICS_PER_STEP == 0:
                 yield
         self._topics.check(self._routes.topic_count, more)
+        self._routes_of_all.check(self._routes.route_count, more_routes)

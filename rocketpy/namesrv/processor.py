@@ -153,6 +153,7 @@ class NamesrvProcessor:
         work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
         body = await finished(work)
         registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
+        await finished(self._routes.forgetting())  # what has gone takes no room
         await finished(self.admission.checking(registration))
         return await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
 

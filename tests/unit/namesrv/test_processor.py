@@ -344,6 +344,35 @@ def test_no_more_brokers_and_topics_than_there_may_be(tmp_path: Path) -> None:
     assert (asker.routes.topic_count, len(asker.routes.live_brokers)) == (3, 2)
 
 
+def test_no_more_brokers_of_one_topic_and_topics_of_all_brokers_than_there_may_be(tmp_path: Path) -> None:
+    asker = Asker(tmp_path, "topicBrokersMax=2\ntopicRoutesMax=5\n")
+
+    def register(name: str, topics: str, broker_id: str = "0") -> None:
+        table = {topic: {"topicName": topic, **FOUR_QUEUES} for topic in topics}
+        version = {"counter": sum(map(ord, topics)), "timestamp": 1}
+        body = {"topicConfigSerializeWrapper": {"dataVersion": version, "topicConfigTable": table}}
+        fields = registration_fields(brokerName=name, brokerAddr=f"{name}:{broker_id}", brokerId=broker_id)
+        asker.ask(RequestCode.REGISTER_BROKER, fields, json.dumps(body).encode())
+
+    register("a", "TU")
+    register("b", "TVW")
+    with pytest.raises(RequestRefused, match="brokers of one topic; 1 more would exceed topicBrokersMax=2"):
+        register("c", "T")
+    with pytest.raises(RequestRefused, match="topicRoutesMax=5"):
+        register("c", "X")
+    register("c", "T", broker_id="1")  # a slave: its topics are not entered
+    assert asker.processor.admission.refused == 2
+    register("a", "TU")  # who is there is served
+    assert (asker.routes.route_count, asker.routes.topic_count) == (5, 4)
+    asker.routes.delete_topic("W")
+    register("c", "X")
+    asker.routes.unregister("b", "b:0", 0)
+    assert asker.routes.route_count == 3
+    register("c", "TX")
+    route = asker.routes.route("T")
+    assert route is not None and [queue.broker_name for queue in route.queue_datas] == ["a", "c"]
+
+
 def test_a_broker_is_of_few_clusters_and_has_few_filter_servers(tmp_path: Path) -> None:
     asker = Asker(tmp_path)
     for number in range(CLUSTERS_MAX):
