@@ -26,7 +26,7 @@ from .journal import Found, Journal, format_memory, half_bytes_of, is_formatted,
 log = logging.getLogger(__name__)
 
 NAME = "queuelocks"
-BYTES = 32 * 1024 * 1024  # queueLocksMax of the longest names, or 90 000 locks
+BYTES = 32 * 1024 * 1024  # the default queueLocksMax with the longest ASCII names, or 90 000 usual locks
 LOCK_LIFE_MS = 60_000
 WRITE_BACK_MS = 35_000  # how much older than its content a file may look after a power failure
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")

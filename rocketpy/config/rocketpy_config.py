@@ -112,8 +112,8 @@ class RocketpyConfig:
     queue_locks_max: int = setting(
         10_000, "queueLocksMax",
         "Queue locks of ordered consumers, one per group and queue, that there may be. Each takes some 400 bytes. The "
-        "file queuelocks, by which they outlive the broker, has room for 10000 locks with the longest names, or 90000 "
-        "with usual ones; if there are more, none of them outlives it.",
+        "file queuelocks, by which they outlive the broker, has room for 10000 locks with the longest ASCII names, or "
+        "90000 with usual ones; if there are more, none of them outlives it.",
         unit="locks", effect=Effect.AT_ONCE, at_least=1,
     )
     client_groups_max: int = setting(

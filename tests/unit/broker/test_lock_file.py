@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy.broker.journal import Journal
+from rocketpy.broker.kept import ManagerMemory
 from rocketpy.broker.lock_file import BYTES, LOCK_LIFE_MS, NAME, WRITE_BACK_MS, LockFile
 from rocketpy.broker.managers.rebalance_lock import RebalanceLockManager
+from rocketpy.config import RocketpyConfig
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.names import GROUP_LENGTH_MAX, RETRY_LENGTH_MAX, TEXT_LENGTH_MAX
 from tests.support.slow_lane import FakeClock
 
 BOOT, OTHER_BOOT = b"one kernel......", b"another kernel.."
@@ -103,3 +106,25 @@ def test_a_file_that_cannot_be_made_stops_nothing(tmp_path: Path, caplog: pytest
     clock.advance(LOCK_LIFE_MS)
     for client, granted in (("a", [Q0]), ("b", [])):
         assert locks(file, clock).lock("G", [Q0], client) == granted, "each time by another manager"
+
+
+def test_the_file_has_room_for_the_default_number_of_locks_with_the_longest_names(tmp_path: Path) -> None:
+    clock = FakeClock()
+    table = locks(opened(tmp_path, clock), clock)
+    group, topic = "g" * GROUP_LENGTH_MAX, "t" * RETRY_LENGTH_MAX
+    broker, client = "b" * TEXT_LENGTH_MAX, "c" * TEXT_LENGTH_MAX
+    locks_max = RocketpyConfig().queue_locks_max
+    for start in range(50_000, 50_000 + locks_max, 1000):
+        queues = [MessageQueue(topic, broker, queue_id) for queue_id in range(start, start + 1000)]
+        assert table.lock(group, queues, client) == queues
+    assert len(table) == locks_max
+    assert len(locks(opened(tmp_path, clock), clock)) == locks_max
+
+
+def test_too_many_locks_for_the_file_are_reported_with_the_setting_that_bounds_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = RebalanceLockManager(FakeClock(), ManagerMemory.private().locks_journal())
+    table.lock("G", [MessageQueue("T" * 100, "broker-a", queue_id) for queue_id in range(1000)], "a")
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("queue locks take ") and line.endswith("; lower queueLocksMax")
