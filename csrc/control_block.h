@@ -48,7 +48,8 @@ typedef struct rp_control {
     uint64_t units_lost;               /* store worker: 1 after a failed sync of units or index; units_durable stays then */
     uint64_t flush_begun;              /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
     uint64_t hash_seed;                /* of both indexes; random, so that nobody makes names that meet; 0: of an old block */
-    uint64_t reserved[2];
+    int64_t cautious_lead_ms;          /* store worker: of the cautious clock (clocks.py) over CLOCK_BOOTTIME; 0: unknown */
+    int64_t wall_ahead_since_ms;       /* store worker: since when (CLOCK_BOOTTIME) the wall clock is ahead of it; 0: it is not */
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };

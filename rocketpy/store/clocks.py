@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 
@@ -22,26 +23,36 @@ def boot_clock_ms() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
+class ClockState(Protocol):
+    """Fields of the control block: they outlive the store worker, and the broker under the same kernel."""
+
+    cautious_lead_ms: int  # of the wall clock over the boot clock, as far as it is trusted; 0: not yet known
+    wall_ahead_since_ms: int  # boot clock; 0: it is not ahead
+
+
 @attrs.define
 class CautiousClock:
     """The wall clock, which must have been ahead for an hour before that is trusted: files deleted by a wrong clock do
     not come back when it is corrected. A clock that is set back is followed at once."""
 
+    _state: ClockState
     wall_ms: Callable[[], int] = wall_clock_ms
     boot_ms: Callable[[], int] = boot_clock_ms
-    _lead_ms: int = attrs.field(init=False)  # of the wall clock over the boot clock, as far as it is trusted
-    _ahead_since_ms: int | None = attrs.field(init=False, default=None)  # boot clock
 
     def __attrs_post_init__(self) -> None:
-        self._lead_ms = self.wall_ms() - self.boot_ms()
+        if not self._state.cautious_lead_ms:
+            self._trust(self.wall_ms() - self.boot_ms())
 
     def now_ms(self) -> int:
-        boot_ms = self.boot_ms()
+        state, boot_ms = self._state, self.boot_ms()
         lead_ms = self.wall_ms() - boot_ms
-        if lead_ms <= self._lead_ms:
-            self._lead_ms, self._ahead_since_ms = lead_ms, None
-        elif self._ahead_since_ms is None:
-            self._ahead_since_ms = boot_ms
-        elif boot_ms - self._ahead_since_ms >= TRUSTED_AFTER_MS:
-            self._lead_ms, self._ahead_since_ms = lead_ms, None
-        return boot_ms + self._lead_ms
+        if lead_ms <= state.cautious_lead_ms:
+            self._trust(lead_ms)
+        elif not state.wall_ahead_since_ms:
+            state.wall_ahead_since_ms = boot_ms
+        elif boot_ms - state.wall_ahead_since_ms >= TRUSTED_AFTER_MS:
+            self._trust(lead_ms)
+        return boot_ms + int(state.cautious_lead_ms)
+
+    def _trust(self, lead_ms: int) -> None:
+        self._state.cautious_lead_ms, self._state.wall_ahead_since_ms = lead_ms, 0

@@ -74,8 +74,9 @@ class ControlBlock:
         lib.rp_control_mark_boot(self.block)
 
     def forget_clock(self) -> None:
-        """What is known of the broker's clock belongs to another kernel's boot time."""
+        """What is known of the broker's clock and of the cautious one belongs to another kernel's boot time."""
         lib.rp_broker_clock_forget(self.header)
+        self.header.cautious_lead_ms = self.header.wall_ahead_since_ms = 0
 
     def clock_ms(self, wall_ms: int, boot_ms: int) -> int:
         """The broker's clock, which store times follow, at a moment of the wall clock and CLOCK_BOOTTIME."""

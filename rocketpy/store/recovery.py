@@ -332,9 +332,11 @@ class Recovery:
 
     def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, phy_limit: int) -> int:
         """A new block, from the files. Returns how far the queues reach."""
+        cautious = (self._control.header.cautious_lead_ms, self._control.header.wall_ahead_since_ms)
         self._control.reset()
         self._control.sync()  # the old one may not come back: units that it promises are about to be removed
         header = self._control.header
+        header.cautious_lead_ms, header.wall_ahead_since_ms = cautious  # of this boot: no other's are left
         header.min_phy_offset = self._log_begin(scan.end)
         header.published_phy_offset = header.durable_phy_offset = scan.end
         header.physic_timestamp_ms = checkpoint.physic_msg_timestamp_ms

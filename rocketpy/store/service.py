@@ -80,7 +80,7 @@ class StoreService:
         self._control = control
         self._seams = seams
         self._files = files or DiskFiles()
-        self._now_ms = now_ms or CautiousClock().now_ms
+        self._now_ms = now_ms or CautiousClock(control.header).now_ms
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flags = RunningFlags(control)

@@ -10,9 +10,16 @@ DAY_MS = 86_400_000
 
 
 @attrs.define
+class State:
+    cautious_lead_ms: int = 0
+    wall_ahead_since_ms: int = 0
+
+
+@attrs.define
 class Machine:
     wall: int = 1_700_000_000_000
     boot: int = 5_000
+    state: State = attrs.Factory(State)
 
     def pass_ms(self, ms: int) -> None:
         self.wall += ms
@@ -20,7 +27,7 @@ class Machine:
 
 
 def clock_of(machine: Machine) -> CautiousClock:
-    return CautiousClock(lambda: machine.wall, lambda: machine.boot)
+    return CautiousClock(machine.state, lambda: machine.wall, lambda: machine.boot)
 
 
 def test_it_is_the_wall_clock_while_nobody_sets_that() -> None:
@@ -59,6 +66,18 @@ def test_a_jump_back_is_followed_at_once() -> None:
     clock = clock_of(machine)
     machine.wall -= DAY_MS
     assert clock.now_ms() == machine.wall
+
+
+def test_a_successor_is_as_cautious() -> None:
+    """A store worker that starts while the clock is ahead trusts it no earlier than its predecessor would have."""
+    machine = Machine()
+    clock_of(machine).now_ms()
+    machine.wall += DAY_MS
+    assert clock_of(machine).now_ms() == machine.wall - DAY_MS
+    machine.pass_ms(TRUSTED_AFTER_MS - 1)
+    assert clock_of(machine).now_ms() == machine.wall - DAY_MS
+    machine.pass_ms(1)
+    assert clock_of(machine).now_ms() == machine.wall
 
 
 def test_the_machine_s_clocks_are_milliseconds() -> None:

@@ -28,6 +28,7 @@ CONTROL_FIELDS = {
     112: "physic_timestamp_ms", 136: "lock_mtime_ns", 144: "delete_requests", 152: "rebuilding",
     160: "indexed_phy_offset", 168: "dispatched_timestamp_ms",
     176: "clock_slow_base_ms", 184: "clock_slowed_from_ms", 192: "units_lost", 200: "flush_begun", 208: "hash_seed",
+    216: "cautious_lead_ms", 224: "wall_ahead_since_ms",
 }  # fmt: skip
 
 
