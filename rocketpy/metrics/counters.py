@@ -40,6 +40,7 @@ class Count(enum.IntEnum):
     HELD = 28  # gauge: pulls held now
     SUSPENDED_BYTES = 29  # gauge
     SUSPEND_REFUSED = 30
+    SUSPENDED_STEPS = 31
     DISPATCHED = 32
     INDEXED = 33
     FLUSHES = 34

@@ -97,6 +97,8 @@ WORKER_COUNTERS = (
     _counter("rocketpy_pull_suspend_refused", Count.SUSPEND_REFUSED, "pull",
              "Pulls answered at once because too many are suspended, in total or of their connection "
              "(pullThreadPoolQueueCapacity)."),
+    _counter("rocketpy_pull_suspended_steps", Count.SUSPENDED_STEPS, "pull",
+             "Suspended pulls looked at: after messages have arrived, and for their deadlines."),
     _counter("rocketpy_store_dispatched_messages", Count.DISPATCHED, "store", "Messages entered in consume queues."),
     _counter("rocketpy_store_indexed_keys", Count.INDEXED, "store", "Keys entered in the index."),
     _counter("rocketpy_store_keys_cut_short", Count.KEYS_CUT_SHORT, "store",
