@@ -7,13 +7,11 @@ want the CPU too; workerHeartbeatTimeoutMillis (10 s) would end each successor i
 from __future__ import annotations
 
 import gc
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-BEAT_S = 0.5
 LOADING_MAX_S = 600.0  # longer, and it hangs
 
 
@@ -25,28 +23,16 @@ class Beating(Protocol):
 
 @contextmanager
 def loading(
-    block: Beating,
-    *,
-    beat_s: float = BEAT_S,
-    limit_s: float = LOADING_MAX_S,
-    now_ns: Callable[[], int] = time.monotonic_ns,
+    block: Beating, *, limit_s: float = LOADING_MAX_S, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> Iterator[None]:
-    """A block in which a thread gives the worker's heartbeats, for at most `limit_s`."""
-    done = threading.Event()
-    deadline_ns = now_ns() + int(limit_s * 1e9)
+    """A block that counts as alive for `limit_s` whatever it does: its heartbeat is given in advance.
 
-    def beat() -> None:
-        while (at_ns := now_ns()) < deadline_ns:
-            block.beat(at_ns)
-            if done.wait(beat_s):
-                return
-
-    thread = threading.Thread(target=beat, name="beating while loading", daemon=True)
+    A thread that beats would be stopped by one long call into C, and would cost memory.
+    """
+    block.beat(now_ns() + int(limit_s * 1e9))
     gc.disable()
-    thread.start()
     try:
         yield
     finally:
-        done.set()
-        thread.join()
         gc.enable()
+        block.beat(now_ns())

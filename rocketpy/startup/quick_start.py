@@ -5,6 +5,7 @@
     classes          attrs writes the methods of each class as source text and compiles it at every start: a quarter of
                      the start. The code is kept as Python keeps that of modules, in `__pycache__`, found again by its
                      source text; a file of another Python, or none, costs time and nothing else
+    no sources       attrs keeps the text of those methods for tracebacks, 800 KB over all workers; here it is let go
     no subprocess    trio asks ctypes where the thread library is, which runs ldconfig, and a compiler where that fails.
                      What it wants it for, names of threads, is in the C library itself; here threads go without
 
@@ -25,6 +26,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType
+from typing import ClassVar
 
 CACHE = Path(__file__).parent / "__pycache__" / f"classes.{sys.implementation.cache_tag}.marshal"
 MAGIC = importlib.util.MAGIC_NUMBER
@@ -83,6 +85,19 @@ class ClassCode:
         return marshal.loads(data)  # type: ignore[no-any-return]  # what we saved
 
 
+class _Forgetful(dict[str, object]):
+    """A cache that keeps nothing."""
+
+    def setdefault(self, key: str, default: object = None) -> object:
+        return default
+
+
+class _NoSources:
+    """In place of the module `linecache`."""
+
+    cache: ClassVar[dict[str, object]] = _Forgetful()
+
+
 @contextlib.contextmanager
 def quick_start(path: Path = CACHE) -> Iterator[ClassCode]:
     """Around everything that a server does, entered before its modules are imported."""
@@ -93,12 +108,14 @@ def quick_start(path: Path = CACHE) -> Iterator[ClassCode]:
     code, find_library = ClassCode(path), ctypes.util.find_library
     maker = vars(attr._make)
     maker["compile"] = code.compile  # hides the built-in in that module alone
+    sources, maker["linecache"] = maker["linecache"], _NoSources
     ctypes.util.find_library = lambda name: None
     try:
         yield code
     finally:
         ctypes.util.find_library = find_library
         maker.pop("compile", None)
+        maker["linecache"] = sources
         gc.set_threshold(*thresholds)
         code.save()
 
