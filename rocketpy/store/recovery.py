@@ -153,11 +153,9 @@ class Recovery:
         had_units = self._queues_with_units(redo_from)
         self._cut_log(scan.end)
         self._admit_redo(checkpoint, redo_from)
-        self._load(scan, checkpoint, phy_limit=redo_from)
+        self._load(scan, checkpoint, durable=scan.end if is_written else min(durable, scan.end), phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
-        if not is_written:
-            header.durable_phy_offset = min(durable, scan.end)
-            header.flush_begun = 1  # the first flush writes it again
+        header.flush_begun = int(not is_written)  # then the first flush writes it again
         lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
         redo_from = self._mend_index(redo_from, checkpoint)
         limit_index(self._files, self._paths.index, redo_from)
@@ -172,8 +170,9 @@ class Recovery:
         scan = self._scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
         self._cut_log(scan.end)
         # After a crash units behind the scan's start are made again: each may be torn, or of a record that was lost.
-        reached = self._load(scan, checkpoint, phy_limit=scan.end if was_clean else min(start, scan.end))
-        header.durable_phy_offset = start  # what was scanned may be in the page cache alone
+        reached = self._load(  # what was scanned may be in the page cache alone
+            scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
+        )
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
@@ -330,15 +329,16 @@ class Recovery:
             and self._control.topic_of(entry)
         ]
 
-    def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, phy_limit: int) -> int:
-        """A new block, from the files. Returns how far the queues reach."""
+    def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, durable: int, phy_limit: int) -> int:
+        """A new block, from the files; at no moment does it promise more than is `durable`. Returns how far the queues
+        reach."""
         cautious = (self._control.header.cautious_lead_ms, self._control.header.wall_ahead_since_ms)
         self._control.reset()
         self._control.sync()  # the old one may not come back: units that it promises are about to be removed
         header = self._control.header
         header.cautious_lead_ms, header.wall_ahead_since_ms = cautious  # of this boot: no other's are left
         header.min_phy_offset = self._log_begin(scan.end)
-        header.published_phy_offset = header.durable_phy_offset = scan.end
+        header.published_phy_offset, header.durable_phy_offset = scan.end, durable
         header.physic_timestamp_ms = checkpoint.physic_msg_timestamp_ms
         header.logics_timestamp_ms = checkpoint.logics_msg_timestamp_ms
         header.index_timestamp_ms = checkpoint.index_msg_timestamp_ms
