@@ -6,6 +6,8 @@ PYTEST := $(BIN)/python -m pytest
 # compat: a plain path entry; the default hook would cost every start some milliseconds.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --config-settings editable_mode=compat
 export ROCKETPY_WERROR ?=
+PYTHON_SOURCES := rocketpy tests bench csrc setup.py
+C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
 .PHONY: help run build test test-python test-fault test-interop interop sanitize fuzz lint style types check coverage \
         bench bench-compare bench-smoke docs clean
@@ -25,10 +27,10 @@ $(VENV)/.python: setup.py pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip setuptools wheel "cffi>=1.16"
 	@touch $@
 
-$(VENV)/.built: $(VENV)/.python $(wildcard csrc/*.[ch]) csrc/build_native.py
+$(VENV)/.built: $(VENV)/.python $(wildcard csrc/*/*.[ch]) csrc/build_native.py
 	@echo "building the compiled core ..."
 	@$(INSTALL) --editable . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
-	@$(BIN)/python -m compileall -q rocketpy && $(BIN)/python -m rocketpy.startup.quick_start
+	@$(BIN)/python -m compileall -q rocketpy && $(BIN)/python -m rocketpy.startup.boot.quick_start
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.built
@@ -56,11 +58,15 @@ sanitize:  ## the C core under address, undefined and thread sanitizers
 fuzz:  ## coverage-guided fuzzing of what parses foreign bytes; FUZZ_SECONDS each
 	$(MAKE) -C tests/csrc fuzz
 
-lint: $(VENV)/.dev  ## ruff
-	$(BIN)/ruff check rocketpy tests bench csrc setup.py
+lint: $(VENV)/.dev  ## ruff and clang-format
+	$(BIN)/ruff check $(PYTHON_SOURCES)
+	$(BIN)/ruff format --check $(PYTHON_SOURCES)
+	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 
-style: $(VENV)/.dev  ## mend what lint reports
-	$(BIN)/ruff check --fix rocketpy tests bench csrc setup.py
+style: $(VENV)/.dev  ## repair what lint reports
+	$(BIN)/ruff check --fix $(PYTHON_SOURCES)
+	$(BIN)/ruff format $(PYTHON_SOURCES)
+	$(BIN)/clang-format -i $(C_SOURCES)
 
 types: $(VENV)/.dev  ## mypy --strict
 	$(BIN)/mypy
@@ -80,8 +86,9 @@ bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: m
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
-docs: $(VENV)/.built  ## generate docs/configuration.md from the declarations
+docs: $(VENV)/.built  ## generate docs/configuration.md and docs/metrics.md from the declarations
 	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
+	$(BIN)/python -m rocketpy.metrics.reference > docs/metrics.md
 
 clean:  ## all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \

@@ -29,17 +29,24 @@ setup(
     extras_require={
         "compression": ["lz4>=4", "zstandard>=0.22"],
         "dev": [
-            "pytest>=8", "hypothesis>=6", "lz4>=4", "zstandard>=0.22", "ruff>=0.6", "mypy>=1.8", "types-cffi",
+            "pytest>=8",
+            "hypothesis>=6",
+            "lz4>=4",
+            "zstandard>=0.22",
+            "ruff==0.17.6",  # both formatters are pinned: another version formats otherwise
+            "clang-format==23.1.5",
+            "mypy>=1.8",
+            "types-cffi",
             "hdrhistogram>=0.10",
         ],
         "spark": ["pyspark>=3.5"],
     },
     entry_points={
         "console_scripts": [
-            "rocketpy = rocketpy.startup.main:rocketpy",
-            "mqnamesrv = rocketpy.startup.main:mqnamesrv",
-            "mqbroker = rocketpy.startup.main:mqbroker",
-            "mqadmin = rocketpy.startup.main:mqadmin",
+            "rocketpy = rocketpy.startup.cli.main:rocketpy",
+            "mqnamesrv = rocketpy.startup.cli.main:mqnamesrv",
+            "mqbroker = rocketpy.startup.cli.main:mqbroker",
+            "mqadmin = rocketpy.startup.cli.main:mqadmin",
         ]
     },
 )

@@ -130,7 +130,7 @@ def compile_bytecode() -> None:
     """As an installed package has it, whatever PYTHONDONTWRITEBYTECODE says; what is current is left alone."""
     compileall.compile_dir(ROOT / "rocketpy", quiet=1)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, "-m", "rocketpy.startup.quick_start"]
+    command = [sys.executable, "-m", "rocketpy.startup.boot.quick_start"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
@@ -194,9 +194,14 @@ def start_process(command: Sequence[str], directory: Path, log: str, **environme
     output: IO[bytes]
     with (directory / log).open("wb") as output:
         return subprocess.Popen(
-            command, cwd=directory, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            env=os.environ | environment, start_new_session=True,
-        )  # fmt: skip
+            command,
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=os.environ | environment,
+            start_new_session=True,
+        )
 
 
 def start_rocketpy(directory: Path, settings: Mapping[str, str] = NO_SETTINGS) -> Broker:
@@ -222,11 +227,19 @@ def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broke
         (directory / "conf" / f"logback_{name}.xml").write_text(text)
     (directory / "namesrv.conf").write_text(f"listenPort={namesrv_port}\nkvConfigPath={directory}/kvConfig.json\n")
     settings = {
-        "brokerClusterName": "DefaultCluster", "brokerName": "bench-broker", "brokerId": 0, "brokerIP1": HOST,
-        "namesrvAddr": f"{HOST}:{namesrv_port}", "listenPort": port, "brokerRole": "ASYNC_MASTER",
-        "flushDiskType": "ASYNC_FLUSH", "storePathRootDir": store, "storePathCommitLog": store / "commitlog",
-        "autoCreateTopicEnable": "true", **extra,
-    }  # fmt: skip
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "bench-broker",
+        "brokerId": 0,
+        "brokerIP1": HOST,
+        "namesrvAddr": f"{HOST}:{namesrv_port}",
+        "listenPort": port,
+        "brokerRole": "ASYNC_MASTER",
+        "flushDiskType": "ASYNC_FLUSH",
+        "storePathRootDir": store,
+        "storePathCommitLog": store / "commitlog",
+        "autoCreateTopicEnable": "true",
+        **extra,
+    }
     (directory / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     home = {"ROCKETMQ_HOME": str(directory), "HOME": str(directory)}
     commands = {
@@ -236,10 +249,12 @@ def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broke
     processes = [
         start_process(
             ["java", "-cp", class_path, f"-Duser.home={directory}", *flags, "-c", str(directory / f"{name}.conf")],
-            directory, f"{name}.log", **home,
+            directory,
+            f"{name}.log",
+            **home,
         )
         for name, flags in commands.items()
-    ]  # fmt: skip
+    ]
     return Broker("java", directory, port, namesrv_port, processes, store)
 
 

@@ -94,9 +94,17 @@ def is_failure(one: Measurement) -> bool:
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="bench-compare.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
 def main(
-    target: str, only: tuple[str, ...], repeat: int | None, seconds: float | None, messages: int | None, quick: bool,
-    fill_page_cache: bool, strict: bool, json_path: Path, docs_path: Path | None,
-) -> None:  # fmt: skip
+    target: str,
+    only: tuple[str, ...],
+    repeat: int | None,
+    seconds: float | None,
+    messages: int | None,
+    quick: bool,
+    fill_page_cache: bool,
+    strict: bool,
+    json_path: Path,
+    docs_path: Path | None,
+) -> None:
     """Compare rocketpy with the official Java broker and hold the result against the bars."""
     scenarios = select(only, quick=quick)
     if not scenarios:
@@ -111,8 +119,11 @@ def main(
         console.print(table)
     command = shlex.join(["python", "-m", "bench.compare", *sys.argv[1:]])
     settings = {
-        "seconds": plan.seconds, "repeat": repeat, "messages": loaded_messages, "fill_page_cache": fill_page_cache
-    }  # fmt: skip
+        "seconds": plan.seconds,
+        "repeat": repeat,
+        "messages": loaded_messages,
+        "fill_page_cache": fill_page_cache,
+    }
     report.write_json(json_path, found, scenarios, command, settings)
     if docs_path is not None:
         report.write_markdown(docs_path, found, scenarios, command, repeat)

@@ -97,9 +97,15 @@ class Control:
 
     def create_topic(self, topic: str, queues: int) -> None:
         fields = {
-            "topic": topic, "defaultTopic": "TBW102", "readQueueNums": str(queues), "writeQueueNums": str(queues),
-            "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-        }  # fmt: skip
+            "topic": topic,
+            "defaultTopic": "TBW102",
+            "readQueueNums": str(queues),
+            "writeQueueNums": str(queues),
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "topicSysFlag": "0",
+            "order": "false",
+        }
         self.check(UPDATE_AND_CREATE_TOPIC, fields)
 
     def send(self, topic: str, queue_id: int, body: bytes) -> Reply:

@@ -45,9 +45,14 @@ class Template:
 def header_json(code: int, fields: Mapping[str, str], opaque: int) -> bytes:
     """Keys in alphabetical order, no white space, control characters escaped: as fastjson does."""
     header = {
-        "code": code, "extFields": dict(fields), "flag": 0, "language": "JAVA", "opaque": opaque,
-        "serializeTypeCurrentRPC": "JSON", "version": VERSION,
-    }  # fmt: skip
+        "code": code,
+        "extFields": dict(fields),
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": opaque,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": VERSION,
+    }
     return json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
 
 
@@ -61,9 +66,13 @@ def header_rocketmq(code: int, fields: Mapping[str, str], opaque: int) -> bytes:
 
 
 def frame(
-    code: int, fields: Mapping[str, str], body: bytes = b"", *, serialize: Serialize = Serialize.JSON,
+    code: int,
+    fields: Mapping[str, str],
+    body: bytes = b"",
+    *,
+    serialize: Serialize = Serialize.JSON,
     opaque: int = OPAQUE,
-) -> bytes:  # fmt: skip
+) -> bytes:
     encode = header_json if serialize is Serialize.JSON else header_rocketmq
     header = encode(code, fields, opaque)
     return struct.pack(">ii", 4 + len(header) + len(body), serialize.value << 24 | len(header)) + header + body
@@ -83,9 +92,19 @@ def properties(prefix: str, *, wait: bool = True) -> str:
 def send_fields(topic: str, queue_id: int, props: str, *, born_timestamp_ms: int, batch: bool) -> dict[str, str]:
     """SendMessageRequestHeaderV2, one letter per field."""
     return {
-        "a": "bench_producer", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0",
-        "g": str(born_timestamp_ms), "h": "0", "i": props, "j": "0", "k": "false", "m": str(batch).lower(),
-    }  # fmt: skip
+        "a": "bench_producer",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": str(born_timestamp_ms),
+        "h": "0",
+        "i": props,
+        "j": "0",
+        "k": "false",
+        "m": str(batch).lower(),
+    }
 
 
 def _holes(data: bytes, text: str) -> tuple[int, ...]:
@@ -109,16 +128,25 @@ def _body(size: int, queue_id: int) -> bytes:
 
 
 def send_template(
-    topic: str, queue_id: int, body_size: int, *, prefix: str, born_timestamp_ms: int,
-    serialize: Serialize = Serialize.JSON, stamped: bool = False,
-) -> Template:  # fmt: skip
+    topic: str,
+    queue_id: int,
+    body_size: int,
+    *,
+    prefix: str,
+    born_timestamp_ms: int,
+    serialize: Serialize = Serialize.JSON,
+    stamped: bool = False,
+) -> Template:
     """A single send (310). `stamped`: the body starts with the time it should have been sent at."""
     fields = send_fields(topic, queue_id, properties(prefix), born_timestamp_ms=born_timestamp_ms, batch=False)
     data = frame(SEND_MESSAGE_V2, fields, _body(body_size, queue_id), serialize=serialize)
     return Template(
-        frame=data, opaque_at=_opaque_at(data, serialize), opaque_is_binary=serialize is Serialize.ROCKETMQ,
-        key_at=_holes(data, KEY_TAIL), stamp_at=len(data) - body_size if stamped else 0,
-    )  # fmt: skip
+        frame=data,
+        opaque_at=_opaque_at(data, serialize),
+        opaque_is_binary=serialize is Serialize.ROCKETMQ,
+        key_at=_holes(data, KEY_TAIL),
+        stamp_at=len(data) - body_size if stamped else 0,
+    )
 
 
 def batch_entry(body: bytes, props: str) -> bytes:
@@ -129,17 +157,26 @@ def batch_entry(body: bytes, props: str) -> bytes:
 
 
 def batch_template(
-    topic: str, queue_id: int, body_size: int, count: int, *, prefix: str, born_timestamp_ms: int,
+    topic: str,
+    queue_id: int,
+    body_size: int,
+    count: int,
+    *,
+    prefix: str,
+    born_timestamp_ms: int,
     serialize: Serialize = Serialize.JSON,
-) -> Template:  # fmt: skip
+) -> Template:
     """A batch send (320) of `count` messages to one queue, each with its own unique id; WAIT belongs to the batch."""
     entries = batch_entry(_body(body_size, queue_id), properties(prefix, wait=False)) * count
     fields = send_fields(topic, queue_id, "WAIT\x01true\x02", born_timestamp_ms=born_timestamp_ms, batch=True)
     data = frame(SEND_BATCH_MESSAGE, fields, entries, serialize=serialize)
     return Template(
-        frame=data, opaque_at=_opaque_at(data, serialize), opaque_is_binary=serialize is Serialize.ROCKETMQ,
-        key_at=_holes(data, KEY_TAIL), messages=count,
-    )  # fmt: skip
+        frame=data,
+        opaque_at=_opaque_at(data, serialize),
+        opaque_is_binary=serialize is Serialize.ROCKETMQ,
+        key_at=_holes(data, KEY_TAIL),
+        messages=count,
+    )
 
 
 def pull_fields(
@@ -148,25 +185,42 @@ def pull_fields(
     """PullMessageRequestHeader with the subscription in it, so that no heartbeat has to come first."""
     sys_flag = PULL_SYS_FLAG_SUBSCRIPTION | (PULL_SYS_FLAG_SUSPEND if suspend_ms else 0)
     return {
-        "consumerGroup": group, "topic": topic, "queueId": str(queue_id), "queueOffset": offset,
-        "maxMsgNums": str(count), "sysFlag": str(sys_flag), "commitOffset": "0",
-        "suspendTimeoutMillis": str(suspend_ms), "subscription": "*",
-        "subVersion": str(sub_version), "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": group,
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": offset,
+        "maxMsgNums": str(count),
+        "sysFlag": str(sys_flag),
+        "commitOffset": "0",
+        "suspendTimeoutMillis": str(suspend_ms),
+        "subscription": "*",
+        "subVersion": str(sub_version),
+        "expressionType": "TAG",
+    }
 
 
 def pull_template(
-    topic: str, queue_id: int, count: int, digits: int, *, group: str = "bench_consumer", suspend_ms: int = 0,
+    topic: str,
+    queue_id: int,
+    count: int,
+    digits: int,
+    *,
+    group: str = "bench_consumer",
+    suspend_ms: int = 0,
     serialize: Serialize = Serialize.JSON,
-) -> Template:  # fmt: skip
+) -> Template:
     """A pull (11) whose offset has exactly `digits` digits."""
     placeholder = "7" * digits
     data = frame(
-        PULL_MESSAGE, pull_fields(topic, queue_id, placeholder, count, group=group, suspend_ms=suspend_ms),
+        PULL_MESSAGE,
+        pull_fields(topic, queue_id, placeholder, count, group=group, suspend_ms=suspend_ms),
         serialize=serialize,
-    )  # fmt: skip
+    )
     key = b'"queueOffset":"' if serialize is Serialize.JSON else b"queueOffset" + struct.pack(">i", digits)
     return Template(
-        frame=data, opaque_at=_opaque_at(data, serialize), opaque_is_binary=serialize is Serialize.ROCKETMQ,
-        offset_at=data.index(key) + len(key), offset_digits=digits,
-    )  # fmt: skip
+        frame=data,
+        opaque_at=_opaque_at(data, serialize),
+        opaque_is_binary=serialize is Serialize.ROCKETMQ,
+        offset_at=data.index(key) + len(key),
+        offset_digits=digits,
+    )

@@ -64,21 +64,42 @@ def heartbeat(number: int) -> bytes:
     group = f"group-{number // CONSUMER_EACH // GROUP_SIZE}"
     topics = ("TopicTest", f"%RETRY%{group}")
     subscriptions = [
-        {"classFilterMode": False, "codeSet": [], "expressionType": "TAG", "subString": "*", "subVersion": 1,
-         "tagsSet": [], "topic": topic}
+        {
+            "classFilterMode": False,
+            "codeSet": [],
+            "expressionType": "TAG",
+            "subString": "*",
+            "subVersion": 1,
+            "tagsSet": [],
+            "topic": topic,
+        }
         for topic in topics
-    ]  # fmt: skip
+    ]
     consumer = {
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "consumeType": "CONSUME_PASSIVELY", "groupName": group,
-        "messageModel": "CLUSTERING", "subscriptionDataSet": subscriptions, "unitMode": False,
-    }  # fmt: skip
-    body = json.dumps({
-        "clientID": f"10.0.0.1@{number}", "consumerDataSet": [] if number % CONSUMER_EACH else [consumer],
-        "producerDataSet": [{"groupName": "CLIENT_INNER_PRODUCER"}],
-    }).encode()  # fmt: skip
-    header = json.dumps({
-        "code": 34, "flag": 0, "language": "JAVA", "opaque": 1, "serializeTypeCurrentRPC": "JSON", "version": 409,
-    }).encode()  # fmt: skip
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "consumeType": "CONSUME_PASSIVELY",
+        "groupName": group,
+        "messageModel": "CLUSTERING",
+        "subscriptionDataSet": subscriptions,
+        "unitMode": False,
+    }
+    body = json.dumps(
+        {
+            "clientID": f"10.0.0.1@{number}",
+            "consumerDataSet": [] if number % CONSUMER_EACH else [consumer],
+            "producerDataSet": [{"groupName": "CLIENT_INNER_PRODUCER"}],
+        }
+    ).encode()
+    header = json.dumps(
+        {
+            "code": 34,
+            "flag": 0,
+            "language": "JAVA",
+            "opaque": 1,
+            "serializeTypeCurrentRPC": "JSON",
+            "version": 409,
+        }
+    ).encode()
     return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
 
 
@@ -208,24 +229,33 @@ def measure(broker: Broker, count: int, seconds: float, processes: int) -> dict[
     after = by_process(broker)
     grown = sum(after.values()) - sum(before.values())
     return {
-        "clients": count, "selectors": processes,
-        "connect_s": round(connected_s, 1), "connect_cpu_s": round(cpu_connect_s, 1),
-        "pss_mib": round(sum(after.values()) / 1024, 1), "pss_bytes_per_client": round(grown * 1024 / count),
+        "clients": count,
+        "selectors": processes,
+        "connect_s": round(connected_s, 1),
+        "connect_cpu_s": round(cpu_connect_s, 1),
+        "pss_mib": round(sum(after.values()) / 1024, 1),
+        "pss_bytes_per_client": round(grown * 1024 / count),
         "pss_kib_by_process": {name: kib - before.get(name, 0) for name, kib in sorted(after.items())},
         "tcp_bytes_per_client": round((tcp_kib() - tcp_before) * 1024 / count),
-        "seconds": round(elapsed_s, 1), "heartbeats": tally.heartbeats,
-        "heartbeats_per_s": round(tally.heartbeats / elapsed_s), "cpu_cores": round(cpu_s / elapsed_s, 3),
+        "seconds": round(elapsed_s, 1),
+        "heartbeats": tally.heartbeats,
+        "heartbeats_per_s": round(tally.heartbeats / elapsed_s),
+        "cpu_cores": round(cpu_s / elapsed_s, 3),
         "cpu_us_per_heartbeat": round(cpu_s / max(1, tally.heartbeats) * 1e6, 1),
-        "heartbeat_p50_ms": tally.quantile_ms(0.5), "heartbeat_p99_ms": tally.quantile_ms(0.99),
-        "refused": at_start.refused + tally.refused, "lost": at_start.lost + tally.lost,
-    }  # fmt: skip
+        "heartbeat_p50_ms": tally.quantile_ms(0.5),
+        "heartbeat_p99_ms": tally.quantile_ms(0.99),
+        "refused": at_start.refused + tally.refused,
+        "lost": at_start.lost + tally.lost,
+    }
 
 
 def sum_of(tallies: list[Tally]) -> Tally:
     return Tally(
-        sum(tally.heartbeats for tally in tallies), sum(tally.refused for tally in tallies),
-        sum(tally.lost for tally in tallies), [ms for tally in tallies for ms in tally.latencies_ms],
-    )  # fmt: skip
+        sum(tally.heartbeats for tally in tallies),
+        sum(tally.refused for tally in tallies),
+        sum(tally.lost for tally in tallies),
+        [ms for tally in tallies for ms in tally.latencies_ms],
+    )
 
 
 def raised_limit() -> int:

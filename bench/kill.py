@@ -141,9 +141,7 @@ def main(
 ) -> None:
     """Kill a worker of rocketpy under load; 0 if nothing was lost and service was back in time."""
     failed = False
-    workload = Workload(
-        Mode.SEND, connections, in_flight, body_size, reconnect=True, record_acks=True, timeout_s=3.0
-    )
+    workload = Workload(Mode.SEND, connections, in_flight, body_size, reconnect=True, record_acks=True, timeout_s=3.0)
     for name in worker:
         with running("rocketpy") as broker:
             verdict = kill_one(broker, name, kills, seconds, workload)

@@ -23,7 +23,7 @@ INTERVAL_S = 0.002
 
 
 class ControlView:
-    """The header of a store's control block (csrc/control_block.h), mapped; the broker may be running."""
+    """The header of a store's control block (csrc/store/control_block.h), mapped; the broker may be running."""
 
     def __init__(self, store: Path) -> None:
         with (store / "control").open("r+b") as file:
@@ -88,6 +88,7 @@ class LagSampler(threading.Thread):
         lags = lags_ms(self.samples)
         behind = [sample.published - sample.dispatched for sample in self.samples]
         return {
-            "lag_median_ms": round(statistics.median(lags), 3), "lag_max_ms": round(max(lags), 3),
+            "lag_median_ms": round(statistics.median(lags), 3),
+            "lag_max_ms": round(max(lags), 3),
             "lag_median_bytes": statistics.median(behind),
-        }  # fmt: skip
+        }

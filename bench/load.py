@@ -120,25 +120,39 @@ def encode(
         if workload.mode is not Mode.PULL and workload.batch > 1:
             sends.append(
                 batch_template(
-                    topic, queue_id, workload.body_size, workload.batch, prefix=prefix,
-                    born_timestamp_ms=born_timestamp_ms, serialize=workload.serialize,
+                    topic,
+                    queue_id,
+                    workload.body_size,
+                    workload.batch,
+                    prefix=prefix,
+                    born_timestamp_ms=born_timestamp_ms,
+                    serialize=workload.serialize,
                 )
-            )  # fmt: skip
+            )
         elif workload.mode is not Mode.PULL:
             sends.append(
                 send_template(
-                    topic, queue_id, workload.body_size, prefix=prefix, born_timestamp_ms=born_timestamp_ms,
-                    serialize=workload.serialize, stamped=workload.mode is Mode.END_TO_END,
+                    topic,
+                    queue_id,
+                    workload.body_size,
+                    prefix=prefix,
+                    born_timestamp_ms=born_timestamp_ms,
+                    serialize=workload.serialize,
+                    stamped=workload.mode is Mode.END_TO_END,
                 )
-            )  # fmt: skip
+            )
         if workload.mode is not Mode.SEND:
             pulls += [
                 pull_template(
-                    topic, queue_id, workload.pull_count, digits, serialize=workload.serialize,
+                    topic,
+                    queue_id,
+                    workload.pull_count,
+                    digits,
+                    serialize=workload.serialize,
                     suspend_ms=15000 if workload.mode is Mode.END_TO_END else 0,
                 )
                 for digits in range(1, OFFSET_DIGITS_MAX + 1)
-            ]  # fmt: skip
+            ]
     return sends, pulls
 
 
@@ -146,9 +160,16 @@ class Load:
     """An open load: connected, and busy only inside `run` and `drain`."""
 
     def __init__(
-        self, workload: Workload, *, host: str, port: int, topic: str | Sequence[str], queues: int, prefix: str,
+        self,
+        workload: Workload,
+        *,
+        host: str,
+        port: int,
+        topic: str | Sequence[str],
+        queues: int,
+        prefix: str,
         offsets: Sequence[int] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins."""
         self.workload = workload
         topics = (topic,) if isinstance(topic, str) else topic
@@ -261,9 +282,12 @@ class Load:
         lib.load_stats_get(self._load, stats)
         errors = {str(stats.codes[i]): int(stats.code_counts[i]) for i in range(stats.code_count)}
         named = {
-            "timeouts": stats.timeouts, "connections_lost": stats.connections_lost,
-            "requests_lost": stats.requests_lost, "bad": stats.bad_replies, "short": stats.short_replies,
-        }  # fmt: skip
+            "timeouts": stats.timeouts,
+            "connections_lost": stats.connections_lost,
+            "requests_lost": stats.requests_lost,
+            "bad": stats.bad_replies,
+            "short": stats.short_replies,
+        }
         errors |= {name: int(count) for name, count in named.items() if count}
         end_to_end = self.histogram(1) if self.workload.mode is Mode.END_TO_END else None
         return Result(

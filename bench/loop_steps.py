@@ -36,7 +36,7 @@ from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.register import TOPICS_MAX, RegisterBrokerBody
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 BAR_MS = 20.0
 ONE_TOPIC_QUEUES = 10_000
@@ -106,8 +106,11 @@ class Bench:
         gc.callbacks.remove(held.collects)
         times = (held.cpu_ms, held.wall_ms, held.collector_ms, time.perf_counter() - began)
         self.rows.append(Row(loop, name, *(round(figure, 2) for figure in times)))
-        print(f"{loop:12} {name:44} CPU {times[0]:6.1f}  wall {times[1]:6.1f}  collector {times[2]:6.1f} ms"
-              f"  all {times[3]:6.2f} s", file=sys.stderr)  # fmt: skip
+        print(
+            f"{loop:12} {name:44} CPU {times[0]:6.1f}  wall {times[1]:6.1f}  collector {times[2]:6.1f} ms"
+            f"  all {times[3]:6.2f} s",
+            file=sys.stderr,
+        )
 
 
 def topic_name(number: int) -> str:
@@ -118,9 +121,9 @@ def group_name(number: int) -> str:
     return f"a-group-of-some-length-{number:06}"
 
 
-def large_manager(root: Path, topics: int, offsets: int) -> SlowLaneRig:
+def large_manager(root: Path, topics: int, offsets: int) -> SlowPathRig:
     """As many groups as topics; each group has offsets in one topic, the first in very many."""
-    rig = SlowLaneRig(root, namesrv_addr="10.0.0.1:9876")
+    rig = SlowPathRig(root, namesrv_addr="10.0.0.1:9876")
     rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response()
     services = rig.services
     queues = max(1, offsets // topics)
@@ -134,7 +137,7 @@ def large_manager(root: Path, topics: int, offsets: int) -> SlowLaneRig:
             services.offsets.commit(group, topic, queue_id, 1_000 + number)
         services.offsets.commit("many", topic, 0, 1)
         services.stats.count_consumed(group, topic, 1)
-    rig.hot_lane.calls.clear()
+    rig.fast_path.calls.clear()
     gc.collect()
     gc.freeze()  # as the manager does once its tables are loaded
     return rig
@@ -163,7 +166,7 @@ def manager(bench: Bench, root: Path, topics: int, offsets: int) -> None:
     services, loop = rig.services, "manager"
     bench.measure(loop, "announce topics", services.topics.announce)
     bench.measure(loop, "announce groups", services.groups.announce)
-    rig.hot_lane.calls.clear()  # what the fakes remember is none of the manager's
+    rig.fast_path.calls.clear()  # what the fakes remember is none of the manager's
     files = {"topics": services.topics.file, "groups": services.groups.file, "offsets": services.offsets.file}
     for name, file in files.items():
         file.changed()
@@ -171,7 +174,7 @@ def manager(bench: Bench, root: Path, topics: int, offsets: int) -> None:
     bench.measure(loop, "register with a name server", services.registrar.register)
     ordered = {topic_name(number) for number in range(0, topics, 2)}
     bench.measure(loop, "take the order of half of the topics", lambda: services.topics.update_order_topics(ordered))
-    rig.hot_lane.calls.clear()
+    rig.fast_path.calls.clear()
     rig.name_servers.calls.clear()
     for duty in rig.broker.duties():
         if duty.name in DUTIES:
@@ -190,9 +193,10 @@ class FirstChannel(FakeChannel):
 
 def name_server(bench: Bench, root: Path, topics: int) -> None:
     settings = NamesrvSettings(
-        namesrv=NamesrvConfig(kv_config_path=str(root / "kv.json")), server=ServerConfig(),
+        namesrv=NamesrvConfig(kv_config_path=str(root / "kv.json")),
+        server=ServerConfig(),
         rocketpy=RocketpyConfig(admin_addresses="10.0.0.1"),
-    )  # fmt: skip
+    )
     routes = RouteInfoManager()
     processor = NamesrvProcessor(settings, routes, KVConfigManager(root / "kv.json"), lambda: 0)
     table = {topic_name(number): TopicConfig(topic_name=topic_name(number)) for number in range(topics)}
@@ -209,9 +213,13 @@ def name_server(bench: Bench, root: Path, topics: int) -> None:
 
     def identity(name: str, compressed: bool) -> dict[str, str]:
         return {
-            "brokerName": name, "brokerAddr": f"{name}:10911", "clusterName": "C", "haServerAddr": "h:1",
-            "brokerId": "0", "compressed": "true" if compressed else "false",
-        }  # fmt: skip
+            "brokerName": name,
+            "brokerAddr": f"{name}:10911",
+            "clusterName": "C",
+            "haServerAddr": "h:1",
+            "brokerId": "0",
+            "compressed": "true" if compressed else "false",
+        }
 
     loop = "name server"
     fitting = dict(list(table.items())[: topics * 9 // 10])
@@ -262,14 +270,16 @@ def name_server(bench: Bench, root: Path, topics: int) -> None:
 def page(rows: list[Row], setting: str) -> str:
     """docs/benchmarks-steps.md."""
     lines = [
-        "# How long an event loop is held", "",
+        "# How long an event loop is held",
+        "",
         "`python -m bench.loop_steps` fills the tables of a manager and of a name server, then runs each duty and asks",
         f"each question that goes through a table: {setting}. While it runs, other requests wait for the longest",
         "step at most. The bar is 20 ms of processor time; wall time has what else the two shared cores did.",
-        "The store is a fake (docs/adr/0096, 0098).", "",
+        "The store is a fake (docs/adr/0096, 0098).",
+        "",
         "| loop | work | longest step, CPU ms | wall ms | longest collection, ms | all of it, s |",
         "|---|---|---:|---:|---:|---:|",
-    ]  # fmt: skip
+    ]
     for row in rows:
         times = (row.step_cpu_ms, row.step_wall_ms, row.collector_ms, row.total_s)
         lines.append(f"| {row.loop} | {row.name} | {' | '.join(map(str, times))} |")

@@ -4,7 +4,7 @@
 
 `c_ns` is the C function itself, called in a loop from C data through cffi (whose own cost, measured by an empty
 question, is `call_ns` and included); `c_twin_ns` adds the conversion of Python values that native/_c.py does;
-`python_ns` is the Python twin. The hot lane pays less than `c_ns`; the client pays `c_twin_ns` or `python_ns`.
+`python_ns` is the Python twin. The fast path pays less than `c_ns`; the client pays `c_twin_ns` or `python_ns`.
 Fixed workload, best of five rounds, so that a busy machine disturbs little.
 """
 

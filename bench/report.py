@@ -67,11 +67,13 @@ def lines(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) ->
         bars = {bar.metric: bar for bar in scenario.bars}
         for metric in scenario.metrics:
             yield Line(
-                scenario.name, metric,
+                scenario.name,
+                metric,
                 median(measurements, scenario.name, metric, "rocketpy"),
                 median(measurements, scenario.name, metric, "java"),
-                bars.get(metric), errors_of(measurements, scenario.name),
-            )  # fmt: skip
+                bars.get(metric),
+                errors_of(measurements, scenario.name),
+            )
 
 
 def number(value: float | None) -> str:
@@ -87,9 +89,15 @@ def verdict(line: Line) -> str:
 
 def row(line: Line) -> tuple[str, ...]:
     return (
-        line.scenario, line.metric, number(line.rocketpy), number(line.java), number(line.ratio),
-        str(line.bar) if line.bar else "", verdict(line), line.errors,
-    )  # fmt: skip
+        line.scenario,
+        line.metric,
+        number(line.rocketpy),
+        number(line.java),
+        number(line.ratio),
+        str(line.bar) if line.bar else "",
+        verdict(line),
+        line.errors,
+    )
 
 
 def latency_rows(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) -> Iterator[tuple[str, ...]]:
@@ -129,13 +137,16 @@ def machine() -> dict[str, str | int]:
     info = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.partition(":")[2].strip() for line in info if line.startswith("model name")), "")
     return {
-        "cpu": model, "cores": os.cpu_count() or 0,
+        "cpu": model,
+        "cores": os.cpu_count() or 0,
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "kernel": platform.release(), "python": platform.python_version(), "java": first_line(["java", "-version"]),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": first_line(["java", "-version"]),
         "rocketmq": JAVA_VERSION,
         "rocketpy": first_line(["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]),
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-    }  # fmt: skip
+    }
 
 
 def write_json(

@@ -52,9 +52,14 @@ def _throughput(limit: float) -> tuple[Bar, ...]:
 
 
 def _send(
-    connections: int, in_flight: int, body_size: int = 1024, *, batch: int = 1, rate: float = 0.0,
+    connections: int,
+    in_flight: int,
+    body_size: int = 1024,
+    *,
+    batch: int = 1,
+    rate: float = 0.0,
     serialize: Serialize = Serialize.JSON,
-) -> Workload:  # fmt: skip
+) -> Workload:
     return Workload(Mode.SEND, connections, in_flight, body_size, batch=batch, rate=rate, serialize=serialize)
 
 
@@ -67,18 +72,24 @@ SCENARIOS = (
     Scenario("boot", None, (Bar("boot_s", 0.2, at_least=False),), ("boot_s", "route_s")),
     Scenario("memory-idle", None, (Bar("pss_mib", 60, at_least=False, is_ratio=False),), ("pss_mib",)),
     Scenario(
-        "send-1k-64x64", _send(64, 64),
-        (*_throughput(6), Bar("cpu_us_per_message", 0.2, at_least=False)), SPEED_AND_COST,
+        "send-1k-64x64",
+        _send(64, 64),
+        (*_throughput(6), Bar("cpu_us_per_message", 0.2, at_least=False)),
+        SPEED_AND_COST,
     ),
     Scenario("send-128-16x64", _send(16, 64, 128), _throughput(7), SPEED_AND_COST),
     Scenario("send-4k-16x64", _send(16, 64, 4096), _throughput(3)),
     Scenario(
-        "send-1k-64x1", _send(64, 1), (*_throughput(1.4), Bar("p99_us", 0.6, at_least=False)),
+        "send-1k-64x1",
+        _send(64, 1),
+        (*_throughput(1.4), Bar("p99_us", 0.6, at_least=False)),
         ("messages_per_s", "p99_us"),
     ),
     Scenario("send-1k-16x1", _send(16, 1), _throughput(1.5)),
     Scenario(
-        "send-1k-1x1", _send(1, 1), (Bar("p50_us", 1, at_least=False), Bar("p99_us", 1, at_least=False)),
+        "send-1k-1x1",
+        _send(1, 1),
+        (Bar("p50_us", 1, at_least=False), Bar("p99_us", 1, at_least=False)),
         ("messages_per_s", "p50_us", "p99_us"),
     ),
     Scenario("batch-32x1k-16x4", _send(16, 4, batch=32), _throughput(2)),
@@ -88,17 +99,25 @@ SCENARIOS = (
     Scenario("pull-32x1k-16x4-rocketmq", _pull(16, 4, Serialize.ROCKETMQ), _throughput(1.6)),
     Scenario("send-1k-5000/s", _send(16, 64, rate=5000), (Bar("p99_us", 1, at_least=False),), ("p50_us", "p99_us")),
     Scenario(
-        "end-to-end-1k-10000/s", Workload(Mode.END_TO_END, 4, 64, rate=10_000),
-        (Bar("end_to_end_p99_us", 0.5, at_least=False),), ("end_to_end_p50_us", "end_to_end_p99_us"),
+        "end-to-end-1k-10000/s",
+        Workload(Mode.END_TO_END, 4, 64, rate=10_000),
+        (Bar("end_to_end_p99_us", 0.5, at_least=False),),
+        ("end_to_end_p50_us", "end_to_end_p99_us"),
     ),
-    Scenario(
-        "memory-loaded", None, (Bar("pss_mib", 120, at_least=False, is_ratio=False),), ("pss_mib", "messages")
-    ),
-)  # fmt: skip
+    Scenario("memory-loaded", None, (Bar("pss_mib", 120, at_least=False, is_ratio=False),), ("pss_mib", "messages")),
+)
 QUICK = (
-    "boot", "memory-idle", "send-1k-64x64", "send-1k-1x1", "batch-32x1k-16x4", "send-1k-16x64-rocketmq",
-    "pull-32x1k-1x1", "pull-32x1k-16x4", "end-to-end-1k-10000/s", "memory-loaded",
-)  # fmt: skip
+    "boot",
+    "memory-idle",
+    "send-1k-64x64",
+    "send-1k-1x1",
+    "batch-32x1k-16x4",
+    "send-1k-16x64-rocketmq",
+    "pull-32x1k-1x1",
+    "pull-32x1k-16x4",
+    "end-to-end-1k-10000/s",
+    "memory-loaded",
+)
 
 
 def select(only: tuple[str, ...], *, quick: bool) -> tuple[Scenario, ...]:

@@ -191,9 +191,11 @@ def restart(setup: Setup) -> Answer:
                     kill_under_load(broker, topics, queues, setup.pick(3, 1))
             log_bytes = sum(path.stat().st_blocks * 512 for path in (directory / "store" / "commitlog").iterdir())
             found[target] = {
-                "restart_s": round(statistics.median(boots), 3), "restart_max_s": round(max(boots), 3),
-                "queues": topic_count * queues, "log_gib": round(log_bytes / 2**30, 2),
-            }  # fmt: skip
+                "restart_s": round(statistics.median(boots), 3),
+                "restart_max_s": round(max(boots), 3),
+                "queues": topic_count * queues,
+                "log_gib": round(log_bytes / 2**30, 2),
+            }
     return Answer(found)
 
 
@@ -327,7 +329,8 @@ class Question:
 
 QUESTIONS: Mapping[str, Question] = {
     "restart": Question(
-        restart, (Bar("restart_s", 1, at_least=False, is_ratio=False), Bar("restart_s", 0.05, at_least=False)),
+        restart,
+        (Bar("restart_s", 1, at_least=False, is_ratio=False), Bar("restart_s", 0.05, at_least=False)),
         ("log_gib", "queues"),
     ),
     "scan": Question(scan, (Bar("scan_gb_per_s", 2, is_ratio=False),), ("scanned_gib", "boot_s")),
@@ -345,12 +348,13 @@ QUESTIONS: Mapping[str, Question] = {
     "many-queues": Question(
         many_queues,
         (
-            Bar("boot_s", 3, at_least=False, is_ratio=False), Bar("mappings", 65_530, at_least=False, is_ratio=False),
+            Bar("boot_s", 3, at_least=False, is_ratio=False),
+            Bar("mappings", 65_530, at_least=False, is_ratio=False),
             Bar("unread", 0, at_least=False, is_ratio=False),
         ),
         ("queues", "bytes_per_queue_created", "bytes_per_queue", "bytes_per_queue_rebooted"),
     ),
-}  # fmt: skip
+}
 
 
 def lines(name: str, answer: Answer) -> Iterator[report.Line]:
@@ -420,9 +424,15 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="store-bars.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
 def main(
-    only: tuple[str, ...], target: str, quick: bool, repeat: int | None, minutes: float, strict: bool, json_path: Path,
+    only: tuple[str, ...],
+    target: str,
+    quick: bool,
+    repeat: int | None,
+    minutes: float,
+    strict: bool,
+    json_path: Path,
     docs_path: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     """Ask what the store has to hold, and compare with its bars."""
     names = [name for name in QUESTIONS if not only or any(word in name for word in only)]
     if not names:

@@ -73,16 +73,24 @@ def preload(broker: Broker, topic: str, messages: int, body_size: int, watch: Pr
 def figures(result: Result, cpu_us_per_message: float) -> dict[str, float]:
     latency, end_to_end = result.latency_us, result.end_to_end_us
     found = {
-        "messages_per_s": result.messages_per_s, "messages": result.messages, "seconds": result.seconds,
-        "p50_us": latency.p50, "p90_us": latency.p90, "p99_us": latency.p99, "p999_us": latency.p999,
-        "max_us": latency.max, "cpu_us_per_message": round(cpu_us_per_message, 3),
+        "messages_per_s": result.messages_per_s,
+        "messages": result.messages,
+        "seconds": result.seconds,
+        "p50_us": latency.p50,
+        "p90_us": latency.p90,
+        "p99_us": latency.p99,
+        "p999_us": latency.p999,
+        "max_us": latency.max,
+        "cpu_us_per_message": round(cpu_us_per_message, 3),
         "driver_cpu_s": result.driver_cpu_s,
-    }  # fmt: skip
+    }
     if end_to_end is not None:
         found |= {
-            "end_to_end_p50_us": end_to_end.p50, "end_to_end_p99_us": end_to_end.p99,
-            "end_to_end_p999_us": end_to_end.p999, "end_to_end_max_us": end_to_end.max,
-        }  # fmt: skip
+            "end_to_end_p50_us": end_to_end.p50,
+            "end_to_end_p99_us": end_to_end.p99,
+            "end_to_end_p999_us": end_to_end.p999,
+            "end_to_end_max_us": end_to_end.max,
+        }
     if result.mebibytes_per_s:
         found["pulled_mib_per_s"] = result.mebibytes_per_s
     return found

@@ -1,7 +1,7 @@
 """Build rocketpy.native._rocketpy, the compiled core, with cffi.
 
 Public headers hold only types, enum constants and prototypes: their preprocessor lines are dropped and the rest is
-handed to cffi, so that every declaration exists once. All of csrc/*.c is compiled into one extension.
+handed to cffi, so that every declaration exists once. All C files of csrc/ are compiled into one extension.
 
 Run by setup.py (`pip install .`, `setup.py build_ext --inplace`); the extension is built anew when any C file, header
 or this file is newer. ROCKETPY_WERROR=1 makes warnings errors, as CI wants them.
@@ -15,37 +15,38 @@ from cffi import FFI
 CSRC = Path(__file__).resolve().parent
 # What Python may call, in the order of what they use. Headers with inline code or for C alone are not named here.
 HEADERS = [
-    "status.h",
-    "crc32.h",
-    "record.h",
-    "frame.h",
-    "header.h",
-    "peer.h",
-    "proxy_header.h",
-    "ring.h",
-    "stage.h",
-    "control_block.h",
-    "broker_clock.h",
-    "delivered.h",
-    "commitlog.h",
-    "consume_queue.h",
-    "consume_queue_ext.h",
-    "flush.h",
-    "dispatch.h",
-    "mapped_file.h",
-    "recovery.h",
-    "index_file.h",
-    "index_repair.h",
-    "verify.h",
-    "store_loop.h",
-    "process.h",
-    "selector.h",
-    "codec.h",
-    "send.h",
-    "pull.h",
+    "base/status.h",
+    "base/host.h",
+    "base/crc32.h",
+    "store/record.h",
+    "wire/frame.h",
+    "wire/header.h",
+    "wire/peer.h",
+    "wire/proxy_header.h",
+    "ipc/ring.h",
+    "ipc/worker_messages.h",
+    "store/control_block.h",
+    "store/broker_clock.h",
+    "store/delivered.h",
+    "store/commitlog.h",
+    "store/consume_queue.h",
+    "store/consume_queue_ext.h",
+    "store/flush.h",
+    "store/dispatch.h",
+    "store/mapped_file.h",
+    "store/recovery.h",
+    "store/index_file.h",
+    "store/index_repair.h",
+    "store/verify.h",
+    "workers/store_loop.h",
+    "ipc/process.h",
+    "workers/selector.h",
+    "workers/codec.h",
+    "workers/send.h",
+    "workers/pull.h",
 ]
 # Every other header is exported once the C file of its name is there.
-TYPES_ONLY = {"status.h", "stage.h"}
+TYPES_ONLY = {"base/status.h", "base/host.h", "ipc/worker_messages.h"}
 FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
 # cffi's own code converts freely; only ours is held to -Wconversion.
 GENERATED_CODE = '#pragma GCC diagnostic ignored "-Wconversion"\n#pragma GCC diagnostic ignored "-Wsign-conversion"\n'
@@ -63,9 +64,9 @@ for name in headers:
 ffi.set_source(
     "rocketpy.native._rocketpy",
     "".join(f'#include "{name}"\n' for name in headers) + GENERATED_CODE,
-    sources=[os.path.relpath(path) for path in sorted(CSRC.glob("*.c"))],
+    sources=[os.path.relpath(path) for path in sorted(CSRC.rglob("*.c"))],
     include_dirs=[str(CSRC)],
-    depends=[str(path) for path in (*sorted(CSRC.glob("*.h")), CSRC / "build_native.py")],
+    depends=[str(path) for path in (*sorted(CSRC.rglob("*.h")), CSRC / "build_native.py")],
     extra_compile_args=FLAGS + (["-Werror"] if os.environ.get("ROCKETPY_WERROR") == "1" else []),
     libraries=["pthread"],
 )

@@ -57,8 +57,10 @@ static void tick(load *l, int64_t now, int drain) {
         connection *c = &l->connections[i];
         if (c->fd < 0) {
             if (!l->config.reconnect || now - c->lost_ns < RECONNECT_NS) continue;
-            if (connection_open(l, c, 1) != 0) c->lost_ns = now;
-            else if (!c->connecting) connected(l, c, now, drain);
+            if (connection_open(l, c, 1) != 0)
+                c->lost_ns = now;
+            else if (!c->connecting)
+                connected(l, c, now, drain);
             continue;
         }
         if (c->is_consumer && l->config.mode == LOAD_END_TO_END) continue; /* held by the broker, for long */
@@ -77,7 +79,8 @@ static int64_t wait_ns(const load *l, int64_t now, int64_t until_ns, int drain) 
     int64_t wake = l->tick_ns < until_ns ? l->tick_ns : until_ns;
     if (l->config.rate > 0 && !drain && may_start(l)) {
         const int64_t next_ns = due_ns(l);
-        if (next_ns > now && next_ns < wake) wake = next_ns; /* overdue ones wait for a free slot, that is for an answer */
+        if (next_ns > now && next_ns < wake)
+            wake = next_ns; /* overdue ones wait for a free slot, that is for an answer */
     }
     return wake > now ? wake - now : 0;
 }
@@ -112,8 +115,10 @@ int load_run(load *l, int64_t until_ns, int drain) {
         for (int i = 0; i < ready; i++) {
             connection *c = &l->connections[events[i].data.u32];
             if (c->fd < 0) continue;
-            if (c->connecting) connected(l, c, load_now_ns(), drain);
-            else if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) receive(l, c, drain);
+            if (c->connecting)
+                connected(l, c, load_now_ns(), drain);
+            else if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP))
+                receive(l, c, drain);
             if (c->fd >= 0 && c->waits_to_write && events[i].events & EPOLLOUT) flush(l, c);
             flush_dirty(l);
         }
@@ -223,5 +228,9 @@ const load_ack *load_acks(const load *l, uint64_t *count) {
 uint32_t load_bucket_count(void) { return HISTOGRAM_BUCKETS; }
 uint32_t load_bucket(uint64_t value_ns) { return histogram_bucket(value_ns); }
 uint64_t load_bucket_low(uint32_t bucket) { return histogram_low(bucket); }
-const uint64_t *load_histogram(const load *l, uint32_t which) { return which ? l->end_to_end.counts : l->latency.counts; }
-uint64_t load_histogram_max_ns(const load *l, uint32_t which) { return which ? l->end_to_end.max_ns : l->latency.max_ns; }
+const uint64_t *load_histogram(const load *l, uint32_t which) {
+    return which ? l->end_to_end.counts : l->latency.counts;
+}
+uint64_t load_histogram_max_ns(const load *l, uint32_t which) {
+    return which ? l->end_to_end.max_ns : l->latency.max_ns;
+}

@@ -26,7 +26,7 @@ typedef struct load_config {
     uint32_t mode;             /* LOAD_* */
     uint32_t producers;        /* connections */
     uint32_t consumers;        /* connections */
-    uint32_t in_flight;        /* per connection; of an end-to-end consumer: one held pull per queue */
+    uint32_t in_flight;        /* per connection; of an end-to-end consumer: one suspended pull per queue */
     uint32_t queue_count;
     uint32_t pull_count;       /* messages asked for in one pull */
     uint32_t reconnect;        /* 1: a lost connection is opened again; 0: it stays lost */
@@ -49,7 +49,7 @@ typedef struct load_stats {
     uint64_t bytes_received;   /* message records in pull replies */
     uint64_t bad_replies;      /* pull replies whose records are torn, out of order or not what was asked for */
     uint64_t short_replies;    /* pulls answered with fewer messages than asked for and available */
-    uint64_t empty_replies;    /* held pulls whose time was over */
+    uint64_t empty_replies;    /* suspended pulls whose time was over */
     uint64_t timeouts;
     uint64_t unmatched;        /* answers to nothing: late ones after a timeout */
     uint64_t connections_lost;
@@ -104,7 +104,8 @@ const uint64_t *load_histogram(const load *l, uint32_t which);
 uint64_t load_histogram_max_ns(const load *l, uint32_t which);
 
 /* What the loop does with one frame, callable for tests: patch, and read an answer's head. 0 or -1. */
-void load_patch(const load_template *t, uint8_t *frame, uint32_t opaque, uint64_t key, uint64_t offset, int64_t stamp_ns);
+void load_patch(const load_template *t, uint8_t *frame, uint32_t opaque, uint64_t key, uint64_t offset,
+                int64_t stamp_ns);
 int load_read_head(const uint8_t *frame, uint32_t size, int32_t *code, uint32_t *opaque);
 uint32_t load_bucket(uint64_t value_ns);
 #endif

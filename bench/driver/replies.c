@@ -32,8 +32,8 @@ static void succeed(load *l, connection *c, const slot *s, uint64_t messages, in
 
 /* Called with room for one more (reserve_acks). */
 static void remember(load *l, const slot *s, const wire_head *head) {
-    l->acks[l->ack_count++] = (load_ack){.key = s->key, .queue = s->queue,
-                                         .queue_offset = (uint64_t)wire_json_field(head, "\"queueOffset\"")};
+    l->acks[l->ack_count++] = (load_ack){
+        .key = s->key, .queue = s->queue, .queue_offset = (uint64_t)wire_json_field(head, "\"queueOffset\"")};
 }
 
 static int reserve_acks(load *l) {
@@ -154,4 +154,3 @@ void receive(load *l, connection *c, int drain) {
     }
     fill(l, c, now, drain);
 }
-

@@ -21,7 +21,8 @@ int connection_open(load *l, connection *c, int again) {
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     int rc = connect(c->fd, (struct sockaddr *)&l->address, sizeof l->address);
     c->connecting = rc != 0 && errno == EINPROGRESS;
-    if ((rc != 0 && !c->connecting) || connection_watch(l, c, EPOLL_CTL_ADD, EPOLLIN | (c->connecting ? EPOLLOUT : 0u)) != 0) {
+    if ((rc != 0 && !c->connecting) ||
+        connection_watch(l, c, EPOLL_CTL_ADD, EPOLLIN | (c->connecting ? EPOLLOUT : 0u)) != 0) {
         int error = errno;
         close(c->fd);
         c->fd = -1;
@@ -77,8 +78,13 @@ static int start_request(load *l, connection *c, const load_template *t, uint32_
     slot *s = &c->slots[index];
     uint32_t generations = WIRE_OPAQUE_RANGE / c->slot_count;
     c->generation = (c->generation + 1) % generations;
-    *s = (slot){.started_ns = now, .key = l->next_key, .offset = offset, .queue = queue, .busy = 1,
-                .opaque = WIRE_OPAQUE_FIRST + c->generation * c->slot_count + index, .messages = t->messages};
+    *s = (slot){.started_ns = now,
+                .key = l->next_key,
+                .offset = offset,
+                .queue = queue,
+                .busy = 1,
+                .opaque = WIRE_OPAQUE_FIRST + c->generation * c->slot_count + index,
+                .messages = t->messages};
     memcpy(frame, t->bytes, t->size);
     load_patch(t, frame, s->opaque, s->key, offset, now);
     c->out.end += t->size;
@@ -184,4 +190,3 @@ void flush_dirty(load *l) {
     }
     l->dirty_count = 0;
 }
-

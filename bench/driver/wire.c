@@ -7,9 +7,21 @@
 #include "wire.h"
 #include <string.h>
 
-static uint16_t load16(const uint8_t *at) { uint16_t v; memcpy(&v, at, sizeof v); return __builtin_bswap16(v); }
-static uint32_t load32(const uint8_t *at) { uint32_t v; memcpy(&v, at, sizeof v); return __builtin_bswap32(v); }
-uint64_t wire_load64(const uint8_t *at) { uint64_t v; memcpy(&v, at, sizeof v); return __builtin_bswap64(v); }
+static uint16_t load16(const uint8_t *at) {
+    uint16_t v;
+    memcpy(&v, at, sizeof v);
+    return __builtin_bswap16(v);
+}
+static uint32_t load32(const uint8_t *at) {
+    uint32_t v;
+    memcpy(&v, at, sizeof v);
+    return __builtin_bswap32(v);
+}
+uint64_t wire_load64(const uint8_t *at) {
+    uint64_t v;
+    memcpy(&v, at, sizeof v);
+    return __builtin_bswap64(v);
+}
 
 static void put_decimal(uint8_t *at, uint32_t digits, uint64_t value) {
     while (digits-- > 0) {
@@ -25,7 +37,8 @@ static void put_hex16(uint8_t *at, uint64_t value) {
     }
 }
 
-void load_patch(const load_template *t, uint8_t *frame, uint32_t opaque, uint64_t key, uint64_t offset, int64_t stamp_ns) {
+void load_patch(const load_template *t, uint8_t *frame, uint32_t opaque, uint64_t key, uint64_t offset,
+                int64_t stamp_ns) {
     if (t->opaque_is_binary) {
         uint32_t big = __builtin_bswap32(opaque);
         memcpy(frame + t->opaque_at, &big, sizeof big);

@@ -1,9 +1,9 @@
 """How a command is made: the options all have, the run under trio, and one line per error.
 
-    @command(example="mqadmin topicRoute -n 127.0.0.1:9876 -t OrderTopic -l")
-    @option("-t", "--topic", help="Topic.", required=True)
-    async def topic_route(admin: Admin, out: Output, topic: str) -> None:
-        \"\"\"Show where a topic lives.\"\"\"
+@command(example="mqadmin topicRoute -n 127.0.0.1:9876 -t OrderTopic -l")
+@option("-t", "--topic", help="Topic.", required=True)
+async def topic_route(admin: Admin, out: Output, topic: str) -> None:
+    \"\"\"Show where a topic lives.\"\"\"
 """
 
 from __future__ import annotations
@@ -32,9 +32,15 @@ from .output import Format, Output
 
 EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_NOT_FOUND = 1, 2, 3, 4
 NOT_FOUND_CODES = frozenset(
-    {ResponseCode.TOPIC_NOT_EXIST, ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE,
-     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, ResponseCode.CONSUMER_NOT_ONLINE}
-)  # fmt: skip
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.QUERY_NOT_FOUND,
+        ResponseCode.NO_MESSAGE,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.CONSUMER_NOT_ONLINE,
+    }
+)
+
 
 @attrs.frozen
 class Environment:
@@ -77,15 +83,22 @@ def command(*, example: str, destructive: str | None = None) -> Callable[[Comman
             "--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds for each request."
         )(decorated)
         decorated = click.option(
-            "--output", "output_format", type=click.Choice([form.value for form in Format]), default="text",
+            "--output",
+            "output_format",
+            type=click.Choice([form.value for form in Format]),
+            default="text",
             help="`json` prints one object per row.",
-        )(decorated)  # fmt: skip
+        )(decorated)
         if destructive is not None:
             decorated = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(decorated)
         decorated = click.option(
-            "-n", "--namesrvAddr", "--namesrv-addr", "name_servers", envvar="NAMESRV_ADDR",
+            "-n",
+            "--namesrvAddr",
+            "--namesrv-addr",
+            "name_servers",
+            envvar="NAMESRV_ADDR",
             help="Name servers, `host:port;host:port`.  [env: NAMESRV_ADDR]",
-        )(decorated)  # fmt: skip
+        )(decorated)
         return click.command(
             epilog=f"Example:  {example}",
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

@@ -26,8 +26,6 @@ LONG_TIMEOUT_S = 15.0  # consume statistics, running info, direct consumption
 TO_THE_END = -1  # a timestamp that means the end of the queue
 
 
-
-
 class AdminCore:
     """An operator's client. Brokers never see it in a group: it sends no heartbeats.
 

@@ -128,9 +128,7 @@ class GroupRequests(TopicRequests):
     ) -> ConsumeMessageDirectlyResult:
         """Have one member consume one message now, outside of any offset."""
         header = ConsumeMessageDirectlyRequestHeader(consumer_group=group, client_id=client_id, msg_id=offset_msg_id)
-        response = await self.ask(
-            address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout_s=self.timeout_s * 3
-        )
+        response = await self.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout_s=self.timeout_s * 3)
         return ConsumeMessageDirectlyResult.decode(response.body)
 
     async def broker_consume_stats(self, address: str, *, is_order: bool, timeout_s: float) -> ConsumeStatsList:

@@ -58,9 +58,13 @@ async def query_by_key(
 ) -> list[ReceivedMessage]:
     """Messages with this business key, newest last; the index finds by hash, so the key is compared again."""
     header = QueryMessageRequestHeader(
-        topic=topic, key=key, max_num=count_max, begin_timestamp_ms=begin_ms, end_timestamp_ms=end_ms,
+        topic=topic,
+        key=key,
+        max_num=count_max,
+        begin_timestamp_ms=begin_ms,
+        end_timestamp_ms=end_ms,
         unique_key_query=False,
-    )  # fmt: skip
+    )
     found = await _query(admin, topic, header)
     return [message for message in found if key in message.keys]
 
@@ -69,9 +73,13 @@ async def query_by_unique_key(admin: Admin, topic: str, message_id: str) -> list
     """Messages with this producer's id: one, or several when a send was repeated."""
     begin_ms = max(unique_id_time_ms(message_id, datetime.now()) - CLOCK_TOLERANCE_MS, 0)
     header = QueryMessageRequestHeader(
-        topic=topic, key=message_id, max_num=PULL_COUNT_MAX, begin_timestamp_ms=begin_ms, end_timestamp_ms=LONG_MAX,
+        topic=topic,
+        key=message_id,
+        max_num=PULL_COUNT_MAX,
+        begin_timestamp_ms=begin_ms,
+        end_timestamp_ms=LONG_MAX,
         unique_key_query=True,
-    )  # fmt: skip
+    )
     found = await _query(admin, topic, header)
     return [message for message in found if message.msg_id == message_id]
 
@@ -155,9 +163,7 @@ async def read_queue(
         offset = result.next_begin_offset
 
 
-async def offset_range(
-    admin: Admin, queue: MessageQueue, begin_ms: int | None, end_ms: int | None
-) -> tuple[int, int]:
+async def offset_range(admin: Admin, queue: MessageQueue, begin_ms: int | None, end_ms: int | None) -> tuple[int, int]:
     """(first, one past the last) offset of a queue, within times where given."""
     low = await admin.brokers.min_offset(queue)
     high = await admin.brokers.max_offset(queue)

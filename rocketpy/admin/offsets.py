@@ -43,9 +43,7 @@ async def reset_online(
     return moved
 
 
-async def reset_offline(
-    admin: Admin, group: str, topic: str, timestamp_ms: int, *, force: bool
-) -> list[Rollback]:
+async def reset_offline(admin: Admin, group: str, topic: str, timestamp_ms: int, *, force: bool) -> list[Rollback]:
     """Write the offsets of a group without members. Without `force` queues only move back."""
     stats = await admin.consume_stats(group, topic)
     return [

@@ -130,8 +130,12 @@ def running_info_text(info: ConsumerRunningInfo) -> str:
     lines += ["", "#Consumer RT&TPS#", f"{'#Topic':<64}  " + " ".join(f"{rate:>14}" for rate in rates)]
     for topic, status in sorted(info.status_table.items()):
         figures: Sequence[float] = (
-            status.pull_rt_ms, status.pull_tps, status.consume_rt_ms, status.consume_ok_tps, status.consume_failed_tps,
-        )  # fmt: skip
+            status.pull_rt_ms,
+            status.pull_tps,
+            status.consume_rt_ms,
+            status.consume_ok_tps,
+            status.consume_failed_tps,
+        )
         cells = [f"{figure:>14.2f}" for figure in figures] + [f"{status.consume_failed_msgs:>25}"]
         lines.append(f"{topic:<64}  " + " ".join(cells))
     if info.jstack:

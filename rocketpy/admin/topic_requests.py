@@ -88,9 +88,7 @@ class TopicRequests(AdminCore):
         masters = await self.addresses_of(cluster)
         header = TopicRequestHeader(topic=topic)
         await each(masters, lambda address: self.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header))
-        await self.each_name_server(
-            RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvRequestHeader(topic=topic)
-        )
+        await self.each_name_server(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicInNamesrvRequestHeader(topic=topic))
 
     async def topic_stats(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Offsets of every queue, of all brokers that have the topic."""

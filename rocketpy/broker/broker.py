@@ -1,7 +1,7 @@
-"""BrokerController: the slow lane put together. Owns every table, answers every request that is not for the hot lane.
+"""BrokerController: the slow path put together. Owns every table, answers every request that is not for the fast path.
 
 Lives in the manager process, in one trio task tree: `load()`, then `run()` in a nursery, `stop()` at the end. The
-reactor calls `processors()` once, then the SlowLane methods (remoting/hot_lane.py) as records arrive.
+reactor calls `processors()` once, then the SlowPath methods (remoting/fast_path.py) as records arrive.
 
 Source: RocketMQ 4.9 `BrokerController`.
 """
@@ -22,7 +22,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
-from rocketpy.remoting.hot_lane import HotLane, PullRequest, SendRequest
+from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest
 from rocketpy.remoting.limits import TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
@@ -37,7 +37,7 @@ from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
 from .managers.consumer_offset import ConsumerOffsetManager
-from .managers.hot_tables import HotTables
+from .managers.fast_path_tables import FastPathTables
 from .managers.notify import MembersNotifier
 from .managers.producer import ProducerManager
 from .managers.rebalance_lock import RebalanceLockManager
@@ -75,13 +75,13 @@ RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
 
 
 class BrokerController:
-    """A SlowLane, and the owner of all processors."""
+    """A SlowPath, and the owner of all processors."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         store: Store,
-        hot_lane: HotLane,
+        fast_path: FastPath,
         name_server_client: NameServerClient,
         clock: Clock,
         counters: Callable[[], WorkerCounters],
@@ -94,7 +94,7 @@ class BrokerController:
         memory = memory or ManagerMemory.private()
         live = LiveSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
-        tables = HotTables(hot_lane)
+        tables = FastPathTables(fast_path)
         self._standstills = standstills = Standstills(clock)
         levels = DelayLevels.parse(settings.store.message_delay_level)
         topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
@@ -105,27 +105,32 @@ class BrokerController:
             clock=clock,
             choose=choose,
             store=store,
-            hot_lane=hot_lane,
+            fast_path=fast_path,
             topics=topics,
             groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", live, clock, tables),
             offsets=ConsumerOffsetManager(
-                config_dir / "consumerOffset.json", memory.offsets_journal(), started_ms=clock.monotonic_ms() - 1,
+                config_dir / "consumerOffset.json",
+                memory.offsets_journal(),
+                started_ms=clock.monotonic_ms() - 1,
                 entries_max=lambda: live.rocketpy.consumer_offsets_max,
             ),
             consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed, standstills),
             producers=ProducerManager(clock, standstills),
             locks=RebalanceLockManager(
-                clock, memory.locks_journal(), unknown_until_ms=memory.locks.unknown_until_ms, standstills=standstills,
+                clock,
+                memory.locks_journal(),
+                unknown_until_ms=memory.locks.unknown_until_ms,
+                standstills=standstills,
                 locks_max=lambda: live.rocketpy.queue_locks_max,
             ),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
-            schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, hot_lane, topics),
+            schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
             registrar=self._outer_api,
         )
         services = self.services
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
-        self._slow_send = SlowSend(live, clock, topics, services.groups, hot_lane, levels, choose, self.faults)
-        self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, hot_lane)
+        self._slow_send = SlowSend(live, clock, topics, services.groups, fast_path, levels, choose, self.faults)
+        self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, fast_path)
         self._pools = self._make_pools(levels)
         own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
         self._guard = AdminGuard.of(
@@ -223,17 +228,18 @@ class BrokerController:
         services = self.services
         for topic, has_messages in services.store.deleted_topics().items():
             if services.topics.select(topic) is None and has_messages:
-                services.hot_lane.delete_queues(topic)
+                services.fast_path.delete_queues(topic)
             elif services.topics.select(topic) is None:
-                services.hot_lane.topic_removed(topic)
+                services.fast_path.topic_removed(topic)
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Tell the hot processors all tables, then do the background duties until `stop()`; started once told."""
+        """Tell the send and pull processes all tables, then do the background duties until `stop()`; started once
+        told."""
         services = self.services
         await services.topics.announce()
         await services.groups.announce()
         services.tell_broker_changed()
-        services.hot_lane.tables_end()
+        services.fast_path.tables_end()
         self._finish_deletions()
         try:
             with self._scope:
@@ -317,7 +323,7 @@ class BrokerController:
         await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))
         self.services.stats.new_day()
 
-    # --- what the reactor calls (SlowLane) ----------------------------------------------------------------------------
+    # --- what the reactor calls (SlowPath) ----------------------------------------------------------------------------
 
     def slow_send(self, request: SendRequest) -> None:
         self._slow_send.submit(request)

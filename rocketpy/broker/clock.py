@@ -1,4 +1,4 @@
-"""The two clocks of the broker's slow lane, passed as arguments so that tests own time."""
+"""The two clocks of the broker's slow path, passed as arguments so that tests own time."""
 
 from __future__ import annotations
 

@@ -318,8 +318,10 @@ class Journal:
         if self._active is not None:
             log.error(
                 "%s take %d bytes, more than the memory kept for them: a restarted manager will not find them; %s",
-                self._name, self._live_bytes, self._remedy,
-            )  # fmt: skip
+                self._name,
+                self._live_bytes,
+                self._remedy,
+            )
         for half in self._halves:
             half.give_up()
         self._active = self._copy = None

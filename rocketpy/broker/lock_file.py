@@ -56,9 +56,10 @@ class LockFile:
         if wait_ms > 0:
             log.warning(
                 "the store was in use %d s ago and its queue locks are unknown: granting none for %d s, while clients "
-                "may still hold them", max(0, clock.now_ms() - (last_run_ms or 0)) // 1000,
+                "may still hold them",
+                max(0, clock.now_ms() - (last_run_ms or 0)) // 1000,
                 wait_ms // 1000,
-            )  # fmt: skip
+            )
         return cls(memory, unknown_until_ms=clock.monotonic_ms() + wait_ms if wait_ms > 0 else 0)
 
 
@@ -89,6 +90,8 @@ def _map(path: Path) -> memoryview:
     except OSError as exc:
         log.error(
             "cannot use %s (%s; it takes %d bytes): queue locks will be unknown after the next restart of the broker",
-            path, exc.strerror, BYTES,
-        )  # fmt: skip
+            path,
+            exc.strerror,
+            BYTES,
+        )
         return memoryview(mmap.mmap(-1, BYTES))

@@ -150,8 +150,11 @@ class BrokerOuterApi:
                 if len(parts) > 1:
                     log.warning(
                         "name server %s took %d of %d parts of the registration (%d topics); next time all are sent",
-                        address, number, len(parts), self.statistics.topics,
-                    )  # fmt: skip
+                        address,
+                        number,
+                        len(parts),
+                        self.statistics.topics,
+                    )
                 return
         self._count(last_success_ms=self._clock.now_ms())
         if answer is not None and answer.body:

@@ -1,10 +1,10 @@
 """The sends of the slow path that are not answered yet; each is completed exactly once.
 
-    with pending.ending(send):      on leaving the block the send is answered, settled and removed, whatever happened
+    with pending.ending(send):      on leaving the block the send is answered, completed and removed, whatever happened
         ...
         send.goes_on = True         except now: a task continues with it, in a block of its own
 
-Settling a send lets the fast path store the later sends of its connection; a put is settled before its outcome.
+completing a send lets the fast path store the later sends of its connection; a put is completed before its outcome.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import attrs
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
-from rocketpy.remoting.hot_lane import SendRequest
+from rocketpy.remoting.fast_path import SendRequest
 
 PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
 PENDING_BYTES_MAX = 64 * 1024 * 1024  # of all of them, while a topic is being saved to a slow disk
@@ -29,34 +29,34 @@ class PendingSend:
     """One send on its way through the slow path."""
 
     request: SendRequest
-    _settle: Callable[[SendRequest], None]
+    _complete: Callable[[SendRequest], None]
     size: int = attrs.field(init=False)  # bytes that it holds
-    _is_settled: bool = attrs.field(init=False, default=False)
+    _is_completed: bool = attrs.field(init=False, default=False)
     goes_on: bool = attrs.field(init=False, default=False)
 
     def __attrs_post_init__(self) -> None:
         self.size = len(self.request.raw) + len(self.request.body) + len(self.request.properties)
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """Let the fast path take the connection's later sends; the second call does nothing."""
-        if not self._is_settled:
-            self._is_settled = True
-            self._settle(self.request)
+        if not self._is_completed:
+            self._is_completed = True
+            self._complete(self.request)
 
 
 class PendingSends:
     """All of them: at most PENDING_SENDS_MAX, and PENDING_BYTES_MAX but for a single one.
 
     Args:
-        settle: tells the fast path; called once per send.
+        complete: tells the fast path; called once per send.
         refuse: answers a send with a code and a remark.
     """
 
     def __init__(
-        self, settle: Callable[[SendRequest], None], refuse: Callable[[SendRequest, int, str], None], faults: Faults
+        self, complete: Callable[[SendRequest], None], refuse: Callable[[SendRequest, int, str], None], faults: Faults
     ) -> None:
         self._faults = faults
-        self._settle = settle
+        self._complete = complete
         self._refuse = refuse
         self._sends: set[PendingSend] = set()
         self._bytes = 0
@@ -66,13 +66,13 @@ class PendingSends:
 
     def add(self, request: SendRequest) -> PendingSend | None:
         """Take a send; None: there are too many, and this one has been answered so."""
-        send = PendingSend(request, self._settle)
+        send = PendingSend(request, self._complete)
         has_room = len(self._sends) < PENDING_SENDS_MAX and self._bytes + send.size <= PENDING_BYTES_MAX
         if self._sends and not has_room:
             try:
                 self._refuse(request, ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
             finally:
-                self._settle(request)
+                self._complete(request)
             return None
         self._sends.add(send)
         self._bytes += send.size
@@ -96,7 +96,7 @@ class PendingSends:
             self._sends.remove(send)
             self._bytes -= send.size
         try:
-            send.settle()
+            send.complete()
         except Exception as exc:
             self._faults.report(PLACE, exc)
 

@@ -1,4 +1,4 @@
-"""Answers to what the hot lane left to us: pushed on the request's own channel, in its own serialisation."""
+"""Answers to what the fast path left to us: pushed on the request's own channel, in its own serialisation."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from rocketpy.config import BrokerConfig
 from rocketpy.remoting.command import FLAG_RESPONSE, RemotingCommand
+from rocketpy.remoting.fast_path import PullRequest, PutResult, SendRequest
 from rocketpy.remoting.frame import SerializeType
-from rocketpy.remoting.hot_lane import PullRequest, PutResult, SendRequest
 
 
 def push_reply(
@@ -38,7 +38,7 @@ def push_send_reply(config: BrokerConfig, request: SendRequest, code: int, remar
 
 
 def push_stored_reply(config: BrokerConfig, request: SendRequest, result: PutResult, queue_id: int) -> None:
-    """The message is stored; `queue_id` is the one that the sender is to believe in, wherever the message lies now."""
+    """The message is stored; `queue_id` is the one that the sender is to trust in, wherever the message lies now."""
     fields = send_reply_fields(config) | {
         "msgId": result.message_id,
         "queueId": str(queue_id),

@@ -152,5 +152,3 @@ def disk_space(path: Path) -> tuple[int, int]:
 
 def _rates(rates: list[float]) -> str:
     return " ".join(f"{rate}" for rate in rates)
-
-

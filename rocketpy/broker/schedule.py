@@ -33,7 +33,7 @@ from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import REAL_QID, REAL_TOPIC
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.bodies.offset import DelayOffsetSerializeWrapper
-from rocketpy.remoting.hot_lane import Delivery, HotLane, MessageToPut, PutResult
+from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, PutResult
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
@@ -61,12 +61,12 @@ class ScheduleService:
         path: Path,
         levels: DelayLevels,
         store: Store,
-        hot_lane: HotLane,
+        fast_path: FastPath,
         topics: TopicConfigManager,
     ) -> None:
         self._levels = levels
         self._store = store
-        self._hot_lane = hot_lane
+        self._fast_path = fast_path
         self._topics = topics
         self._offsets: dict[int, int] = {}  # level -> next queue offset to deliver
         self._busy: set[int] = set()
@@ -88,7 +88,7 @@ class ScheduleService:
     def _follow_deliveries(self) -> None:
         """Go on behind what a manager before us has delivered since the file was written."""
         for level in range(1, self._levels.level_max + 1):
-            last = self._hot_lane.last_delivery(level)
+            last = self._fast_path.last_delivery(level)
             if last is None or last.queue_offset < self._offsets.get(level, 0):
                 continue
             units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, last.queue_offset, 1)
@@ -165,8 +165,13 @@ class ScheduleService:
             log.error(
                 "delay level %d: the consume queue of %s, queue %d, cannot be read at %d: delayed messages %d to %d "
                 "skipped; they are in the log: stop the broker, remove consumequeue and control, start it",
-                level, SCHEDULE_TOPIC, level - 1, offset, offset, reached - 1,
-            )  # fmt: skip
+                level,
+                SCHEDULE_TOPIC,
+                level - 1,
+                offset,
+                offset,
+                reached - 1,
+            )
         self._advance(level, reached)
         return True
 
@@ -205,8 +210,10 @@ class ScheduleService:
                 raise
             log.exception(
                 "skipped the delayed message at log offset %d after %d failures; it stays in %s until its file expires",
-                delivery.phy_offset, tries, SCHEDULE_TOPIC,
-            )  # fmt: skip
+                delivery.phy_offset,
+                tries,
+                SCHEDULE_TOPIC,
+            )
             return True
 
     async def _deliver(self, delivery: Delivery) -> bool:
@@ -216,7 +223,7 @@ class ScheduleService:
             return True
         message = self._addressed(record)
         if isinstance(message, MessageToPut):
-            result = await self._hot_lane.put(attrs.evolve(message, delivery=delivery))
+            result = await self._fast_path.put(attrs.evolve(message, delivery=delivery))
             if not result.is_final_refusal:
                 return self._is_stored(record, result)
             message = f"topic {message.topic}, queue {message.queue_id} refuses it permanently, code {result.code}"
@@ -227,12 +234,16 @@ class ScheduleService:
         topic = self._topics.create_if_missing(DEAD_LETTERS, queue_nums=1)
         await self._topics.file.save()
         message = message_from(record, topic=topic.topic_name, queue_id=0, properties=record.properties)
-        result = await self._hot_lane.put(attrs.evolve(message, delivery=delivery))
+        result = await self._fast_path.put(attrs.evolve(message, delivery=delivery))
         if result.code == ResponseCode.MESSAGE_ILLEGAL:
             log.error(
                 "cannot deliver the delayed message at log offset %d: %s; it is too large for %s as well and stays in "
-                "%s until its log file expires", record.phy_offset, reason, DEAD_LETTERS, SCHEDULE_TOPIC,
-            )  # fmt: skip
+                "%s until its log file expires",
+                record.phy_offset,
+                reason,
+                DEAD_LETTERS,
+                SCHEDULE_TOPIC,
+            )
             return True
         if self._is_stored(record, result):
             log.warning(
@@ -249,8 +260,10 @@ class ScheduleService:
         if not result.is_stored:
             log.warning(
                 "cannot store the delayed message at log offset %d: code %d; trying again in %.0f s",
-                record.phy_offset, result.code, RETRY_S,
-            )  # fmt: skip
+                record.phy_offset,
+                result.code,
+                RETRY_S,
+            )
         return result.is_stored
 
     def _look_up(self, phy_offset: PhyOffset) -> StoredRecord | None:

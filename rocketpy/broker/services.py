@@ -7,7 +7,7 @@ from typing import Protocol
 
 import attrs
 
-from rocketpy.remoting.hot_lane import HotLane
+from rocketpy.remoting.fast_path import FastPath
 
 from .clock import Clock
 from .live import LiveSettings
@@ -40,7 +40,7 @@ class BrokerServices:
     clock: Clock
     choose: random.Random
     store: Store
-    hot_lane: HotLane
+    fast_path: FastPath
     topics: TopicConfigManager
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
@@ -52,7 +52,7 @@ class BrokerServices:
     registrar: Registrar
 
     def tell_broker_changed(self) -> None:
-        """The settings that the hot processes follow while they run."""
-        self.hot_lane.broker_changed(
+        """The settings that the send and pull processes follow while they run."""
+        self.fast_path.broker_changed(
             permission=self.live.broker.broker_permission, max_message_size=self.live.store.max_message_size
         )

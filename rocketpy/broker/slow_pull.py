@@ -1,7 +1,7 @@
-"""Pulls that the hot lane does not serve: something is missing, not allowed, or not to be evaluated in C.
+"""Pulls that the fast path does not serve: something is missing, not allowed, or not to be evaluated in C.
 
 The checks stand in the reference's order. A pull that passes them all lacked only what was created on the way (its
-group); it goes back to the hot lane.
+group); it goes back to the fast path.
 
 Source: RocketMQ 4.9 `PullMessageProcessor`.
 """
@@ -14,8 +14,8 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.heartbeat import MessageModel
+from rocketpy.remoting.fast_path import FastPath, PullRequest
 from rocketpy.remoting.headers.pull import PullSysFlag
-from rocketpy.remoting.hot_lane import HotLane, PullRequest
 
 from . import remarks
 from .live import LiveSettings
@@ -42,29 +42,29 @@ class SlowPull:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
-        hot_lane: HotLane,
+        fast_path: FastPath,
     ) -> None:
         self._live = live
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
-        self._hot_lane = hot_lane
+        self._fast_path = fast_path
 
     def submit(self, request: PullRequest) -> None:
-        refusal = self.judge(request)
+        refusal = self.validate(request)
         if refusal is None:
-            self._hot_lane.repull(request)
+            self._fast_path.repull(request)
         else:
             push_reply(request, refusal.code, refusal.remark)
 
-    def judge(self, request: PullRequest) -> PullRefusal | None:
+    def validate(self, request: PullRequest) -> PullRefusal | None:
         """Why the pull is refused, or None; creates the group where the configuration allows."""
         try:
-            return self._judge(request)
+            return self._validate(request)
         except RocketError as exc:  # a group that cannot be created
             return PullRefusal(exc.response_code, str(exc))
 
-    def _judge(self, request: PullRequest) -> PullRefusal | None:
+    def _validate(self, request: PullRequest) -> PullRefusal | None:
         if request.channel.is_vip:  # the port listenPort - 2 serves everything but pulls
             remark = f" request type {request.code} not supported"
             return PullRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

@@ -1,7 +1,7 @@
-"""Sends that need judgement: unknown topics, retry topics, delays, transactions, and all that is to be refused.
+"""Sends that need a decision: unknown topics, retry topics, delays, transactions, and all that is to be refused.
 
-A send is judged without waiting. It ends as a refusal, as a resend (the hot lane stores it as checked), or as a put (it
-is stored elsewhere than the sender believes: schedule topic, half topic, dead letters). Only a new topic makes a send
+A send is validated without waiting. It ends as a refusal, as a resend (the fast path stores it as checked), or as a put
+(it is stored elsewhere than the sender trusts: schedule topic, half topic, dead letters). Only a new topic makes a send
 wait, until the topic is on the disk, and then the later sends of its connection wait behind it.
 
 Source: RocketMQ 4.9 `AbstractSendMessageProcessor#msgCheck`, `SendMessageProcessor`.
@@ -28,7 +28,7 @@ from rocketpy.message.sys_flag import (
     PermName,
 )
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
-from rocketpy.remoting.hot_lane import HotLane, MessageToPut, PutResult, PutUnderWay, SendRequest
+from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, PutUnderWay, SendRequest
 
 from . import remarks
 from .clock import Clock
@@ -71,7 +71,7 @@ class SlowSend:
         clock: Clock,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
-        hot_lane: HotLane,
+        fast_path: FastPath,
         delay_levels: DelayLevels,
         choose: random.Random,
         faults: Faults,
@@ -80,11 +80,11 @@ class SlowSend:
         self._clock = clock
         self._topics = topics
         self._groups = groups
-        self._hot_lane = hot_lane
+        self._fast_path = fast_path
         self._delay_levels = delay_levels
         self._choose = choose
         self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits
-        self._pending = PendingSends(hot_lane.settle, self._refuse, faults)
+        self._pending = PendingSends(fast_path.complete, self._refuse, faults)
         self._nursery: trio.Nursery | None = None
 
     def open(self, nursery: trio.Nursery) -> None:
@@ -96,7 +96,7 @@ class SlowSend:
         return len(self._pending)
 
     def submit(self, request: SendRequest) -> None:
-        """Judge now if no earlier send of the connection waits, else behind it."""
+        """Validate now if no earlier send of the connection waits, else behind it."""
         send = self._pending.add(request)
         if send is None:
             return
@@ -106,7 +106,7 @@ class SlowSend:
             queue.append(send)
             return
         with self._pending.ending(send):
-            verdict = self.judge(request)
+            verdict = self.validate(request)
             if not self._topics.file.is_dirty:
                 self._act(send, verdict)
                 return
@@ -129,22 +129,22 @@ class SlowSend:
 
     async def _act_saved(self, send: PendingSend, verdict: Verdict | None = None) -> None:
         with self._pending.ending(send):
-            verdict = verdict or self.judge(send.request)
+            verdict = verdict or self.validate(send.request)
             if self._topics.file.is_dirty:
                 await self._topics.file.save()
             self._act(send, verdict)
 
     def _act(self, send: PendingSend, verdict: Verdict) -> None:
         request = send.request
-        if isinstance(verdict, Put):  # settled at once: no queue has both puts and sends of the fast path
-            under_way = self._hot_lane.begin_put(verdict.message)  # here: tasks begin in no particular order
+        if isinstance(verdict, Put):  # completed at once: no queue has both puts and sends of the fast path
+            under_way = self._fast_path.begin_put(verdict.message)  # here: tasks begin in no particular order
             self._tasks.start_soon(self._end_put, send, verdict, under_way)
-            send.settle()
+            send.complete()
             send.goes_on = True
         elif isinstance(verdict, Refusal):
             self._refuse(request, verdict.code, verdict.remark)
         else:
-            self._hot_lane.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
+            self._fast_path.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
 
     def _refuse(self, request: SendRequest, code: int, remark: str) -> None:
         push_send_reply(self._live.broker, request, code, remark)
@@ -167,14 +167,14 @@ class SlowSend:
 
     # --- the checks, in the reference's order -------------------------------------------------------------------------
 
-    def judge(self, request: SendRequest) -> Verdict:
+    def validate(self, request: SendRequest) -> Verdict:
         """What becomes of a send; creates the topic or group that it lacks, where the configuration allows."""
         try:
-            return self._judge(request)
+            return self._validate(request)
         except RocketError as exc:  # no room for the queues of a new topic
             return Refusal(exc.response_code, str(exc))
 
-    def _judge(self, request: SendRequest) -> Verdict:
+    def _validate(self, request: SendRequest) -> Verdict:
         refusal = self._refuse_service(request) or self._refuse_topic(request.topic)
         if refusal is not None:
             return refusal
@@ -189,8 +189,8 @@ class SlowSend:
         queue_id = request.queue_id if request.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
         sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type is TopicFilterType.MULTI_TAG else 0)
         if request.is_batch:
-            return self._judge_batch(request, queue_id, sys_flag)
-        return self._judge_single(request, queue_id, sys_flag)
+            return self._check_batch(request, queue_id, sys_flag)
+        return self._check_single(request, queue_id, sys_flag)
 
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._live.broker
@@ -228,15 +228,15 @@ class SlowSend:
             topic = self._topics.create_if_missing(request.topic, queue_nums=1, topic_sys_flag=sys_flag)
         return topic
 
-    def _judge_batch(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
+    def _check_batch(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
         is_special = bool(sys_flag & TRANSACTION_MASK) or delay_level_of(request.properties) > 0
         if is_special or len(request.body) > self._live.store.max_message_size:
             return self._illegal()
         return Resend(queue_id, sys_flag)
 
-    def _judge_single(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
+    def _check_single(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
         if names.is_retry_topic(request.topic):
-            verdict = self._judge_retry(request, queue_id, sys_flag)
+            verdict = self._check_retry(request, queue_id, sys_flag)
             if verdict is not None:
                 return verdict
         # A zero byte could be what a power failure leaves of a sector: recovery would end the log at such a record.
@@ -252,7 +252,7 @@ class SlowSend:
             return self._elsewhere(request, names.SCHEDULE_TOPIC, level - 1, queue_id, sys_flag, properties)
         return Resend(queue_id, sys_flag)
 
-    def _judge_retry(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict | None:
+    def _check_retry(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict | None:
         """A consumer sends its failed message itself: to the dead letters once it has been tried often enough."""
         group = self._groups.find(request.topic.removeprefix(names.RETRY_PREFIX))
         if group is None:

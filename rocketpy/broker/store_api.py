@@ -1,7 +1,7 @@
-"""What the broker's slow lane reads from the store; rocketpy.store.message_store.MessageStore is one of these.
+"""What the broker's slow path reads from the store; rocketpy.store.reading.message_store.MessageStore is one of these.
 
 Offsets of unknown queues are 0, timestamps of messages that are not there -1. Nothing here writes: messages are put
-through the hot lane, whose send processor is the only writer.
+through the fast path, whose send processor is the only writer.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class QueueState(Protocol):
 
 
 class Store(Protocol):
-    """The store as the manager process uses it: reads, lookups and maintenance; it appends through the hot lane."""
+    """The store as the manager process uses it: reads, lookups and maintenance; it appends through the fast path."""
 
     def clock_ms(self) -> int:
         """The clock that store times and times of delivery follow; it never goes back."""
@@ -106,13 +106,9 @@ class Store(Protocol):
 
     def look_message_by_offset(self, phy_offset: int) -> bytes | None: ...
 
-    def query_message(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
-    ) -> QueryMessageResult: ...
+    def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryMessageResult: ...
 
-    def consume_queue_units(
-        self, topic: str, queue_id: int, index: int, count: int
-    ) -> Sequence[ConsumeQueueUnit]: ...
+    def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> Sequence[ConsumeQueueUnit]: ...
 
     def next_queue_file(self, offset: int) -> int:
         """The first offset behind `offset` that is in another file of its queue: where to go on past damage."""

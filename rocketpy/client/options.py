@@ -160,9 +160,7 @@ class PushOptions(ConsumerOptions):
     pull_batch_size: int = attrs.field(default=32, validator=between(1, 1024))
     pull_interval: float = attrs.field(default=0.0, validator=between(0, 65.535))
     pull_threshold_for_topic: int = attrs.field(default=-1, validator=minus_one_or_between(1, 6_553_500))
-    pull_threshold_size_for_topic: int = attrs.field(
-        default=-1, validator=minus_one_or_between(MIB, 102_400 * MIB)
-    )
+    pull_threshold_size_for_topic: int = attrs.field(default=-1, validator=minus_one_or_between(MIB, 102_400 * MIB))
     broker_suspend: float = attrs.field(default=15.0, validator=between(0, 25))
     post_subscription_when_pull: bool = False
     reconsume_times_max: int = attrs.field(default=-1, validator=minus_one_or_between(0, 1 << 31))  # 16; ordered: none

@@ -137,9 +137,7 @@ def blocking_now(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate
 class Producer(Blocking[async_producer.Producer]):
     """`rocketpy.client.Producer`, blocking."""
 
-    def __init__(
-        self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None
-    ) -> None:
+    def __init__(self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
         super().__init__(async_producer.Producer(group, options, lifetime=lifetime))
 
     send = blocking(async_producer.Producer.send)

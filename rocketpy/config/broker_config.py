@@ -6,11 +6,11 @@ import attrs
 
 from .setting import LONG_MAX, Effect, setting
 
-# The hot processes read these when they start; one line to change when they are told of updates.
-_IN_HOT_LANE = Effect.AT_RESTART
+# The send and pull processes read these when they start; one line to change when they are told of updates.
+_IN_FAST_PATH = Effect.AT_RESTART
 
 _NO_POOLS = "there are no thread pools; see selectorWorkers and codecWorkers"
-_RINGS = "stages are joined by rings, sized by ringSize; a full ring makes the selector stop reading"
+_RINGS = "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading"
 _UNUSED = "the reference does not read it either"
 _FIXED_WAIT = "the age is fixed at the default"
 _SQL = "SQL filters are not built: such subscriptions are refused"
@@ -23,292 +23,491 @@ class BrokerConfig:
     """Frozen; a run-time update makes a new one."""
 
     rocketmq_home: str = setting(
-        "", "rocketmqHome", "Where the Java distribution lies.", effect=Effect.REFUSED,
-        default_text="environment ROCKETMQ_HOME", ignored="rocketpy needs no installation directory",
+        "",
+        "rocketmqHome",
+        "Where the Java distribution lies.",
+        effect=Effect.REFUSED,
+        default_text="environment ROCKETMQ_HOME",
+        ignored="rocketpy needs no installation directory",
     )
     namesrv_addr: str | None = setting(
-        None, "namesrvAddr",
+        None,
+        "namesrvAddr",
         "The name servers, `host:port` separated by `;`. The broker registers with every one of them. "
         "Given with -n it wins over the file, and the file over the environment. Without one nobody finds the broker.",
-        effect=Effect.AT_ONCE, important=True, default_text="environment NAMESRV_ADDR",
+        effect=Effect.AT_ONCE,
+        important=True,
+        default_text="environment NAMESRV_ADDR",
     )
     broker_ip1: str = setting(
-        "", "brokerIP1",
+        "",
+        "brokerIP1",
         "The address that clients are told to dial, and that is written into each message as its store host. "
         "Left out, it is bindAddress when that names one interface; when the broker listens on all of them it is the "
         "first IPv4 address that is neither loopback nor 192.168.*, else the last IPv4, else the first IPv6, bridges "
         "skipped. Set it on hosts with several networks and in containers.",
-        important=True, default_text="bindAddress, else detected",
+        important=True,
+        default_text="bindAddress, else detected",
     )
     broker_ip2: str = setting(
-        "", "brokerIP2", "The address that slaves dial for replication (port listenPort + 1).",
+        "",
+        "brokerIP2",
+        "The address that slaves dial for replication (port listenPort + 1).",
         default_text="brokerIP1",
     )
     broker_name: str = setting(
-        "", "brokerName",
+        "",
+        "brokerName",
         "Name of the master and its slaves together; clients see it in every MessageQueue. "
         "Two masters of one name destroy each other's routes.",
-        important=True, default_text="host name",
+        important=True,
+        default_text="host name",
     )
     broker_cluster_name: str = setting(
-        "DefaultCluster", "brokerClusterName",
-        "Cluster that the broker joins; every message carries it in its CLUSTER property.", important=True,
+        "DefaultCluster",
+        "brokerClusterName",
+        "Cluster that the broker joins; every message carries it in its CLUSTER property.",
+        important=True,
     )
     broker_id: int = setting(
-        0, "brokerId", "0 is the master, 1 and up are slaves.", important=True, at_most=LONG_MAX,
+        0,
+        "brokerId",
+        "0 is the master, 1 and up are slaves.",
+        important=True,
+        at_most=LONG_MAX,
     )
     broker_permission: int = setting(
-        6, "brokerPermission",
+        6,
+        "brokerPermission",
         "2 write, 4 read, 6 both. Without write, routes say so and producers turn to other brokers; "
         "sends that arrive all the same are stored, but for ordered topics.",
-        effect=Effect.AT_ONCE, at_most=7,
+        effect=Effect.AT_ONCE,
+        at_most=7,
     )
     default_topic_queue_nums: int = setting(
-        8, "defaultTopicQueueNums",
+        8,
+        "defaultTopicQueueNums",
         "Most queues that a topic created by its first send gets. More queues let more consumers share a topic; "
         "each costs one small file and some bytes of memory.",
         at_least=1,
     )
     auto_create_topic_enable: bool = setting(
-        True, "autoCreateTopicEnable",
+        True,
+        "autoCreateTopicEnable",
         "A send to an unknown topic creates it. Convenient; but a mistyped name becomes a topic, and the "
         "topic exists only on brokers that happened to get a message. Most sites turn it off in production.",
-        effect=Effect.AT_ONCE, important=True,
+        effect=Effect.AT_ONCE,
+        important=True,
     )
     cluster_topic_enable: bool = setting(
-        True, "clusterTopicEnable", "Topics may be created by inheriting from the topic named like the cluster.",
+        True,
+        "clusterTopicEnable",
+        "Topics may be created by inheriting from the topic named like the cluster.",
     )
     broker_topic_enable: bool = setting(
-        True, "brokerTopicEnable", "Topics may be created by inheriting from the topic named like the broker.",
+        True,
+        "brokerTopicEnable",
+        "Topics may be created by inheriting from the topic named like the broker.",
     )
     auto_create_subscription_group: bool = setting(
-        True, "autoCreateSubscriptionGroup",
+        True,
+        "autoCreateSubscriptionGroup",
         "An unknown consumer group is created by its first use. Off: consumers of unknown groups are refused.",
-        effect=Effect.AT_ONCE, important=True,
+        effect=Effect.AT_ONCE,
+        important=True,
     )
     message_store_plug_in: str = setting(
-        "", "messageStorePlugIn", "Java classes to wrap the store in.",
+        "",
+        "messageStorePlugIn",
+        "Java classes to wrap the store in.",
         only_default="Java classes cannot be loaded here",
     )
     msg_trace_topic_name: str = setting(
-        "RMQ_SYS_TRACE_TOPIC", "msgTraceTopicName", "Topic that clients send their trace data to.", important=True,
+        "RMQ_SYS_TRACE_TOPIC",
+        "msgTraceTopicName",
+        "Topic that clients send their trace data to.",
+        important=True,
     )
     trace_topic_enable: bool = setting(
-        False, "traceTopicEnable", "Create the trace topic at start.", important=True,
+        False,
+        "traceTopicEnable",
+        "Create the trace topic at start.",
+        important=True,
     )
     send_message_thread_pool_nums: int = setting(
-        4, "sendMessageThreadPoolNums", "Threads for sends.", ignored=_NO_POOLS, default_text="min(cores, 4)",
+        4,
+        "sendMessageThreadPoolNums",
+        "Threads for sends.",
+        ignored=_NO_POOLS,
+        default_text="min(cores, 4)",
     )
     put_message_future_thread_pool_nums: int = setting(
-        4, "putMessageFutureThreadPoolNums", "Threads that complete sends.", ignored=_NO_POOLS,
+        4,
+        "putMessageFutureThreadPoolNums",
+        "Threads that complete sends.",
+        ignored=_NO_POOLS,
         default_text="min(cores, 4)",
     )
     pull_message_thread_pool_nums: int = setting(
-        20, "pullMessageThreadPoolNums", "Threads for pulls.", ignored=_NO_POOLS, default_text="16 + 2 · cores",
+        20,
+        "pullMessageThreadPoolNums",
+        "Threads for pulls.",
+        ignored=_NO_POOLS,
+        default_text="16 + 2 · cores",
     )
     process_reply_message_thread_pool_nums: int = setting(
-        20, "processReplyMessageThreadPoolNums", "Threads for replies of request-reply.", ignored=_NO_POOLS,
+        20,
+        "processReplyMessageThreadPoolNums",
+        "Threads for replies of request-reply.",
+        ignored=_NO_POOLS,
         default_text="16 + 2 · cores",
     )
     query_message_thread_pool_nums: int = setting(
-        10, "queryMessageThreadPoolNums", "Threads for message queries.", ignored=_NO_POOLS,
+        10,
+        "queryMessageThreadPoolNums",
+        "Threads for message queries.",
+        ignored=_NO_POOLS,
         default_text="8 + cores",
     )
     admin_broker_thread_pool_nums: int = setting(
-        16, "adminBrokerThreadPoolNums", "Threads for administration.", ignored=_NO_POOLS,
+        16,
+        "adminBrokerThreadPoolNums",
+        "Threads for administration.",
+        ignored=_NO_POOLS,
     )
     client_manage_thread_pool_nums: int = setting(
-        32, "clientManageThreadPoolNums", "Threads for client registration.", ignored=_NO_POOLS,
+        32,
+        "clientManageThreadPoolNums",
+        "Threads for client registration.",
+        ignored=_NO_POOLS,
     )
     consumer_manage_thread_pool_nums: int = setting(
-        32, "consumerManageThreadPoolNums", "Threads for consumer offsets.", ignored=_NO_POOLS,
+        32,
+        "consumerManageThreadPoolNums",
+        "Threads for consumer offsets.",
+        ignored=_NO_POOLS,
     )
     heartbeat_thread_pool_nums: int = setting(
-        2, "heartbeatThreadPoolNums", "Threads for heartbeats.", ignored=_NO_POOLS, default_text="min(cores, 32)",
+        2,
+        "heartbeatThreadPoolNums",
+        "Threads for heartbeats.",
+        ignored=_NO_POOLS,
+        default_text="min(cores, 32)",
     )
     end_transaction_thread_pool_nums: int = setting(
-        16, "endTransactionThreadPoolNums", "Threads for the end of transactions.", ignored=_NO_POOLS,
+        16,
+        "endTransactionThreadPoolNums",
+        "Threads for the end of transactions.",
+        ignored=_NO_POOLS,
         default_text="max(8 + 2 · cores, 4 · sendMessageThreadPoolNums)",
     )
     flush_consumer_offset_interval: int = setting(
-        5_000, "flushConsumerOffsetInterval",
+        5_000,
+        "flushConsumerOffsetInterval",
         "How often consumer offsets are written to consumerOffset.json. What is lost by a crash in between is "
         "consumed again.",
-        unit="ms", at_least=1,
+        unit="ms",
+        at_least=1,
     )
     flush_consumer_offset_history_interval: int = setting(
-        60_000, "flushConsumerOffsetHistoryInterval", "Nothing.", unit="ms", ignored=_UNUSED,
+        60_000,
+        "flushConsumerOffsetHistoryInterval",
+        "Nothing.",
+        unit="ms",
+        ignored=_UNUSED,
     )
     reject_transaction_message: bool = setting(
-        False, "rejectTransactionMessage", "Refuse transactional (half) messages.", effect=Effect.AT_ONCE,
+        False,
+        "rejectTransactionMessage",
+        "Refuse transactional (half) messages.",
+        effect=Effect.AT_ONCE,
         important=True,
     )
     fetch_namesrv_addr_by_address_server: bool = setting(
-        False, "fetchNamesrvAddrByAddressServer", "Ask an HTTP service for the name servers.", important=True,
+        False,
+        "fetchNamesrvAddrByAddressServer",
+        "Ask an HTTP service for the name servers.",
+        important=True,
         only_default="give namesrvAddr instead; there is no HTTP lookup",
     )
     rmq_address_server_domain: str | None = setting(
-        None, "rmqAddressServerDomain", "Host of that HTTP service.", ignored="there is no HTTP lookup",
+        None,
+        "rmqAddressServerDomain",
+        "Host of that HTTP service.",
+        ignored="there is no HTTP lookup",
     )
     rmq_address_server_sub_group: str | None = setting(
-        None, "rmqAddressServerSubGroup", "Path of that HTTP service.", ignored="there is no HTTP lookup",
+        None,
+        "rmqAddressServerSubGroup",
+        "Path of that HTTP service.",
+        ignored="there is no HTTP lookup",
     )
     send_thread_pool_queue_capacity: int = setting(
-        10_000, "sendThreadPoolQueueCapacity", "Sends that may wait.", unit="requests", ignored=_RINGS,
+        10_000,
+        "sendThreadPoolQueueCapacity",
+        "Sends that may wait.",
+        unit="requests",
+        ignored=_RINGS,
     )
     put_thread_pool_queue_capacity: int = setting(
-        10_000, "putThreadPoolQueueCapacity", "Completed sends that may wait.", unit="requests", ignored=_RINGS,
+        10_000,
+        "putThreadPoolQueueCapacity",
+        "Completed sends that may wait.",
+        unit="requests",
+        ignored=_RINGS,
     )
     pull_thread_pool_queue_capacity: int = setting(
-        100_000, "pullThreadPoolQueueCapacity",
+        100_000,
+        "pullThreadPoolQueueCapacity",
         "Pulls that may be suspended (long polling), and for each 512 bytes; a connection may have an eighth.",
         unit="requests",
     )
     reply_thread_pool_queue_capacity: int = setting(
-        10_000, "replyThreadPoolQueueCapacity", "Replies that may wait.", unit="requests", ignored=_RINGS,
+        10_000,
+        "replyThreadPoolQueueCapacity",
+        "Replies that may wait.",
+        unit="requests",
+        ignored=_RINGS,
     )
     query_thread_pool_queue_capacity: int = setting(
-        20_000, "queryThreadPoolQueueCapacity", "Queries that may wait.", unit="requests", ignored=_RINGS,
+        20_000,
+        "queryThreadPoolQueueCapacity",
+        "Queries that may wait.",
+        unit="requests",
+        ignored=_RINGS,
     )
     client_manager_thread_pool_queue_capacity: int = setting(
-        1_000_000, "clientManagerThreadPoolQueueCapacity", "Client requests that may wait.", unit="requests",
+        1_000_000,
+        "clientManagerThreadPoolQueueCapacity",
+        "Client requests that may wait.",
+        unit="requests",
         ignored=_RINGS,
     )
     consumer_manager_thread_pool_queue_capacity: int = setting(
-        1_000_000, "consumerManagerThreadPoolQueueCapacity", "Nothing.", unit="requests", ignored=_UNUSED,
+        1_000_000,
+        "consumerManagerThreadPoolQueueCapacity",
+        "Nothing.",
+        unit="requests",
+        ignored=_UNUSED,
     )
     heartbeat_thread_pool_queue_capacity: int = setting(
-        50_000, "heartbeatThreadPoolQueueCapacity", "Heartbeats that may wait.", unit="requests", ignored=_RINGS,
+        50_000,
+        "heartbeatThreadPoolQueueCapacity",
+        "Heartbeats that may wait.",
+        unit="requests",
+        ignored=_RINGS,
     )
     end_transaction_pool_queue_capacity: int = setting(
-        100_000, "endTransactionPoolQueueCapacity", "Transaction ends that may wait.", unit="requests",
+        100_000,
+        "endTransactionPoolQueueCapacity",
+        "Transaction ends that may wait.",
+        unit="requests",
         ignored=_RINGS,
     )
     broker_fast_failure_enable: bool = setting(
-        True, "brokerFastFailureEnable",
+        True,
+        "brokerFastFailureEnable",
         "Answer requests that have waited too long with SYSTEM_BUSY instead of serving them late. A producer "
         "of 4.x does not retry that answer; off, overload shows as latency and client timeouts.",
-        effect=_IN_HOT_LANE,
+        effect=_IN_FAST_PATH,
     )
     wait_time_mills_in_send_queue: int = setting(
-        200, "waitTimeMillsInSendQueue", "Age at which a waiting send is answered SYSTEM_BUSY.", unit="ms",
-        effect=_IN_HOT_LANE, at_most=LONG_MAX,
+        200,
+        "waitTimeMillsInSendQueue",
+        "Age at which a waiting send is answered SYSTEM_BUSY.",
+        unit="ms",
+        effect=_IN_FAST_PATH,
+        at_most=LONG_MAX,
     )
     wait_time_mills_in_pull_queue: int = setting(
-        5_000, "waitTimeMillsInPullQueue", "Age at which a waiting pull is answered SYSTEM_BUSY.", unit="ms",
-        effect=_IN_HOT_LANE, at_most=LONG_MAX,
+        5_000,
+        "waitTimeMillsInPullQueue",
+        "Age at which a waiting pull is answered SYSTEM_BUSY.",
+        unit="ms",
+        effect=_IN_FAST_PATH,
+        at_most=LONG_MAX,
     )
     wait_time_mills_in_heartbeat_queue: int = setting(
-        31_000, "waitTimeMillsInHeartbeatQueue", "Age at which a waiting heartbeat is answered SYSTEM_BUSY.",
-        unit="ms", effect=Effect.AT_ONCE, at_most=LONG_MAX,
+        31_000,
+        "waitTimeMillsInHeartbeatQueue",
+        "Age at which a waiting heartbeat is answered SYSTEM_BUSY.",
+        unit="ms",
+        effect=Effect.AT_ONCE,
+        at_most=LONG_MAX,
         ignored=_FIXED_WAIT,
     )
     wait_time_mills_in_transaction_queue: int = setting(
-        3_000, "waitTimeMillsInTransactionQueue", "Age at which a waiting transaction end is answered SYSTEM_BUSY.",
-        unit="ms", effect=Effect.AT_ONCE, at_most=LONG_MAX,
+        3_000,
+        "waitTimeMillsInTransactionQueue",
+        "Age at which a waiting transaction end is answered SYSTEM_BUSY.",
+        unit="ms",
+        effect=Effect.AT_ONCE,
+        at_most=LONG_MAX,
         ignored=_FIXED_WAIT,
     )
     start_accept_send_request_time_stamp: int = setting(
-        0, "startAcceptSendRequestTimeStamp", "Sends are refused before this moment (milliseconds since 1970).",
-        unit="ms since 1970", effect=_IN_HOT_LANE, at_most=LONG_MAX,
+        0,
+        "startAcceptSendRequestTimeStamp",
+        "Sends are refused before this moment (milliseconds since 1970).",
+        unit="ms since 1970",
+        effect=_IN_FAST_PATH,
+        at_most=LONG_MAX,
     )
     trace_on: bool = setting(
-        True, "traceOn", "Tell clients in send and pull replies that tracing is wanted.", effect=_IN_HOT_LANE,
+        True,
+        "traceOn",
+        "Tell clients in send and pull replies that tracing is wanted.",
+        effect=_IN_FAST_PATH,
     )
     enable_calc_filter_bit_map: bool = setting(
-        False, "enableCalcFilterBitMap",
+        False,
+        "enableCalcFilterBitMap",
         "Compute at dispatch which SQL subscriptions match. Saves reading at pull time, costs CPU on every message.",
-        effect=Effect.AT_ONCE, ignored="SQL filters are evaluated when messages are pulled",
+        effect=Effect.AT_ONCE,
+        ignored="SQL filters are evaluated when messages are pulled",
     )
     expect_consumer_num_use_filter: int = setting(
-        32, "expectConsumerNumUseFilter", "SQL groups that the bloom filter is sized for.", unit="groups",
-        at_least=1, ignored="SQL filters are evaluated when messages are pulled",
+        32,
+        "expectConsumerNumUseFilter",
+        "SQL groups that the bloom filter is sized for.",
+        unit="groups",
+        at_least=1,
+        ignored="SQL filters are evaluated when messages are pulled",
     )
     max_error_rate_of_bloom_filter: int = setting(
-        20, "maxErrorRateOfBloomFilter", "False positives of that filter.", unit="%", at_least=1, at_most=100,
+        20,
+        "maxErrorRateOfBloomFilter",
+        "False positives of that filter.",
+        unit="%",
+        at_least=1,
+        at_most=100,
         ignored="SQL filters are evaluated when messages are pulled",
     )
     filter_data_clean_time_span: int = setting(
-        86_400_000, "filterDataCleanTimeSpan", "How long the filter data of a gone group is kept.", unit="ms",
+        86_400_000,
+        "filterDataCleanTimeSpan",
+        "How long the filter data of a gone group is kept.",
+        unit="ms",
         at_most=LONG_MAX,
         ignored=_SQL,
     )
     filter_support_retry: bool = setting(
-        False, "filterSupportRetry", "Apply SQL filters to retry topics too.", effect=Effect.AT_ONCE,
+        False,
+        "filterSupportRetry",
+        "Apply SQL filters to retry topics too.",
+        effect=Effect.AT_ONCE,
         ignored=_SQL,
     )
     enable_property_filter: bool = setting(
-        False, "enablePropertyFilter",
-        "Allow SQL92 subscriptions. Each pulled message is then evaluated in Python, far from the hot lane.",
+        False,
+        "enablePropertyFilter",
+        "Allow SQL92 subscriptions. Each pulled message is then evaluated in Python, far from the fast path.",
         effect=Effect.AT_ONCE,
         ignored=_SQL,
     )
     compressed_register: bool = setting(
-        False, "compressedRegister",
+        False,
+        "compressedRegister",
         "Send the topic table to name servers deflated. Smaller; but loses topicSysFlag and the order flag.",
         effect=Effect.AT_ONCE,
     )
     force_register: bool = setting(
-        True, "forceRegister",
+        True,
+        "forceRegister",
         "Register in full each period. Off: only when a name server says that its data differs.",
         effect=Effect.AT_ONCE,
     )
     register_name_server_period: int = setting(
-        30_000, "registerNameServerPeriod", "Time between registrations; held between 10 s and 60 s.", unit="ms",
+        30_000,
+        "registerNameServerPeriod",
+        "Time between registrations; held between 10 s and 60 s.",
+        unit="ms",
         at_least=1,
     )
     transaction_time_out: int = setting(
-        6_000, "transactionTimeOut", "Age at which an undecided transaction is asked about.", unit="ms",
-        effect=Effect.AT_ONCE, important=True, at_most=LONG_MAX,
+        6_000,
+        "transactionTimeOut",
+        "Age at which an undecided transaction is asked about.",
+        unit="ms",
+        effect=Effect.AT_ONCE,
+        important=True,
+        at_most=LONG_MAX,
         ignored=_TRANSACTIONS,
     )
     transaction_check_max: int = setting(
-        15, "transactionCheckMax", "How often a producer is asked before the message is set aside.", unit="times",
-        effect=Effect.AT_ONCE, important=True,
+        15,
+        "transactionCheckMax",
+        "How often a producer is asked before the message is set aside.",
+        unit="times",
+        effect=Effect.AT_ONCE,
+        important=True,
         ignored=_TRANSACTIONS,
     )
     transaction_check_interval: int = setting(
-        60_000, "transactionCheckInterval", "Time between rounds of asking.", unit="ms", important=True,
-        at_least=1, at_most=LONG_MAX,
+        60_000,
+        "transactionCheckInterval",
+        "Time between rounds of asking.",
+        unit="ms",
+        important=True,
+        at_least=1,
+        at_most=LONG_MAX,
         ignored=_TRANSACTIONS,
     )
     acl_enable: bool = setting(
-        False, "aclEnable", "Check signatures and permissions (plain_acl.yml).", important=True,
+        False,
+        "aclEnable",
+        "Check signatures and permissions (plain_acl.yml).",
+        important=True,
         only_default="access control is not built; a broker that ignored this switch would be open",
     )
     store_reply_message_enable: bool = setting(
-        True, "storeReplyMessageEnable", "Store replies of request-reply as well as pushing them.",
+        True,
+        "storeReplyMessageEnable",
+        "Store replies of request-reply as well as pushing them.",
         effect=Effect.AT_ONCE,
         ignored="request-reply is not built",
     )
     enable_detail_stat: bool = setting(
-        True, "enableDetailStat", "Keep statistics per queue.",
+        True,
+        "enableDetailStat",
+        "Keep statistics per queue.",
         ignored="statistics come from the growth of queues and of committed offsets",
     )
     auto_delete_unused_stats: bool = setting(
-        False, "autoDeleteUnusedStats", "Drop the statistics of topics and groups that are deleted.",
+        False,
+        "autoDeleteUnusedStats",
+        "Drop the statistics of topics and groups that are deleted.",
         effect=Effect.AT_ONCE,
     )
     isolate_log_enable: bool = setting(
-        False, "isolateLogEnable", "Separate log directories per broker.",
+        False,
+        "isolateLogEnable",
+        "Separate log directories per broker.",
         ignored="the log goes to standard error; the service manager separates",
     )
     config_black_list: str = setting(
-        "configBlackList;brokerConfigPath", "configBlackList",
+        "configBlackList;brokerConfigPath",
+        "configBlackList",
         "Keys, separated by `;`, that cannot be changed at run time (brokerConfigPath and rocketmqHome never can).",
         effect=Effect.REFUSED,
     )
     long_polling_enable: bool = setting(
-        True, "longPollingEnable",
+        True,
+        "longPollingEnable",
         "Hold a pull that finds nothing until a message comes or its time is up. Off: hold for shortPollingTimeMills.",
-        effect=_IN_HOT_LANE,
+        effect=_IN_FAST_PATH,
     )
     short_polling_time_mills: int = setting(
-        1_000, "shortPollingTimeMills", "How long pulls are held while longPollingEnable is off.", unit="ms",
-        effect=_IN_HOT_LANE, at_most=LONG_MAX,
+        1_000,
+        "shortPollingTimeMills",
+        "How long pulls are held while longPollingEnable is off.",
+        unit="ms",
+        effect=_IN_FAST_PATH,
+        at_most=LONG_MAX,
     )
     notify_consumer_ids_changed_enable: bool = setting(
-        True, "notifyConsumerIdsChangedEnable",
+        True,
+        "notifyConsumerIdsChangedEnable",
         "Tell the members of a group at once when one joins or leaves. Off: they notice within 20 s.",
         effect=Effect.AT_ONCE,
     )
@@ -319,27 +518,42 @@ class BrokerConfig:
     commercial_big_count: int = setting(1, "commercialBigCount", "Nothing.", ignored=_COMMERCIAL)
     commercial_base_count: int = setting(1, "commercialBaseCount", "Nothing.", ignored=_COMMERCIAL)
     transfer_msg_by_heap: bool = setting(
-        True, "transferMsgByHeap", "Copy pulled messages through the heap.", effect=Effect.AT_ONCE,
+        True,
+        "transferMsgByHeap",
+        "Copy pulled messages through the heap.",
+        effect=Effect.AT_ONCE,
         ignored="pulled messages always go from the mapped log to the socket",
     )
     max_delay_time: int = setting(40, "maxDelayTime", "Nothing.", ignored=_UNUSED)
     region_id: str = setting("DefaultRegion", "regionId", "MSG_REGION of send and pull replies; used in traces.")
     register_broker_timeout_mills: int = setting(
-        6_000, "registerBrokerTimeoutMills", "How long to wait for a name server's answer.", unit="ms",
-        effect=Effect.AT_ONCE, at_least=1,
+        6_000,
+        "registerBrokerTimeoutMills",
+        "How long to wait for a name server's answer.",
+        unit="ms",
+        effect=Effect.AT_ONCE,
+        at_least=1,
     )
     slave_read_enable: bool = setting(
-        False, "slaveReadEnable", "Send consumers that read old messages to the slave.", effect=_IN_HOT_LANE,
+        False,
+        "slaveReadEnable",
+        "Send consumers that read old messages to the slave.",
+        effect=_IN_FAST_PATH,
     )
     disable_consume_if_consumer_read_slowly: bool = setting(
-        False, "disableConsumeIfConsumerReadSlowly",
+        False,
+        "disableConsumeIfConsumerReadSlowly",
         "Switch a group off when it falls further behind than consumerFallbehindThreshold. Protects the disk from "
         "cold reads at the price of stopping that group.",
         effect=Effect.AT_ONCE,
         only_default="slow groups are not switched off here",
     )
     consumer_fallbehind_threshold: int = setting(
-        17_179_869_184, "consumerFallbehindThreshold", "How far is too far.", unit="bytes", effect=Effect.AT_ONCE,
+        17_179_869_184,
+        "consumerFallbehindThreshold",
+        "How far is too far.",
+        unit="bytes",
+        effect=Effect.AT_ONCE,
         at_most=LONG_MAX,
         ignored="slow groups are not switched off here",
     )

@@ -105,8 +105,7 @@ def load_namesrv_config(
     derived: dict[tuple[str, str], Any] = {
         ("namesrv", "kv_config_path"): settings.namesrv.kv_config_path
         or _home(environ, "kvConfigPath", "namesrv/kvConfig.json"),
-        ("namesrv", "config_store_path"): store_path
-        or _home(environ, "configStorePath", "namesrv/namesrv.properties"),
+        ("namesrv", "config_store_path"): store_path or _home(environ, "configStorePath", "namesrv/namesrv.properties"),
         ("namesrv", "rocketmq_home"): settings.namesrv.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
         ("server", "listen_port"): settings.server.listen_port or NAMESRV_PORT,
     }
@@ -147,8 +146,12 @@ def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str]) -> _
             values[part, declared.attribute] = value
             if declared.setting.ignored and to_text(value) != to_text(declared.default):
                 notes[key] = Note(key, line, f"not honoured: {declared.setting.ignored}")
-    given = frozenset(declared.setting.key for found in known.values() for part, declared in found
-                      if (part, declared.attribute) in values)  # fmt: skip
+    given = frozenset(
+        declared.setting.key
+        for found in known.values()
+        for part, declared in found
+        if (part, declared.attribute) in values
+    )
     return _Loaded(evolve_parts(empty, values), given, lines, tuple(notes.values()))
 
 

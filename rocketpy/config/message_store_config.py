@@ -12,7 +12,7 @@ from .setting import LONG_MAX, Effect, setting
 
 PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
 
-# The store and hot processes read these when they start; one line to change when they are told of updates.
+# The store and send and pull processes read these when they start; one line to change when they are told of updates.
 _IN_STORE = Effect.AT_RESTART
 _IN_CLEANING = Effect.AT_ONCE  # the store worker is told of these
 
@@ -42,310 +42,519 @@ class MessageStoreConfig:
     """Frozen; paths are complete after loading (`store_path_commit_log` is never empty)."""
 
     store_path_root_dir: str = setting(
-        "", "storePathRootDir",
+        "",
+        "storePathRootDir",
         "Directory of everything that is stored. Put it on the disk that is meant for messages; one broker only.",
-        important=True, default_text="~/store",
+        important=True,
+        default_text="~/store",
     )
     store_path_commit_log: str = setting(
-        "", "storePathCommitLog",
+        "",
+        "storePathCommitLog",
         "Directory of the CommitLog, which takes nearly all the writing; a disk of its own keeps queue reads away.",
-        important=True, default_text="storePathRootDir/commitlog",
+        important=True,
+        default_text="storePathRootDir/commitlog",
     )
     store_path_dledger_commit_log: str | None = setting(
-        None, "storePathDLedgerCommitLog", "Directory of DLedger's log.", ignored=_DLEDGER,
+        None,
+        "storePathDLedgerCommitLog",
+        "Directory of DLedger's log.",
+        ignored=_DLEDGER,
     )
     read_only_commit_log_store_paths: str | None = setting(
-        None, "readOnlyCommitLogStorePaths", "CommitLog directories that are read but never written.",
+        None,
+        "readOnlyCommitLogStorePaths",
+        "CommitLog directories that are read but never written.",
         only_default="the log lies in one directory",
     )
     mapped_file_size_commit_log: int = setting(
-        1_073_741_824, "mappedFileSizeCommitLog",
+        1_073_741_824,
+        "mappedFileSizeCommitLog",
         "Size of one CommitLog file. Whole files are deleted, so smaller ones return space sooner; larger ones roll "
         "less often. It cannot change once a store exists.",
-        unit="bytes", at_least=65_536,
+        unit="bytes",
+        at_least=65_536,
     )
     mapped_file_size_consume_queue: int = setting(
-        6_000_000, "mappedFileSizeConsumeQueue",
+        6_000_000,
+        "mappedFileSizeConsumeQueue",
         "Size of one consume queue file (20 bytes per message), rounded up to whole entries. Files are sparse, so a "
         "quiet queue costs little. It cannot change once a store exists.",
-        unit="bytes", at_least=20,
+        unit="bytes",
+        at_least=20,
     )
     enable_consume_queue_ext: bool = setting(
-        False, "enableConsumeQueueExt",
+        False,
+        "enableConsumeQueueExt",
         "Keep tags code and store time of each message in files of their own beside the consume queue, for brokers "
         "that keep SQL filter bits there. Costs 20 bytes and a write per message. What is there stays readable when "
         "it is turned off.",
     )
     mapped_file_size_consume_queue_ext: int = setting(
-        50_331_648, "mappedFileSizeConsumeQueueExt",
-        "Size of one of those files. It cannot change once they exist.", unit="bytes", at_least=1_024,
+        50_331_648,
+        "mappedFileSizeConsumeQueueExt",
+        "Size of one of those files. It cannot change once they exist.",
+        unit="bytes",
+        at_least=1_024,
     )
     bit_map_length_consume_queue_ext: int = setting(
-        64, "bitMapLengthConsumeQueueExt", "Filter bits per message.", unit="bits",
+        64,
+        "bitMapLengthConsumeQueueExt",
+        "Filter bits per message.",
+        unit="bits",
         ignored="units are written without filter bits, and read with any number of them",
     )
     flush_interval_commit_log: int = setting(
-        500, "flushIntervalCommitLog",
+        500,
+        "flushIntervalCommitLog",
         "ASYNC_FLUSH: time between flushes, and so about how much a power loss may take. Shorter is safer and "
         "costs disk operations.",
-        unit="ms", effect=_IN_STORE, important=True, at_least=1,
+        unit="ms",
+        effect=_IN_STORE,
+        important=True,
+        at_least=1,
     )
     commit_interval_commit_log: int = setting(
-        200, "commitIntervalCommitLog", "Time between commits of the transient pool.", unit="ms",
-        effect=_IN_STORE, important=True, ignored=_NO_TRANSIENT,
+        200,
+        "commitIntervalCommitLog",
+        "Time between commits of the transient pool.",
+        unit="ms",
+        effect=_IN_STORE,
+        important=True,
+        ignored=_NO_TRANSIENT,
     )
     use_reentrant_lock_when_put_message: bool = setting(
-        True, "useReentrantLockWhenPutMessage", "Kind of the append lock.", ignored=_NO_LOCK,
+        True,
+        "useReentrantLockWhenPutMessage",
+        "Kind of the append lock.",
+        ignored=_NO_LOCK,
     )
     flush_commit_log_timed: bool = setting(
-        True, "flushCommitLogTimed",
+        True,
+        "flushCommitLogTimed",
         "ASYNC_FLUSH: flush by the clock. Off: as soon as flushCommitLogLeastPages are dirty, which takes more of the "
         "disk and leaves less to lose.",
-        effect=_IN_STORE, important=True,
+        effect=_IN_STORE,
+        important=True,
     )
     flush_interval_consume_queue: int = setting(
-        1_000, "flushIntervalConsumeQueue",
+        1_000,
+        "flushIntervalConsumeQueue",
         "Time between flushes of consume queues. They can be rebuilt from the log, so this bounds recovery time only.",
-        unit="ms", effect=_IN_STORE, at_least=1,
+        unit="ms",
+        effect=_IN_STORE,
+        at_least=1,
     )
     clean_resource_interval: int = setting(
-        10_000, "cleanResourceInterval", "How often to look for files that may be deleted.", unit="ms", at_least=1,
+        10_000,
+        "cleanResourceInterval",
+        "How often to look for files that may be deleted.",
+        unit="ms",
+        at_least=1,
     )
     delete_commit_log_files_interval: int = setting(
-        100, "deleteCommitLogFilesInterval", "Pause between two deletions of CommitLog files; spares the disk.",
-        unit="ms", effect=_IN_CLEANING,
+        100,
+        "deleteCommitLogFilesInterval",
+        "Pause between two deletions of CommitLog files; spares the disk.",
+        unit="ms",
+        effect=_IN_CLEANING,
     )
     delete_consume_queue_files_interval: int = setting(
-        100, "deleteConsumeQueueFilesInterval", "Pause between two deletions of consume queue files.", unit="ms",
+        100,
+        "deleteConsumeQueueFilesInterval",
+        "Pause between two deletions of consume queue files.",
+        unit="ms",
         effect=_IN_CLEANING,
     )
     destroy_maped_file_interval_forcibly: int = setting(
-        120_000, "destroyMapedFileIntervalForcibly", "How long a deleted file that is still read stays mapped.",
-        unit="ms", effect=_IN_STORE, ignored="the kernel keeps an unlinked file until its last reader is done",
+        120_000,
+        "destroyMapedFileIntervalForcibly",
+        "How long a deleted file that is still read stays mapped.",
+        unit="ms",
+        effect=_IN_STORE,
+        ignored="the kernel keeps an unlinked file until its last reader is done",
     )
     redelete_hanged_file_interval: int = setting(
-        120_000, "redeleteHangedFileInterval", "When to try again to delete a file that was in use.", unit="ms",
-        effect=_IN_STORE, ignored="a file in use can be unlinked at once",
+        120_000,
+        "redeleteHangedFileInterval",
+        "When to try again to delete a file that was in use.",
+        unit="ms",
+        effect=_IN_STORE,
+        ignored="a file in use can be unlinked at once",
     )
     delete_when: str = setting(
-        "04", "deleteWhen", "Hours of the day (local time, separated by `;`) in which old files are deleted.",
-        effect=_IN_CLEANING, important=True,
+        "04",
+        "deleteWhen",
+        "Hours of the day (local time, separated by `;`) in which old files are deleted.",
+        effect=_IN_CLEANING,
+        important=True,
     )
     disk_max_used_space_ratio: int = setting(
-        75, "diskMaxUsedSpaceRatio",
+        75,
+        "diskMaxUsedSpaceRatio",
         "Fill level at which old files go outside of deleteWhen; held between 10 and 95.",
-        unit="%", effect=_IN_CLEANING, at_most=100,
+        unit="%",
+        effect=_IN_CLEANING,
+        at_most=100,
     )
     disk_space_warning_level_ratio: int = setting(
-        90, "diskSpaceWarningLevelRatio",
+        90,
+        "diskSpaceWarningLevelRatio",
         "Fill level at which sends are refused (SERVICE_NOT_AVAILABLE). A system property in 4.9, a key in 5.x.",
-        unit="%", effect=_IN_CLEANING, at_least=35, at_most=100,
+        unit="%",
+        effect=_IN_CLEANING,
+        at_least=35,
+        at_most=100,
     )
     disk_space_clean_forcibly_ratio: int = setting(
-        85, "diskSpaceCleanForciblyRatio",
+        85,
+        "diskSpaceCleanForciblyRatio",
         "Fill level at which files go however young they are. A system property in 4.9, a key in 5.x.",
-        unit="%", effect=_IN_CLEANING, at_least=30, at_most=100,
+        unit="%",
+        effect=_IN_CLEANING,
+        at_least=30,
+        at_most=100,
     )
     disk_free_min_bytes: int = setting(
-        67_108_864, "diskFreeMinBytes",
+        67_108_864,
+        "diskFreeMinBytes",
         "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files go however young they are, "
         "whatever the fill level says; what has been stored needs room for its queue entries. 0 turns it off. "
         "Not in the reference.",
-        unit="bytes", effect=_IN_CLEANING, at_most=LONG_MAX,
+        unit="bytes",
+        effect=_IN_CLEANING,
+        at_most=LONG_MAX,
     )
     file_reserved_time: int = setting(
-        72, "fileReservedTime",
+        72,
+        "fileReservedTime",
         "How long a CommitLog file is kept after its last write: the memory that consumers have for being late.",
-        unit="hours", effect=_IN_CLEANING, important=True,
+        unit="hours",
+        effect=_IN_CLEANING,
+        important=True,
     )
     put_msg_index_hight_water: int = setting(
-        600_000, "putMsgIndexHightWater", "Nothing.", ignored=_UNUSED,
+        600_000,
+        "putMsgIndexHightWater",
+        "Nothing.",
+        ignored=_UNUSED,
     )
     max_message_size: int = setting(
-        4_194_304, "maxMessageSize",
+        4_194_304,
+        "maxMessageSize",
         "Largest body, also of a whole batch. Producers check it on their side too.",
-        unit="bytes", effect=Effect.AT_ONCE, at_least=10,
+        unit="bytes",
+        effect=Effect.AT_ONCE,
+        at_least=10,
     )
     check_crc_on_recover: bool = setting(
-        True, "checkCRCOnRecover", "Compare each body with its CRC when the log is recovered. Slower, safer.",
+        True,
+        "checkCRCOnRecover",
+        "Compare each body with its CRC when the log is recovered. Slower, safer.",
     )
     flush_commit_log_least_pages: int = setting(
-        4, "flushCommitLogLeastPages",
+        4,
+        "flushCommitLogLeastPages",
         "ASYNC_FLUSH: fewer dirty pages than this wait for flushCommitLogThoroughInterval.",
-        unit="pages", effect=_IN_STORE,
+        unit="pages",
+        effect=_IN_STORE,
     )
     commit_commit_log_least_pages: int = setting(
-        4, "commitCommitLogLeastPages", "The same for commits of the transient pool.", unit="pages",
-        effect=_IN_STORE, ignored=_NO_TRANSIENT,
+        4,
+        "commitCommitLogLeastPages",
+        "The same for commits of the transient pool.",
+        unit="pages",
+        effect=_IN_STORE,
+        ignored=_NO_TRANSIENT,
     )
     flush_least_pages_when_warm_maped_file: int = setting(
-        4_096, "flushLeastPagesWhenWarmMapedFile", "Pages to warm between two flushes.", unit="pages",
+        4_096,
+        "flushLeastPagesWhenWarmMapedFile",
+        "Pages to warm between two flushes.",
+        unit="pages",
         ignored="the next file is allocated on the disk and pre-faulted before it is needed",
     )
     flush_consume_queue_least_pages: int = setting(
-        2, "flushConsumeQueueLeastPages", "Fewer dirty pages than this wait for flushConsumeQueueThoroughInterval.",
-        unit="pages", effect=_IN_STORE,
+        2,
+        "flushConsumeQueueLeastPages",
+        "Fewer dirty pages than this wait for flushConsumeQueueThoroughInterval.",
+        unit="pages",
+        effect=_IN_STORE,
         ignored="every queue with something new is flushed",
     )
     flush_commit_log_thorough_interval: int = setting(
-        10_000, "flushCommitLogThoroughInterval", "ASYNC_FLUSH: everything is flushed at least this often.",
-        unit="ms", effect=_IN_STORE,
+        10_000,
+        "flushCommitLogThoroughInterval",
+        "ASYNC_FLUSH: everything is flushed at least this often.",
+        unit="ms",
+        effect=_IN_STORE,
     )
     commit_commit_log_thorough_interval: int = setting(
-        200, "commitCommitLogThoroughInterval", "The same for commits of the transient pool.", unit="ms",
-        effect=_IN_STORE, ignored=_NO_TRANSIENT,
+        200,
+        "commitCommitLogThoroughInterval",
+        "The same for commits of the transient pool.",
+        unit="ms",
+        effect=_IN_STORE,
+        ignored=_NO_TRANSIENT,
     )
     flush_consume_queue_thorough_interval: int = setting(
-        60_000, "flushConsumeQueueThoroughInterval", "Consume queues are flushed whole at least this often.",
-        unit="ms", effect=_IN_STORE,
+        60_000,
+        "flushConsumeQueueThoroughInterval",
+        "Consume queues are flushed whole at least this often.",
+        unit="ms",
+        effect=_IN_STORE,
     )
     max_transfer_bytes_on_message_in_memory: int = setting(
-        262_144, "maxTransferBytesOnMessageInMemory", "Most bytes that one pull returns from memory.", unit="bytes",
-        effect=_IN_STORE, important=True,
+        262_144,
+        "maxTransferBytesOnMessageInMemory",
+        "Most bytes that one pull returns from memory.",
+        unit="bytes",
+        effect=_IN_STORE,
+        important=True,
     )
     max_transfer_count_on_message_in_memory: int = setting(
-        32, "maxTransferCountOnMessageInMemory", "Most messages that one pull returns from memory.",
-        unit="messages", effect=_IN_STORE, important=True,
+        32,
+        "maxTransferCountOnMessageInMemory",
+        "Most messages that one pull returns from memory.",
+        unit="messages",
+        effect=_IN_STORE,
+        important=True,
     )
     max_transfer_bytes_on_message_in_disk: int = setting(
-        65_536, "maxTransferBytesOnMessageInDisk",
+        65_536,
+        "maxTransferBytesOnMessageInDisk",
         "Most bytes that one pull returns when it reads far behind the end; smaller, so that one late consumer "
         "does not keep the disk from the others.",
-        unit="bytes", effect=_IN_STORE, important=True,
+        unit="bytes",
+        effect=_IN_STORE,
+        important=True,
     )
     max_transfer_count_on_message_in_disk: int = setting(
-        8, "maxTransferCountOnMessageInDisk", "Most messages that one pull returns when it reads far behind.",
-        unit="messages", effect=_IN_STORE, important=True,
+        8,
+        "maxTransferCountOnMessageInDisk",
+        "Most messages that one pull returns when it reads far behind.",
+        unit="messages",
+        effect=_IN_STORE,
+        important=True,
     )
     access_message_in_memory_max_ratio: int = setting(
-        40, "accessMessageInMemoryMaxRatio", "Share of RAM within which messages count as being in memory.",
-        unit="%", effect=_IN_STORE, important=True, at_most=100,
+        40,
+        "accessMessageInMemoryMaxRatio",
+        "Share of RAM within which messages count as being in memory.",
+        unit="%",
+        effect=_IN_STORE,
+        important=True,
+        at_most=100,
     )
     message_index_enable: bool = setting(
-        True, "messageIndexEnable",
+        True,
+        "messageIndexEnable",
         "Build the index that finds messages by key. Off: queries by key and unique key find nothing new.",
-        effect=_IN_STORE, important=True,
+        effect=_IN_STORE,
+        important=True,
     )
     max_hash_slot_num: int = setting(
-        5_000_000, "maxHashSlotNum", "Hash slots of one index file (4 bytes each). Cannot change with a store.",
-        unit="slots", at_least=1,
+        5_000_000,
+        "maxHashSlotNum",
+        "Hash slots of one index file (4 bytes each). Cannot change with a store.",
+        unit="slots",
+        at_least=1,
     )
     max_index_num: int = setting(
-        20_000_000, "maxIndexNum", "Entries of one index file (20 bytes each). Cannot change with a store.",
-        unit="entries", at_least=2,
+        20_000_000,
+        "maxIndexNum",
+        "Entries of one index file (20 bytes each). Cannot change with a store.",
+        unit="entries",
+        at_least=2,
     )
     max_msgs_num_batch: int = setting(
-        64, "maxMsgsNumBatch", "Most messages that one query by key returns.", unit="messages", at_least=1,
+        64,
+        "maxMsgsNumBatch",
+        "Most messages that one query by key returns.",
+        unit="messages",
+        at_least=1,
     )
     message_index_safe: bool = setting(
-        False, "messageIndexSafe", "After a crash, trust index files only up to the checkpoint.", important=True,
+        False,
+        "messageIndexSafe",
+        "After a crash, trust index files only up to the checkpoint.",
+        important=True,
     )
     ha_listen_port: int = setting(
-        0, "haListenPort", "Port that slaves dial. Always listenPort + 1, whatever is given, as in the reference.",
-        default_text="listenPort + 1", ignored="it is always listenPort + 1, as in the reference", at_most=65_535,
+        0,
+        "haListenPort",
+        "Port that slaves dial. Always listenPort + 1, whatever is given, as in the reference.",
+        default_text="listenPort + 1",
+        ignored="it is always listenPort + 1, as in the reference",
+        at_most=65_535,
     )
     ha_send_heartbeat_interval: int = setting(
-        5_000, "haSendHeartbeatInterval", "Silence after which a slave or master shows that it lives.", unit="ms",
+        5_000,
+        "haSendHeartbeatInterval",
+        "Silence after which a slave or master shows that it lives.",
+        unit="ms",
         at_least=1,
         ignored=_HA,
     )
     ha_housekeeping_interval: int = setting(
-        20_000, "haHousekeepingInterval", "Silence after which the replication connection is given up.", unit="ms",
+        20_000,
+        "haHousekeepingInterval",
+        "Silence after which the replication connection is given up.",
+        unit="ms",
         at_least=1,
         ignored=_HA,
     )
     ha_transfer_batch_size: int = setting(
-        32_768, "haTransferBatchSize", "Most bytes of one replication packet.", unit="bytes", at_least=1,
+        32_768,
+        "haTransferBatchSize",
+        "Most bytes of one replication packet.",
+        unit="bytes",
+        at_least=1,
         ignored=_HA,
     )
     ha_master_address: str | None = setting(
-        None, "haMasterAddress", "`host:port` of the master for a slave; without it the name server tells.",
+        None,
+        "haMasterAddress",
+        "`host:port` of the master for a slave; without it the name server tells.",
         important=True,
         ignored=_HA,
     )
     ha_slave_fallbehind_max: int = setting(
-        268_435_456, "haSlaveFallbehindMax", "SYNC_MASTER: a slave further behind counts as absent.", unit="bytes",
+        268_435_456,
+        "haSlaveFallbehindMax",
+        "SYNC_MASTER: a slave further behind counts as absent.",
+        unit="bytes",
         effect=_IN_STORE,
         ignored=_HA,
     )
     broker_role: BrokerRole = setting(
-        BrokerRole.ASYNC_MASTER, "brokerRole",
+        BrokerRole.ASYNC_MASTER,
+        "brokerRole",
         "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits for it (survives the loss of the "
         "master's disk, costs a round trip); SLAVE copies a master.",
-        effect=Effect.REFUSED, important=True,
+        effect=Effect.REFUSED,
+        important=True,
         only_default="replication is not built; a SYNC_MASTER that did not wait for a slave would lose messages",
     )
     flush_disk_type: FlushDiskType = setting(
-        FlushDiskType.ASYNC_FLUSH, "flushDiskType",
+        FlushDiskType.ASYNC_FLUSH,
+        "flushDiskType",
         "ASYNC_FLUSH answers when the message is in the page cache: survives the death of any process, not the "
         "loss of power. SYNC_FLUSH answers when it is on the disk; sends that wait together share one sync.",
-        effect=Effect.REFUSED, important=True,
+        effect=Effect.REFUSED,
+        important=True,
     )
     sync_flush_timeout: int = setting(
-        5_000, "syncFlushTimeout", "SYNC_FLUSH: when to answer FLUSH_DISK_TIMEOUT (the message is stored).",
-        unit="ms", effect=_IN_STORE, at_least=1,
+        5_000,
+        "syncFlushTimeout",
+        "SYNC_FLUSH: when to answer FLUSH_DISK_TIMEOUT (the message is stored).",
+        unit="ms",
+        effect=_IN_STORE,
+        at_least=1,
     )
     slave_timeout: int = setting(
-        3_000, "slaveTimeout", "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored).",
-        unit="ms", effect=_IN_STORE, at_least=1,
+        3_000,
+        "slaveTimeout",
+        "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored).",
+        unit="ms",
+        effect=_IN_STORE,
+        at_least=1,
         ignored=_HA,
     )
     message_delay_level: str = setting(
-        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "messageDelayLevel",
+        "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
+        "messageDelayLevel",
         "Delays of levels 1, 2, ...; a number and s, m, h or d each. Retries use levels 3 and up.",
     )
     flush_delay_offset_interval: int = setting(
-        10_000, "flushDelayOffsetInterval", "How often the progress of delay levels is written.", unit="ms",
-        at_least=1, at_most=LONG_MAX,
+        10_000,
+        "flushDelayOffsetInterval",
+        "How often the progress of delay levels is written.",
+        unit="ms",
+        at_least=1,
+        at_most=LONG_MAX,
     )
     clean_file_forcibly_enable: bool = setting(
-        True, "cleanFileForciblyEnable",
+        True,
+        "cleanFileForciblyEnable",
         "At diskSpaceCleanForciblyRatio delete files that are too young to go. Off: the broker stops taking sends "
         "instead.",
-        effect=_IN_CLEANING, important=True,
+        effect=_IN_CLEANING,
+        important=True,
     )
     warm_maped_file_enable: bool = setting(
-        False, "warmMapedFileEnable", "Write to each page of a new file, and lock it in memory.",
+        False,
+        "warmMapedFileEnable",
+        "Write to each page of a new file, and lock it in memory.",
         ignored="the next file is allocated on the disk and pre-faulted before it is needed",
     )
     offset_check_in_slave: bool = setting(
-        False, "offsetCheckInSlave", "A slave corrects consumers' offsets as a master does.",
+        False,
+        "offsetCheckInSlave",
+        "A slave corrects consumers' offsets as a master does.",
         ignored=_HA,
     )
     debug_lock_enable: bool = setting(
-        False, "debugLockEnable", "Print stacks when the append lock is held long.", ignored=_NO_LOCK,
+        False,
+        "debugLockEnable",
+        "Print stacks when the append lock is held long.",
+        ignored=_NO_LOCK,
     )
     duplication_enable: bool = setting(
-        False, "duplicationEnable", "Dispatch only what is confirmed by copies.",
+        False,
+        "duplicationEnable",
+        "Dispatch only what is confirmed by copies.",
         only_default="dispatch follows the published position",
     )
     disk_fall_recorded: bool = setting(
-        True, "diskFallRecorded", "Keep statistics of how far consumers are behind.",
+        True,
+        "diskFallRecorded",
+        "Keep statistics of how far consumers are behind.",
         ignored=_NO_STATISTICS,
     )
     os_page_cache_busy_time_out_mills: int = setting(
-        1_000, "osPageCacheBusyTimeOutMills",
+        1_000,
+        "osPageCacheBusyTimeOutMills",
         "An append that takes longer means a busy disk: sends are refused (SYSTEM_BUSY) until it is done, and what "
         "waited behind it as well.",
-        unit="ms", effect=_IN_STORE, at_least=1, at_most=10**12,
+        unit="ms",
+        effect=_IN_STORE,
+        at_least=1,
+        at_most=10**12,
     )
     default_query_max_num: int = setting(
-        32, "defaultQueryMaxNum", "Messages of one query by unique key.", unit="messages", effect=Effect.AT_ONCE,
+        32,
+        "defaultQueryMaxNum",
+        "Messages of one query by unique key.",
+        unit="messages",
+        effect=Effect.AT_ONCE,
         at_least=1,
     )
     transient_store_pool_enable: bool = setting(
-        False, "transientStorePoolEnable",
+        False,
+        "transientStorePoolEnable",
         "Append to locked memory first and copy to the file later. Not needed here: see `not honoured`.",
-        important=True, ignored=_NO_TRANSIENT,
+        important=True,
+        ignored=_NO_TRANSIENT,
     )
     transient_store_pool_size: int = setting(
-        5, "transientStorePoolSize", "Buffers of that pool.", unit="buffers", ignored=_NO_TRANSIENT,
+        5,
+        "transientStorePoolSize",
+        "Buffers of that pool.",
+        unit="buffers",
+        ignored=_NO_TRANSIENT,
     )
     fast_fail_if_no_buffer_in_store_pool: bool = setting(
-        False, "fastFailIfNoBufferInStorePool", "Refuse sends when the pool is empty.", ignored=_NO_TRANSIENT,
+        False,
+        "fastFailIfNoBufferInStorePool",
+        "Refuse sends when the pool is empty.",
+        ignored=_NO_TRANSIENT,
     )
     enable_dleger_commit_log: bool = setting(
-        False, "enableDLegerCommitLog", "Replicate by DLedger (Raft).", only_default=_DLEDGER,
+        False,
+        "enableDLegerCommitLog",
+        "Replicate by DLedger (Raft).",
+        only_default=_DLEDGER,
     )
     dleger_group: str | None = setting(None, "dLegerGroup", "DLedger group.", ignored=_DLEDGER)
     dleger_peers: str | None = setting(None, "dLegerPeers", "DLedger members.", ignored=_DLEDGER)
@@ -353,21 +562,34 @@ class MessageStoreConfig:
     preferred_leader_id: str | None = setting(None, "preferredLeaderId", "DLedger's leader.", ignored=_DLEDGER)
     enable_batch_push: bool = setting(False, "enableBatchPush", "DLedger sends in batches.", ignored=_DLEDGER)
     enable_schedule_message_stats: bool = setting(
-        True, "enableScheduleMessageStats", "Keep statistics of delayed messages.",
+        True,
+        "enableScheduleMessageStats",
+        "Keep statistics of delayed messages.",
         ignored=_NO_STATISTICS,
     )
     enable_lmq: bool = setting(False, "enableLmq", "Light message queues.", only_default=_LMQ)
     enable_multi_dispatch: bool = setting(
-        False, "enableMultiDispatch", "One message in several queues.", only_default=_LMQ,
+        False,
+        "enableMultiDispatch",
+        "One message in several queues.",
+        only_default=_LMQ,
     )
     max_lmq_consume_queue_num: int = setting(20_000, "maxLmqConsumeQueueNum", "Most of them.", ignored=_LMQ)
     enable_schedule_async_deliver: bool = setting(
-        False, "enableScheduleAsyncDeliver", "Deliver delayed messages without waiting for one another.",
+        False,
+        "enableScheduleAsyncDeliver",
+        "Deliver delayed messages without waiting for one another.",
         ignored=_ASYNC_DELIVER,
     )
     schedule_async_deliver_max_pending_limit: int = setting(
-        2_000, "scheduleAsyncDeliverMaxPendingLimit", "Most of them under way.", ignored=_ASYNC_DELIVER,
+        2_000,
+        "scheduleAsyncDeliverMaxPendingLimit",
+        "Most of them under way.",
+        ignored=_ASYNC_DELIVER,
     )
     schedule_async_deliver_max_resend_num2_blocked: int = setting(
-        3, "scheduleAsyncDeliverMaxResendNum2Blocked", "Tries before a level waits.", ignored=_ASYNC_DELIVER,
+        3,
+        "scheduleAsyncDeliverMaxResendNum2Blocked",
+        "Tries before a level waits.",
+        ignored=_ASYNC_DELIVER,
     )

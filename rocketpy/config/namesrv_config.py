@@ -14,31 +14,49 @@ class NamesrvConfig:
     """Frozen; a run-time update (code 318) makes a new one."""
 
     rocketmq_home: str = setting(
-        "", "rocketmqHome", "Where the Java distribution lies.", effect=Effect.REFUSED,
-        default_text="environment ROCKETMQ_HOME", ignored="rocketpy needs no installation directory",
+        "",
+        "rocketmqHome",
+        "Where the Java distribution lies.",
+        effect=Effect.REFUSED,
+        default_text="environment ROCKETMQ_HOME",
+        ignored="rocketpy needs no installation directory",
     )
     kv_config_path: str = setting(
-        "", "kvConfigPath", "File of the key-value table, the only thing that a name server keeps on disk.",
-        effect=Effect.REFUSED, default_text="~/namesrv/kvConfig.json",
+        "",
+        "kvConfigPath",
+        "File of the key-value table, the only thing that a name server keeps on disk.",
+        effect=Effect.REFUSED,
+        default_text="~/namesrv/kvConfig.json",
     )
     config_store_path: str = setting(
-        "", "configStorePath", "File that changes by code 318 are written to: the one given with -c.",
-        effect=Effect.REFUSED, default_text="-c file, else ~/namesrv/namesrv.properties",
+        "",
+        "configStorePath",
+        "File that changes by code 318 are written to: the one given with -c.",
+        effect=Effect.REFUSED,
+        default_text="-c file, else ~/namesrv/namesrv.properties",
     )
     product_env_name: str = setting(
-        "center", "productEnvName", "Unit name in cluster test mode.", ignored=_CLUSTER_TEST,
+        "center",
+        "productEnvName",
+        "Unit name in cluster test mode.",
+        ignored=_CLUSTER_TEST,
     )
     cluster_test: bool = setting(
-        False, "clusterTest", "Ask another name server for routes that are unknown here.", only_default=_CLUSTER_TEST,
+        False,
+        "clusterTest",
+        "Ask another name server for routes that are unknown here.",
+        only_default=_CLUSTER_TEST,
     )
     order_message_enable: bool = setting(
-        False, "orderMessageEnable",
+        False,
+        "orderMessageEnable",
         "Add the order configuration of a topic (`mqadmin updateOrderConf`) to its route. Off, that configuration has "
         "no effect on clients.",
         effect=Effect.AT_ONCE,
     )
     config_black_list: str = setting(
-        "configBlackList;configStorePath;kvConfigPath", "configBlackList",
+        "configBlackList;configStorePath;kvConfigPath",
+        "configBlackList",
         "Keys, separated by `;`, that cannot be changed at run time (these and rocketmqHome never can).",
         effect=Effect.REFUSED,
     )

@@ -16,15 +16,18 @@ class RocketpyConfig:
     """The numbers of workers are decided after loading; nothing here is left to be worked out."""
 
     selector_workers: int = setting(
-        1, "selectorWorkers",
+        1,
+        "selectorWorkers",
         "Processes that own connections (epoll, framing, replies). One serves hundreds of thousands of messages per "
         "second; more help only where there are cores to spare.",
         unit="processes",
         default_text="serverSelectorThreads when given (at most one per core), else a quarter of the cores (1 to 4)",
-        at_least=1, at_most=64,
+        at_least=1,
+        at_most=64,
     )
     codec_workers: int = setting(
-        1, "codecWorkers",
+        1,
+        "codecWorkers",
         "Processes that decode requests. 0 lets each selector decode its own: one hop less, so a lone request is "
         "answered sooner; a selector then does the work of both.",
         unit="processes",
@@ -32,127 +35,190 @@ class RocketpyConfig:
         at_most=64,
     )
     ring_size: int = setting(
-        1_048_576, "ringSize",
-        "Bytes of each ring between two stages. A full ring is back-pressure: the sender waits. Records larger than "
+        1_048_576,
+        "ringSize",
+        "Bytes of each ring between two workers. A full ring is back-pressure: the sender waits. Records larger than "
         "a quarter of it cross in parts. There are about four rings per worker, all of them together must stay under "
         "sharedMemoryMax.",
-        unit="bytes", at_least=RING_SIZE_MIN, at_most=1 << 30, power_of_two=True,
+        unit="bytes",
+        at_least=RING_SIZE_MIN,
+        at_most=1 << 30,
+        power_of_two=True,
         default_text="1048576, or less where many workers would exceed sharedMemoryMax",
     )
     shared_memory_max: int = setting(
-        67_108_864, "sharedMemoryMax",
+        67_108_864,
+        "sharedMemoryMax",
         "Most bytes of shared memory. Seven sixteenths keep what a worker that is killed must not forget: clients and "
         "their subscriptions (some 160 bytes each) and offsets that are not saved yet; all rings together get the "
         "rest. Memory is touched only as far as it is used. Where connectionsMax of all selectors asks for more "
         "(1.5 KiB each, up to 1 GiB), clients get more than this says.",
         unit="bytes",
-        at_least=1_048_576, at_most=1 << 40,
+        at_least=1_048_576,
+        at_most=1 << 40,
     )
     connections_max: int = setting(
-        0, "connectionsMax",
+        0,
+        "connectionsMax",
         "Connections of one selector; more are closed at once, counted (`rocketpy_remoting_connections_refused`) and "
         "logged. An idle client costs 3 kB, the kernel's buffers and a file descriptor: by default (0) there may "
         "be as many as the limit of open files (`ulimit -Hn`) and a quarter of the memory, at 16 KiB each, allow.",
-        unit="connections", default_text="from open files and memory", at_most=1_000_000,
+        unit="connections",
+        default_text="from open files and memory",
+        at_most=1_000_000,
     )
     frame_max_length: int = setting(
-        16_777_216, "frameMaxLength",
+        16_777_216,
+        "frameMaxLength",
         "Longest frame; a longer one closes its connection. The reference has it as the system property "
         "com.rocketmq.remoting.frameMaxLength.",
-        unit="bytes", at_least=65_536, at_most=1 << 30,
+        unit="bytes",
+        at_least=65_536,
+        at_most=1 << 30,
     )
     unfinished_input_max: int = setting(
-        268_435_456, "unfinishedInputMax",
+        268_435_456,
+        "unfinishedInputMax",
         "Most memory that requests which have not come whole may take in one selector. Beyond it the connection whose "
         "request began first is closed, and logged. A request takes memory as its bytes come, whatever length it "
         "claims.",
-        unit="bytes", at_least=1_048_576, at_most=1 << 40,
+        unit="bytes",
+        at_least=1_048_576,
+        at_most=1 << 40,
     )
     unsent_output_max: int = setting(
-        268_435_456, "unsentOutputMax",
+        268_435_456,
+        "unsentOutputMax",
         "Most memory that answers which clients do not fetch may take in one selector. Beyond it the connections are "
         "closed whose answers take most, and logged. Messages are written from the CommitLog: of them only a few bytes "
         "each count.",
-        unit="bytes", at_least=1_048_576, at_most=1 << 40,
+        unit="bytes",
+        at_least=1_048_576,
+        at_most=1 << 40,
     )
     dispatch_lag_max: int = setting(
-        1_073_741_824, "dispatchLagMax",
+        1_073_741_824,
+        "dispatchLagMax",
         "Most of the log that may wait for its consume queues. Beyond it sends are answered SYSTEM_BUSY "
         "([PCBUSY_CLEAN_QUEUE]) until the store worker has caught up: messages to very many queues can be stored "
         "faster than queues are written, and consumers would fall behind without bound. 0: no bound.",
-        unit="bytes", at_least=0, at_most=1 << 40,
+        unit="bytes",
+        at_least=0,
+        at_most=1 << 40,
     )
     stop_timeout_millis: int = setting(
-        10_000, "stopTimeoutMillis", "How long a clean stop waits for what is under way before it ends the workers.",
-        unit="ms", at_least=1,
+        10_000,
+        "stopTimeoutMillis",
+        "How long a clean stop waits for what is under way before it ends the workers.",
+        unit="ms",
+        at_least=1,
     )
     worker_heartbeat_timeout_millis: int = setting(
-        10_000, "workerHeartbeatTimeoutMillis",
+        10_000,
+        "workerHeartbeatTimeoutMillis",
         "A worker whose loop has not turned for this long is ended and replaced. Shorter finds a hung one sooner, and "
         "mistakes a slow disk for one. An idle worker turns once a second.",
-        unit="ms", at_least=3_000,
+        unit="ms",
+        at_least=3_000,
     )
     topics_max: int = setting(
-        100_000, "topicsMax",
+        100_000,
+        "topicsMax",
         "Topics that there may be. Sends and heartbeats make topics (autoCreateTopicEnable, retry topics): one too "
         "many is refused; those that exist are served, and dead letters always have a place.",
-        unit="topics", effect=Effect.AT_ONCE, default_text="broker 100000, name server 1000000", at_least=1,
+        unit="topics",
+        effect=Effect.AT_ONCE,
+        default_text="broker 100000, name server 1000000",
+        at_least=1,
         at_most=1_000_000,
     )
     groups_max: int = setting(
-        100_000, "groupsMax",
+        100_000,
+        "groupsMax",
         "Subscription groups that there may be; pulls and heartbeats make them (autoCreateSubscriptionGroup).",
-        unit="groups", effect=Effect.AT_ONCE, at_least=1, at_most=1_000_000,
+        unit="groups",
+        effect=Effect.AT_ONCE,
+        at_least=1,
+        at_most=1_000_000,
     )
     consumer_offsets_max: int = setting(
-        4_000_000, "consumerOffsetsMax",
+        4_000_000,
+        "consumerOffsetsMax",
         "Consumer offsets, one per group, topic and queue, that there may be. Each takes some 100 bytes.",
-        unit="offsets", effect=Effect.AT_ONCE, at_least=1,
+        unit="offsets",
+        effect=Effect.AT_ONCE,
+        at_least=1,
     )
     queue_locks_max: int = setting(
-        10_000, "queueLocksMax",
+        10_000,
+        "queueLocksMax",
         "Queue locks of ordered consumers, one per group and queue, that there may be. Each takes some 400 bytes. The "
         "file queuelocks, by which they outlive the broker, has room for 10000 locks with the longest ASCII names, or "
         "90000 with usual ones; if there are more, none of them outlives it.",
-        unit="locks", effect=Effect.AT_ONCE, at_least=1,
+        unit="locks",
+        effect=Effect.AT_ONCE,
+        at_least=1,
     )
     client_groups_max: int = setting(
-        1_024, "clientGroupsMax", "Consumer groups, and producer groups, that one connection may be a member of.",
-        unit="groups", effect=Effect.AT_ONCE, at_least=1, at_most=65_536,
+        1_024,
+        "clientGroupsMax",
+        "Consumer groups, and producer groups, that one connection may be a member of.",
+        unit="groups",
+        effect=Effect.AT_ONCE,
+        at_least=1,
+        at_most=65_536,
     )
     group_topics_max: int = setting(
-        4_096, "groupTopicsMax", "Topics that a consumer may subscribe to in one group.",
-        unit="topics", effect=Effect.AT_ONCE, at_least=1, at_most=65_536,
+        4_096,
+        "groupTopicsMax",
+        "Topics that a consumer may subscribe to in one group.",
+        unit="topics",
+        effect=Effect.AT_ONCE,
+        at_least=1,
+        at_most=65_536,
     )
     brokers_max: int = setting(
-        10_000, "brokersMax", "Name server: broker addresses that may register; a new one beyond it is refused.",
-        unit="brokers", effect=Effect.AT_ONCE, at_least=1,
+        10_000,
+        "brokersMax",
+        "Name server: broker addresses that may register; a new one beyond it is refused.",
+        unit="brokers",
+        effect=Effect.AT_ONCE,
+        at_least=1,
     )
     topic_routes_max: int = setting(
-        4_000_000, "topicRoutesMax",
+        4_000_000,
+        "topicRoutesMax",
         "Name server: topics of all brokers, counted for each broker that has them. Each takes some 150 bytes. A "
         "registration beyond it is refused.",
-        unit="routes", effect=Effect.AT_ONCE, at_least=1,
+        unit="routes",
+        effect=Effect.AT_ONCE,
+        at_least=1,
     )
     topic_brokers_max: int = setting(
-        1_000, "topicBrokersMax",
+        1_000,
+        "topicBrokersMax",
         "Name server: brokers that may have one topic, which bounds the size of a route. A registration beyond it is "
         "refused; a cluster of more brokers needs a higher value, since all of them have the system topics.",
-        unit="brokers", effect=Effect.AT_ONCE, at_least=1,
+        unit="brokers",
+        effect=Effect.AT_ONCE,
+        at_least=1,
     )
     admin_addresses: str = setting(
-        "", "adminAddresses",
+        "",
+        "adminAddresses",
         "Addresses and networks, separated by commas (10.0.0.7, 10.1.0.0/16), whose administrative requests are served "
         "besides this machine's own; others are refused with NO_PERMISSION. Matters once bindAddress is not loopback, "
         "or a proxy on this machine lets others in: there is no access control yet.",
     )
     admin_trusts_loopback: bool = setting(
-        True, "adminTrustsLoopback",
+        True,
+        "adminTrustsLoopback",
         "Serve the administrative requests of this machine. With false, only adminAddresses may administer: for a "
         "machine whose other users are no administrators, or a proxy on it that does not say whom it speaks for.",
     )
     proxy_protocol_from: str = setting(
-        "", "proxyProtocolFrom",
+        "",
+        "proxyProtocolFrom",
         "Addresses and networks of proxies, separated by commas. A connection from there must begin with a PROXY "
         "header (HAProxy's protocol, version 1 or 2), and is then that of whom it names, for adminAddresses, born "
         "hosts and logs; without one it is closed. Connections from elsewhere are taken as they are. A proxy on this "
@@ -160,16 +226,23 @@ class RocketpyConfig:
         "proxies.",
     )
     metrics_host: str = setting(
-        "127.0.0.1", "metricsHost", "Address of the Prometheus endpoint. Metrics are not authenticated either.",
+        "127.0.0.1",
+        "metricsHost",
+        "Address of the Prometheus endpoint. Metrics are not authenticated either.",
     )
     metrics_port: int = setting(
-        METRICS_PORT_FREE, "metricsPort",
+        METRICS_PORT_FREE,
+        "metricsPort",
         "Port of the Prometheus endpoint, `/metrics`; 0 turns it off. By default (-1) a broker takes 5557 or, where "
         "that is in use, the next free port, and says which; a port that is given and taken ends the start.",
-        default_text="broker 5557 or the next free one, name server 0", at_least=METRICS_PORT_FREE, at_most=65_535,
+        default_text="broker 5557 or the next free one, name server 0",
+        at_least=METRICS_PORT_FREE,
+        at_most=65_535,
     )
     log_level: str = setting(
-        "INFO", "logLevel", "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",
+        "INFO",
+        "logLevel",
+        "DEBUG, INFO, WARNING or ERROR; the log goes to standard error.",
         effect=Effect.AT_RESTART,
     )
 

@@ -93,9 +93,18 @@ def setting(
 ) -> _T:
     """Declare a field of a config class. Returns what the type checker should see: the default."""
     declared = Setting(
-        key=key, doc=doc, unit=unit, effect=effect, important=important, ignored=ignored, only_default=only_default,
-        default_text=default_text, at_least=at_least, at_most=at_most, power_of_two=power_of_two,
-    )  # fmt: skip
+        key=key,
+        doc=doc,
+        unit=unit,
+        effect=effect,
+        important=important,
+        ignored=ignored,
+        only_default=only_default,
+        default_text=default_text,
+        at_least=at_least,
+        at_most=at_most,
+        power_of_two=power_of_two,
+    )
     return attrs.field(default=default, metadata={_KEY: declared})
 
 

@@ -4,7 +4,7 @@
     unique id    (client)  address 4/16, process id 2, loader hash 4, ms in this month 4, counter 2
 
 Both are 32 characters with an IPv4 address, 56 with an IPv6 one. Ids of other clients are opaque: Go's are partly lower
-case; they are never validated or changed.
+case; they are never checked or changed.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 This is the only place where such text becomes a number. `int()` takes what Java does not (blanks, underscores),
 `str.isdigit` what `int()` does not ("²"), and from 4301 digits on `int()` raises whatever they are. The work is bounded
-by the text's length; csrc/header.c has the same rules for the fast path.
+by the text's length; csrc/wire/header.c has the same rules for the fast path.
 """
 
 from __future__ import annotations

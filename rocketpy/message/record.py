@@ -20,7 +20,7 @@
     73+B+S+n+t    2 + p   properties (UTF-8)
 
 The filler at the end of a file is the remaining size (4), the blank magic (4), and whatever follows.
-This is the twin of csrc/record.h.
+This is the twin of csrc/store/record.h.
 """
 
 from __future__ import annotations
@@ -143,7 +143,14 @@ def encode_record(
         return b"".join(
             (
                 _HEAD.pack(
-                    size, MESSAGE_MAGIC_CODE, body_crc(body), queue_id, flag, queue_offset, phy_offset, sys_flag,
+                    size,
+                    MESSAGE_MAGIC_CODE,
+                    body_crc(body),
+                    queue_id,
+                    flag,
+                    queue_offset,
+                    phy_offset,
+                    sys_flag,
                     born_timestamp_ms,
                 ),
                 born,
@@ -156,7 +163,7 @@ def encode_record(
                 _SHORT.pack(len(properties)),
                 properties,
             )
-        )  # fmt: skip
+        )
     except struct.error as exc:
         raise MessageInvalid(f"a number of the message does not fit its field: {exc}") from exc
 
@@ -167,9 +174,7 @@ def encode_blank(size: int) -> bytes:
     return _START.pack(size, BLANK_MAGIC_CODE)
 
 
-def decode_record(
-    image: bytes | memoryview, phy_offset: int = 0, *, check_crc: bool = False
-) -> StoredRecord | None:
+def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: bool = False) -> StoredRecord | None:
     """Decode the record that starts `image`.
 
     A record declares its own size, so the end of a file (blank magic, zeros) is told from damage.
@@ -233,9 +238,7 @@ def _decode_fields(view: memoryview, phy_offset: int) -> StoredRecord:
     (properties_size,) = _SHORT.unpack_from(view, topic_end)
     properties_start = topic_end + _SHORT.size
     if properties_size < 0 or properties_start + properties_size != size:
-        raise RecordCorrupt(
-            phy_offset, f"size is {size}, its fields need {properties_start} + {properties_size} bytes"
-        )
+        raise RecordCorrupt(phy_offset, f"size is {size}, its fields need {properties_start} + {properties_size} bytes")
     return StoredRecord(
         size=size,
         magic=magic,

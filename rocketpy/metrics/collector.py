@@ -201,9 +201,12 @@ def _exporter(snapshot: Snapshot) -> Iterator[Family]:
 
 
 def _topics(
-    metric: Metric, cluster: str, broker: str, topics: Sequence[TopicSnapshot],
+    metric: Metric,
+    cluster: str,
+    broker: str,
+    topics: Sequence[TopicSnapshot],
     value: Callable[[TopicSnapshot], float | None],
-) -> Iterator[Family]:  # fmt: skip
+) -> Iterator[Family]:
     yield from _family(metric, [((cluster, broker, topic.topic), value(topic)) for topic in topics])
 
 
@@ -236,9 +239,13 @@ def _runtime(snapshot: Snapshot) -> Iterator[Family]:
         return
     version = runtime.get("brokerVersionDesc", "")
     labels = (
-        snapshot.cluster, snapshot.broker_addr, "", version, runtime.get("bootTimestamp", ""),
+        snapshot.cluster,
+        snapshot.broker_addr,
+        "",
+        version,
+        runtime.get("bootTimestamp", ""),
         runtime.get("brokerVersion", ""),
-    )  # fmt: skip
+    )
     for row in table.RUNTIME_METRICS:
         text = runtime.get(row.key)
         if text is None:

@@ -1,4 +1,5 @@
-"""Where each count of a worker stands in its block of counters: `RP_COUNT_*` of csrc/stage.h, by the same names."""
+"""Where each count of a worker stands in its block of counters: `RP_COUNT_*` of csrc/ipc/worker_messages.h, by the same
+names."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class Count(enum.IntEnum):
     BYTES_GET = 25
     PULLS = 26
     PULL_MISS = 27
-    HELD = 28  # gauge: pulls held now
+    SUSPENDED = 28  # gauge: suspended pulls
     SUSPENDED_BYTES = 29  # gauge
     SUSPEND_REFUSED = 30
     SUSPENDED_STEPS = 31

@@ -84,13 +84,13 @@ WORKER_COUNTERS = (
     _counter("rocketpy_send_failures", Count.PUT_FAILED, "send", "Sends answered with an error."),
     _counter("rocketpy_worker_busy_replies", Count.BUSY, "send pull",
              "Requests that had waited too long and were answered SYSTEM_BUSY."),
-    _counter("rocketpy_worker_slow_requests", Count.SLOW, "send pull", "Requests left to the manager (slow lane)."),
+    _counter("rocketpy_worker_slow_requests", Count.SLOW, "send pull", "Requests left to the manager (slow path)."),
     _counter("rocketpy_store_file_rolls", Count.ROLLS, "send", "Times the CommitLog went on to its next file."),
     _counter("rocketpy_pull_messages", Count.MESSAGES_GET, "pull", "Messages returned by pulls."),
     _counter("rocketpy_pull_bytes", Count.BYTES_GET, "pull", "Bytes returned by pulls."),
     _counter("rocketpy_pull_requests", Count.PULLS, "pull", "Pulls served."),
     _counter("rocketpy_pull_misses", Count.PULL_MISS, "pull", "Pulls that found nothing."),
-    _counter("rocketpy_pull_held_requests", Count.HELD, "pull", "Pulls that are held now (long polling).",
+    _counter("rocketpy_pull_suspended_requests", Count.SUSPENDED, "pull", "Suspended pulls (long polling).",
              kind=Kind.GAUGE),
     _counter("rocketpy_pull_suspended_bytes", Count.SUSPENDED_BYTES, "pull", "Memory of the suspended pulls.",
              kind=Kind.GAUGE),
@@ -137,13 +137,24 @@ TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
 TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the topic that can be read.")
 CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
 TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients can fill.")
-TABLE_MAX = _gauge("rocketpy_table_entries_max", "table",
-                   "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, queueLocksMax, clientGroupsMax, "
-                   "groupTopicsMax); of online clients, the bytes kept for a restarted manager.")
-TABLE_REFUSED = Metric("rocketpy_table_refused", Kind.COUNTER, ("table",),
-                       "Requests refused, or clients and groups not kept, because the table was full.")
-FAULTS = Metric("rocketpy_broker_faults", Kind.COUNTER, ("place",),
-                "Faults caught while serving requests or in background duties; the log names them.")
+TABLE_MAX = _gauge(
+    "rocketpy_table_entries_max",
+    "table",
+    "Entries that it takes (topicsMax, groupsMax, consumerOffsetsMax, queueLocksMax, clientGroupsMax, "
+    "groupTopicsMax); of online clients, the bytes kept for a restarted manager.",
+)
+TABLE_REFUSED = Metric(
+    "rocketpy_table_refused",
+    Kind.COUNTER,
+    ("table",),
+    "Requests refused, or clients and groups not kept, because the table was full.",
+)
+FAULTS = Metric(
+    "rocketpy_broker_faults",
+    Kind.COUNTER,
+    ("place",),
+    "Faults caught while serving requests or in background duties; the log names them.",
+)
 REGISTRATION_TOPICS = _gauge("rocketpy_registration_topics", "", "Topics of the last registration with name servers.")
 REGISTRATION_BYTES = _gauge("rocketpy_registration_bytes", "", "Size of the last registration, all parts together.")
 REGISTRATION_PARTS = _gauge("rocketpy_registration_parts", "",
@@ -314,10 +325,18 @@ NAMESRV_CLUSTERS = _gauge("rocketpy_namesrv_clusters", "", "Clusters.")
 NAMESRV_TOPICS = _gauge("rocketpy_namesrv_topics", "", "Topics that have a route.")
 NAMESRV_CONNECTIONS = _gauge("rocketpy_namesrv_connections", "", "Connections that are open now.")
 NAMESRV_REQUESTS = Metric("rocketpy_namesrv_requests", Kind.COUNTER, ("code",), "Requests served, by request code.")
-NAMESRV_FAULTS = Metric("rocketpy_namesrv_faults", Kind.COUNTER, ("place",),
-                        "Faults caught while serving requests or in background duties; the log names them.")
-NAMESRV_REFUSED = Metric("rocketpy_namesrv_registrations_refused", Kind.COUNTER, (),
-                         "Registrations refused because of brokersMax, topicsMax, topicRoutesMax or topicBrokersMax.")
+NAMESRV_FAULTS = Metric(
+    "rocketpy_namesrv_faults",
+    Kind.COUNTER,
+    ("place",),
+    "Faults caught while serving requests or in background duties; the log names them.",
+)
+NAMESRV_REFUSED = Metric(
+    "rocketpy_namesrv_registrations_refused",
+    Kind.COUNTER,
+    (),
+    "Registrations refused because of brokersMax, topicsMax, topicRoutesMax or topicBrokersMax.",
+)
 NAMESRV_RSS = _gauge("rocketpy_namesrv_rss_bytes", "", "Resident memory.")
 
 NAMESRV_METRICS = (

@@ -61,9 +61,10 @@ class NamesrvProcessor:
         self._gate = RegistrationGate()
         self.admission = Admission(routes, lambda: self.settings.rocketpy)
         self._guard = AdminGuard.of(
-            settings.rocketpy.admin_addresses, (settings.server.bind_address,),
+            settings.rocketpy.admin_addresses,
+            (settings.server.bind_address,),
             trusts_own=settings.rocketpy.admin_trusts_loopback,
-        )  # fmt: skip
+        )
         self._methods: Mapping[int, Method] = {
             RequestCode.PUT_KV_CONFIG: self._put_kv_config,
             RequestCode.GET_KV_CONFIG: self._get_kv_config,

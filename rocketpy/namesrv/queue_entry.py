@@ -21,6 +21,9 @@ def packed(config: TopicConfig) -> bytes:
 def unpacked(broker_name: str, entry: bytes) -> QueueData:
     read_queues, write_queues, perm, flag = QUEUES.unpack(entry)
     return QueueData(
-        broker_name=broker_name, read_queue_nums=read_queues, write_queue_nums=write_queues, perm=perm,
+        broker_name=broker_name,
+        read_queue_nums=read_queues,
+        write_queue_nums=write_queues,
+        perm=perm,
         topic_sys_flag=flag,
-    )  # fmt: skip
+    )

@@ -319,9 +319,7 @@ class RouteInfoManager:
 
         return self._topics_where(has_flag)
 
-    def _topics_where(
-        self, predicate: Callable[[Mapping[str, bytes]], bool]
-    ) -> Generator[None, None, list[str]]:
+    def _topics_where(self, predicate: Callable[[Mapping[str, bytes]], bool]) -> Generator[None, None, list[str]]:
         found = []
         for number, topic in enumerate(list(self._topics), 1):
             queues = self._topics.get(topic)

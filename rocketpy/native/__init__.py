@@ -2,7 +2,7 @@
 
 `native` is the twin in use: `_c` (the extension built from csrc/) or `_python` (the specification). The environment
 variable ROCKETPY_NATIVE decides once, at import: `auto` (the default) takes C where it was built, `c` insists on it,
-`python` does without. The loops of the hot lane have no twin: they are reached through `rocketpy.native.core`, and who
+`python` does without. The loops of the fast path have no twin: they are reached through `rocketpy.native.core`, and who
 needs them calls `require_core()` first. Runs in every process; keeps no state; only bytes and values.
 """
 

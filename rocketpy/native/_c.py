@@ -77,9 +77,16 @@ def _c_record(record: Record) -> tuple[Any, list[Any]]:
         setattr(target, name, held[-1])
         setattr(target, f"{name}_size", len(value))
     for name in (
-        "queue_id", "flag", "queue_offset", "phy_offset", "sys_flag", "reconsume_times", "born_timestamp_ms",
-        "store_timestamp_ms", "prepared_transaction_offset",
-    ):  # fmt: skip
+        "queue_id",
+        "flag",
+        "queue_offset",
+        "phy_offset",
+        "sys_flag",
+        "reconsume_times",
+        "born_timestamp_ms",
+        "store_timestamp_ms",
+        "prepared_transaction_offset",
+    ):
         setattr(target, name, getattr(record, name))
     _put_host(record.born_host, target.born_host)
     _put_host(record.store_host, target.store_host)

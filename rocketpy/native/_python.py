@@ -1,6 +1,7 @@
 """The specification of the compiled functions, short and obvious; also what runs where there is no compiled core.
 
-Records, frames and keys are here, headers and replies in `_python_header.py`. Table of the record: `csrc/record.c`.
+Records, frames and keys are here, headers and replies in `_python_header.py`. Table of the record:
+`csrc/store/record.c`.
 """
 
 from __future__ import annotations

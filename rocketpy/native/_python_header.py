@@ -1,4 +1,4 @@
-"""Specification of the header readers and the reply writers (csrc/json_header.c, rocketmq_header.c, reply.c).
+"""Specification of the header readers and the reply writers (csrc/wire/json_header.c, rocketmq_header.c, reply.c).
 
 The fast readers know the form that clients write. What else may be good JSON is for a lenient parser: None.
 """

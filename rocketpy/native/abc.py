@@ -25,7 +25,8 @@ LANGUAGE_UNKNOWN = 255
 
 
 class Status(IntEnum):
-    """`rp_status` of csrc/status.h. From 0 up: expected outcomes, given as values; below: faults, raised as errors."""
+    """`rp_status` of csrc/base/status.h. From 0 up: expected outcomes, given as values; below: faults, raised as
+    errors."""
 
     OK = 0
     EMPTY = 1

@@ -14,7 +14,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
 
 from .outbox import Outbox
-from .stage import Stage, encode_reply
+from .worker_messages import WorkerMessage, encode_reply
 
 OPAQUE_MAX = 0x7FFFFFFF
 CALLS_MAX = 4096
@@ -64,12 +64,12 @@ class Gateway:
         outbox = self._outbox(connection)
         if outbox is None or connection in self._to_close:
             return True
-        return outbox.put(Stage.REPLY, encode_reply(connection, frame))
+        return outbox.put(WorkerMessage.REPLY, encode_reply(connection, frame))
 
     def close(self, connection: int) -> None:
         """Close it once what was written before is out."""
         outbox = self._outbox(connection)
-        if outbox is not None and not outbox.put(Stage.REPLY, encode_reply(connection, b"", close_after=True)):
+        if outbox is not None and not outbox.put(WorkerMessage.REPLY, encode_reply(connection, b"", close_after=True)):
             self._to_close.add(connection)
 
     async def call(self, connection: int, command: RemotingCommand, timeout_s: float) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""A codec worker: the C loop of csrc/codec.c, once around per second for Python's sake."""
+"""A codec worker: the C loop of csrc/workers/codec.c, once around per second for Python's sake."""
 
 from __future__ import annotations
 

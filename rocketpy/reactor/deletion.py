@@ -18,7 +18,7 @@ import attrs
 import trio
 
 from .outbox import Outbox
-from .stage import POSITION, PUT_RESULT, Stage, encode_clean_topic
+from .worker_messages import POSITION, PUT_RESULT, WorkerMessage, encode_clean_topic
 
 TOKENS = 1 << 63  # ours are behind it, those of puts before it
 
@@ -58,7 +58,7 @@ class QueueDeletions:
         token = self._last_token
         self._queues.delete_queues(topic)
         self._by_token[token] = deletion
-        self._send.put(Stage.POSITION, POSITION.pack(token), always=True)
+        self._send.put(WorkerMessage.POSITION, POSITION.pack(token), always=True)
         return deletion.done
 
     def position_is(self, record: bytes) -> bool:
@@ -77,7 +77,7 @@ class QueueDeletions:
             return deletion.done.set()
         record = encode_clean_topic(deletion.topic, token)
         self._by_record[record] = deletion
-        self._store.put(Stage.CLEAN_TOPIC, record, always=True)
+        self._store.put(WorkerMessage.CLEAN_TOPIC, record, always=True)
 
     def cleaned(self, record: bytes) -> None:
         deletion = self._by_record.pop(record, None)
@@ -88,4 +88,4 @@ class QueueDeletions:
         """The store worker has been replaced: what its predecessor took may have gone with it."""
         for record in self._by_record:
             if self._store is not None:
-                self._store.put(Stage.CLEAN_TOPIC, record, always=True)
+                self._store.put(WorkerMessage.CLEAN_TOPIC, record, always=True)

@@ -1,4 +1,5 @@
-"""How far delayed messages have been delivered, in memory that outlives manager and send process: csrc/delivered.h."""
+"""How far delayed messages have been delivered, in memory that outlives manager and send process:
+csrc/store/delivered.h."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.remoting.hot_lane import Delivery
+from rocketpy.remoting.fast_path import Delivery
 
 
 class Delivered:

@@ -1,6 +1,6 @@
 """Which pool serves a request code, and in which process that pool lives.
 
-SEND and PULL requests that need no judgement are served in C (`send`, `pull` processes); the codec is given those codes
+SEND and PULL requests that need no decision are served in C (`send`, `pull` processes); the codec is given those codes
 as an array. Every other request is a command for a manager process, where each pool is a bounded queue and a number of
 trio tasks. A pool with one task serves the requests of every connection in the order in which they were sent; with
 more, requests of one connection may overtake each other, as in the reference.
@@ -17,14 +17,12 @@ import attrs
 from rocketpy.codes import RequestCode
 from rocketpy.errors import ConfigError
 
-HOT_SEND_CODES = frozenset(
-    {RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}
-)
-HOT_PULL_CODES = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
-SERVED_ON_MAIN_PORT_ONLY = HOT_PULL_CODES
+FAST_SEND_CODES = frozenset({RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
+FAST_PULL_CODES = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
+SERVED_ON_MAIN_PORT_ONLY = FAST_PULL_CODES
 DESTINATION_SEND = 0
 DESTINATION_PULL = 1
-DESTINATION_MANAGER = 2  # + number of the manager; RP_TO_* of csrc/codec.h
+DESTINATION_MANAGER = 2  # + number of the manager; RP_TO_* of csrc/workers/codec.h
 
 
 @attrs.frozen(kw_only=True)
@@ -54,8 +52,8 @@ DEFAULT_POOLS = (
 )
 DEFAULT_POOL = "admin"
 POOL_OF_CODE: Mapping[int, str] = {
-    **dict.fromkeys(HOT_SEND_CODES, "send"),
-    **dict.fromkeys(HOT_PULL_CODES, "pull"),
+    **dict.fromkeys(FAST_SEND_CODES, "send"),
+    **dict.fromkeys(FAST_PULL_CODES, "pull"),
     RequestCode.CONSUMER_SEND_MSG_BACK: "send",
     RequestCode.SEND_REPLY_MESSAGE: "send",
     RequestCode.SEND_REPLY_MESSAGE_V2: "send",
@@ -98,9 +96,9 @@ class DispatchTable:
         """(code, destination) of every code that does not simply go to manager 0: the codec's table."""
         routes: list[tuple[int, int]] = []
         for code, name in sorted(self.pool_of_code.items()):
-            if code in HOT_SEND_CODES:
+            if code in FAST_SEND_CODES:
                 routes.append((int(code), DESTINATION_SEND))
-            elif code in HOT_PULL_CODES:
+            elif code in FAST_PULL_CODES:
                 routes.append((int(code), DESTINATION_PULL))
             elif manager := self.pool(name).manager:
                 routes.append((int(code), DESTINATION_MANAGER + manager))

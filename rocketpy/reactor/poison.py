@@ -24,10 +24,19 @@ from rocketpy.errors import RocketError
 from rocketpy.remoting.command import RemotingCommand
 
 from .ring import Ring, RingReader, RingWriter, WorkerBlock
-from .stage import CONNECTION_INTERNAL, ORIGIN, PUT_RESULT, Stage, connection_of, decode_origin, encode_reply, token_of
 from .topology import SEND, Topology
+from .worker_messages import (
+    CONNECTION_INTERNAL,
+    ORIGIN,
+    PUT_RESULT,
+    WorkerMessage,
+    connection_of,
+    decode_origin,
+    encode_reply,
+    token_of,
+)
 
-REQUESTS = frozenset({Stage.FRAME, Stage.COMMAND, Stage.SEND, Stage.PULL})
+REQUESTS = frozenset({WorkerMessage.FRAME, WorkerMessage.COMMAND, WorkerMessage.SEND, WorkerMessage.PULL})
 TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the selector makes room
 _log = logging.getLogger(__name__)
 
@@ -68,7 +77,7 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
 def describe(kind: int, record: bytes) -> str:
     """The request's peer, code and size, for the log."""
     code: int | str = "unknown"
-    if kind in (Stage.SEND, Stage.PULL):
+    if kind in (WorkerMessage.SEND, WorkerMessage.PULL):
         code = struct.unpack_from("=ii", record, ORIGIN.size)[1]
     else:
         frame = record[ORIGIN.size :]
@@ -84,7 +93,7 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
         return
     writer = RingWriter(replies[index])
     for _ in range(TELL_TRIES):
-        if writer.write(Stage.REPLY, encode_reply(connection, b"", close_after=True)):
+        if writer.write(WorkerMessage.REPLY, encode_reply(connection, b"", close_after=True)):
             writer.finish_batch()
             return
         time.sleep(TELL_WAIT_S)
@@ -93,5 +102,7 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
 def refuse_put(to_manager: Ring, record: bytes) -> None:
     """Answer the manager's own put with an error: it may be stored or not."""
     writer = RingWriter(to_manager)
-    writer.write(Stage.PUT_RESULT, PUT_RESULT.pack(token_of(record), 0, 0, 0, ResponseCode.SYSTEM_ERROR, 0, 0, 0))
+    writer.write(
+        WorkerMessage.PUT_RESULT, PUT_RESULT.pack(token_of(record), 0, 0, 0, ResponseCode.SYSTEM_ERROR, 0, 0, 0)
+    )
     writer.finish_batch()

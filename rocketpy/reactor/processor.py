@@ -1,7 +1,7 @@
 """The reactor's side of a manager process: rings in, pools of trio tasks, answers out.
 
     doorbell -> drain rings in batches -> COMMAND: pool by request code -> Processor -> reply ring of the selector
-                                       -> SEND, PULL, COMMIT_OFFSET: SlowLane    PUT_RESULT, CLEANED: HotLane
+                                       -> SEND, PULL, COMMIT_OFFSET: SlowPath    PUT_RESULT, CLEANED: FastPath
                                        -> CLOSED: listeners, once the connection's requests are served
 
 Bounds: a pool's queue, in requests and bytes (full: SYSTEM_BUSY at once), requests that wait for somebody else
@@ -26,19 +26,28 @@ from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
 from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from rocketpy.remoting.dispatch import place_of
+from rocketpy.remoting.fast_path import PullRequest, SendRequest, SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX, SerializeType
-from rocketpy.remoting.hot_lane import PullRequest, SendRequest, SlowLane
 
 from .channel import Gateway, RingChannel
 from .detached import DetachedRequests
 from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
-from .hot_lane import RingHotLane
 from .poison import REQUESTS
 from .ring import Ring, RingReader, WorkerBlock
+from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths
-from .stage import ORIGIN, Origin, Stage, connection_of, decode_commit_offset, decode_origin, decode_pull, decode_send
+from .worker_messages import (
+    ORIGIN,
+    Origin,
+    WorkerMessage,
+    connection_of,
+    decode_commit_offset,
+    decode_origin,
+    decode_pull,
+    decode_send,
+)
 
-DONE_AT_ONCE = frozenset({Stage.CLOSED, Stage.COMMIT_OFFSET})
+DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
 """Records whose effect is complete, and harmless when repeated, after `_take`: they leave the ring then, so that one
 at which a predecessor died is not lost. The others leave it before, as they could kill their successor too."""
 BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
@@ -92,11 +101,10 @@ class ProcessorServer:
     """Serves one manager process until its block is ordered to stop and everything is answered.
 
     Args:
-        processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED.
-        slow_lane: takes what the hot lane leaves to Python; None in managers other than the first.
-        manager: this process's number; it runs the pools that live there.
-        deaths: of the selectors that own connections.
-        drain_after: rings of the hot processes; while they hold anything, more may be left to us, so we do not leave.
+        processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes
+        what the fast path leaves to Python; None in managers other than the first. manager: this process's number; it
+        runs the pools that live there. deaths: of the selectors that own connections. drain_after: rings of the send
+        and pull processes; while they hold anything, more may be left to us, so we do not leave.
     """
 
     block: WorkerBlock
@@ -105,8 +113,8 @@ class ProcessorServer:
     processors: Mapping[int, Processor]
     table: DispatchTable = attrs.field(factory=DispatchTable)
     manager: int = 0
-    slow_lane: SlowLane | None = None
-    hot_lane: RingHotLane | None = None
+    slow_path: SlowPath | None = None
+    fast_path: RingFastPath | None = None
     listeners: Sequence[ConnectionListener] = ()
     drain_after: Sequence[Ring] = ()
     deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)
@@ -187,8 +195,8 @@ class ProcessorServer:
             moved = True
         self.block.serve(0)
         self.gateway.flush()
-        if self.hot_lane is not None:
-            self.hot_lane.turn()
+        if self.fast_path is not None:
+            self.fast_path.turn()
         self.block.beat(self.now_ns())
         self.block.add(lib.RP_COUNT_LOOPS)
         return moved
@@ -199,50 +207,50 @@ class ProcessorServer:
             and all(ring.depth_bytes == 0 for ring in self.drain_after)
             and all(reader.is_empty() for reader in self.inputs)
             and self.gateway.is_empty()
-            and (self.hot_lane is None or self.hot_lane.is_idle())
+            and (self.fast_path is None or self.fast_path.is_idle())
         )
 
     def _take(self, kind: int, record: bytes) -> None:
-        if kind == Stage.COMMAND:
+        if kind == WorkerMessage.COMMAND:
             self._take_command(decode_origin(record), record)
-        elif kind == Stage.CLOSED:
+        elif kind == WorkerMessage.CLOSED:
             self._take_closed(decode_origin(record).connection)
-        elif kind == Stage.SEND and self.slow_lane is not None:
-            self._take_send(self.slow_lane, record)
-        elif kind == Stage.PULL and self.slow_lane is not None:
-            self._take_pull(self.slow_lane, record)
-        elif kind == Stage.COMMIT_OFFSET and self.slow_lane is not None:
-            self.slow_lane.commit_offset(*decode_commit_offset(record))
-        elif kind == Stage.PUT_RESULT and self.hot_lane is not None:
-            self.hot_lane.put_finished(record)
-        elif kind == Stage.CLEANED and self.hot_lane is not None:
-            self.hot_lane.cleaned(record)
+        elif kind == WorkerMessage.SEND and self.slow_path is not None:
+            self._take_send(self.slow_path, record)
+        elif kind == WorkerMessage.PULL and self.slow_path is not None:
+            self._take_pull(self.slow_path, record)
+        elif kind == WorkerMessage.COMMIT_OFFSET and self.slow_path is not None:
+            self.slow_path.commit_offset(*decode_commit_offset(record))
+        elif kind == WorkerMessage.PUT_RESULT and self.fast_path is not None:
+            self.fast_path.put_finished(record)
+        elif kind == WorkerMessage.CLEANED and self.fast_path is not None:
+            self.fast_path.cleaned(record)
         else:
             raise LocalProtocolError(f"{self.block.name} cannot take a ring message of type {kind}")
 
     def _channel(self, origin: Origin) -> RingChannel:
-        """The channel of a request that came through the hot lane. Not kept: CLOSED may have come before it."""
+        """The channel of a request that came through the fast path. Not kept: CLOSED may have come before it."""
         known = self._connections.get(origin.connection)
         return known.channel if known else self._new_channel(origin)
 
     def _new_channel(self, origin: Origin) -> RingChannel:
         return RingChannel(origin.connection, origin.peer, origin.listener != 0, self.gateway)
 
-    def _take_send(self, lane: SlowLane, record: bytes) -> None:
+    def _take_send(self, slow_path: SlowPath, record: bytes) -> None:
         request = decode_send(record, self._channel(decode_origin(record)))
         try:
-            if self.hot_lane is not None:
-                self.hot_lane.took(request)
-            lane.slow_send(request)
+            if self.fast_path is not None:
+                self.fast_path.took(request)
+            slow_path.slow_send(request)
         except Exception as exc:
             self._fail(_command_of(request), request.channel.push, exc)
-            if self.hot_lane is not None:
-                self.hot_lane.settle(request)
+            if self.fast_path is not None:
+                self.fast_path.complete(request)
 
-    def _take_pull(self, lane: SlowLane, record: bytes) -> None:
+    def _take_pull(self, slow_path: SlowPath, record: bytes) -> None:
         request = decode_pull(record, self._channel(decode_origin(record)))
         try:
-            lane.slow_pull(request)
+            slow_path.slow_pull(request)
         except Exception as exc:
             self._fail(_command_of(request), request.channel.push, exc)
 
@@ -371,8 +379,8 @@ class ProcessorServer:
         if connection is not None:
             connection.is_closed = True
             if connection.in_service > 0:
-                if self.slow_lane is not None:
-                    self.slow_lane.connection_closing(number)
+                if self.slow_path is not None:
+                    self.slow_path.connection_closing(number)
                 return  # a heartbeat that still waits must not enter the client after it has been removed
         self._tell_closed(number)
 
@@ -387,12 +395,12 @@ class ProcessorServer:
                 del self._connections[number]
                 self._tell_listeners(self.listeners, number)
             yield
-        if self.slow_lane is not None:
-            yield from self.slow_lane.drop_connections(self.deaths.is_gone)
+        if self.slow_path is not None:
+            yield from self.slow_path.drop_connections(self.deaths.is_gone)
 
     def _tell_closed(self, number: int) -> None:
         self._connections.pop(number, None)
-        self._tell_listeners([*self.listeners, *([self.slow_lane] if self.slow_lane is not None else [])], number)
+        self._tell_listeners([*self.listeners, *([self.slow_path] if self.slow_path is not None else [])], number)
 
     def _tell_listeners(self, listeners: Sequence[ConnectionListener], number: int) -> None:
         try:
@@ -412,7 +420,7 @@ def _command_of(request: SendRequest | PullRequest) -> RemotingCommand:
 
 
 def _name_of(kind: int) -> str:
-    return Stage(kind).name if kind in Stage._value2member_map_ else "of unknown type"
+    return WorkerMessage(kind).name if kind in WorkerMessage._value2member_map_ else "of unknown type"
 
 
 def len_of(queue: _Queue) -> int:

@@ -1,7 +1,7 @@
 """The manager's own puts on their way to the send process, and their outcomes on their way back.
 
 A put takes its place in the order when it begins, not when somebody waits for it: two sends of one connection that are
-stored elsewhere than the sender believes (delays, dead letters) are stored as they came. At most PUTS_MAX are under
+stored elsewhere than the sender trusts (delays, dead letters) are stored as they came. At most PUTS_MAX are under
 way; those behind wait here, in their order, and whoever begins puts bounds how many that can be.
 """
 
@@ -16,10 +16,10 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError
-from rocketpy.remoting.hot_lane import MessageToPut, PutResult
+from rocketpy.remoting.fast_path import MessageToPut, PutResult
 
 from .outbox import Outbox
-from .stage import Stage, decode_put_result, encode_put, with_token
+from .worker_messages import WorkerMessage, decode_put_result, encode_put, with_token
 
 log = logging.getLogger(__name__)
 
@@ -121,4 +121,4 @@ class Puts:
                 put.finish(PutResult(code, queue_id=put.message.queue_id))
 
     def _send(self, put: Put) -> bool:
-        return self._outbox.put(Stage.SEND, with_token(put.record, put.token))
+        return self._outbox.put(WorkerMessage.SEND, with_token(put.record, put.token))

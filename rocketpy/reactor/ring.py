@@ -1,4 +1,4 @@
-"""Rings, their two ends, and the blocks by which workers are seen: csrc/ring.h with Python argument types.
+"""Rings, their two ends, and the blocks by which workers are seen: csrc/ipc/ring.h with Python argument types.
 
 Everything here is shared memory or a view of it. Rings and blocks are created by the supervisor before it forks and
 are never freed; writers and readers are opened by the process that uses them.
@@ -91,7 +91,7 @@ class WorkerBlock:
         self.pointer.ready = 1
 
     def begin(self, now_ns: int) -> None:
-        """The supervisor is about to (re)start the worker; counters and notes stay."""
+        """The supervisor is about to (re)start the worker; counters and resume points stay."""
         block = self.pointer
         block.asleep = block.stop = block.ready = 0
         block.heartbeat_ns = now_ns

@@ -1,4 +1,4 @@
-"""A selector worker: the C loop of csrc/selector.c, once around per second for Python's sake."""
+"""A selector worker: the C loop of csrc/workers/selector.c, once around per second for Python's sake."""
 
 from __future__ import annotations
 

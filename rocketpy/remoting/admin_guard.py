@@ -47,7 +47,7 @@ ADMIN_CODES = frozenset(
 
 @attrs.frozen
 class AdminGuard:
-    """Judges by the peer's address alone."""
+    """Validates by the peer's address alone."""
 
     networks: tuple[Network, ...] = ()
     trusts_loopback: bool = True

@@ -40,7 +40,6 @@ class Dispatcher:
             return None
         return response.answering(request)
 
-
     async def _process(
         self, processor: Processor, request: RemotingCommand, channel: Channel
     ) -> RemotingCommand | None:

@@ -37,8 +37,12 @@ _PLAIN_STRING = {'"': re.compile(r'[^"\\]*'), "'": re.compile(r"[^'\\]*")}
 _BARE_KEY = re.compile(r'"(?:[^"\\]++|\\.)*+"?|([{,]\s*+)(-?[0-9]{1,19})\s*+:', re.DOTALL)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
 _WORDS: Mapping[str, bool | float | None] = {
-    "true": True, "false": False, "null": None, "undefined": None, "NaN": math.nan,
-}  # fmt: skip
+    "true": True,
+    "false": False,
+    "null": None,
+    "undefined": None,
+    "NaN": math.nan,
+}
 
 
 def loads(data: bytes | bytearray | memoryview, *, is_strict: bool = False) -> JsonValue:

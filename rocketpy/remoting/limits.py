@@ -35,7 +35,6 @@ class Limit:
             remark = f"there are {present} {self.what}; {more} more would exceed {self.key}={maximum}"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)
 
-
     def size(self, entries: int | None) -> TableSize:
         return TableSize(self.what, entries, self.maximum(), self.refused)
 

@@ -1,4 +1,4 @@
-"""The control block as Python sees it: positions, and one entry per queue (csrc/control_block.h).
+"""The control block as Python sees it: positions, and one entry per queue (csrc/store/control_block.h).
 
 Mapped by the supervisor, inherited by all workers. Each field has one writer, named in the header; everybody else only
 reads. Reading is a plain load: fields are aligned, and what Python decides by them does not depend on their order.

@@ -1,8 +1,8 @@
 """The one door of Python to the disk, and the names of the store's files.
 
 Errors of the operating system become StoreError here, with the path and the reason in one line; a full disk becomes
-DiskFull. The C loops have their own door (csrc/new_file.c); both follow the same rule: nothing partial ever gets a name
-in a directory that a Java broker loads.
+DiskFull. The C loops have their own door (csrc/store/new_file.c); both follow the same rule: nothing partial ever gets
+a name in a directory that a Java broker loads.
 """
 
 from __future__ import annotations

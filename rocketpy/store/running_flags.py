@@ -11,7 +11,7 @@ from .control_block import ControlBlock
 
 class RunningFlag(enum.IntFlag):
     NOT_READABLE = 1
-    NOT_WRITEABLE = 2  # the log cannot be flushed; set where that is found out (csrc/flush.c)
+    NOT_WRITEABLE = 2  # the log cannot be flushed; set where that is found out (csrc/store/flush.c)
     CONSUME_QUEUE_FAULT = 4  # units cannot be written
     INDEX_FAULT = 8
     DISK_FULL = 16

@@ -68,7 +68,7 @@ class RemotingClient:
     async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its response; `timeout_s` includes connecting.
 
-        An error response is a response: whoever asked judges its code.
+        An error response is a response: whoever asked looks at its code.
 
         Raises:
             ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.

@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);   \
-            abort();                                                                  \
-        }                                                                             \
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                    \
+            abort();                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 /* xorshift64*; a driver starts it with a constant, so that every run is the same. */
@@ -45,20 +45,18 @@ static inline void mutate(random_source *source, uint8_t *image, uint32_t *size)
     for (uint32_t round = random_below(source, 3) + 1; round > 0; round--) {
         uint32_t at = random_below(source, *size + 1);
         switch (random_below(source, 4)) {
-        case 0:
-            if (at < *size) image[at] = telling[random_below(source, sizeof telling)];
-            break;
-        case 1:
-            if (at < *size) image[at] = (uint8_t)random_next(source);
-            break;
-        case 2:
-            *size = at;
-            break;
-        default:
-            memmove(image + at + 2, image + at, *size - at);
-            image[at] = telling[random_below(source, sizeof telling)];
-            image[at + 1] = (uint8_t)random_next(source);
-            *size += 2;
+            case 0:
+                if (at < *size) image[at] = telling[random_below(source, sizeof telling)];
+                break;
+            case 1:
+                if (at < *size) image[at] = (uint8_t)random_next(source);
+                break;
+            case 2: *size = at; break;
+            default:
+                memmove(image + at + 2, image + at, *size - at);
+                image[at] = telling[random_below(source, sizeof telling)];
+                image[at + 1] = (uint8_t)random_next(source);
+                *size += 2;
         }
     }
 }

@@ -1,13 +1,13 @@
-/* What the fuzzers of the store found, one case each: damage that was believed, and what came of it. */
+/* What the fuzzers of the store found, one case each: damage that was trusted, and what came of it. */
 #define _GNU_SOURCE
-#include "commitlog.h"
-#include "consume_queue.h"
-#include "control_block.h"
-#include "dispatch.h"
-#include "fetch.h"
+#include "store/commitlog.h"
+#include "store/consume_queue.h"
+#include "store/control_block.h"
+#include "store/dispatch.h"
+#include "workers/fetch.h"
 #include "fuzz_store.h"
-#include "index_file.h"
-#include "recovery.h"
+#include "store/index_file.h"
+#include "store/recovery.h"
 
 enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILE_SIZE = 20 * UNIT, BODY = 10 };
 static const uint8_t T[] = "T";
@@ -22,11 +22,19 @@ static rp_control_block *make_store(const fuzz_paths *here, uint32_t count, uint
     rp_commitlog *log = rp_commitlog_open(here->log, rp_control_header(block));
     CHECK(log && rp_control_add(block, T, 1, 0));
     for (uint32_t i = 0; i < count; i++) {
-        rp_record record = {.queue_offset = first_queue_offset + i, .body = body, .body_size = BODY, .topic = T, .topic_size = 1,
-                            .properties = (const uint8_t *)"KEYS\001k", .properties_size = 6, .store_timestamp_ms = 1700000000000,
-                            .born_host = {.family = 4}, .store_host = {.family = 4}};
+        rp_record record = {.queue_offset = first_queue_offset + i,
+                            .body = body,
+                            .body_size = BODY,
+                            .topic = T,
+                            .topic_size = 1,
+                            .properties = (const uint8_t *)"KEYS\001k",
+                            .properties_size = 6,
+                            .store_timestamp_ms = 1700000000000,
+                            .born_host = {.family = 4},
+                            .store_host = {.family = 4}};
         uint32_t size = rp_record_size(&record);
-        CHECK(rp_commitlog_reserve(log, size, &at, &record.phy_offset) == RP_OK && rp_record_encode(&record, at) == size);
+        CHECK(rp_commitlog_reserve(log, size, &at, &record.phy_offset) == RP_OK &&
+              rp_record_encode(&record, at) == size);
         rp_commitlog_publish(log, size, record.store_timestamp_ms);
     }
     rp_commitlog_close(log);
@@ -34,9 +42,14 @@ static rp_control_block *make_store(const fuzz_paths *here, uint32_t count, uint
 }
 
 static void dispatch_all(rp_control_block *block, const fuzz_paths *here, rp_dispatch_counts *counts) {
-    rp_dispatch_config config = {.commitlog_directory = here->log, .consume_queue_directory = here->queues,
-                                 .index_directory = here->index, .consume_queue_file_size = QUEUE_FILE_SIZE,
-                                 .consume_queue_files_max = 16, .index_enable = 1, .hash_slot_num = 504, .index_num = 102};
+    rp_dispatch_config config = {.commitlog_directory = here->log,
+                                 .consume_queue_directory = here->queues,
+                                 .index_directory = here->index,
+                                 .consume_queue_file_size = QUEUE_FILE_SIZE,
+                                 .consume_queue_files_max = 16,
+                                 .index_enable = 1,
+                                 .hash_slot_num = 504,
+                                 .index_num = 102};
     rp_dispatch *dispatch = rp_dispatch_open(block, &config);
     CHECK(dispatch && rp_dispatch_run(dispatch, 1 << 20) == RP_EMPTY);
     rp_dispatch_read_counts(dispatch, counts);
@@ -64,15 +77,26 @@ static uint64_t first_slot_of(const char *path) {
     }
 }
 
-/* A slot, a topic index, or a name that leads out of the mapping: the block is made anew, and recovery has the files. */
+/* A slot, a topic index, or a name that leads out of the mapping: the block is made anew, and recovery has the files.
+ */
 static void check_control_block(const fuzz_paths *here) {
     enum { QUEUE_TOPIC_AT = 4096 + 32, QUEUE_STATE_AT = 4096 + 44, CLEAN_AT = 96 };
     rp_control_block *block = make_store(here, 1, 0);
     rp_control_close(block);
     uint64_t slot_at = first_slot_of(here->control), name_at = 4096 + RP_CONTROL_QUEUES_MAX * sizeof(rp_queue);
-    struct { uint64_t at; uint32_t value; } damages[] = {
-        {slot_at, UINT32_MAX}, {slot_at, 2}, {slot_at, 0x01000000}, {slot_at + 4, 1}, {QUEUE_TOPIC_AT, UINT32_MAX},
-        {QUEUE_TOPIC_AT, 1}, {QUEUE_STATE_AT, 77}, {name_at, 0xFF}, {name_at, 0x2F01}, {CLEAN_AT, 2}};
+    struct {
+        uint64_t at;
+        uint32_t value;
+    } damages[] = {{slot_at, UINT32_MAX},
+                   {slot_at, 2},
+                   {slot_at, 0x01000000},
+                   {slot_at + 4, 1},
+                   {QUEUE_TOPIC_AT, UINT32_MAX},
+                   {QUEUE_TOPIC_AT, 1},
+                   {QUEUE_STATE_AT, 77},
+                   {name_at, 0xFF},
+                   {name_at, 0x2F01},
+                   {CLEAN_AT, 2}};
     _Static_assert(offsetof(rp_control, clean) == CLEAN_AT && offsetof(rp_queue, topic) == 32, "places of the damage");
     for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
         rp_control_close(make_store(here, 1, 0));
@@ -84,7 +108,8 @@ static void check_control_block(const fuzz_paths *here) {
     }
     rp_control_close(make_store(here, 1, 0)); /* the same without damage */
     CHECK(block = rp_control_open(here->control, LOG_FILE_SIZE));
-    CHECK(rp_control_find(block, T, 1, 0) == rp_control_queue(block, 0) && rp_control_header(block)->published_phy_offset > 0);
+    CHECK(rp_control_find(block, T, 1, 0) == rp_control_queue(block, 0) &&
+          rp_control_header(block)->published_phy_offset > 0);
     rp_control_close(block);
 }
 
@@ -103,8 +128,11 @@ static void check_torn_control_block(const fuzz_paths *here) {
 
 /* A unit of which nothing can be sent is passed over: its slice would end the connection at each attempt. */
 static void check_damaged_unit(const fuzz_paths *here) {
-    static const struct { uint64_t phy_offset; uint32_t size; } units[] = {
-        {0, 0}, {0, LOG_FILE_SIZE + 1}, {1ull << 62, 108}, {UINT64_MAX, 2}, {0, 1u << 31}, {LOG_FILE_SIZE - 50, 108}};
+    static const struct {
+        uint64_t phy_offset;
+        uint32_t size;
+    } units[] = {{0, 0},          {0, LOG_FILE_SIZE + 1}, {1ull << 62, 108},
+                 {UINT64_MAX, 2}, {0, 1u << 31},          {LOG_FILE_SIZE - 50, 108}};
     rp_dispatch_counts counts;
     rp_control_block *block = make_store(here, 60, 0);
     rp_control *control = rp_control_header(block);
@@ -113,7 +141,10 @@ static void check_damaged_unit(const fuzz_paths *here) {
     CHECK(counts.units == 60 && queue->max_offset == 60 && control->published_phy_offset > LOG_FILE_SIZE);
     rp_cq_writer *writer = rp_cq_writer_open(block, here->queues, QUEUE_FILE_SIZE, 4);
     rp_cq_reader *reader = rp_cq_reader_open(block, here->queues, QUEUE_FILE_SIZE, 4);
-    rp_fetch_limits limits = {.bytes_in_memory = 1 << 20, .count_in_memory = 32, .bytes_on_disk = 1 << 20, .count_on_disk = 32,
+    rp_fetch_limits limits = {.bytes_in_memory = 1 << 20,
+                              .count_in_memory = 32,
+                              .bytes_on_disk = 1 << 20,
+                              .count_on_disk = 32,
                               .memory_bytes = 1 << 20};
     rp_tags tags;
     CHECK(rp_tags_parse(T, 0, &tags) == RP_OK);
@@ -211,9 +242,15 @@ static void check_half_shown(const fuzz_paths *here, uint64_t first, uint64_t sh
     rp_control_close(block);
 }
 
-/* The record of 5.x has room for a topic that, with a long key, needs more room than any of 4.x where keys are put together. */
+/* The record of 5.x has room for a topic that, with a long key, needs more room than any of 4.x where keys are put
+ * together. */
 static void check_long_topic(const fuzz_paths *here) {
-    enum { FILE_SIZE = 1 << 17, TOPIC = INT16_MAX, PROPERTIES = RP_PROPERTIES_SIZE_MAX, SIZE = 92 + TOPIC + PROPERTIES };
+    enum {
+        FILE_SIZE = 1 << 17,
+        TOPIC = INT16_MAX,
+        PROPERTIES = RP_PROPERTIES_SIZE_MAX,
+        SIZE = 92 + TOPIC + PROPERTIES
+    };
     rp_dispatch_counts counts;
     uint8_t *at;
     uint64_t phy_offset;

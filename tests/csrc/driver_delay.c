@@ -1,11 +1,11 @@
-/* Marks of deliveries and the broker's clock under sanitizers: random marks and deaths against a plain model, and clocks of
- * any value, as a damaged control block has them.   driver_delay */
+/* Marks of deliveries and the broker's clock under sanitizers: random marks and deaths against a plain model, and
+ * clocks of any value, as a damaged control block has them.   driver_delay */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "broker_clock.h"
+#include "store/broker_clock.h"
 #include "check.h"
-#include "delivered.h"
+#include "store/delivered.h"
 
 static random_source source = {.state = 90};
 static uint32_t some(void) { return (uint32_t)random_next(&source); }

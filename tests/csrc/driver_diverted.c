@@ -1,6 +1,6 @@
 /* Sends left to the manager whose ring has room again only between two of them: each has a token of its own. */
 #include "check.h"
-#include "diverted.h"
+#include "workers/diverted.h"
 
 enum { CAPACITY = 1 << 18, SMALL = 4096, LARGE = 100000, CONNECTION = 7 };
 
@@ -15,14 +15,14 @@ static void leave(rp_diverted *diverted, uint64_t connection, uint32_t size) {
 }
 
 /* Read all there is; the large ones are written to `found`. Returns their number. */
-static uint32_t take(rp_ring_reader *reader, rp_settled *found, uint32_t count) {
+static uint32_t take(rp_ring_reader *reader, rp_completed *found, uint32_t count) {
     const uint8_t *data;
     uint32_t size;
     uint16_t type;
     for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; rp_ring_release(reader)) {
         const rp_send_request *request = (const rp_send_request *)data;
-        CHECK(type == RP_STAGE_SEND);
-        if (size == LARGE) found[count++] = (rp_settled){.origin = request->origin, .token = request->token};
+        CHECK(type == RP_MSG_SEND);
+        if (size == LARGE) found[count++] = (rp_completed){.origin = request->origin, .token = request->token};
     }
     return count;
 }
@@ -34,7 +34,7 @@ int main(void) {
     rp_ring_writer *writer = rp_ring_writer_open(ring);
     rp_ring_reader *reader = rp_ring_reader_open(ring);
     rp_diverted diverted;
-    rp_settled found[2];
+    rp_completed found[2];
     CHECK(writer && reader && rp_diverted_init(&diverted, writer) == 0);
 
     while (rp_ring_depth(ring) < CAPACITY - 4 * SMALL) leave(&diverted, CONNECTION + 1, SMALL);
@@ -45,14 +45,14 @@ int main(void) {
     while (rp_ring_pump(writer) != RP_OK) count = take(reader, found, count);
     count = take(reader, found, count);
     CHECK(count == 2 && found[0].token < found[1].token);
-    rp_diverted_settle(&diverted, &found[0]);
-    CHECK(rp_diverted_has(&diverted, CONNECTION)); /* the second is not settled yet */
-    rp_diverted_settle(&diverted, &found[1]);
+    rp_diverted_complete(&diverted, &found[0]);
+    CHECK(rp_diverted_has(&diverted, CONNECTION)); /* the second is not completed yet */
+    rp_diverted_complete(&diverted, &found[1]);
     CHECK(!rp_diverted_has(&diverted, CONNECTION));
 
     rp_diverted_destroy(&diverted);
     rp_ring_writer_close(writer);
     rp_ring_reader_close(reader);
-    puts("diverted: two large sends of one connection were settled one by one");
+    puts("diverted: two large sends of one connection were completed one by one");
     return 0;
 }

@@ -3,14 +3,21 @@
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <unistd.h>
-#include "atomic.h"
+#include "base/atomic.h"
 #include "check.h"
-#include "consume_queue.h"
-#include "control_block.h"
-#include "endian.h"
-#include "fetch.h"
+#include "store/consume_queue.h"
+#include "store/control_block.h"
+#include "base/endian.h"
+#include "workers/fetch.h"
 
-enum { UNIT = RP_CQ_UNIT_SIZE, UNITS_PER_FILE = 1 << 20, LOG_FILE_SIZE = 1 << 30, SIZE = 100, MAX = 1000, PAUSE_US = 60 /* what comes meanwhile takes several reads */ };
+enum {
+    UNIT = RP_CQ_UNIT_SIZE,
+    UNITS_PER_FILE = 1 << 20,
+    LOG_FILE_SIZE = 1 << 30,
+    SIZE = 100,
+    MAX = 1000,
+    PAUSE_US = 60 /* what comes meanwhile takes several reads */
+};
 static const uint8_t T[] = "T";
 
 struct test {

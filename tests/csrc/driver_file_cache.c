@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 #include "check.h"
-#include "file_cache.h"
+#include "store/file_cache.h"
 
 enum { FILES = 10 };
 
@@ -30,7 +30,8 @@ int main(void) {
     rp_file_cache *cache = rp_file_cache_open(64);
     CHECK(cache);
     rp_file_cache_release(cache, 5); /* empty */
-    for (int i = 0; i < FILES; i++) rp_file_cache_put(cache, (rp_file_key){.queue = (uint32_t)i}, make_file(directory, i, i % 2));
+    for (int i = 0; i < FILES; i++)
+        rp_file_cache_put(cache, (rp_file_key){.queue = (uint32_t)i}, make_file(directory, i, i % 2));
     for (int i = 0; i < FILES / 2; i++) {
         rp_file_cache_release(cache, 2); /* one of each kind */
         CHECK(count_open(cache) == FILES - 1 - i);

@@ -1,6 +1,6 @@
-/* The table of the hot processors: what is put is found until it is removed, through growth and removals; and keys that
- * are chosen by somebody who knows the code do not meet. */
-#include "map.h"
+/* The table of the send and pull processes: what is put is found until it is removed, through growth and removals; and
+ * keys that are chosen by somebody who knows the code do not meet. */
+#include "base/map.h"
 
 #include "check.h"
 

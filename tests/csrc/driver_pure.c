@@ -1,7 +1,7 @@
 /* The pure functions under the sanitizers: golden vectors, every truncation, mutated and random input. That results
  * are right is the business of tests/unit/native and tests/property; here it is that no byte is touched that is not
  * the function's, and that what is said about any input holds together. */
-#include "crc32.h"
+#include "base/crc32.h"
 #include "invariants.h"
 
 enum { ROUNDS = 200000, IMAGE_SIZE_MAX = 4096 };
@@ -19,7 +19,9 @@ static const uint8_t ROCKETMQ_HEADER[] = {0x00, 0x1e, 0x00, 0x01, 0x99, 0x00, 0x
 typedef rp_status (*check_function)(const uint8_t *data, uint32_t size);
 
 static rp_status as_json(const uint8_t *data, uint32_t size) { return check_header(RP_SERIALIZE_JSON, data, size); }
-static rp_status as_rocketmq(const uint8_t *data, uint32_t size) { return check_header(RP_SERIALIZE_ROCKETMQ, data, size); }
+static rp_status as_rocketmq(const uint8_t *data, uint32_t size) {
+    return check_header(RP_SERIALIZE_ROCKETMQ, data, size);
+}
 static rp_status as_frame(const uint8_t *data, uint32_t size) { return check_frame(data, size, IMAGE_SIZE_MAX); }
 static rp_status as_record(const uint8_t *data, uint32_t size) { return check_record(data, size, 1); }
 static rp_status as_record_unchecked(const uint8_t *data, uint32_t size) { return check_record(data, size, 0); }
@@ -80,7 +82,8 @@ static void check_records(void) {
 }
 
 static void check_frames(void) {
-    uint8_t frame[8 + sizeof ROCKETMQ_HEADER + 5] = {0, 0, 0, 4 + sizeof ROCKETMQ_HEADER + 5, 1, 0, 0, sizeof ROCKETMQ_HEADER};
+    uint8_t frame[8 + sizeof ROCKETMQ_HEADER + 5] = {0, 0, 0, 4 + sizeof ROCKETMQ_HEADER + 5,
+                                                     1, 0, 0, sizeof ROCKETMQ_HEADER};
     memcpy(frame + 8, ROCKETMQ_HEADER, sizeof ROCKETMQ_HEADER);
     torture("frame", as_frame, frame, sizeof frame);
 }
@@ -105,11 +108,19 @@ static void check_crc(void) {
 
 static void check_replies(void) {
     for (uint8_t type = RP_SERIALIZE_JSON; type <= RP_SERIALIZE_ROCKETMQ; type++) {
-        rp_send_reply send = {.serialize_type = type, .version = 409, .queue_offset = INT64_MAX, .opaque = INT32_MIN,
-                              .message_ids = (const uint8_t *)"7F00", .message_ids_size = 4,
-                              .region = (const uint8_t *)"R", .region_size = 1};
-        rp_pull_reply pull = {.serialize_type = type, .suggest_which_broker_id = INT64_MIN, .body_size = 9,
-                              .remark = (const uint8_t *)"FOUND", .remark_size = 5};
+        rp_send_reply send = {.serialize_type = type,
+                              .version = 409,
+                              .queue_offset = INT64_MAX,
+                              .opaque = INT32_MIN,
+                              .message_ids = (const uint8_t *)"7F00",
+                              .message_ids_size = 4,
+                              .region = (const uint8_t *)"R",
+                              .region_size = 1};
+        rp_pull_reply pull = {.serialize_type = type,
+                              .suggest_which_broker_id = INT64_MIN,
+                              .body_size = 9,
+                              .remark = (const uint8_t *)"FOUND",
+                              .remark_size = 5};
         uint32_t send_size = 0, pull_size = 0;
         for (uint32_t capacity = 0; capacity < 512; capacity++) {
             uint8_t *out = malloc(capacity > 0 ? capacity : 1);
@@ -121,7 +132,8 @@ static void check_replies(void) {
             size = rp_pull_reply_encode(&pull, out, capacity);
             CHECK(pull_size == 0 || size == pull_size);
             pull_size = size;
-            if (size > 0) CHECK(check_frame(out, size, 512) == RP_INCOMPLETE && check_header(type, out + 8, size - 8) == RP_OK);
+            if (size > 0)
+                CHECK(check_frame(out, size, 512) == RP_INCOMPLETE && check_header(type, out + 8, size - 8) == RP_OK);
             free(out);
         }
         CHECK(send_size > 100 && pull_size > 100);

@@ -1,7 +1,8 @@
-/* What a sync of queue files syncs: each dirty file, and the directories of those that were created or removed; the whole
- * file system where the set of dirty files is not known or does not hold them. The syncs here are counted, not done. */
+/* What a sync of queue files syncs: each dirty file, and the directories of those that were created or removed; the
+ * whole file system where the set of dirty files is not known or does not hold them. The syncs here are counted, not
+ * done. */
 #define _GNU_SOURCE
-#include "queue_files.h"
+#include "store/queue_files.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

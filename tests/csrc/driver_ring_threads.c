@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 #include "check.h"
-#include "ring.h"
+#include "ipc/ring.h"
 
 enum { CAPACITY = 65536, SMALL_MAX = CAPACITY / 4, REOPEN_EVERY = 5000 };
 
@@ -102,8 +102,10 @@ static void *consume(void *context) {
             if (!test->sleepy) continue;
         }
         rp_worker_prepare_sleep(test->consumer);
-        if (rp_ring_is_empty(reader) && number < test->records) rp_worker_sleep(test->consumer, -1);
-        else rp_worker_awake(test->consumer);
+        if (rp_ring_is_empty(reader) && number < test->records)
+            rp_worker_sleep(test->consumer, -1);
+        else
+            rp_worker_awake(test->consumer);
     }
     CHECK(rp_ring_is_empty(reader));
     rp_ring_reader_close(reader);
@@ -111,8 +113,11 @@ static void *consume(void *context) {
 }
 
 static void run(uint64_t records, int sleepy, int large) {
-    struct test test = {.producer = rp_worker_create(0), .consumer = rp_worker_create(1), .records = records,
-                        .sleepy = sleepy, .large = large};
+    struct test test = {.producer = rp_worker_create(0),
+                        .consumer = rp_worker_create(1),
+                        .records = records,
+                        .sleepy = sleepy,
+                        .large = large};
     pthread_t threads[2];
     CHECK(test.producer && test.consumer);
     CHECK(test.ring = rp_ring_create(CAPACITY, test.producer, test.consumer));

@@ -1,10 +1,9 @@
-/* The selector under sanitizers: many clients over socket pairs send good frames cut anywhere, garbage, half frames, and
- * go; replies of all sizes come back, late ones too; clients read slowly or not at all; the codec ring is small. One
- * thread turns everything, from one seed. Invariants (abort):
- *   frames arrive whole, in order, once; CLOSED follows each connection that sent one, exactly once;
- *   they are those of whom the connection's PROXY header names;
- *   what a client receives is a prefix of what was replied to it; every connection goes in the end.
- * driver_selector [TURNS [SEED]] */
+/* The selector under sanitizers: many clients over socket pairs send good frames cut anywhere, garbage, half frames,
+ * and go; replies of all sizes come back, late ones too; clients read slowly or not at all; the codec ring is small.
+ * One thread turns everything, from one seed. Invariants (abort): frames arrive whole, in order, once; CLOSED follows
+ * each connection that sent one, exactly once; they are those of whom the connection's PROXY header names; what a
+ * client receives is a prefix of what was replied to it; every connection goes in the end. driver_selector [TURNS
+ * [SEED]] */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,9 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "check.h"
-#include "commitlog.h"
-#include "endian.h"
-#include "selector.h"
+#include "store/commitlog.h"
+#include "base/endian.h"
+#include "workers/selector.h"
 
 enum { CLIENTS = 48, NUMBERS = 1 << 20, LOG_SIZE = 1 << 20 };
 
@@ -70,8 +69,8 @@ static void open_client(struct world *world, struct client *client) {
         struct cmsghdr align;
         uint8_t bytes[CMSG_SPACE(sizeof(int))];
     } control = {0};
-    struct msghdr message = {.msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control,
-                             .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     struct cmsghdr *part = CMSG_FIRSTHDR(&message);
     part->cmsg_level = SOL_SOCKET;
     part->cmsg_type = SCM_RIGHTS;
@@ -119,7 +118,8 @@ static void next_frame(struct world *world, struct client *client) {
 static void speak(struct world *world, struct client *client) {
     if (client->is_bad) return;
     if ((client->out == NULL || client->out_at == 0) && draw(world, 200) == 0) {
-        static const char garbage[][9] = {"\x16\x03\x01\x02", "GET / HT", "\0\0\0\0\0\0\0\0", "\0\xFF\xFF\xFF", "\0\0\0\x08\0\0\0\x09"};
+        static const char garbage[][9] = {"\x16\x03\x01\x02", "GET / HT", "\0\0\0\0\0\0\0\0", "\0\xFF\xFF\xFF",
+                                          "\0\0\0\x08\0\0\0\x09"};
         (void)!write(client->fd, garbage[draw(world, 5)], 8);
         client->is_bad = 1;
         return;
@@ -155,11 +155,11 @@ static void reply(struct world *world, struct client *client, uint64_t connectio
     if (size > 200 && draw(world, 2)) { /* the tail of it from the log, in two slices */
         uint32_t body = size - 100, base = (uint32_t)draw(world, LOG_SIZE - body);
         memcpy(world->log + base, bytes + 100, body);
-        rp_stage_pull_reply head = {.connection = connection, .head_size = 100, .slice_count = 2};
+        rp_msg_pull_reply head = {.connection = connection, .head_size = 100, .slice_count = 2};
         rp_slice slices[2] = {{base, body / 2}, {base + body / 2, body - body / 2}};
         rp_span spans[3] = {{&head, sizeof head}, {slices, sizeof slices}, {bytes, 100}};
         /* Queued slices point into the log: only a client without any may get others, as the log is rewritten here. */
-        if (client->read == client->replied && rp_ring_write(world->writer, RP_STAGE_PULL_REPLY, spans, 3) == RP_OK) {
+        if (client->read == client->replied && rp_ring_write(world->writer, RP_MSG_PULL_REPLY, spans, 3) == RP_OK) {
             client->replied += size;
             while (rp_ring_pump(world->writer) != RP_OK) CHECK(rp_selector_run(world->selector, 0) == RP_OK);
             for (int i = 0; client->read < client->replied && i < 100000; i++) {
@@ -170,7 +170,7 @@ static void reply(struct world *world, struct client *client, uint64_t connectio
     } else {
         rp_reply head = {.connection = connection, .size = size};
         rp_span spans[2] = {{&head, sizeof head}, {bytes, size}};
-        if (rp_ring_write(world->writer, RP_STAGE_REPLY, spans, 2) == RP_OK) client->replied += size;
+        if (rp_ring_write(world->writer, RP_MSG_REPLY, spans, 2) == RP_OK) client->replied += size;
     }
     free(bytes);
 }
@@ -198,12 +198,12 @@ static void play_codec(struct world *world, uint32_t records_max) {
         uint64_t *greeted = &world->greeted[origin.connection >> 32 & 0xFFFFFF];
         CHECK((origin.connection >> 32 & 0xFFFFFF) < CLIENTS && origin.connection >> 56 == 1);
         CHECK(origin.peer.port == 51234 && memcmp(origin.peer.address, "\xC0\0\2\7", 4) == 0);
-        if (type == RP_STAGE_FRAME) {
+        if (type == RP_MSG_FRAME) {
             CHECK(*greeted == 0 || *greeted == origin.connection);
             *greeted = origin.connection;
             take_frame(world, &origin, data + sizeof origin, size - (uint32_t)sizeof origin);
         } else {
-            CHECK(type == RP_STAGE_CLOSED && size == sizeof origin && *greeted == origin.connection);
+            CHECK(type == RP_MSG_CLOSED && size == sizeof origin && *greeted == origin.connection);
             *greeted = 0;
             world->closed_seen++;
         }
@@ -230,10 +230,18 @@ static void open_world(struct world *world, const char *directory, uint64_t seed
     close(fd);
     CHECK(world->view = rp_log_view_open(directory, LOG_SIZE, 4));
     rp_network everybody = {.bits = 0}; /* unix sockets: all of them speak for others */
-    rp_selector_config config = {.worker = world->worker, .index = 1, .handoff = world->handoff[1], .reply_count = 1,
-                                 .codec_count = 1, .replies = &world->replies, .codecs = &world->frames,
-                                 .log = world->view, .connections_max = CLIENTS, .high_water_bytes = 100000,
-                                 .proxy_count = 1, .proxies = &everybody};
+    rp_selector_config config = {.worker = world->worker,
+                                 .index = 1,
+                                 .handoff = world->handoff[1],
+                                 .reply_count = 1,
+                                 .codec_count = 1,
+                                 .replies = &world->replies,
+                                 .codecs = &world->frames,
+                                 .log = world->view,
+                                 .connections_max = CLIENTS,
+                                 .high_water_bytes = 100000,
+                                 .proxy_count = 1,
+                                 .proxies = &everybody};
     CHECK(world->selector = rp_selector_open(&config));
     for (int i = 0; i < CLIENTS; i++) world->clients[i].fd = -1;
 }
@@ -254,9 +262,12 @@ static void close_world(struct world *world) {
 
 static void turn(struct world *world) {
     struct client *client = &world->clients[draw(world, CLIENTS)];
-    if (client->fd < 0) open_client(world, client);
-    else if (draw(world, 150) == 0) forget(world, client);
-    else speak(world, client);
+    if (client->fd < 0)
+        open_client(world, client);
+    else if (draw(world, 150) == 0)
+        forget(world, client);
+    else
+        speak(world, client);
     for (int i = 0; i < CLIENTS; i++)
         if (world->clients[i].fd >= 0 && world->clients[i].reads) listen_to(&world->clients[i]);
     CHECK(rp_selector_run(world->selector, 0) == RP_OK);

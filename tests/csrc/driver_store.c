@@ -12,19 +12,24 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
-#include "atomic.h"
-#include "commitlog.h"
-#include "consume_queue.h"
-#include "consume_queue_ext.h"
-#include "control_block.h"
-#include "dispatch.h"
-#include "endian.h"
-#include "record.h"
-#include "ring.h"
-#include "stage.h"
+#include "base/atomic.h"
+#include "store/commitlog.h"
+#include "store/consume_queue.h"
+#include "store/consume_queue_ext.h"
+#include "store/control_block.h"
+#include "store/dispatch.h"
+#include "base/endian.h"
+#include "store/record.h"
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
 
-#define CHECK(condition) \
-    do { if (!(condition)) { fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition); abort(); } } while (0)
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
 
 struct store {
     char root[256], control[PATH_MAX], log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX];
@@ -38,10 +43,15 @@ struct store {
 static void open_store(struct store *store) {
     CHECK(store->block = rp_control_open(store->control, store->file_size));
     CHECK(store->writer = rp_commitlog_open(store->log, rp_control_header(store->block)));
-    rp_dispatch_config config = {.commitlog_directory = store->log, .consume_queue_directory = store->queues,
-                                 .index_directory = store->index, .consume_queue_file_size = store->queue_file_size,
-                                 .consume_queue_files_max = 64, .index_enable = 1, .hash_slot_num = store->slot_num,
-                                 .index_num = store->index_num, .consume_queue_ext_enable = store->is_extended,
+    rp_dispatch_config config = {.commitlog_directory = store->log,
+                                 .consume_queue_directory = store->queues,
+                                 .index_directory = store->index,
+                                 .consume_queue_file_size = store->queue_file_size,
+                                 .consume_queue_files_max = 64,
+                                 .index_enable = 1,
+                                 .hash_slot_num = store->slot_num,
+                                 .index_num = store->index_num,
+                                 .consume_queue_ext_enable = store->is_extended,
                                  .consume_queue_ext_file_size = store->ext_file_size};
     CHECK(store->dispatch = rp_dispatch_open(store->block, &config));
 }
@@ -73,14 +83,22 @@ static void remove_store(struct store *store) {
     CHECK(system(command) == 0);
 }
 
-static uint64_t put(struct store *store, const char *topic, uint32_t queue_id, const char *properties, uint32_t body_size) {
+static uint64_t put(struct store *store, const char *topic, uint32_t queue_id, const char *properties,
+                    uint32_t body_size) {
     static uint8_t body[65536];
     rp_queue *queue = rp_control_add(store->block, (const uint8_t *)topic, (uint32_t)strlen(topic), queue_id);
     CHECK(queue);
-    rp_record record = {.queue_id = (int32_t)queue_id, .queue_offset = queue->next_offset, .store_timestamp_ms = 1700000000000,
-                        .born_host = {.family = 4}, .store_host = {.family = 4}, .body = body, .body_size = body_size,
-                        .topic = (const uint8_t *)topic, .topic_size = (uint32_t)strlen(topic),
-                        .properties = (const uint8_t *)properties, .properties_size = (uint32_t)strlen(properties)};
+    rp_record record = {.queue_id = (int32_t)queue_id,
+                        .queue_offset = queue->next_offset,
+                        .store_timestamp_ms = 1700000000000,
+                        .born_host = {.family = 4},
+                        .store_host = {.family = 4},
+                        .body = body,
+                        .body_size = body_size,
+                        .topic = (const uint8_t *)topic,
+                        .topic_size = (uint32_t)strlen(topic),
+                        .properties = (const uint8_t *)properties,
+                        .properties_size = (uint32_t)strlen(properties)};
     uint8_t *at;
     uint32_t size = rp_record_size(&record);
     CHECK(size && rp_commitlog_reserve(store->writer, size, &at, &record.phy_offset) == RP_OK);
@@ -92,7 +110,8 @@ static uint64_t put(struct store *store, const char *topic, uint32_t queue_id, c
 
 static void dispatch_all(struct store *store) {
     rp_status status;
-    while ((status = rp_dispatch_run(store->dispatch, 4096)) == RP_OK) {}
+    while ((status = rp_dispatch_run(store->dispatch, 4096)) == RP_OK) {
+    }
     CHECK(status == RP_EMPTY);
 }
 
@@ -142,7 +161,8 @@ static void check_append_and_dispatch(uint32_t is_extended) {
     store.is_extended = is_extended;
     open_store(&store);
     for (int i = 0; i < 300; i++) {
-        put(&store, "TopicA", (uint32_t)i % 3, "KEYS\001a b  c\002UNIQ_KEY\001u\002TAGS\001TagA", (uint32_t)i * 7 % 900);
+        put(&store, "TopicA", (uint32_t)i % 3, "KEYS\001a b  c\002UNIQ_KEY\001u\002TAGS\001TagA",
+            (uint32_t)i * 7 % 900);
         if (i % 50 == 0) dispatch_all(&store);
     }
     CHECK(pthread_create(&flusher, NULL, keep_syncing, &store) == 0);
@@ -261,7 +281,7 @@ static void check_arrivals(void) {
         if (status == RP_OK) continue;
         while (rp_ring_read(reader, &data, &size, &type) == RP_OK) {
             rp_arrival arrival;
-            CHECK(type == RP_STAGE_ARRIVAL && size == sizeof arrival);
+            CHECK(type == RP_MSG_ARRIVAL && size == sizeof arrival);
             memcpy(&arrival, data, sizeof arrival);
             const rp_queue *queue = rp_control_queue(store.block, arrival.queue);
             CHECK(queue->queue_id == told && queue->max_offset == 1 && queue->watched == 0);
@@ -270,7 +290,8 @@ static void check_arrivals(void) {
         }
     } while (status != RP_EMPTY);
     CHECK(told == QUEUES && fulls > 0);
-    rp_control_header(store.block)->dispatched_phy_offset -= 91 + 6 + 10; /* killed after the unit, before the position */
+    rp_control_header(store.block)->dispatched_phy_offset -=
+        91 + 6 + 10; /* killed after the unit, before the position */
     CHECK(rp_dispatch_run(store.dispatch, 1 << 30) == RP_EMPTY);
     CHECK(rp_ring_read(reader, &data, &size, &type) == RP_OK && ((const rp_arrival *)data)->queue == QUEUES - 1);
     rp_ring_release(reader);
@@ -294,11 +315,14 @@ static void measure(uint32_t records, uint32_t body_size, uint32_t is_extended) 
     open_store(&store);
     clock_gettime(CLOCK_MONOTONIC, &t[0]);
     for (uint32_t i = 0; i < records; i++) {
-        snprintf(properties, sizeof properties, "UNIQ_KEY\0010A00000100002A9F%016" PRIX64 "\002CLUSTER\001DefaultCluster\002TAGS\001TagA", (uint64_t)i);
+        snprintf(properties, sizeof properties,
+                 "UNIQ_KEY\0010A00000100002A9F%016" PRIX64 "\002CLUSTER\001DefaultCluster\002TAGS\001TagA",
+                 (uint64_t)i);
         put(&store, "TopicTest", i % 8, properties, body_size);
     }
     clock_gettime(CLOCK_MONOTONIC, &t[1]);
-    while (rp_dispatch_run(store.dispatch, 1 << 20) == RP_OK) {}
+    while (rp_dispatch_run(store.dispatch, 1 << 20) == RP_OK) {
+    }
     clock_gettime(CLOCK_MONOTONIC, &t[2]);
     for (int i = 0; i < 2; i++) {
         double s = (double)(t[i + 1].tv_sec - t[i].tv_sec) + (double)(t[i + 1].tv_nsec - t[i].tv_nsec) / 1e9;

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "check.h"
-#include "endian.h"
-#include "unit_batch.h"
+#include "base/endian.h"
+#include "store/unit_batch.h"
 
 enum { FILE_SIZE = 2000 };
 

@@ -1,14 +1,14 @@
-/* The checks of `rocketpy store verify` and the mending of an index, on sound bytes and on the same bytes damaged. */
+/* The checks of `rocketpy store verify` and the repairing of an index, on sound bytes and on the same bytes damaged. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include "../../csrc/endian.h"
-#include "../../csrc/index_file.h"
-#include "../../csrc/index_repair.h"
-#include "../../csrc/record.h"
-#include "../../csrc/verify.h"
+#include "base/endian.h"
+#include "store/index_file.h"
+#include "store/index_repair.h"
+#include "store/record.h"
+#include "store/verify.h"
 #include "check.h"
 
 enum { FILE_SIZE = 16384, SLOTS = 10, UNITS = 60, INDEX_SIZE = 40 + 4 * SLOTS + 20 * UNITS, ROUNDS = 4000 };
@@ -20,10 +20,18 @@ static uint32_t fill(uint8_t *image) {
     uint32_t at = 0, count = 0;
     for (;; count++) {
         static const uint8_t body[200];
-        rp_record record = {.queue_id = (int32_t)(count % 3), .queue_offset = count / 3, .phy_offset = at,
-                            .store_timestamp_ms = 1700000000000, .born_host.family = 4, .store_host.family = 6,
-                            .body = body, .body_size = count % 200, .topic = (const uint8_t *)"TopicTest", .topic_size = 9,
-                            .properties = (const uint8_t *)"KEYS\001a b\002TAGS\001TagA", .properties_size = 18};
+        rp_record record = {.queue_id = (int32_t)(count % 3),
+                            .queue_offset = count / 3,
+                            .phy_offset = at,
+                            .store_timestamp_ms = 1700000000000,
+                            .born_host.family = 4,
+                            .store_host.family = 6,
+                            .body = body,
+                            .body_size = count % 200,
+                            .topic = (const uint8_t *)"TopicTest",
+                            .topic_size = 9,
+                            .properties = (const uint8_t *)"KEYS\001a b\002TAGS\001TagA",
+                            .properties_size = 18};
         uint32_t size = rp_record_size(&record);
         if (at + size + 8 > FILE_SIZE) break;
         rp_record_encode(&record, image + at);
@@ -56,7 +64,8 @@ static void log_checks(void) {
     CHECK(walk(image, &status) == count && status == RP_END_OF_FILE);
     for (int round = 0; round < ROUNDS; round++) {
         memcpy(damaged, image, FILE_SIZE);
-        for (uint32_t i = next_random(4) + 1; i; i--) damaged[next_random(FILE_SIZE)] ^= (uint8_t)(1 + next_random(255));
+        for (uint32_t i = next_random(4) + 1; i; i--)
+            damaged[next_random(FILE_SIZE)] ^= (uint8_t)(1 + next_random(255));
         CHECK(walk(damaged, &status) <= count);
         rp_units sum = {0};
         rp_verify_units(damaged, FILE_SIZE / 20, 3, 5, 90, 100, &sum);
@@ -74,26 +83,30 @@ static void index_checks(void) {
     CHECK(mkdtemp(directory));
     rp_index *index = rp_index_open(directory, SLOTS, UNITS);
     CHECK(index);
-    for (int i = 0; i < 50; i++) CHECK(rp_index_put(index, (int32_t)next_random(1000), (uint64_t)i * 100, 1700000000000 + i, 0) == RP_OK);
+    for (int i = 0; i < 50; i++)
+        CHECK(rp_index_put(index, (int32_t)next_random(1000), (uint64_t)i * 100, 1700000000000 + i, 0) == RP_OK);
     rp_index_close(index);
     snprintf(command, sizeof command, "mv %s/* %s/file", directory, directory);
     CHECK(system(command) == 0);
     snprintf(path, sizeof path, "%s/file", directory);
     int fd = open(path, O_RDWR);
     CHECK(fd >= 0 && pread(fd, image, sizeof image, 0) == sizeof image);
-    CHECK(rp_verify_index(image, sizeof image, SLOTS, UNITS, &check) == RP_OK && check.faults == 0 && check.units == 50);
+    CHECK(rp_verify_index(image, sizeof image, SLOTS, UNITS, &check) == RP_OK && check.faults == 0 &&
+          check.units == 50);
     CHECK(rp_verify_index(image, sizeof image - 1, SLOTS, UNITS, &check) == RP_INVALID);
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t end;
-        int is_mended;
+        int is_repaired;
         memcpy(damaged, image, sizeof damaged);
-        for (uint32_t i = next_random(4) + 1; i; i--) damaged[next_random(INDEX_SIZE)] ^= (uint8_t)(1 + next_random(255));
+        for (uint32_t i = next_random(4) + 1; i; i--)
+            damaged[next_random(INDEX_SIZE)] ^= (uint8_t)(1 + next_random(255));
         rp_verify_index(damaged, sizeof damaged, SLOTS, UNITS, &check);
         CHECK(pwrite(fd, damaged, sizeof damaged, 0) == sizeof damaged);
-        rp_status status = rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_mended);
+        rp_status status = rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_repaired);
         CHECK(status == RP_OK || status == RP_EMPTY);
         CHECK(pread(fd, damaged, sizeof damaged, 0) == sizeof damaged);
-        if (status == RP_OK) CHECK(rp_verify_index(damaged, sizeof damaged, SLOTS, UNITS, &check) == RP_OK && check.faults == 0);
+        if (status == RP_OK)
+            CHECK(rp_verify_index(damaged, sizeof damaged, SLOTS, UNITS, &check) == RP_OK && check.faults == 0);
     }
     close(fd);
     snprintf(command, sizeof command, "rm -r %s", directory);
@@ -121,7 +134,8 @@ static void queue_checks(void) {
         close(fd);
     }
     rp_units sum = {0};
-    CHECK(rp_verify_queue(directory, &file_size, 5, 20010, 0, &sum, &odd) == RP_OK && odd == 0 && file_size == QUEUE_FILE);
+    CHECK(rp_verify_queue(directory, &file_size, 5, 20010, 0, &sum, &odd) == RP_OK && odd == 0 &&
+          file_size == QUEUE_FILE);
     CHECK(sum.units == 20005 && sum.stray == 5 && sum.beyond == 60);
     int fd = open(path, O_RDWR);
     CHECK(pwrite(fd, "x", 1, 20 * 71 + 19) == 1);

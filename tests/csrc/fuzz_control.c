@@ -1,9 +1,9 @@
-/* A damaged control block: whatever its bytes, opening it ends, and nothing leads out of the mapping afterwards. A block
- * that is believed (same boot, or clean) finds each of its entries by its name; another is as good as new.
+/* A damaged control block: whatever its bytes, opening it ends, and nothing leads out of the mapping afterwards. A
+ * block that is trusted (same boot, or clean) finds each of its entries by its name; another is as good as new.
  *
  * Input: HEAD (0: 1 other boot, 2 clean), then changes of 8 bytes each: kind, which, at, more, value (4). */
 #define _GNU_SOURCE
-#include "control_block.h"
+#include "store/control_block.h"
 #include "fuzz_store.h"
 
 enum { QUEUES = 6, CHANGE = 8, TAKEN_MAX = 16 };
@@ -60,23 +60,30 @@ static void apply(int fd, const uint8_t *change) {
     uint32_t which = change[1], at = change[2], value;
     memcpy(&value, change + 4, 4);
     switch (change[0] & 7) {
-    case 0: write_at(fd, (which << 8 | at) % sizeof(rp_control), &value, change[3] & 1 ? 4 : 1); break;
-    case 1: write_at(fd, QUEUES_AT + (which & 15) * sizeof(rp_queue) + at % 61, &value, 4); break;
-    case 2: write_at(fd, TOPICS_AT + (which & 7) * 128ull + at % 125, &value, change[3] & 1 ? 4 : 1); break;
-    case 3: write_at(fd, taken[which % taken_count], &value, 4); break;
-    case 4: write_at(fd, SLOTS_AT + (uint64_t)(which << 16 | at << 8 | change[3]) * 4, &value, 4); break;
-    case 5: if (which == 0xEE) fill_slots(fd, NAMES_AT, BLOCK_SIZE, value); break;
-    case 6: if (which == 0xEE) CHECK(ftruncate(fd, (off_t)value) == 0 && ftruncate(fd, at ? (off_t)BLOCK_SIZE : (off_t)value) == 0); break;
-    default: fill_slots(fd, taken[which % taken_count], taken[which % taken_count] + at * 4ull, value);
+        case 0: write_at(fd, (which << 8 | at) % sizeof(rp_control), &value, change[3] & 1 ? 4 : 1); break;
+        case 1: write_at(fd, QUEUES_AT + (which & 15) * sizeof(rp_queue) + at % 61, &value, 4); break;
+        case 2: write_at(fd, TOPICS_AT + (which & 7) * 128ull + at % 125, &value, change[3] & 1 ? 4 : 1); break;
+        case 3: write_at(fd, taken[which % taken_count], &value, 4); break;
+        case 4: write_at(fd, SLOTS_AT + (uint64_t)(which << 16 | at << 8 | change[3]) * 4, &value, 4); break;
+        case 5:
+            if (which == 0xEE) fill_slots(fd, NAMES_AT, BLOCK_SIZE, value);
+            break;
+        case 6:
+            if (which == 0xEE)
+                CHECK(ftruncate(fd, (off_t)value) == 0 && ftruncate(fd, at ? (off_t)BLOCK_SIZE : (off_t)value) == 0);
+            break;
+        default: fill_slots(fd, taken[which % taken_count], taken[which % taken_count] + at * 4ull, value);
     }
 }
 
-static int is_named(rp_control_block *block, const rp_queue *queue, const uint8_t *name, uint32_t size, uint32_t queue_id) {
+static int is_named(rp_control_block *block, const rp_queue *queue, const uint8_t *name, uint32_t size,
+                    uint32_t queue_id) {
     const uint8_t *found;
-    return queue->queue_id == queue_id && rp_control_topic(block, queue->topic, &found) == size && memcmp(found, name, size) == 0;
+    return queue->queue_id == queue_id && rp_control_topic(block, queue->topic, &found) == size &&
+           memcmp(found, name, size) == 0;
 }
 
-static void check_lookups(rp_control_block *block, int is_believed) {
+static void check_lookups(rp_control_block *block, int is_trusted) {
     const rp_control *control = rp_control_header(block);
     CHECK(control->queue_count <= RP_CONTROL_QUEUES_MAX && control->topic_count <= RP_CONTROL_TOPICS_MAX);
     for (uint32_t i = 0; i < control->queue_count && i < 64; i++) {
@@ -85,14 +92,15 @@ static void check_lookups(rp_control_block *block, int is_believed) {
         CHECK(rp_control_queue_index(block, queue) == i && queue->topic < RP_CONTROL_TOPICS_MAX);
         uint32_t size = rp_control_topic(block, queue->topic, &name);
         const rp_queue *found = rp_control_find(block, name, size, queue->queue_id);
-        CHECK(is_believed ? found == queue : !found || is_named(block, found, name, size, queue->queue_id));
-        if (is_believed) CHECK(rp_control_next_of_topic(block, name, size, i) == i);
+        CHECK(is_trusted ? found == queue : !found || is_named(block, found, name, size, queue->queue_id));
+        if (is_trusted) CHECK(rp_control_next_of_topic(block, name, size, i) == i);
     }
     for (uint32_t i = 0; i < 3; i++) {
         uint32_t size = (uint32_t)strlen(topics[i]), at = 0;
         const rp_queue *found = rp_control_find(block, (const uint8_t *)topics[i], size, i);
         CHECK(!found || is_named(block, found, (const uint8_t *)topics[i], size, i));
-        while ((at = rp_control_next_of_topic(block, (const uint8_t *)topics[i], size, at)) < control->queue_count) at++;
+        while ((at = rp_control_next_of_topic(block, (const uint8_t *)topics[i], size, at)) < control->queue_count)
+            at++;
     }
     CHECK(!rp_control_find(block, (const uint8_t *)"nobody", 6, 1 << 20));
 }
@@ -119,9 +127,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     close(fd);
     rp_control_block *block = rp_control_open(path, LOG_FILE_SIZE);
     CHECK(block);
-    int is_believed = rp_control_header(block)->clean == 1 || rp_control_is_same_boot(block);
-    if (size < HEAD + CHANGE) CHECK(rp_control_header(block)->queue_count == QUEUES && rp_control_header(block)->published_phy_offset == 12345);
-    check_lookups(block, is_believed);
+    int is_trusted = rp_control_header(block)->clean == 1 || rp_control_is_same_boot(block);
+    if (size < HEAD + CHANGE)
+        CHECK(rp_control_header(block)->queue_count == QUEUES &&
+              rp_control_header(block)->published_phy_offset == 12345);
+    check_lookups(block, is_trusted);
     check_adds(block);
     CHECK(rp_control_sync(block) == RP_OK && rp_control_reset(block) == RP_OK);
     CHECK(rp_control_header(block)->queue_count == 0 && !rp_control_is_same_boot(block));
@@ -132,8 +142,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
 
 /* A telling value in one change, or another change. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed) {
-    static const uint32_t values[] = {0, 1, 2, 3, 5, 6, 7, 127, 128, 255, RP_CONTROL_QUEUES_MAX, RP_CONTROL_QUEUES_MAX + 1,
-                                      RP_CONTROL_TOPICS_MAX - 1, RP_CONTROL_TOPICS_MAX, INT32_MAX, UINT32_MAX};
+    static const uint32_t values[] = {0,
+                                      1,
+                                      2,
+                                      3,
+                                      5,
+                                      6,
+                                      7,
+                                      127,
+                                      128,
+                                      255,
+                                      RP_CONTROL_QUEUES_MAX,
+                                      RP_CONTROL_QUEUES_MAX + 1,
+                                      RP_CONTROL_TOPICS_MAX - 1,
+                                      RP_CONTROL_TOPICS_MAX,
+                                      INT32_MAX,
+                                      UINT32_MAX};
     random_source source = {seed * 0x9E3779B97F4A7C15ull + 1};
     if (size < HEAD + CHANGE || random_below(&source, 3) == 0) {
         if (size < HEAD || size + CHANGE > max_size) return LLVMFuzzerMutate(data, size, max_size);
@@ -144,10 +168,10 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
     uint8_t *change = data + HEAD + random_below(&source, changes) * CHANGE;
     uint32_t value = values[random_below(&source, sizeof values / sizeof *values)];
     switch (random_below(&source, 4)) {
-    case 0: return LLVMFuzzerMutate(data, size, max_size);
-    case 1: change[0] = (uint8_t)random_below(&source, 8), change[1] = 0xEE; break;
-    case 2: change[2] = (uint8_t)(random_below(&source, 16) * 4); break;
-    default: memcpy(change + 4, &value, 4);
+        case 0: return LLVMFuzzerMutate(data, size, max_size);
+        case 1: change[0] = (uint8_t)random_below(&source, 8), change[1] = 0xEE; break;
+        case 2: change[2] = (uint8_t)(random_below(&source, 16) * 4); break;
+        default: memcpy(change + 4, &value, 4);
     }
     return size;
 }

@@ -2,22 +2,29 @@
  * Input: HEAD, then the log.
  *
  *   0  1 index, 2 dispatch again from the start in the middle of it, 4 the index starts with what lies at 12
- *   1  files that are missing (bits)   2  published   4  budget   6  min phy offset   8  max offset of T/0   10  its end */
+ *   1  files that are missing (bits)   2  published   4  budget   6  min phy offset   8  max offset of T/0   10  its
+ * end */
 #define _GNU_SOURCE
-#include "commitlog.h"
-#include "consume_queue.h"
-#include "control_block.h"
-#include "dispatch.h"
+#include "store/commitlog.h"
+#include "store/consume_queue.h"
+#include "store/control_block.h"
+#include "store/dispatch.h"
 #include "fuzz_store.h"
 
 enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILE_SIZE = 20 * UNIT, SLOTS = 504, UNITS = 102 };
 
 static rp_dispatch *open_dispatch(rp_control_block *block, const fuzz_paths *here, const uint8_t *data) {
     static const int64_t delays[] = {1000, 5000, 10000};
-    rp_dispatch_config config = {.commitlog_directory = here->log, .consume_queue_directory = here->queues,
-                                 .index_directory = here->index, .consume_queue_file_size = QUEUE_FILE_SIZE,
-                                 .consume_queue_files_max = 16, .index_enable = data[0] & 1, .hash_slot_num = SLOTS,
-                                 .index_num = UNITS, .delay_level_count = 3, .delay_level_ms = delays};
+    rp_dispatch_config config = {.commitlog_directory = here->log,
+                                 .consume_queue_directory = here->queues,
+                                 .index_directory = here->index,
+                                 .consume_queue_file_size = QUEUE_FILE_SIZE,
+                                 .consume_queue_files_max = 16,
+                                 .index_enable = data[0] & 1,
+                                 .hash_slot_num = SLOTS,
+                                 .index_num = UNITS,
+                                 .delay_level_count = 3,
+                                 .delay_level_ms = delays};
     rp_dispatch *dispatch = rp_dispatch_open(block, &config);
     CHECK(dispatch);
     return dispatch;
@@ -35,17 +42,20 @@ static void run_to_end(rp_dispatch *dispatch, const rp_control *control, uint64_
     }
 }
 
-static void check_unit(rp_control_block *block, rp_log_view *view, const rp_queue *queue, uint64_t offset, const uint8_t *unit) {
+static void check_unit(rp_control_block *block, rp_log_view *view, const rp_queue *queue, uint64_t offset,
+                       const uint8_t *unit) {
     uint64_t phy_offset = rp_load64(unit);
     uint32_t size = rp_load32(unit + 8);
     const uint8_t *name;
     rp_record_view record;
     if (size == INT32_MAX) return;
-    CHECK(phy_offset + size <= rp_control_header(block)->published_phy_offset && phy_offset + size <= queue->max_phy_offset);
+    CHECK(phy_offset + size <= rp_control_header(block)->published_phy_offset &&
+          phy_offset + size <= queue->max_phy_offset);
     const uint8_t *image = rp_log_view_acquire(view, phy_offset, size);
     CHECK(image && rp_record_decode(image, size, 0, &record) == RP_OK);
     CHECK(record.queue_offset == offset && (uint32_t)record.queue_id == queue->queue_id);
-    CHECK(rp_control_topic(block, queue->topic, &name) == record.topic_size && memcmp(name, record.topic, record.topic_size) == 0);
+    CHECK(rp_control_topic(block, queue->topic, &name) == record.topic_size &&
+          memcmp(name, record.topic, record.topic_size) == 0);
     rp_log_view_release(view, phy_offset);
 }
 
@@ -58,7 +68,8 @@ static void check_queues(rp_control_block *block, const fuzz_paths *here, const 
         const rp_queue *queue = rp_control_queue(block, i);
         CHECK(queue->max_offset == 0 || queue->min_offset <= queue->max_offset);
         if (queue == but) continue; /* claims units that it never had */
-        uint64_t from = queue->max_offset > 100 && queue->max_offset - 100 > queue->min_offset ? queue->max_offset - 100 : queue->min_offset;
+        uint64_t from = queue->max_offset > 100 && queue->max_offset - 100 > queue->min_offset ? queue->max_offset - 100
+                                                                                               : queue->min_offset;
         for (uint64_t at = from; at < queue->max_offset; at++) {
             CHECK(rp_cq_read(reader, queue, at, 1, unit) == 1);
             check_unit(block, view, queue, at, unit);
@@ -115,7 +126,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (data[0] & 2) rp_dispatch_run(dispatch, 1);
     control->dispatched_phy_offset = 0;
     run_to_end(dispatch, control, budget);
-    CHECK(control->dispatched_phy_offset >= control->published_phy_offset || control->min_phy_offset == control->published_phy_offset);
+    CHECK(control->dispatched_phy_offset >= control->published_phy_offset ||
+          control->min_phy_offset == control->published_phy_offset);
     check_queues(block, here, claims);
     CHECK(rp_dispatch_sync(dispatch) == RP_OK && rp_dispatch_sync_index(dispatch) == RP_OK);
     rp_dispatch_close(dispatch);

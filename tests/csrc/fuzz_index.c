@@ -4,10 +4,15 @@
  *   2  hash of the first   6  offset in the log, byte 6 shifted up   8  store time, byte 8 shifted up   10  is_redo */
 #define _GNU_SOURCE
 #include "fuzz_store.h"
-#include "index_file.h"
+#include "store/index_file.h"
 
-enum { SLOTS = 504, UNITS = 102, UNITS_AT = RP_INDEX_HEADER_SIZE + SLOTS * RP_INDEX_SLOT_SIZE,
-       FILE_SIZE = UNITS_AT + UNITS * RP_INDEX_UNIT_SIZE, NAME_MAX_CHARS = 17 };
+enum {
+    SLOTS = 504,
+    UNITS = 102,
+    UNITS_AT = RP_INDEX_HEADER_SIZE + SLOTS * RP_INDEX_SLOT_SIZE,
+    FILE_SIZE = UNITS_AT + UNITS * RP_INDEX_UNIT_SIZE,
+    NAME_MAX_CHARS = 17
+};
 _Static_assert(FILE_SIZE == (int)PAGE_SIZE, "the guard begins where the file ends");
 
 static char newest[PATH_MAX];
@@ -87,9 +92,14 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
         memset(data + size, 0, HEAD + FILE_SIZE - size);
         size = HEAD + FILE_SIZE;
     }
-    uint8_t *slot = data + HEAD + 40 + rp_load32(data + 2) % INT32_MAX % SLOTS * 4, *places[] = {
-        data + HEAD, data + HEAD + 8, data + HEAD + 24, data + HEAD + 32, data + HEAD + 36, slot,
-        data + HEAD + UNITS_AT + random_below(&source, UNITS) * RP_INDEX_UNIT_SIZE + 16};
+    uint8_t *slot = data + HEAD + 40 + rp_load32(data + 2) % INT32_MAX % SLOTS * 4,
+            *places[] = {data + HEAD,
+                         data + HEAD + 8,
+                         data + HEAD + 24,
+                         data + HEAD + 32,
+                         data + HEAD + 36,
+                         slot,
+                         data + HEAD + UNITS_AT + random_below(&source, UNITS) * RP_INDEX_UNIT_SIZE + 16};
     uint8_t *place = places[random_below(&source, sizeof places / sizeof *places)];
     if (place + 4 <= data + size) rp_store32(place, values[random_below(&source, sizeof values / sizeof *values)]);
     return size;

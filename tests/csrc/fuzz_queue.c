@@ -5,16 +5,23 @@
  *   1  max offset   2  min offset   3  offset asked for   4  messages asked for (2)   6  min phy offset (2)
  *   8  units to write   9  where   10  published (2)   12  files kept open   13  limit of bytes / 16 */
 #define _GNU_SOURCE
-#include "commitlog.h"
-#include "consume_queue.h"
-#include "fetch.h"
-#include "file_cache.h"
+#include "store/commitlog.h"
+#include "store/consume_queue.h"
+#include "workers/fetch.h"
+#include "store/file_cache.h"
 #include "fuzz_store.h"
-#include "subscription.h"
-#include "verify.h"
+#include "workers/subscription.h"
+#include "store/verify.h"
 
-enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILES = 3, UNITS_PER_FILE = 20, QUEUE_FILE_SIZE = UNITS_PER_FILE * UNIT,
-       UNITS = QUEUE_FILES * UNITS_PER_FILE, UNITS_SIZE = UNITS * UNIT, LOG_AT = HEAD + UNITS_SIZE };
+enum {
+    UNIT = RP_CQ_UNIT_SIZE,
+    QUEUE_FILES = 3,
+    UNITS_PER_FILE = 20,
+    QUEUE_FILE_SIZE = UNITS_PER_FILE * UNIT,
+    UNITS = QUEUE_FILES * UNITS_PER_FILE,
+    UNITS_SIZE = UNITS * UNIT,
+    LOG_AT = HEAD + UNITS_SIZE
+};
 
 static void put_queue(const fuzz_paths *here, const uint8_t *data) {
     char directory[PATH_MAX];
@@ -66,20 +73,25 @@ static void check_slices(const char *log, const rp_control *control, const rp_fe
 }
 
 /* Read on from wherever the answer says: it must come to the queue's end. */
-static void check_fetches(const fuzz_paths *here, rp_cq_reader *reader, const rp_control *control, const rp_queue *queue,
-                          const uint8_t *data) {
+static void check_fetches(const fuzz_paths *here, rp_cq_reader *reader, const rp_control *control,
+                          const rp_queue *queue, const uint8_t *data) {
     static const uint8_t some[] = "A || B";
     rp_tags tags;
     rp_fetch fetch;
     CHECK(rp_tags_parse(some, data[0] & 8 ? sizeof some - 1 : 0, &tags) == RP_OK);
-    rp_fetch_limits limits = {.bytes_in_memory = data[13] * 16u, .count_in_memory = 32, .bytes_on_disk = data[13] * 8u,
-                              .count_on_disk = 8, .memory_bytes = 2000};
+    rp_fetch_limits limits = {.bytes_in_memory = data[13] * 16u,
+                              .count_in_memory = 32,
+                              .bytes_on_disk = data[13] * 8u,
+                              .count_on_disk = 8,
+                              .memory_bytes = 2000};
     int64_t offset = data[3] == 255 ? INT64_MAX : data[3] == 254 ? -1 : data[3];
     for (int turn = 0; turn < 2 * UNITS + 4; turn++) {
         rp_fetch_messages(reader, NULL, control, queue, offset, (int32_t)head16(data, 4) - 8, &tags, &limits, &fetch);
         check_slices(here->log, control, &fetch);
         CHECK(fetch.min_offset == queue->min_offset && fetch.max_offset == queue->max_offset);
-        if (fetch.status != RP_FOUND && fetch.status != RP_NO_MATCHED_MESSAGE && fetch.status != RP_MESSAGE_WAS_REMOVING) break;
+        if (fetch.status != RP_FOUND && fetch.status != RP_NO_MATCHED_MESSAGE &&
+            fetch.status != RP_MESSAGE_WAS_REMOVING)
+            break;
         CHECK(fetch.next_begin_offset > (uint64_t)offset);
         offset = (int64_t)fetch.next_begin_offset;
     }
@@ -109,7 +121,8 @@ static void check_writes(const fuzz_paths *here, rp_control_block *block, rp_que
     rp_cq_writer_close(writer);
 }
 
-/* The cache against an array: what was put and not pushed out is found, and no descriptor is left open or closed twice. */
+/* The cache against an array: what was put and not pushed out is found, and no descriptor is left open or closed twice.
+ */
 static void check_cache(const uint8_t *operations, size_t size) {
     enum { KEYS = 16 };
     int here[KEYS], fd;
@@ -120,21 +133,21 @@ static void check_cache(const uint8_t *operations, size_t size) {
         uint32_t number = operations[i] & 15;
         rp_file_key key = {.queue = number & 3, .generation = number >> 2 & 1, .number = number >> 3};
         switch (operations[i] >> 6) {
-        case 0:
-            rp_file_cache_drop(cache, key);
-            here[number] = -1;
-            break;
-        case 1:
-            CHECK((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
-            rp_file_cache_put(cache, key, fd);
-            for (int other = 0; other < KEYS; other++)
-                if (here[other] == fd) here[other] = -1; /* it was pushed out and its number given again */
-            here[number] = fd;
-            CHECK(rp_file_cache_find(cache, key) == fd);
-            break;
-        default:
-            fd = rp_file_cache_find(cache, key);
-            CHECK(fd == -1 || (fd == here[number] && fcntl(fd, F_GETFD) >= 0));
+            case 0:
+                rp_file_cache_drop(cache, key);
+                here[number] = -1;
+                break;
+            case 1:
+                CHECK((fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+                rp_file_cache_put(cache, key, fd);
+                for (int other = 0; other < KEYS; other++)
+                    if (here[other] == fd) here[other] = -1; /* it was pushed out and its number given again */
+                here[number] = fd;
+                CHECK(rp_file_cache_find(cache, key) == fd);
+                break;
+            default:
+                fd = rp_file_cache_find(cache, key);
+                CHECK(fd == -1 || (fd == here[number] && fcntl(fd, F_GETFD) >= 0));
         }
     }
     rp_file_cache_close(cache);
@@ -155,7 +168,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     put_queue(here, data);
     uint64_t log_size = put_log(here->log, data + LOG_AT, size - LOG_AT, 0);
     control->published_phy_offset = head16(data, 10) < log_size ? head16(data, 10) : log_size;
-    control->min_phy_offset = head16(data, 6) < control->published_phy_offset ? head16(data, 6) : control->published_phy_offset;
+    control->min_phy_offset =
+        head16(data, 6) < control->published_phy_offset ? head16(data, 6) : control->published_phy_offset;
     check_sums(here, data);
     rp_cq_reader *reader = rp_cq_reader_open(block, here->queues, QUEUE_FILE_SIZE, data[12]);
     CHECK(reader);

@@ -5,14 +5,22 @@
  *   0  1 the first extension file is missing, 2 the last one, 4 the last one has another size, 8 all are missing
  *   1  max offset   2  min offset   3  units to extend */
 #define _GNU_SOURCE
-#include "consume_queue.h"
-#include "consume_queue_ext.h"
-#include "control_block.h"
+#include "store/consume_queue.h"
+#include "store/consume_queue_ext.h"
+#include "store/control_block.h"
 #include "fuzz_store.h"
 
-enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILES = 3, UNITS_PER_FILE = 20, QUEUE_FILE_SIZE = UNITS_PER_FILE * UNIT,
-       UNITS = QUEUE_FILES * UNITS_PER_FILE, EXT_FILES = 3, EXT_FILE_SIZE = 512, EXT_AT = HEAD + 2 * UNITS,
-       EXTENDED_MAX = 150 };
+enum {
+    UNIT = RP_CQ_UNIT_SIZE,
+    QUEUE_FILES = 3,
+    UNITS_PER_FILE = 20,
+    QUEUE_FILE_SIZE = UNITS_PER_FILE * UNIT,
+    UNITS = QUEUE_FILES * UNITS_PER_FILE,
+    EXT_FILES = 3,
+    EXT_FILE_SIZE = 512,
+    EXT_AT = HEAD + 2 * UNITS,
+    EXTENDED_MAX = 150
+};
 static const int64_t STORED_MS = 1700000000000;
 
 static void make_directory(char *path, const char *parent, const char *more) {
@@ -39,7 +47,8 @@ static void put_queue(const fuzz_paths *here, const uint8_t *data) {
         rp_store64(unit, i * 100);
         rp_store32(unit + 8, 100);
         rp_store64(unit + 12, (uint64_t)third_field(head16(data, HEAD + 2 * i)));
-        if ((i + 1) % UNITS_PER_FILE == 0) put_file(directory, i / UNITS_PER_FILE * QUEUE_FILE_SIZE, units, sizeof units, sizeof units);
+        if ((i + 1) % UNITS_PER_FILE == 0)
+            put_file(directory, i / UNITS_PER_FILE * QUEUE_FILE_SIZE, units, sizeof units, sizeof units);
     }
 }
 
@@ -55,7 +64,8 @@ static void put_extensions(const fuzz_paths *here, char *directory, const uint8_
     }
 }
 
-static int64_t check_reads(const fuzz_paths *here, rp_control_block *block, const rp_queue *queue, const uint8_t *data) {
+static int64_t check_reads(const fuzz_paths *here, rp_control_block *block, const rp_queue *queue,
+                           const uint8_t *data) {
     int64_t last = 0;
     rp_cq_ext *ext = rp_cq_ext_open(block, here->queues, EXT_FILE_SIZE);
     CHECK(ext);
@@ -72,7 +82,8 @@ static int64_t check_reads(const fuzz_paths *here, rp_control_block *block, cons
 }
 
 /* Extend `count` units that hold their own number; returns the first address, or 0 if all stay plain. */
-static int64_t extend(const fuzz_paths *here, rp_control_block *block, const rp_queue *queue, rp_cq_ext_writer *writer, uint32_t count) {
+static int64_t extend(const fuzz_paths *here, rp_control_block *block, const rp_queue *queue, rp_cq_ext_writer *writer,
+                      uint32_t count) {
     uint8_t units[EXTENDED_MAX * UNIT] = {0};
     int64_t times[EXTENDED_MAX], before = 0, first = 0;
     for (uint32_t i = 0; i < count; i++) {

@@ -5,14 +5,14 @@
  *   1  files that are missing (bits)
  *   2  from   4  limit   6  min offset of the queue   8  max offset   10  end of its last record   12  dispatched */
 #define _GNU_SOURCE
-#include "control_block.h"
+#include "store/control_block.h"
 #include "fuzz_store.h"
-#include "recovery.h"
+#include "store/recovery.h"
 
 enum { UNIT = 20, QUEUE_FILE_SIZE = 20 * UNIT, QUEUE_FILES = 3 };
 
-static void check_scan(const char *directory, uint64_t from, uint64_t limit, uint32_t flags, const rp_log_durable *durable,
-                       rp_control_block *block) {
+static void check_scan(const char *directory, uint64_t from, uint64_t limit, uint32_t flags,
+                       const rp_log_durable *durable, rp_control_block *block) {
     rp_log_scan scan, again;
     rp_status status = rp_recovery_scan_log(directory, LOG_FILE_SIZE, from, limit, flags, durable, block, &scan);
     CHECK(status == RP_OK || status == RP_CORRUPT); /* the second: a file of another size */
@@ -20,8 +20,10 @@ static void check_scan(const char *directory, uint64_t from, uint64_t limit, uin
     CHECK(scan.end >= from && scan.end <= (from > LOG_SIZE ? from : LOG_SIZE));
     CHECK(scan.records <= (scan.end - from) / 91);
     CHECK(scan.missing == UINT64_MAX || (block && scan.missing >= from && scan.missing < scan.end));
-    if (scan.reason == RP_OK) CHECK(scan.end >= limit);
-    else CHECK(scan.end < limit);
+    if (scan.reason == RP_OK)
+        CHECK(scan.end >= limit);
+    else
+        CHECK(scan.end < limit);
     CHECK(rp_recovery_scan_log(directory, LOG_FILE_SIZE, from, scan.end, flags, durable, block, &again) == RP_OK);
     CHECK(again.end == scan.end && again.reason == RP_OK && again.records == scan.records);
     CHECK(again.last_store_timestamp_ms == scan.last_store_timestamp_ms && again.missing == scan.missing);
@@ -61,13 +63,16 @@ static void put_queue(const char *queues, const uint8_t *units, size_t size) {
     mkdir(directory, 0755);
     for (size_t i = 0; i < QUEUE_FILES; i++) {
         size_t at = i * QUEUE_FILE_SIZE, rest = size > at ? size - at : 0;
-        if (rest) put_file(directory, at, units + at, rest < QUEUE_FILE_SIZE ? rest : QUEUE_FILE_SIZE, QUEUE_FILE_SIZE);
-        else drop_file(directory, at);
+        if (rest)
+            put_file(directory, at, units + at, rest < QUEUE_FILE_SIZE ? rest : QUEUE_FILE_SIZE, QUEUE_FILE_SIZE);
+        else
+            drop_file(directory, at);
     }
 }
 
 /* Queues that pass the check end with a unit that names their last record; the others begin anew. */
-static void check_queues(rp_control_block *block, const fuzz_paths *here, const uint8_t *data, const uint8_t *log, size_t size) {
+static void check_queues(rp_control_block *block, const fuzz_paths *here, const uint8_t *data, const uint8_t *log,
+                         size_t size) {
     rp_control *control = rp_control_header(block);
     rp_queue *queue = rp_control_add(block, (const uint8_t *)"T", 1, 0);
     CHECK(queue);
@@ -111,7 +116,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     control->dispatched_phy_offset = head16(data, 12) < log_size ? head16(data, 12) : log_size;
     check_queues(block, here, data, log, log_size);
     if (data[0] & 8) put_file(here->log, LOG_FILE_SIZE, log, 0, LOG_FILE_SIZE / 2);
-    rp_log_durable durable = {.phy_offset = data[0] & 16 ? log_size / 2 : 0, .before_ms = data[0] & 16 ? INT64_MAX / 2 : 0};
+    rp_log_durable durable = {.phy_offset = data[0] & 16 ? log_size / 2 : 0,
+                              .before_ms = data[0] & 16 ? INT64_MAX / 2 : 0};
     check_scan(here->log, from, limit, data[0] & 1, data[0] & 2 ? &durable : NULL, data[0] & 4 ? block : NULL);
     if (!(data[0] & 8)) check_next_offsets(block, here->log);
     check_resync(log + from, log_size - from, from);

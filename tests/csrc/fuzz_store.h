@@ -15,9 +15,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "check.h"
-#include "crc32.h"
-#include "endian.h"
-#include "record.h"
+#include "base/crc32.h"
+#include "base/endian.h"
+#include "store/record.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wformat-truncation" /* every path here begins with a short root */
@@ -78,7 +78,8 @@ static inline void remove_fuzz_directory(void) { remove_tree(fuzz_directory.root
 static inline const fuzz_paths *fuzz_here(void) {
     fuzz_paths *paths = &fuzz_directory;
     if (paths->root[0]) return paths;
-    snprintf(paths->root, sizeof paths->root, "%s/rocketpy-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    snprintf(paths->root, sizeof paths->root, "%s/rocketpy-fuzz-XXXXXX",
+             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     CHECK(mkdtemp(paths->root) != NULL);
     atexit(remove_fuzz_directory);
     snprintf(paths->log, sizeof paths->log, "%s/commitlog", paths->root);
@@ -90,7 +91,8 @@ static inline const fuzz_paths *fuzz_here(void) {
 }
 
 /* A file of `full_size` bytes that starts with `bytes`; an older one is replaced. */
-static inline void put_file(const char *directory, uint64_t start, const uint8_t *bytes, size_t size, size_t full_size) {
+static inline void put_file(const char *directory, uint64_t start, const uint8_t *bytes, size_t size,
+                            size_t full_size) {
     char path[PATH_MAX + 32];
     snprintf(path, sizeof path, "%s/%020" PRIu64, directory, start);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
@@ -109,8 +111,10 @@ static inline uint64_t put_log(const char *directory, const uint8_t *image, size
     if (size > LOG_SIZE) size = LOG_SIZE;
     for (size_t i = 0; i < LOG_FILES; i++) {
         size_t at = i * LOG_FILE_SIZE, rest = size > at ? size - at : 0;
-        if ((i && !rest) || (missing >> i & 1)) drop_file(directory, at);
-        else put_file(directory, at, image + at, rest < LOG_FILE_SIZE ? rest : LOG_FILE_SIZE, LOG_FILE_SIZE);
+        if ((i && !rest) || (missing >> i & 1))
+            drop_file(directory, at);
+        else
+            put_file(directory, at, image + at, rest < LOG_FILE_SIZE ? rest : LOG_FILE_SIZE, LOG_FILE_SIZE);
     }
     return size;
 }
@@ -119,7 +123,8 @@ static inline uint32_t head16(const uint8_t *data, unsigned at) { return (uint32
 
 /* --- damage that gets further --- */
 
-static inline const uint8_t *pick_text(random_source *source, const char *const *texts, uint32_t count, uint32_t *size) {
+static inline const uint8_t *pick_text(random_source *source, const char *const *texts, uint32_t count,
+                                       uint32_t *size) {
     const char *text = texts[random_below(source, count)];
     *size = (uint32_t)strlen(text);
     return (const uint8_t *)text;
@@ -128,16 +133,26 @@ static inline const uint8_t *pick_text(random_source *source, const char *const 
 /* A record as a broker writes it into `out` (400 bytes), at offset `at` of the log. */
 static inline uint32_t make_record(random_source *source, uint64_t at, uint8_t *out) {
     static const char *const topics[] = {"T", "U", "SCHEDULE_TOPIC_XXXX", "../x", ".", "a\001b"};
-    static const char *const properties[] = {"", "TAGS\001A", "UNIQ_KEY\001u\002KEYS\001a b  c", "DELAY\0013\002TAGS\001B",
-                                             "KEYS\001   \002", "DELAY\00199999999999", "\002\002\001"};
+    static const char *const properties[] = {"",
+                                             "TAGS\001A",
+                                             "UNIQ_KEY\001u\002KEYS\001a b  c",
+                                             "DELAY\0013\002TAGS\001B",
+                                             "KEYS\001   \002",
+                                             "DELAY\00199999999999",
+                                             "\002\002\001"};
     static const uint64_t offsets[] = {0, 1, 2, 3, 19, 20, 21, 39, 1000, INT64_MAX, UINT64_MAX, UINT64_MAX / 20};
     static const int32_t flags[] = {0, 0, 0, 4, 8, 12, 0x10, 0x30};
     uint8_t body[128];
     memset(body, (int)random_below(source, 256), sizeof body);
-    rp_record record = {.queue_id = (int32_t)random_below(source, 5) - 1, .phy_offset = at, .body = body,
+    rp_record record = {.queue_id = (int32_t)random_below(source, 5) - 1,
+                        .phy_offset = at,
+                        .body = body,
                         .queue_offset = offsets[random_below(source, sizeof offsets / sizeof *offsets)],
-                        .sys_flag = flags[random_below(source, 8)], .body_size = random_below(source, sizeof body),
-                        .store_timestamp_ms = 1700000000000, .born_host = {.family = 4}, .store_host = {.family = 4}};
+                        .sys_flag = flags[random_below(source, 8)],
+                        .body_size = random_below(source, sizeof body),
+                        .store_timestamp_ms = 1700000000000,
+                        .born_host = {.family = 4},
+                        .store_host = {.family = 4}};
     if (record.sys_flag & 0x10) record.born_host.family = 6;
     if (record.sys_flag & 0x20) record.store_host.family = 6;
     record.topic = pick_text(source, topics, sizeof topics / sizeof *topics, &record.topic_size);
@@ -152,9 +167,12 @@ static inline size_t log_end(const uint8_t *log, size_t size) {
     while (at < size) {
         size_t rest = LOG_FILE_SIZE - at % LOG_FILE_SIZE;
         rp_status status = rp_record_decode(log + at, rest < size - at ? rest : size - at, 0, &view);
-        if (status == RP_END_OF_FILE) at += rest;
-        else if (status == RP_OK) at += view.size;
-        else break;
+        if (status == RP_END_OF_FILE)
+            at += rest;
+        else if (status == RP_OK)
+            at += view.size;
+        else
+            break;
     }
     return at < size ? at : size;
 }
@@ -193,9 +211,12 @@ static inline size_t append_record(random_source *source, uint8_t *log, size_t s
 
 /* Change one field of one record. */
 static inline void spoil_field(random_source *source, uint8_t *log, size_t size) {
-    static const struct { uint8_t at, size; } fields[] = {{0, 4}, {4, 4}, {8, 4}, {12, 4}, {20, 8}, {28, 8}, {36, 4}, {56, 8}, {84, 4}};
-    static const uint64_t values[] = {0, 1, 2, 7, 8, 90, 91, 4096, INT32_MAX, UINT32_MAX, INT64_MAX, (uint64_t)INT64_MIN,
-                                      (uint64_t)INT32_MIN, UINT64_MAX};
+    static const struct {
+        uint8_t at, size;
+    } fields[] = {{0, 4}, {4, 4}, {8, 4}, {12, 4}, {20, 8}, {28, 8}, {36, 4}, {56, 8}, {84, 4}};
+    static const uint64_t values[] = {
+        0,         1, 2, 7, 8, 90, 91, 4096, INT32_MAX, UINT32_MAX, INT64_MAX, (uint64_t)INT64_MIN, (uint64_t)INT32_MIN,
+        UINT64_MAX};
     size_t at = 0;
     rp_record_view view;
     for (uint32_t skip = random_below(source, 8); skip-- > 0;) {
@@ -205,8 +226,10 @@ static inline void spoil_field(random_source *source, uint8_t *log, size_t size)
     uint32_t field = random_below(source, sizeof fields / sizeof *fields);
     if (at + fields[field].at + fields[field].size > size) return;
     uint64_t value = values[random_below(source, sizeof values / sizeof *values)];
-    if (fields[field].size == 8) rp_store64(log + at + fields[field].at, value);
-    else rp_store32(log + at + fields[field].at, (uint32_t)value);
+    if (fields[field].size == 8)
+        rp_store64(log + at + fields[field].at, value);
+    else
+        rp_store32(log + at + fields[field].at, (uint32_t)value);
 }
 
 /* For inputs that are HEAD bytes and something, with a log from `log_at` on. */
@@ -218,23 +241,16 @@ static inline size_t mutate_log(uint8_t *data, size_t size, size_t max_size, uns
     }
     uint8_t *log = data + log_at;
     switch (random_below(&source, 8)) {
-    case 0:
-    case 1:
-        return log_at + append_record(&source, log, size - log_at, max_size - log_at);
-    case 2:
-    case 3:
-        spoil_field(&source, log, size - log_at);
-        return size;
-    case 4:
-        repair_log(log, size - log_at);
-        return size;
-    case 5:
-        LLVMFuzzerMutate(data, HEAD, HEAD);
-        return size;
-    default:
-        size = LLVMFuzzerMutate(data, size, max_size);
-        if (size > log_at && random_below(&source, 2)) repair_log(log, size - log_at);
-        return size;
+        case 0:
+        case 1: return log_at + append_record(&source, log, size - log_at, max_size - log_at);
+        case 2:
+        case 3: spoil_field(&source, log, size - log_at); return size;
+        case 4: repair_log(log, size - log_at); return size;
+        case 5: LLVMFuzzerMutate(data, HEAD, HEAD); return size;
+        default:
+            size = LLVMFuzzerMutate(data, size, max_size);
+            if (size > log_at && random_below(&source, 2)) repair_log(log, size - log_at);
+            return size;
     }
 }
 #endif

@@ -1,15 +1,21 @@
-/* A damaged store judged: the log's files, units and index entries as `rocketpy store verify` walks them, and an index
- * file mended. Input: HEAD, an index file of PAGE_SIZE bytes, then the log; the log's bytes serve as units, too.
+/* A damaged store validated: the log's files, units and index entries as `rocketpy store verify` walks them, and an
+ * index file repaired. Input: HEAD, an index file of PAGE_SIZE bytes, then the log; the log's bytes serve as units,
+ * too.
  *
  *   0  1 compare CRCs, 2 the index file is shorter    2  units limit   4  offset of the first unit   6  first   8  end
  *   10  log begin   12  index unit to begin with */
 #define _GNU_SOURCE
 #include "fuzz_store.h"
-#include "index_file.h"
-#include "index_repair.h"
-#include "verify.h"
+#include "store/index_file.h"
+#include "store/index_repair.h"
+#include "store/verify.h"
 
-enum { SLOTS = 504, UNITS = 102, UNITS_AT = RP_INDEX_HEADER_SIZE + SLOTS * RP_INDEX_SLOT_SIZE, LOG_AT = HEAD + PAGE_SIZE };
+enum {
+    SLOTS = 504,
+    UNITS = 102,
+    UNITS_AT = RP_INDEX_HEADER_SIZE + SLOTS * RP_INDEX_SLOT_SIZE,
+    LOG_AT = HEAD + PAGE_SIZE
+};
 
 static void check_log(const uint8_t *data, const uint8_t *log, size_t size) {
     rp_verify_totals totals;
@@ -20,10 +26,13 @@ static void check_log(const uint8_t *data, const uint8_t *log, size_t size) {
         uint8_t *copy = exact_copy(log + start, part);
         uint64_t position = start, before = start;
         while (position < start + part) {
-            rp_status status = rp_verify_log(verify, copy, part, start, &position, start + part, head16(data, 2), data[0] & 1);
+            rp_status status =
+                rp_verify_log(verify, copy, part, start, &position, start + part, head16(data, 2), data[0] & 1);
             CHECK(position >= before && position <= start + part);
-            if (status == RP_OK || status == RP_END_OF_FILE) CHECK(position == start + part);
-            else CHECK(status == RP_EMPTY || status == RP_CORRUPT || status == RP_INCOMPLETE);
+            if (status == RP_OK || status == RP_END_OF_FILE)
+                CHECK(position == start + part);
+            else
+                CHECK(status == RP_EMPTY || status == RP_CORRUPT || status == RP_INCOMPLETE);
             if (status == RP_OK || status == RP_END_OF_FILE || status == RP_EMPTY) break;
             rp_verify_damage(verify, position);
             before = ++position;
@@ -45,18 +54,19 @@ static void check_units(const uint8_t *data, const uint8_t *bytes, size_t size) 
     rp_units sum = {0};
     uint8_t *copy = exact_copy(bytes, size);
     uint32_t count = (uint32_t)size / 20;
-    uint32_t found = rp_verify_units(copy, count, head16(data, 4), head16(data, 6), head16(data, 8), head16(data, 10), &sum);
+    uint32_t found =
+        rp_verify_units(copy, count, head16(data, 4), head16(data, 6), head16(data, 8), head16(data, 10), &sum);
     CHECK(found <= count && sum.units + sum.blanks + sum.stray + sum.beyond <= found && sum.extended <= sum.units);
     free(copy);
 }
 
-/* What was mended is sound, and mended once only. */
+/* What was repaired is sound, and repaired once only. */
 static void check_index(const fuzz_paths *here, const uint8_t *data, const uint8_t *log, size_t log_size) {
     char path[PATH_MAX];
     uint8_t *file = exact_copy(data + HEAD, PAGE_SIZE);
     rp_index_check check;
     uint64_t end;
-    int is_mended;
+    int is_repaired;
     uint32_t unit = data[12] % UNITS;
     CHECK(rp_verify_index(file, PAGE_SIZE - 1, SLOTS, UNITS, &check) == RP_INVALID);
     CHECK(rp_verify_index(file, PAGE_SIZE, SLOTS, UNITS, &check) == RP_OK && check.units < UNITS);
@@ -70,12 +80,13 @@ static void check_index(const fuzz_paths *here, const uint8_t *data, const uint8
     snprintf(path, sizeof path, "%s/20200101000000000", here->index);
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     CHECK(fd >= 0 && write(fd, file, data[0] & 2 ? 100 : PAGE_SIZE) > 0);
-    rp_status status = rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_mended);
+    rp_status status = rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_repaired);
     CHECK(data[0] & 2 ? status == RP_CORRUPT : status == RP_OK || status == RP_EMPTY);
     if (status == RP_OK) {
-        CHECK(pread(fd, file, PAGE_SIZE, 0) == PAGE_SIZE && rp_verify_index(file, PAGE_SIZE, SLOTS, UNITS, &check) == RP_OK);
+        CHECK(pread(fd, file, PAGE_SIZE, 0) == PAGE_SIZE &&
+              rp_verify_index(file, PAGE_SIZE, SLOTS, UNITS, &check) == RP_OK);
         CHECK(check.faults == 0 && rp_load64(file + 24) == end);
-        CHECK(rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_mended) == RP_OK && !is_mended);
+        CHECK(rp_index_repair(path, SLOTS, UNITS, UINT64_MAX, &end, &is_repaired) == RP_OK && !is_repaired);
     }
     close(fd);
     free(file);
@@ -100,7 +111,8 @@ static void enter_records(uint8_t *data, size_t size) {
     for (rp_record_view view; number < UNITS && at < log_size; at += view.size, number++) {
         if (rp_record_decode(log + at, log_size - at, 0, &view) != RP_OK) break;
         uint32_t hash = (uint32_t)rp_index_hash(view.topic, view.topic_size);
-        uint8_t *slot = file + RP_INDEX_HEADER_SIZE + hash % SLOTS * RP_INDEX_SLOT_SIZE, *unit = file + UNITS_AT + number * 20;
+        uint8_t *slot = file + RP_INDEX_HEADER_SIZE + hash % SLOTS * RP_INDEX_SLOT_SIZE,
+                *unit = file + UNITS_AT + number * 20;
         rp_store32(unit, hash);
         rp_store64(unit + 4, at);
         rp_store32(unit + 16, rp_load32(slot));

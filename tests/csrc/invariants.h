@@ -2,9 +2,9 @@
 #define ROCKETPY_TESTS_INVARIANTS_H
 /* What holds for any input at all; shared by the drivers (mutated input) and the fuzzers. */
 #include "check.h"
-#include "frame.h"
-#include "header.h"
-#include "record.h"
+#include "wire/frame.h"
+#include "wire/header.h"
+#include "store/record.h"
 
 static inline int lies_in(const uint8_t *part, uint64_t part_size, const uint8_t *whole, uint64_t size) {
     return part >= whole && part_size <= size && (uint64_t)(part - whole) <= size - part_size;
@@ -19,7 +19,8 @@ static inline void check_value(const uint8_t *value, uint32_t size, int escaped)
     if (!escaped) CHECK(unescaped == (int64_t)size && memcmp(value, out, size) == 0);
     int32_t small;
     int64_t large;
-    if (rp_parse_int32(value, size, &small) == RP_OK) CHECK(rp_parse_int64(value, size, &large) == RP_OK && large == small);
+    if (rp_parse_int32(value, size, &small) == RP_OK)
+        CHECK(rp_parse_int64(value, size, &large) == RP_OK && large == small);
     free(out);
 }
 
@@ -113,7 +114,8 @@ static inline rp_status check_record(const uint8_t *data, uint32_t size, int che
         CHECK(lies_in(view.properties, view.properties_size, copy, view.size));
         const uint8_t *value;
         uint32_t value_size;
-        if (rp_property_find(view.properties, view.properties_size, (const uint8_t *)"TAGS", 4, &value, &value_size) == RP_OK) {
+        if (rp_property_find(view.properties, view.properties_size, (const uint8_t *)"TAGS", 4, &value, &value_size) ==
+            RP_OK) {
             CHECK(lies_in(value, value_size, view.properties, view.properties_size) && value_size > 0);
             (void)rp_string_hash(value, value_size);
         }

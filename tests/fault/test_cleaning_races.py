@@ -17,15 +17,15 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="dispatch is C")
 
 from rocketpy.message.record import decode_record
-from rocketpy.store.clean import Cleaner
-from rocketpy.store.faults import FaultLog
 from rocketpy.store.files import DiskFiles, DiskUsage
-from rocketpy.store.get_message import GetMessageStatus
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue_cleaning import QueueCleaning
-from rocketpy.store.queue_trim import QueueTrim
+from rocketpy.store.reading.get_message import GetMessageStatus
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.running_flags import RunningFlags
+from rocketpy.store.services.cleaning import Cleaner
+from rocketpy.store.services.faults import FaultLog
+from rocketpy.store.services.queue_cleaning import QueueCleaning
+from rocketpy.store.services.queue_trim import QueueTrim
 from tests.support.store_writer import StoreWriter, small_config
 
 QUEUES = 3

@@ -1,4 +1,4 @@
-"""Invariant: a worker of the hot lane may die after any machine instruction. Its successor neither repeats nor drops a
+"""Invariant: a worker of the fast path may die after any machine instruction. Its successor neither repeats nor drops a
 request: a send is stored once, in its connection's order; a pull is answered, or held by the successor; a frame is
 decoded once. And what cannot be answered for want of room is not stored.
 
@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
 
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.delivered import Delivered
-from rocketpy.reactor.stage import decode_put_result, encode_put
+from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import Delivery, MessageToPut
+from rocketpy.remoting.fast_path import Delivery, MessageToPut
+from tests.support.fast_path import FILE_SIZE, FastPath
 from tests.support.history import pull_request, send_request
-from tests.support.hot_lane import FILE_SIZE, HotLane
 from tests.support.stepping import Steps, can_step
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
@@ -33,8 +33,8 @@ steppable = pytest.mark.skipif(not can_step(), reason="ptrace of an own child is
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> HotLane:
-    lane = HotLane(tmp_path)
+def lane(tmp_path: Path) -> FastPath:
+    lane = FastPath(tmp_path)
     lane.add_topic("T")
     lane.add_group("history")
     lane.tables_end()
@@ -59,37 +59,37 @@ def cut(prepare: Callable[[], Callable[[], object]], length: int) -> None:
         steps.kill()
 
 
-def begin_again(lane: HotLane, worker: str) -> None:
+def begin_again(lane: FastPath, worker: str) -> None:
     lane.workers[worker].epoch += 1
     lane.workers[worker].asleep = 0
 
 
-def tell_tables(lane: HotLane) -> None:
+def tell_tables(lane: FastPath) -> None:
     lane.add_topic("T")
     lane.add_group("history")
     lane.tell_tables_end()
 
 
 def delayed(number: str) -> RemotingCommand:
-    """A send that the hot lane leaves to the manager."""
+    """A send that the fast path leaves to the manager."""
     command = send_request("T", 0, [number.encode()], int(number))
     assert command.ext_fields is not None
     command.ext_fields["i"] = "DELAY\x011\x02"
     return command
 
 
-def return_what_was_left(lane: HotLane) -> list[int]:
+def return_what_was_left(lane: FastPath) -> list[int]:
     """The manager's part: hand every send back as checked, settle it. Their opaques."""
     found = []
     for kind, data in lane.for_manager():
-        if kind == lib.RP_STAGE_SEND:
+        if kind == lib.RP_MSG_SEND:
             found.append(ffi.cast("rp_send_request *", ffi.from_buffer(data)).opaque)
             lane.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
             lane.settle(data)
     return found
 
 
-def stored_numbers(lane: HotLane) -> list[str]:
+def stored_numbers(lane: FastPath) -> list[str]:
     """Bodies of queue 0 in the order of the log; offsets are checked on the way."""
     end = lib.rp_control_header(lane.block).published_phy_offset
     assert end < FILE_SIZE
@@ -99,7 +99,7 @@ def stored_numbers(lane: HotLane) -> list[str]:
 
 
 @steppable
-def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(lane: HotLane) -> None:
+def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(lane: FastPath) -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/send")
     sent: list[str] = []
@@ -144,7 +144,7 @@ def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_rep
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/delivery")
     delivered = Delivered(2, lambda: 0)
-    lane = HotLane(tmp_path, delivered=delivered.pointer)
+    lane = FastPath(tmp_path, delivered=delivered.pointer)
     lane.add_topic("T")
     lane.tables_end()
     lane.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
@@ -186,13 +186,13 @@ def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_rep
             lane.put(record)
         lane.turn()
         assert stored_numbers(lane) == wanted, f"seed {SEED}, turn {turn}"
-        results = [record for kind, record in lane.for_manager() if kind == lib.RP_STAGE_PUT_RESULT]
+        results = [record for kind, record in lane.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
         assert results and all(decode_put_result(record, ("127.0.0.1", 1))[1].is_stored for record in results)
     lane.close()
 
 
 @steppable
-def test_a_pull_is_answered_or_held_wherever_the_pull_worker_dies(lane: HotLane) -> None:
+def test_a_pull_is_answered_or_held_wherever_the_pull_worker_dies(lane: FastPath) -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/pull")
     opaque = 0
@@ -220,17 +220,17 @@ def test_a_pull_is_answered_or_held_wherever_the_pull_worker_dies(lane: HotLane)
         lane.pull = lane.open_pull()
         tell_tables(lane)
         lane.turn()
-        held = lane.workers["pull"].counters[lib.RP_COUNT_HELD]
+        held = lane.workers["pull"].counters[lib.RP_COUNT_SUSPENDED]
         answered = {reply.opaque for _, reply in lane.answers()}
         assert answered <= asked and len(answered) + held >= len(asked), f"seed {SEED}, turn {turn}: {answered}, {held}"
         lane.closed(CONNECTION)
         lane.turn()
-        assert lane.workers["pull"].counters[lib.RP_COUNT_HELD] == 0
+        assert lane.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0
         lane.for_manager()
 
 
 @steppable
-def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: HotLane) -> None:
+def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: FastPath) -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/codec")
     frames = lib.rp_ring_writer_open(lane.frames)
@@ -247,7 +247,7 @@ def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: HotLane) -> None:
         origin = ffi.new("rp_origin *", {"connection": CONNECTION})
         frame = command.encode()[4:]
         spans = ffi.new("rp_span[2]", [(origin, ffi.sizeof("rp_origin")), (ffi.from_buffer(frame), len(frame))])
-        assert lib.rp_ring_write(frames, lib.RP_STAGE_FRAME, spans, 2) == lib.RP_OK
+        assert lib.rp_ring_write(frames, lib.RP_MSG_FRAME, spans, 2) == lib.RP_OK
 
     for turn in range(24):
         for _ in range(2):
@@ -266,13 +266,13 @@ def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: HotLane) -> None:
         lib.rp_codec_run(codec, 0)
         lane.turn()
         lane.answers()
-        commands += sum(kind == lib.RP_STAGE_COMMAND for kind, _ in lane.for_manager())
+        commands += sum(kind == lib.RP_MSG_COMMAND for kind, _ in lane.for_manager())
         assert (stored_numbers(lane), commands) == (sent, 2 * (turn + 1)), f"seed {SEED}, turn {turn}"
 
 
-def test_a_note_that_proves_nothing_is_not_believed_later(lane: HotLane) -> None:
+def test_a_note_that_proves_nothing_is_not_believed_later(lane: FastPath) -> None:
     """The log grows by other inputs too: what they store says nothing about the record that was noted."""
-    note = lane.workers["send"].notes[0]
+    note = lane.workers["send"].resume_points[0]
     lane.frame(send_request("T", 0, [b"1"], 1))
     note.output, note.output_position = 0xFFFFFFFF, lib.rp_control_header(lane.block).published_phy_offset + 1
     note.source_head = lib.rp_ring_tail(lane.to_send)  # noted, and killed before it was published
@@ -288,7 +288,7 @@ def test_a_note_that_proves_nothing_is_not_believed_later(lane: HotLane) -> None
 @pytest.mark.parametrize("sync_flush", [0, 1])
 def test_what_cannot_be_answered_is_not_stored(tmp_path: Path, sync_flush: int) -> None:
     """A selector that stands still, with thousands of sends for it: its ring fills, then the requests wait."""
-    lane = HotLane(tmp_path, sync_flush=sync_flush)
+    lane = FastPath(tmp_path, sync_flush=sync_flush)
     lane.add_topic("T")
     lane.tables_end()
     control = lib.rp_control_header(lane.block)

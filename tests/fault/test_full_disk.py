@@ -22,11 +22,15 @@ SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange
 DISK_MIB = 96
 SERVICE_NOT_AVAILABLE = 14
 SETTINGS = {
-    "mappedFileSizeCommitLog": str(4 << 20), "mappedFileSizeConsumeQueue": "20000", "maxMessageSize": "100000",
+    "mappedFileSizeCommitLog": str(4 << 20),
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxMessageSize": "100000",
     # Neither the share of the disk that is used nor the age of what waits for it, but the disk itself is to say no.
     "brokerFastFailureEnable": "false",
-    "diskSpaceWarningLevelRatio": "100", "diskSpaceCleanForciblyRatio": "100", "diskFreeMinBytes": "0",
-}  # fmt: skip
+    "diskSpaceWarningLevelRatio": "100",
+    "diskSpaceCleanForciblyRatio": "100",
+    "diskFreeMinBytes": "0",
+}
 
 
 @pytest.fixture(params=["tmpfs", "ext4"])

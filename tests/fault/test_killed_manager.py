@@ -39,8 +39,12 @@ class Member:
 
     def heart_beat(self) -> None:
         subscription = {"topic": "T", "subString": "*", "subVersion": 1}
-        consumer = {"groupName": "G", "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-                    "subscriptionDataSet": [subscription]}  # fmt: skip
+        consumer = {
+            "groupName": "G",
+            "consumeType": "CONSUME_PASSIVELY",
+            "messageModel": "CLUSTERING",
+            "subscriptionDataSet": [subscription],
+        }
         assert self.ask(HEART_BEAT, None, {"clientID": self.client_id, "consumerDataSet": [consumer]}).code == 0
 
     def lock(self, *queues: int) -> list[int]:
@@ -65,9 +69,16 @@ class Member:
     def pull(self) -> int:
         """By the subscription of the heartbeat: the header has none."""
         fields = {
-            "consumerGroup": "G", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0",
-            "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "1",
-        }  # fmt: skip
+            "consumerGroup": "G",
+            "topic": "T",
+            "queueId": "0",
+            "queueOffset": "0",
+            "maxMsgNums": "1",
+            "sysFlag": "0",
+            "commitOffset": "0",
+            "suspendTimeoutMillis": "0",
+            "subVersion": "1",
+        }
         return self.ask(PULL, fields).code
 
 
@@ -98,9 +109,14 @@ def broker() -> Iterator[RunningBroker]:
     with running_broker({"flushConsumerOffsetInterval": "600000"}) as running:
         first = Member(running, "first")
         fields = {
-            "topic": "T", "readQueueNums": "4", "writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG",
-            "defaultTopic": "TBW102", "order": "false",
-        }  # fmt: skip
+            "topic": "T",
+            "readQueueNums": "4",
+            "writeQueueNums": "4",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "defaultTopic": "TBW102",
+            "order": "false",
+        }
         assert first.ask(CREATE_TOPIC, fields).code == 0
         first.connection.close()
         yield running

@@ -1,6 +1,6 @@
 """Invariant: whatever worker is killed at whatever moment, under load and in every shape, what was acknowledged stays
-where it was acknowledged, once, in order and without a hole; the other connections go on being answered; held pulls are
-answered or cut off; and the operator reads one line about each restart."""
+where it was acknowledged, once, in order and without a hole; the other connections go on being answered; suspended
+pulls are answered or cut off; and the operator reads one line about each restart."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SHAPES = {
 }
 TOPICS = [("alpha", 4), ("beta", 4), ("gamma", 4)]
 RESTARTED = re.compile(r"^rocketpy: (\S+) was killed by SIGKILL; restarted ", re.MULTILINE)
-HELD_PULLS = 3
-HOLD_MS = 600_000  # far beyond the test: whatever ends a held pull, it is not its time
+SUSPENDED_PULLS = 3
+HOLD_MS = 600_000  # far beyond the test: whatever ends a suspended pull, it is not its time
 
 
-class HeldPulls:
+class SuspendedPulls:
     """Pulls of an empty queue, one per connection: each is to end when the worker that holds it does."""
 
     def __init__(self, port: int) -> None:
@@ -39,7 +39,7 @@ class HeldPulls:
         self.ended = 0
 
     def hold(self) -> None:
-        while len(self._connections) < HELD_PULLS:
+        while len(self._connections) < SUSPENDED_PULLS:
             connection = Connection(self._port, timeout_s=30.0)
             reply = connection.ask(send_request("quiet", 0, [b"0 quiet 0 x"], 1))
             assert reply.code in (0, 1, 2), reply
@@ -58,7 +58,7 @@ class HeldPulls:
             except ConnectionError:
                 pass
             except TimeoutError:
-                raise AssertionError("a held pull was forgotten: no answer in 30 s") from None
+                raise AssertionError("a suspended pull was forgotten: no answer in 30 s") from None
             finally:
                 connection.close()
             self.ended += 1
@@ -86,7 +86,7 @@ def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
         names = sorted(broker.workers())
         victims = [names[i % len(names)] for i in range(KILLS)]
         choose.shuffle(victims)
-        held = HeldPulls(broker.port)
+        held = SuspendedPulls(broker.port)
         with Load(broker.port, SEED, TOPICS, new_topics=True, large_bytes=400_000) as load:
             load.wait_for_answers(10)
             for victim in victims:
@@ -101,8 +101,8 @@ def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
             load.wait_for_answers(20)
         held.drop()
         verdict = check(broker.port, [load])
-        print(f"{shape}: {len(victims)} kills, {load.lives} lives, {verdict}, {held.ended} held pulls ended")
-        assert verdict.acknowledged > 100 and held.ended >= HELD_PULLS
+        print(f"{shape}: {len(victims)} kills, {load.lives} lives, {verdict}, {held.ended} suspended pulls ended")
+        assert verdict.acknowledged > 100 and held.ended >= SUSPENDED_PULLS
         reported = sorted(name.replace("-", " ") for name in RESTARTED.findall(broker.text()))
         assert reported == sorted(victims), broker.text()[-4000:]
         assert broker.stop() == 0, broker.text()[-4000:]

@@ -62,7 +62,7 @@ def live_and_go(port: int, lives: int) -> None:
 
 
 def settled_pss_kib(broker: RunningBroker) -> int:
-    """When the queues have caught up and every held pull of a closed connection has been dropped."""
+    """When the queues have caught up and every suspended pull of a closed connection has been dropped."""
     time.sleep(2)
     return pss_kib(broker)
 

@@ -19,9 +19,9 @@ import pytest
 from rocketpy.message.record import decode_record
 from rocketpy.native.core import lib
 from rocketpy.store.dispatch import Dispatch
-from rocketpy.store.dump import StoreDump
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def read_all(opened: OpenedStore, topic: str, queue_id: int) -> list[bytes]:
 CHILD = """
 import sys
 from pathlib import Path
-from rocketpy.store.lifecycle import open_store
+from rocketpy.store.recovery.lifecycle import open_store
 from tests.support.store_writer import StoreWriter, small_config
 config = small_config(Path(sys.argv[1]))
 opened = open_store(config)
@@ -77,8 +77,9 @@ def test_kill_9_at_any_instant(tmp_path: Path) -> None:
     for _ in range(6):
         child = subprocess.Popen(
             [sys.executable, "-c", CHILD, config.store_path_root_dir, str(number)],
-            stdout=subprocess.PIPE, cwd=ROOT,
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
         assert child.stdout is not None
         acknowledged = number - 1
         for _ in range(rng.randrange(50, 400)):
@@ -214,8 +215,8 @@ from pathlib import Path
 from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
 from rocketpy.errors import DiskFull, StoreError
-from rocketpy.store.lifecycle import open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import open_store
+from rocketpy.store.reading.message_store import MessageStore
 from tests.support.store_writer import StoreWriter, small_config
 config = small_config(Path(sys.argv[1]), mapped_file_size_commit_log=262144)
 opened = open_store(config)
@@ -252,7 +253,7 @@ def test_a_full_disk_is_an_error_and_never_a_signal(tmp_path: Path) -> None:
     root.mkdir()
     script = (
         f"mount -t tmpfs -o size=12400k tmpfs {root} && dd if=/dev/zero of={root}/ballast bs=1k count=600 status=none "
-        f'&& exec "{sys.executable}" -c \'{FULL}\' {root}'
+        f"&& exec \"{sys.executable}\" -c '{FULL}' {root}"
     )
     command = ["unshare", "-Urm", "sh", "-c", "true"]
     if subprocess.run(command, capture_output=True).returncode:
@@ -260,5 +261,3 @@ def test_a_full_disk_is_an_error_and_never_a_signal(tmp_path: Path) -> None:
     done = subprocess.run(["unshare", "-Urm", "sh", "-c", script], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done
     assert int(done.stdout.split()[-1]) > 50
-
-

@@ -69,11 +69,18 @@ class JavaBroker:
             )
             self._start("namesrv", ["-Xms64m", "-Xmx256m"], "org.apache.rocketmq.namesrv.NamesrvStartup")
         settings = {
-            "brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0", "brokerIP1": "127.0.0.1",
-            "namesrvAddr": self.namesrv, "listenPort": str(self.port), "storePathRootDir": str(self.store),
-            "storePathCommitLog": str(self.store / "commitlog"), "enablePropertyFilter": "true",
-            "warmMapedFileEnable": "false", "transientStorePoolEnable": "false",
-        } | self.settings  # fmt: skip
+            "brokerClusterName": "DefaultCluster",
+            "brokerName": "broker-a",
+            "brokerId": "0",
+            "brokerIP1": "127.0.0.1",
+            "namesrvAddr": self.namesrv,
+            "listenPort": str(self.port),
+            "storePathRootDir": str(self.store),
+            "storePathCommitLog": str(self.store / "commitlog"),
+            "enablePropertyFilter": "true",
+            "warmMapedFileEnable": "false",
+            "transientStorePoolEnable": "false",
+        } | self.settings
         (self.home / "broker.conf").write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         heap = ["-Xms128m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m"]
         self._start("broker", heap, "org.apache.rocketmq.broker.BrokerStartup")
@@ -85,9 +92,14 @@ class JavaBroker:
         log = self.home / f"{name}.log"
         with log.open("wb") as output:
             self.processes[name] = process = subprocess.Popen(
-                command, cwd=self.home, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-                env=os.environ | {"ROCKETMQ_HOME": str(self.home), "HOME": str(self.home)}, start_new_session=True,
-            )  # fmt: skip
+                command,
+                cwd=self.home,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"ROCKETMQ_HOME": str(self.home), "HOME": str(self.home)},
+                start_new_session=True,
+            )
         deadline = time.monotonic() + START_TIMEOUT_S
         while b"boot success" not in log.read_bytes():
             if process.poll() is not None or time.monotonic() > deadline:

@@ -146,13 +146,21 @@ class Launcher:
             words += [f"--{name}", str(value)]
         errors = self.directory / f"errors-{len(self.programs)}.log"
         environment = os.environ | {
-            "HOME": str(home), "PYTHONPATH": str(ROOT), "ROCKETMQ_GO_LOG_LEVEL": "warn", "NAMESRV_ADDR": self.namesrv,
-        }  # fmt: skip
+            "HOME": str(home),
+            "PYTHONPATH": str(ROOT),
+            "ROCKETMQ_GO_LOG_LEVEL": "warn",
+            "NAMESRV_ADDR": self.namesrv,
+        }
         with errors.open("wb") as stderr:
             process = subprocess.Popen(
-                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, env=environment, text=True,
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                env=environment,
+                text=True,
                 encoding="utf-8",
-            )  # fmt: skip
+            )
         program = Program(f"{language} {command}", process, errors)
         threading.Thread(target=program.read, daemon=True).start()
         self.programs.append(program)

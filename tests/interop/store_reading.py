@@ -17,8 +17,8 @@ from bench.encoding import pull_fields
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson
-from rocketpy.store.dump import StoreDump
-from rocketpy.store.reader import QueueDirectory
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.inspection.reader import QueueDirectory
 
 from .brokers import AnyBroker
 
@@ -192,9 +192,12 @@ def some(whole: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 def read_progress(control: Control, group: str) -> dict[str, Any]:
     """consumerProgress: per queue the broker's end, the group's offset, and when the last consumed one was stored."""
-    return dict(sorted((str(queue), value) for queue, value in table(
-        control, GET_CONSUME_STATS, "offsetTable", {"consumerGroup": group}
-    ).items()))  # fmt: skip
+    return dict(
+        sorted(
+            (str(queue), value)
+            for queue, value in table(control, GET_CONSUME_STATS, "offsetTable", {"consumerGroup": group}).items()
+        )
+    )
 
 
 def differences(read: Reading, expected: Reading) -> list[str]:

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy.message.tags import string_hash
-from rocketpy.store.consume_queue_ext import is_ext_address
-from rocketpy.store.dump import StoreDump
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.formats.consume_queue_ext import is_ext_address
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.interop.test_store_java import JVM, library
 from tests.support.store_writer import StoreWriter, small_config
 
@@ -37,17 +37,16 @@ def java(classes: Path, root: Path, mode: str, count: int, first: int) -> Seen:
     """`mode`: b with filter bits, k ends without closing, o without extensions."""
     done = subprocess.run(
         ["java", *JVM, "-cp", f"{classes}:{library()}", "ExtTool", root, str(count), str(first), mode or "-"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == (9 if "k" in mode else 0), done.stdout[-2000:]
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("Tag")]
     return {tag: json.loads(offsets) for tag, offsets in lines}
 
 
 def ours(root: Path, mode: str, count: int, first: int) -> Seen:
-    config = small_config(
-        root, enable_consume_queue_ext="o" not in mode, mapped_file_size_consume_queue_ext=1_024
-    )
+    config = small_config(root, enable_consume_queue_ext="o" not in mode, mapped_file_size_consume_queue_ext=1_024)
     opened = open_store(config)
     with StoreWriter(config, opened.control) as writer:
         for i in range(first, first + count):

@@ -73,8 +73,10 @@ def check_delays(consumer: Program, acknowledged: set[str]) -> None:
     places = Counter((event["queueId"], event["queueOffset"]) for event in consumer.messages)
     stored = {(event["key"], event["queueId"], event["queueOffset"]) for event in consumer.messages}
     copies = Counter(key for key, _, _ in stored)
-    print(f"{len(acknowledged)} acknowledged, {len(copies)} delivered, "
-          f"{sum(places.values()) - len(places)} consumed again")  # fmt: skip
+    print(
+        f"{len(acknowledged)} acknowledged, {len(copies)} delivered, "
+        f"{sum(places.values()) - len(places)} consumed again"
+    )
     assert len(acknowledged) > 500
     assert [key for key, count in copies.items() if count > 1] == [], "delivered twice"
     assert acknowledged <= copies.keys(), "lost"

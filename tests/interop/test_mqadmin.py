@@ -16,10 +16,21 @@ QUEUES = 4
 COUNT = 16
 GET_BROKER_CLUSTER_INFO = 106
 BROKER_STATUS = {
-    "bootTimestamp", "brokerVersionDesc", "commitLogMaxOffset", "commitLogMinOffset", "commitLogDiskRatio",
-    "consumeQueueDiskRatio", "earliestMessageTimeStamp", "getTransferedTps", "msgPutTotalTodayNow", "putTps",
-    "putMessageTimesTotal", "remainTransientStoreBufferNumbs", "runtime", "sendThreadPoolQueueSize",
-}  # fmt: skip
+    "bootTimestamp",
+    "brokerVersionDesc",
+    "commitLogMaxOffset",
+    "commitLogMinOffset",
+    "commitLogDiskRatio",
+    "consumeQueueDiskRatio",
+    "earliestMessageTimeStamp",
+    "getTransferedTps",
+    "msgPutTotalTodayNow",
+    "putTps",
+    "putMessageTimesTotal",
+    "remainTransientStoreBufferNumbs",
+    "runtime",
+    "sendThreadPoolQueueSize",
+}
 
 
 @attrs.frozen
@@ -32,9 +43,7 @@ class Worked:
 
 
 @pytest.fixture(scope="module")
-def worked(
-    module_launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker
-) -> Worked:
+def worked(module_launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker) -> Worked:
     topic, group = make_topic("admin", QUEUES), names("admin_group")
     consumer = module_launch.start("go", "push", topic=topic, group=group)
     consumer.wait_until(lambda: consumer.queues == list(range(QUEUES)), "all queues")
@@ -70,9 +79,18 @@ def said(
         "queryMsgById": ("queryMsgById", "-i", str(sent["offsetMsgId"])),
         "queryMsgByUniqueKey": ("queryMsgByUniqueKey", "-t", worked.topic, "-i", str(sent["msgId"])),
         "queryMsgByKey": ("queryMsgByKey", "-t", worked.topic, "-k", str(sent["key"])),
-        "queryMsgByOffset": ("queryMsgByOffset", "-t", worked.topic, "-b", broker_name(broker),
-                             "-i", str(sent["queueId"]), "-o", str(sent["queueOffset"])),
-    }  # fmt: skip
+        "queryMsgByOffset": (
+            "queryMsgByOffset",
+            "-t",
+            worked.topic,
+            "-b",
+            broker_name(broker),
+            "-i",
+            str(sent["queueId"]),
+            "-o",
+            str(sent["queueOffset"]),
+        ),
+    }
     printed = MqAdmin(tmp_path_factory.mktemp("admin") / "mqadmin").each(broker, list(commands.values()))
     other.leave()
     return dict(zip(commands, printed, strict=True))

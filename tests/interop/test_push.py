@@ -30,9 +30,16 @@ def mixed(module_launch: Launcher, make_topic: TopicMaker) -> Mixed:
     for name in LANGUAGES:
         for mode, count, size in (("sync", COUNT, 0), ("batch", COUNT, 0), ("async", 2, LARGE)):
             module_launch.run(
-                name, "send", topic=topic, group=f"{topic}_producer", prefix=f"{name}-{mode}", mode=mode, count=count,
-                size=size, tags=TAGS,
-            )  # fmt: skip
+                name,
+                "send",
+                topic=topic,
+                group=f"{topic}_producer",
+                prefix=f"{name}-{mode}",
+                mode=mode,
+                count=count,
+                size=size,
+                tags=TAGS,
+            )
             total += count
     return Mixed(topic, total)
 

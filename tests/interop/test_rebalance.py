@@ -53,9 +53,7 @@ def send_and_check(
         assert {event["queueId"] for event in read[member.name]} <= set(member.queues)
 
 
-def test_members_of_all_clients(
-    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker
-) -> None:
+def test_members_of_all_clients(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker) -> None:
     topic, group = make_topic("rebalance", QUEUES), names("rebalance_group")
     members = [launch.start(name, "push", topic=topic, group=group) for name in LANGUAGES]
     wait_balanced(members)

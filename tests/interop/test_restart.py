@@ -16,7 +16,7 @@ from tests.interop.brokers import (
     wait_committed,
     wait_stored,
     wait_until,
-)  # fmt: skip
+)
 from tests.interop.conftest import Launch
 from tests.interop.expected import check_messages, of_prefix, places
 

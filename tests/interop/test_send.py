@@ -58,9 +58,7 @@ def send(launch: Launcher, language: str, topic: str, **arguments: object) -> Pr
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_answered_sends(
-    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, language: str, mode: str
-) -> None:
+def test_answered_sends(launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, language: str, mode: str) -> None:
     topic = make_topic(f"send_{mode}", QUEUES)
     sent = send(launch, language, topic, mode=mode, count=COUNT, tags="TagA,TagB").of_kind("sent")
     assert Counter(event["key"] for event in sent) == Counter(f"{topic}-{i}" for i in range(COUNT))

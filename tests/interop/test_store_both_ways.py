@@ -20,7 +20,7 @@ from tests.interop.brokers import (
     wait_committed,
     wait_stored,
     wait_until,
-)  # fmt: skip
+)
 from tests.interop.conftest import Launch
 from tests.interop.mqadmin import MqAdmin, rows
 from tests.interop.programs import Launcher
@@ -29,8 +29,21 @@ PLAIN, GROUP = "both_ways", "both_ways_group"
 QUEUES = 4
 READER = "go"
 ROUND = 14 + 12 + 3  # messages of one round of writing
-FIELDS = ("queueId", "queueOffset", "phyOffset", "msgId", "key", "tags", "flag", "sysFlag", "bodySize", "bodyCrc",
-          "bornTimestamp", "storeTimestamp", "reconsumeTimes")  # fmt: skip
+FIELDS = (
+    "queueId",
+    "queueOffset",
+    "phyOffset",
+    "msgId",
+    "key",
+    "tags",
+    "flag",
+    "sysFlag",
+    "bodySize",
+    "bodyCrc",
+    "bornTimestamp",
+    "storeTimestamp",
+    "reconsumeTimes",
+)
 CLIENT_PROPERTIES = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"}  # added on the way to the consumer
 
 

@@ -1,5 +1,5 @@
 """What is lost of a store beside its log is made again by rocketpy, in directories of either broker, closed or not; the
-Java broker 4.9.7 then finds everything in the mended directory.
+Java broker 4.9.7 then finds everything in the repaired directory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rocketpy.store.dump import StoreDump
+from rocketpy.store.inspection.dump import StoreDump
 from tests.interop.brokers import AnyBroker, create_topic, running_target
 from tests.interop.store_filling import QUEUES, SCHEDULE, SMALL_FILES, TOPIC, Expected, fill
 from tests.interop.store_reading import Reading, differences, read_store

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.store.dump import StoreDump
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.interop import toolchain
 from tests.support.store_writer import StoreWriter, small_config
 
@@ -44,8 +44,9 @@ def java(classes: Path, root: Path, mode: str, count: int = 0) -> Seen:
     """`mode`: p puts `count` messages first, k ends without closing."""
     done = subprocess.run(
         ["java", *JVM, "-cp", f"{classes}:{library()}", "StoreTool", "r" + mode, root, "16384", "1000", str(count)],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == (9 if "k" in mode else 0), done.stdout[-2000:]
     lines = [line.split() for line in done.stdout.splitlines() if line[:2] in ("A-", "B-")]
     return {line[0]: (int(line[6]), int(line[8], 16)) for line in lines}
@@ -73,8 +74,13 @@ def ours(root: Path, mode: str, count: int = 0) -> Seen:
 def test_a_store_moves_both_ways(tmp_path: Path, classes: Path) -> None:
     root, total = tmp_path / "store", 0
     for side, mode, count in (
-        (ours, "p", 150), (java, "p", 60), (ours, "pk", 31), (java, "pk", 40), (ours, "p", 29), (java, "", 0)
-    ):  # fmt: skip
+        (ours, "p", 150),
+        (java, "p", 60),
+        (ours, "pk", 31),
+        (java, "pk", 40),
+        (ours, "p", 29),
+        (java, "", 0),
+    ):
         seen = java(classes, root, mode, count) if side is java else ours(root, mode, count)
         total += count
         assert sum(number for number, _ in seen.values()) == total

@@ -17,7 +17,7 @@ from bench.control import Control
 from bench.encoding import SEND_MESSAGE_V2, send_fields
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord
-from rocketpy.store.dump import StoreDump
+from rocketpy.store.inspection.dump import StoreDump
 from tests.interop.brokers import AnyBroker, create_topic, decode, max_offsets, running_target, wait_until
 from tests.interop.store_filling import (
     DELAYED,
@@ -32,7 +32,7 @@ from tests.interop.store_filling import (
     Sent,
     ends,
     fill,
-)  # fmt: skip
+)
 from tests.interop.store_reading import Reading, differences, read_store
 
 DUE, GROUP = "matrix_due", "matrix_group"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rocketpy.message.properties import decode_properties
-from rocketpy.store.dump import StoreDump
+from rocketpy.store.inspection.dump import StoreDump
 from tests.interop.brokers import AnyBroker, create_topic, running_target, wait_until
 from tests.interop.store_filling import QUEUES, SMALL_FILES, TOPIC, TRANSACTIONS, Expected, ends, fill, filler_command
 from tests.interop.store_reading import differences, read_store

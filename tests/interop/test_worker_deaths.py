@@ -34,9 +34,15 @@ PAUSE_S = (3.0, 9.0)
 SEND_PAUSE_S = 0.02
 MEMBERS = ("java-4.9.8", "java-5.3.3")
 VICTIMS = (
-    ["manager"], ["pull"], ["send"], ["store"], ["codec 0"], ["selector 0"], ["manager", "pull"],
+    ["manager"],
+    ["pull"],
+    ["send"],
+    ["store"],
+    ["codec 0"],
+    ["selector 0"],
+    ["manager", "pull"],
     ["manager", "selector 0"],
-)  # fmt: skip
+)
 QUERY_OFFSET = 14
 
 Place = tuple[int, int]  # queue, offset
@@ -156,8 +162,10 @@ class History:
     @property
     def is_ordered(self) -> bool:
         """One member's own order is that of its events."""
-        return all([offset for _, _, offset in events] == sorted(offset for _, _, offset in events)
-                   for events in self.by_queue.values())  # fmt: skip
+        return all(
+            [offset for _, _, offset in events] == sorted(offset for _, _, offset in events)
+            for events in self.by_queue.values()
+        )
 
 
 def wait_shared(members: list[Program]) -> None:
@@ -183,12 +191,18 @@ def test_java_consumers_notice_no_death_of_a_worker(
         create_topic(broker, topic, QUEUES)
         members = {
             group: [
-                launch.start(name, "push", topic=topic, group=group, orderly=str("orderly" in group).lower(),
-                             instance=f"{group}-{name}")
+                launch.start(
+                    name,
+                    "push",
+                    topic=topic,
+                    group=group,
+                    orderly=str("orderly" in group).lower(),
+                    instance=f"{group}-{name}",
+                )
                 for name in MEMBERS
             ]
             for group in groups
-        }  # fmt: skip
+        }
         for of_group in members.values():
             wait_shared(of_group)
         time.sleep(22)  # locks of queues that another member had at first are taken in the next round
@@ -210,14 +224,20 @@ def test_java_consumers_notice_no_death_of_a_worker(
 
 
 def check(
-    broker: RunningBroker, topic: str, histories: dict[str, History], sender: Sender, watch: OffsetWatch,
+    broker: RunningBroker,
+    topic: str,
+    histories: dict[str, History],
+    sender: Sender,
+    watch: OffsetWatch,
     kills: list[list[str]],
-) -> None:  # fmt: skip
+) -> None:
     stored = {(queue, offset) for queue, end in enumerate(max_offsets(broker, topic, QUEUES)) for offset in range(end)}
     for group, history in histories.items():
-        print(f"{group}: {len(kills)} kills, {sender.acknowledged} acknowledged, {len(stored)} stored, "
-              f"{history.duplicates} consumed again, {history.changes_of_owner} changes of owner, "
-              f"lost {len(stored - set(history.places))}, in order: {history.is_ordered}")  # fmt: skip
+        print(
+            f"{group}: {len(kills)} kills, {sender.acknowledged} acknowledged, {len(stored)} stored, "
+            f"{history.duplicates} consumed again, {history.changes_of_owner} changes of owner, "
+            f"lost {len(stored - set(history.places))}, in order: {history.is_ordered}"
+        )
     assert sender.acknowledged > 500
     assert watch.steps_back == []
     for group, history in histories.items():
@@ -261,8 +281,10 @@ def test_orderly_consumers_do_not_meet_when_the_broker_is_killed(
         for member in members:
             member.leave()
         meetings = history.meetings
-        print(f"{sender.acknowledged} acknowledged, {history.duplicates} consumed again, "
-              f"{history.changes_of_owner} changes of owner, meetings: {meetings}")  # fmt: skip
+        print(
+            f"{sender.acknowledged} acknowledged, {history.duplicates} consumed again, "
+            f"{history.changes_of_owner} changes of owner, meetings: {meetings}"
+        )
         stored = {(queue, at) for queue, end in enumerate(max_offsets(broker, topic, QUEUES)) for at in range(end)}
         assert stored <= set(history.places)
         assert meetings == []

@@ -1,6 +1,6 @@
 """A damaged store directory: whatever was done to its files, every reader ends, with StoreError at the worst.
 
-`verify` names the file and the byte of what a check can see; opening mends, or says in one line why not; and what is
+`verify` names the file and the byte of what a check can see; opening repairs, or says in one line why not; and what is
 opened can be read to the end of every queue, and written to.
 """
 
@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
-from rocketpy.startup import store_tools
-from rocketpy.store.checkpoint import read_checkpoint
-from rocketpy.store.dump import StoreDump
+from rocketpy.startup.cli import store_tools
 from rocketpy.store.files import DiskFiles, StorePaths
-from rocketpy.store.get_message import GetMessageStatus
-from rocketpy.store.index_file import Index
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.formats.checkpoint import read_checkpoint
+from rocketpy.store.formats.index_file import Index
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.get_message import GetMessageStatus
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 TOPICS = ("T", "U")
@@ -39,9 +39,12 @@ FIELDS = (0, 4, 8, QUEUE_OFFSET_AT, 28, 90)  # size, magic, CRC, queue offset, o
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # there, syncing takes no time
 NUMBERS = (0, 1, 7, 90, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 1)
 BOUNDED = settings(
-    max_examples=40, deadline=None, derandomize=True, database=None,
+    max_examples=40,
+    deadline=None,
+    derandomize=True,
+    database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)  # fmt: skip
+)
 
 
 @attrs.frozen
@@ -139,7 +142,7 @@ def spoil(whole: Path, root: Path, damages: list[Damage], *, control: bool) -> M
     """A copy of the store with its damage. `control`: the control block is among the files that may have some."""
     shutil.rmtree(root, ignore_errors=True)
     copy_store(whole, root)
-    os.utime(root / "lock", ns=(0, (whole / "lock").stat().st_mtime_ns))  # by which the control block is believed
+    os.utime(root / "lock", ns=(0, (whole / "lock").stat().st_mtime_ns))  # by which the control block is trusted
     if not control:
         (root / "control").unlink()
     for damage in damages:
@@ -227,6 +230,8 @@ def test_verify_names_the_file_and_the_byte(whole: Path, damaged: Path, record: 
     suspects = [found]
     if field == QUEUE_OFFSET_AT:
         suspects += [other for other in later if (other.topic, other.queue_id) == (found.topic, found.queue_id)][:1]
-    places = {(f"commitlog/{suspect.phy_offset - suspect.phy_offset % size:020d}", suspect.phy_offset % size)
-              for suspect in suspects}  # fmt: skip
+    places = {
+        (f"commitlog/{suspect.phy_offset - suspect.phy_offset % size:020d}", suspect.phy_offset % size)
+        for suspect in suspects
+    }
     assert places & {(problem.file, problem.position) for problem in problems}, problems

@@ -13,10 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from rocketpy.message.record import decode_record
 from rocketpy.message.tags import string_hash
-from rocketpy.store.dump import StoreDump
-from rocketpy.store.get_message import GetMessageStatus
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.get_message import GetMessageStatus
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 Key = tuple[str, int]

@@ -166,7 +166,7 @@ def test_frame_cut(data: bytes) -> None:
 def test_json_header(header: bytes) -> None:
     parsed = agree(lambda twin: twin.header_parse(SERIALIZE_JSON, header))
     if isinstance(parsed, ParsedHeader):
-        assert_slow_lane_agrees(parsed, json_header.decode_header(header))
+        assert_slow_path_agrees(parsed, json_header.decode_header(header))
 
 
 @seeded
@@ -180,7 +180,7 @@ def test_damaged_json_header(header: bytes) -> None:
 def test_rocketmq_header(header: bytes) -> None:
     parsed = agree(lambda twin: twin.header_parse(SERIALIZE_ROCKETMQ, header))
     if isinstance(parsed, ParsedHeader):
-        assert_slow_lane_agrees(parsed, rocketmq_header.decode_header(header))
+        assert_slow_path_agrees(parsed, rocketmq_header.decode_header(header))
 
 
 @seeded
@@ -189,11 +189,14 @@ def test_damaged_rocketmq_header(header: bytes) -> None:
     agree(lambda twin: twin.header_parse(SERIALIZE_ROCKETMQ, header))
 
 
-def assert_slow_lane_agrees(parsed: ParsedHeader, fields: Any) -> None:
-    """What the fast reader understands, the lenient one of the slow lane understands the same way."""
+def assert_slow_path_agrees(parsed: ParsedHeader, fields: Any) -> None:
+    """What the fast reader understands, the lenient one of the slow path understands the same way."""
     assert (parsed.code, parsed.version, parsed.opaque, parsed.flag) == (
-        fields.code, fields.version, fields.opaque, fields.flag,
-    )  # fmt: skip
+        fields.code,
+        fields.version,
+        fields.opaque,
+        fields.flag,
+    )
     assert parsed.language == (255 if fields.language is None else fields.language)
     assert parsed.remark == fields.remark
     assert parsed.ext_fields == (fields.ext_fields or {})

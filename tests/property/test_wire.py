@@ -112,11 +112,21 @@ def test_damaged_command_never_escapes_as_anything_else(command: RemotingCommand
 
 @repeatable
 @given(
-    topic=st.text("abc%_-", max_size=127), queue_id=INT, flag=INT, sys_flag=st.sampled_from((0, 1, 4, 8, 0x301)),
-    queue_offset=LONG, phy_offset=LONG, born_timestamp_ms=LONG, store_timestamp_ms=LONG, born_host=HOST,
-    store_host=HOST, reconsume_times=INT, prepared_transaction_offset=LONG, body=st.binary(max_size=60),
+    topic=st.text("abc%_-", max_size=127),
+    queue_id=INT,
+    flag=INT,
+    sys_flag=st.sampled_from((0, 1, 4, 8, 0x301)),
+    queue_offset=LONG,
+    phy_offset=LONG,
+    born_timestamp_ms=LONG,
+    store_timestamp_ms=LONG,
+    born_host=HOST,
+    store_host=HOST,
+    reconsume_times=INT,
+    prepared_transaction_offset=LONG,
+    body=st.binary(max_size=60),
     properties=st.binary(max_size=60),
-)  # fmt: skip
+)
 def test_record_round_trip(**fields: object) -> None:
     image = encode_record(**fields)  # type: ignore[arg-type]  # drawn by name
     record = decode_record(image, check_crc=True)
@@ -164,11 +174,14 @@ def test_properties_round_trip(first: dict[str, str], second: dict[str, str], tr
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(1 << 63), (1 << 63) - 1)
-    | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner.filter(lambda value: value is not None)),
     max_leaves=12,
-)  # fmt: skip
+)
 
 
 @repeatable

@@ -32,9 +32,15 @@ def producer(cluster: FakeCluster, group: str = "pg", **settings: Any) -> Produc
 
 
 def push_consumer(
-    cluster: FakeCluster, handler: Any, group: str = "cg", client: str = "c1", topic: str = "T", tags: Any = "*",
-    batch: bool = False, **settings: Any,
-) -> PushConsumer:  # fmt: skip
+    cluster: FakeCluster,
+    handler: Any,
+    group: str = "cg",
+    client: str = "c1",
+    topic: str = "T",
+    tags: Any = "*",
+    batch: bool = False,
+    **settings: Any,
+) -> PushConsumer:
     options = PushOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", instance_name=client, **settings)
     kind = {"batch_handler" if batch else "handler": handler}
     return PushConsumer(
@@ -55,11 +61,24 @@ def admin_client(cluster: FakeCluster) -> Admin:
 def message(offset: int, body: bytes = b"x", **changes: Any) -> ReceivedMessage:
     """A received message of queue T/0 at `offset`."""
     fields: dict[str, Any] = {
-        "topic": "T", "body": body, "properties": {}, "queue": MessageQueue("T", "broker-a", 0),
-        "queue_offset": offset, "phy_offset": offset * 100, "msg_id": f"id-{offset}", "offset_msg_id": f"off-{offset}",
-        "flag": 0, "sys_flag": 0, "born_timestamp_ms": 0, "store_timestamp_ms": 0, "born_host": ("127.0.0.1", 1),
-        "store_host": ("127.0.0.1", 2), "reconsume_times": 0, "body_crc": 0, "store_size": 100,
-    }  # fmt: skip
+        "topic": "T",
+        "body": body,
+        "properties": {},
+        "queue": MessageQueue("T", "broker-a", 0),
+        "queue_offset": offset,
+        "phy_offset": offset * 100,
+        "msg_id": f"id-{offset}",
+        "offset_msg_id": f"off-{offset}",
+        "flag": 0,
+        "sys_flag": 0,
+        "born_timestamp_ms": 0,
+        "store_timestamp_ms": 0,
+        "born_host": ("127.0.0.1", 1),
+        "store_host": ("127.0.0.1", 2),
+        "reconsume_times": 0,
+        "body_crc": 0,
+        "store_size": 100,
+    }
     return ReceivedMessage(**(fields | changes))
 
 

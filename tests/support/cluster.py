@@ -118,15 +118,23 @@ class FakeBroker(ScriptedServer):
     def __attrs_post_init__(self) -> None:
         code = RequestCode
         self.answers |= {
-            code.HEART_BEAT: self.heartbeat, code.UNREGISTER_CLIENT: self.unregister,
-            code.GET_CONSUMER_LIST_BY_GROUP: self.list_members, code.SEND_MESSAGE_V2: self.send,
-            code.SEND_BATCH_MESSAGE: self.send, code.PULL_MESSAGE: self.pull,
-            code.QUERY_CONSUMER_OFFSET: self.query_offset, code.UPDATE_CONSUMER_OFFSET: self.update_offset,
-            code.GET_MAX_OFFSET: self.max_offset, code.GET_MIN_OFFSET: self.min_offset,
-            code.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset, code.CONSUMER_SEND_MSG_BACK: self.send_back,
-            code.LOCK_BATCH_MQ: self.lock, code.UNLOCK_BATCH_MQ: self.unlock, code.VIEW_MESSAGE_BY_ID: self.view,
+            code.HEART_BEAT: self.heartbeat,
+            code.UNREGISTER_CLIENT: self.unregister,
+            code.GET_CONSUMER_LIST_BY_GROUP: self.list_members,
+            code.SEND_MESSAGE_V2: self.send,
+            code.SEND_BATCH_MESSAGE: self.send,
+            code.PULL_MESSAGE: self.pull,
+            code.QUERY_CONSUMER_OFFSET: self.query_offset,
+            code.UPDATE_CONSUMER_OFFSET: self.update_offset,
+            code.GET_MAX_OFFSET: self.max_offset,
+            code.GET_MIN_OFFSET: self.min_offset,
+            code.SEARCH_OFFSET_BY_TIMESTAMP: self.search_offset,
+            code.CONSUMER_SEND_MSG_BACK: self.send_back,
+            code.LOCK_BATCH_MQ: self.lock,
+            code.UNLOCK_BATCH_MQ: self.unlock,
+            code.VIEW_MESSAGE_BY_ID: self.view,
             code.QUERY_MESSAGE: self.query,
-        }  # fmt: skip
+        }
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
@@ -179,9 +187,17 @@ class FakeBroker(ScriptedServer):
         ids, first = [], self.next_offset(header.topic, header.queue_id)
         for body, properties in entries:
             ids.append(
-                self.store(header.topic, header.queue_id, body, properties, sys_flag=header.sys_flag, flag=header.flag,
-                           reconsume_times=header.reconsume_times or 0, born_ms=header.born_timestamp_ms)
-            )  # fmt: skip
+                self.store(
+                    header.topic,
+                    header.queue_id,
+                    body,
+                    properties,
+                    sys_flag=header.sys_flag,
+                    flag=header.flag,
+                    reconsume_times=header.reconsume_times or 0,
+                    born_ms=header.born_timestamp_ms,
+                )
+            )
         return RemotingCommand.response(
             header=SendMessageResponseHeader(
                 msg_id=",".join(ids), queue_id=header.queue_id, queue_offset=first, region="R", trace_on=True
@@ -192,16 +208,33 @@ class FakeBroker(ScriptedServer):
         return self.min_offsets[topic, queue_id] + len(self.records[topic, queue_id])
 
     def store(
-        self, topic: str, queue_id: int, body: bytes, properties: bytes = b"", *, sys_flag: int = 0, flag: int = 0,
-        reconsume_times: int = 0, born_ms: int = 0,
-    ) -> str:  # fmt: skip
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        properties: bytes = b"",
+        *,
+        sys_flag: int = 0,
+        flag: int = 0,
+        reconsume_times: int = 0,
+        born_ms: int = 0,
+    ) -> str:
         self.topics.setdefault(topic, queue_id + 1)
         image = encode_record(
-            topic=topic, queue_id=queue_id, body=body, properties=properties, born_timestamp_ms=born_ms,
-            born_host=("127.0.0.1", 1), store_timestamp_ms=self.now_ms(), store_host=parse_host(self.address),
-            queue_offset=self.next_offset(topic, queue_id), phy_offset=self.end, flag=flag, sys_flag=sys_flag,
+            topic=topic,
+            queue_id=queue_id,
+            body=body,
+            properties=properties,
+            born_timestamp_ms=born_ms,
+            born_host=("127.0.0.1", 1),
+            store_timestamp_ms=self.now_ms(),
+            store_host=parse_host(self.address),
+            queue_offset=self.next_offset(topic, queue_id),
+            phy_offset=self.end,
+            flag=flag,
+            sys_flag=sys_flag,
             reconsume_times=reconsume_times,
-        )  # fmt: skip
+        )
         self.records[topic, queue_id].append(image)
         self.by_offset[self.end] = image
         message_id = encode_offset_message_id(parse_host(self.address), self.end)

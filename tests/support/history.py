@@ -82,9 +82,19 @@ class Connection:
 def send_request(topic: str, queue_id: int, bodies: Sequence[bytes], opaque: int) -> RemotingCommand:
     """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE for several bodies."""
     fields = {
-        "a": "P", "b": topic, "c": "TBW102", "d": "4", "e": str(queue_id), "f": "0", "g": "1700000000000", "h": "0",
-        "i": "", "j": "0", "k": "false", "m": "true" if len(bodies) > 1 else "false",
-    }  # fmt: skip
+        "a": "P",
+        "b": topic,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": "1700000000000",
+        "h": "0",
+        "i": "",
+        "j": "0",
+        "k": "false",
+        "m": "true" if len(bodies) > 1 else "false",
+    }
     body = bodies[0] if len(bodies) == 1 else b"".join(_batch_entry(part) for part in bodies)
     command = RemotingCommand.request(SEND if len(bodies) == 1 else BATCH, ext_fields=fields, body=body)
     command.opaque = opaque
@@ -97,10 +107,18 @@ def _batch_entry(body: bytes) -> bytes:
 
 def pull_request(topic: str, queue_id: int, offset: int, *, hold_ms: int = 0) -> RemotingCommand:
     fields = {
-        "consumerGroup": "history", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
-        "maxMsgNums": "32", "sysFlag": "6" if hold_ms else "4", "commitOffset": "0",
-        "suspendTimeoutMillis": str(hold_ms), "subscription": "*", "subVersion": "0", "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": "history",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": "6" if hold_ms else "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": str(hold_ms),
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
     return RemotingCommand.request(PULL, ext_fields=fields)
 
 
@@ -366,9 +384,7 @@ def wait_for_dispatch(port: int, topics: dict[str, int], settle_s: float) -> Non
     before: list[int] = []
     while True:
         now = [
-            reader.offset(MAX_OFFSET, topic, queue_id)
-            for topic, queues in topics.items()
-            for queue_id in range(queues)
+            reader.offset(MAX_OFFSET, topic, queue_id) for topic, queues in topics.items() for queue_id in range(queues)
         ]
         if now == before:
             break

@@ -9,16 +9,16 @@ import attrs
 import trio
 import trio.testing
 
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.dispatch import DispatchTable, Pool
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.stage import Stage
+from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import PullRequest, SendRequest
+from rocketpy.remoting.fast_path import PullRequest, SendRequest
 
 CONNECTION = 0 << 56 | 4 << 32 | 1
 NOW_NS = 10**12
@@ -36,8 +36,8 @@ class Call:
 
 
 @attrs.define
-class SlowLaneLog:
-    """A SlowLane and ConnectionListener that writes down what it is told."""
+class SlowPathLog:
+    """A SlowPath and ConnectionListener that writes down what it is told."""
 
     told: list[object] = attrs.field(factory=list)
     fail_with: Exception | None = None
@@ -75,7 +75,7 @@ class Bench:
     decoder: RingWriter
     selector: RingReader
     server: ProcessorServer
-    lane: SlowLaneLog
+    lane: SlowPathLog
     clock: list[int]
     """Its one entry is the time."""
 
@@ -83,7 +83,7 @@ class Bench:
     def open(cls, pools: tuple[Pool, ...], processors: dict[int, Handler], reply_bytes: int = 65536) -> Bench:
         blocks = [WorkerBlock(name, index) for index, name in enumerate(("decoder", "manager", "selector"))]
         requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
-        lane = SlowLaneLog()
+        lane = SlowPathLog()
         clock = [NOW_NS - 1_000_000_000]
         server = ProcessorServer(
             block=blocks[1],
@@ -91,7 +91,7 @@ class Bench:
             gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
             processors={code: Call(handler) for code, handler in processors.items()},
             table=DispatchTable(pools=pools, pool_of_code={}, default_pool=pools[0].name),
-            slow_lane=lane,
+            slow_path=lane,
             now_ns=lambda: clock[0],
         )
         return cls(blocks, RingWriter(requests), RingReader(replies), server, lane, clock)
@@ -101,10 +101,10 @@ class Bench:
             os.close(block.doorbell)
 
     def origin(self, *, waited_ms: int = 0, listener: int = 0, connection: int = CONNECTION) -> bytes:
-        host = stage.encode_host("127.0.0.1", 4000)
-        return stage.ORIGIN.pack(connection, NOW_NS - waited_ms * 1_000_000, *host, listener)
+        host = worker_messages.encode_host("127.0.0.1", 4000)
+        return worker_messages.ORIGIN.pack(connection, NOW_NS - waited_ms * 1_000_000, *host, listener)
 
-    def write(self, kind: Stage, record: bytes) -> None:
+    def write(self, kind: WorkerMessage, record: bytes) -> None:
         assert self.decoder.write(kind, record)
         self.decoder.finish_batch()
 
@@ -113,21 +113,21 @@ class Bench:
         self.command(command, **origin)
 
     def command(self, command: RemotingCommand, **origin: int) -> None:
-        self.write(Stage.COMMAND, self.origin(**origin) + command.encode()[4:])
+        self.write(WorkerMessage.COMMAND, self.origin(**origin) + command.encode()[4:])
 
     def closed(self) -> None:
-        self.write(Stage.CLOSED, self.origin())
+        self.write(WorkerMessage.CLOSED, self.origin())
 
     def replies(self) -> list[RemotingCommand | str]:
         """What came out for clients; "close" where the selector is told to."""
         found: list[RemotingCommand | str] = []
         while (record := self.selector.read()) is not None:
             kind, data = record
-            assert kind == Stage.REPLY
-            connection, flags, size = stage.REPLY.unpack_from(data)
+            assert kind == WorkerMessage.REPLY
+            connection, flags, size = worker_messages.REPLY.unpack_from(data)
             assert connection == CONNECTION
-            found.append(RemotingCommand.decode(data[stage.REPLY.size :]) if size else "close")
-            assert bool(flags & stage.REPLY_CLOSE_AFTER) == (size == 0)
+            found.append(RemotingCommand.decode(data[worker_messages.REPLY.size :]) if size else "close")
+            assert bool(flags & worker_messages.REPLY_CLOSE_AFTER) == (size == 0)
         return found
 
     def commands(self) -> list[RemotingCommand]:
@@ -145,7 +145,7 @@ class Bench:
             with trio.fail_after(20):
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self.server.run)
-                    await settle()
+                    await complete()
                     self.clock[0] = NOW_NS
                     await scene()
                     self.blocks[1].order(STOP_LEAVE)
@@ -153,7 +153,7 @@ class Bench:
         trio.run(main)
 
 
-async def settle() -> None:
+async def complete() -> None:
     """Let everything happen that can: the server then waits for its doorbell."""
     for _ in range(3):
         await trio.testing.wait_all_tasks_blocked(0.005)

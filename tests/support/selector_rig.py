@@ -45,7 +45,13 @@ class Record:
 
 class SelectorRig:
     def __init__(
-        self, *, codecs: int = 1, capacity: int = 1 << 20, index: int = 3, epoch: int = 0, log: Any = ffi.NULL,
+        self,
+        *,
+        codecs: int = 1,
+        capacity: int = 1 << 20,
+        index: int = 3,
+        epoch: int = 0,
+        log: Any = ffi.NULL,
         **config: int,
     ) -> None:
         self.worker = lib.rp_worker_create(0)
@@ -60,8 +66,15 @@ class SelectorRig:
         self.clients: list[socket.socket] = []
         self._keep = [ffi.new("rp_ring *[]", self.codec_rings), ffi.new("rp_ring *[]", [self.reply_ring])]
         settings = {
-            "worker": self.worker, "index": index, "handoff": self.handoff.fileno(), "reply_count": 1,
-            "codec_count": codecs, "replies": self._keep[1], "codecs": self._keep[0], "log": log, **config,
+            "worker": self.worker,
+            "index": index,
+            "handoff": self.handoff.fileno(),
+            "reply_count": 1,
+            "codec_count": codecs,
+            "replies": self._keep[1],
+            "codecs": self._keep[0],
+            "log": log,
+            **config,
         }
         self.selector = lib.rp_selector_open(ffi.new("rp_selector_config *", settings))
         assert self.selector != ffi.NULL, os.strerror(ffi.errno)
@@ -148,11 +161,11 @@ class SelectorRig:
 
     def reply(self, connection: int, content: bytes, flags: int = 0) -> bool:
         head = struct.pack("=QII", connection, flags, len(content))
-        return self.write(lib.RP_STAGE_REPLY, head + content)
+        return self.write(lib.RP_MSG_REPLY, head + content)
 
     def pull_reply(self, connection: int, head: bytes, slices: list[tuple[int, int]]) -> bool:
         fixed = struct.pack("=QIIII", connection, len(head), len(slices), 1, 0)
-        return self.write(lib.RP_STAGE_PULL_REPLY, fixed + b"".join(struct.pack("=QQ", *one) for one in slices) + head)
+        return self.write(lib.RP_MSG_PULL_REPLY, fixed + b"".join(struct.pack("=QQ", *one) for one in slices) + head)
 
     def write(self, kind: int, record: bytes) -> bool:
         source = ffi.from_buffer(record)

@@ -24,25 +24,35 @@ from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.native.abc import Host, Record
 from rocketpy.remoting import fastjson, json_writer
-from rocketpy.store.clean import Cleaner
-from rocketpy.store.dump import StoreDump, describe_damage, describe_entry, describe_unit, header_line, slot_heads
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.reader import Damage
+from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
+from rocketpy.store.inspection.dump import (
+    StoreDump,
+    describe_damage,
+    describe_entry,
+    describe_unit,
+    header_line,
+    slot_heads,
+)
+from rocketpy.store.inspection.reader import Damage
+from rocketpy.store.inspection.verify import verify_store
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.running_flags import RunningFlags
-from rocketpy.store.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
-from rocketpy.store.verify import verify_store
+from rocketpy.store.services.cleaning import Cleaner
 from tests.support.store_writer import Put, StoreWriter, small_config
 
 BEGIN_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
 BOOT_ID_AT = 24
 KINDS = {"prepared": 0x4, "commit": 0x8, "rollback": 0xC}
 SETTINGS = {
-    "log-size": "mapped_file_size_commit_log", "queue-size": "mapped_file_size_consume_queue",
-    "slots": "max_hash_slot_num", "index-units": "max_index_num", "delete-when": "delete_when",
+    "log-size": "mapped_file_size_commit_log",
+    "queue-size": "mapped_file_size_consume_queue",
+    "slots": "max_hash_slot_num",
+    "index-units": "max_index_num",
+    "delete-when": "delete_when",
     "reserved-hours": "file_reserved_time",
-}  # fmt: skip
+}
 
 
 class ScriptedDisk(DiskFiles):
@@ -153,12 +163,18 @@ class StoreScript:
         properties = "\x02".join(f"{name}\x01{options[key]}" for key, name in names.items() if key in options)
         sys_flag = KINDS.get(options.get("kind", ""), 0) | (2 if options.get("multi_tags") == "yes" else 0)
         return Record(
-            topic=topic.encode(), body=b"." * int(options.get("body", "5")), properties=properties.encode(),
-            queue_id=int(queue_id), sys_flag=sys_flag, flag=int(options.get("flag", "0")),
-            born_timestamp_ms=self._now_ms, born_host=_host(options.get("born", "192.168.1.10:50000")),
-            store_timestamp_ms=self._now_ms, store_host=_host(options.get("store", "10.0.0.1:10911")),
+            topic=topic.encode(),
+            body=b"." * int(options.get("body", "5")),
+            properties=properties.encode(),
+            queue_id=int(queue_id),
+            sys_flag=sys_flag,
+            flag=int(options.get("flag", "0")),
+            born_timestamp_ms=self._now_ms,
+            born_host=_host(options.get("born", "192.168.1.10:50000")),
+            store_timestamp_ms=self._now_ms,
+            store_host=_host(options.get("store", "10.0.0.1:10911")),
             prepared_transaction_offset=int(options.get("prepared_at", "0")),
-        )  # fmt: skip
+        )
 
     def do_put(self, queue: str, **options: str) -> Iterator[str]:
         """body=SIZE tags= keys= uniq= delay= kind=prepared|commit|rollback count=N dispatch=no ..."""
@@ -351,7 +367,7 @@ class StoreScript:
         """consumerOffset.json, or what is beside it."""
         offsets = json_writer.dumps(self._offsets().document())
         for key, queues in sorted(fastjson.loads(offsets)["offsetTable"].items()):
-            yield f"{key}: {({int(queue): offset for queue, offset in queues.items()})}"
+            yield f"{key}: { ({int(queue): offset for queue, offset in queues.items()}) }"
 
     def do_commit(self, group: str, topic: str, queue_id: str, offset: str) -> None:
         manager = self._offsets()

@@ -92,10 +92,16 @@ class StoreWriter:
         dispatch: bool = True,
     ) -> Put:
         record = Record(
-            topic=topic.encode(), body=body, properties=properties, queue_id=queue_id, sys_flag=sys_flag,
-            born_timestamp_ms=store_timestamp_ms, born_host=BORN_HOST, store_timestamp_ms=store_timestamp_ms,
+            topic=topic.encode(),
+            body=body,
+            properties=properties,
+            queue_id=queue_id,
+            sys_flag=sys_flag,
+            born_timestamp_ms=store_timestamp_ms,
+            born_host=BORN_HOST,
+            store_timestamp_ms=store_timestamp_ms,
             store_host=STORE_HOST,
-        )  # fmt: skip
+        )
         (put,) = self.put_records([record], dispatch=dispatch)
         return put
 

@@ -96,25 +96,52 @@ class Wire:
 
 
 def send_request(
-    topic: str, body: bytes, *, queue_id: int = 0, code: int = RequestCode.SEND_MESSAGE_V2, batch: bool = False,
-    oneway: bool = False, properties: str | None = None,
-) -> RemotingCommand:  # fmt: skip
+    topic: str,
+    body: bytes,
+    *,
+    queue_id: int = 0,
+    code: int = RequestCode.SEND_MESSAGE_V2,
+    batch: bool = False,
+    oneway: bool = False,
+    properties: str | None = None,
+) -> RemotingCommand:
     header = SendMessageRequestHeader(
-        producer_group="PG", topic=topic, default_topic="TBW102", queue_id=queue_id, batch=batch,
-        born_timestamp_ms=1_700_000_000_000, properties=properties,
-    )  # fmt: skip
+        producer_group="PG",
+        topic=topic,
+        default_topic="TBW102",
+        queue_id=queue_id,
+        batch=batch,
+        born_timestamp_ms=1_700_000_000_000,
+        properties=properties,
+    )
     spelled = header if code == RequestCode.SEND_MESSAGE else header.to_v2()
     return RemotingCommand.request(code, spelled, body, oneway=oneway)
 
 
 def pull_request(
-    topic: str, offset: int, *, queue_id: int = 0, group: str = "CG", hold_ms: int = 0, count: int = 32,
-    expression: str = "*", code: int = RequestCode.PULL_MESSAGE,
-) -> RemotingCommand:  # fmt: skip
-    return RemotingCommand.request(code, PullMessageRequestHeader(
-        consumer_group=group, topic=topic, queue_id=queue_id, queue_offset=offset, max_msg_nums=count,
-        sys_flag=4 | (2 if hold_ms else 0), suspend_timeout_ms=hold_ms, subscription=expression,
-    ))  # fmt: skip
+    topic: str,
+    offset: int,
+    *,
+    queue_id: int = 0,
+    group: str = "CG",
+    hold_ms: int = 0,
+    count: int = 32,
+    expression: str = "*",
+    code: int = RequestCode.PULL_MESSAGE,
+) -> RemotingCommand:
+    return RemotingCommand.request(
+        code,
+        PullMessageRequestHeader(
+            consumer_group=group,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=offset,
+            max_msg_nums=count,
+            sys_flag=4 | (2 if hold_ms else 0),
+            suspend_timeout_ms=hold_ms,
+            subscription=expression,
+        ),
+    )
 
 
 def offset_request(code: int, topic: str, queue_id: int = 0, **fields: str) -> RemotingCommand:

@@ -185,10 +185,14 @@ def test_a_body_of_another_form_is_answered_and_the_connection_goes_on(tree: Tre
 @pytest.mark.parametrize(
     "code",
     [
-        RequestCode.GET_MAX_OFFSET, RequestCode.SEND_MESSAGE_V2, RequestCode.PULL_MESSAGE,
-        RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.QUERY_MESSAGE,
+        RequestCode.GET_MAX_OFFSET,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.PULL_MESSAGE,
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.QUERY_MESSAGE,
     ],
-)  # fmt: skip
+)
 def test_fields_that_are_no_strings_are_answered_or_close(tree: Tree, value: object, code: int) -> None:
     names = ["topic", "queueId", "consumerGroup", "queueOffset", "commitOffset", "maxMsgNums", "subscription", "key"]
     names += ["a", "b", "e", "f", "i", "maxNum", "readQueueNums", "writeQueueNums", "perm"]

@@ -18,10 +18,14 @@ from tests.support.wire import Wire, max_offset, offset_request, pull_request, r
 
 FILE = 262_144
 SETTINGS = {
-    "mappedFileSizeCommitLog": str(FILE), "maxMessageSize": "65536", "fileReservedTime": "72",
-    "flushIntervalCommitLog": "20", "flushCommitLogLeastPages": "0",
-    "flushIntervalConsumeQueue": "20", "flushConsumeQueueThoroughInterval": "20",
-}  # fmt: skip
+    "mappedFileSizeCommitLog": str(FILE),
+    "maxMessageSize": "65536",
+    "fileReservedTime": "72",
+    "flushIntervalCommitLog": "20",
+    "flushCommitLogLeastPages": "0",
+    "flushIntervalConsumeQueue": "20",
+    "flushConsumeQueueThoroughInterval": "20",
+}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.store.dump import StoreDump
+from rocketpy.store.inspection.dump import StoreDump
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.wire import Wire, max_offset, pull_request, records_of, send_request, until
 

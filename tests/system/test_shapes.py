@@ -67,8 +67,9 @@ def test_a_send_creates_its_topic_and_is_pulled(wire: Wire, topic: str, code: in
     assert stored(first)["queueId"] == "0" and len(stored(first)["msgId"]) == 32
     found = read_all(wire, topic, 2)
     assert [(record.topic, record.body, record.queue_offset) for record in found] == [
-        (topic, b"first", 0), (topic, b"second", 1),
-    ]  # fmt: skip
+        (topic, b"first", 0),
+        (topic, b"second", 1),
+    ]
     assert b"KEYS\x01k\x02" in found[0].properties
     assert int(stored(second)["msgId"][16:], 16) == found[1].phy_offset
 
@@ -87,9 +88,7 @@ def test_offsets(wire: Wire, topic: str) -> None:
     assert stored(wire.ask(offset_request(RequestCode.QUERY_CONSUMER_OFFSET, topic, **group)))["offset"] == "2"
 
 
-def test_a_pull_that_finds_nothing_is_held_until_a_message_comes(
-    wire: Wire, broker: RunningBroker, topic: str
-) -> None:
+def test_a_pull_that_finds_nothing_is_held_until_a_message_comes(wire: Wire, broker: RunningBroker, topic: str) -> None:
     stored(wire.ask(send_request(topic, b"first")))
     read_all(wire, topic, 1)
     at_once = wire.ask(pull_request(topic, 1))

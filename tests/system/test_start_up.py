@@ -23,7 +23,7 @@ from tests.support.wire import Wire, send_request, until
 
 ENDS_WITHIN_S = 60.0
 COMMANDS = {
-    name: f"from rocketpy.startup.main import {name}; {name}()" for name in ("mqbroker", "mqnamesrv", "mqadmin")
+    name: f"from rocketpy.startup.cli.main import {name}; {name}()" for name in ("mqbroker", "mqnamesrv", "mqadmin")
 }
 
 
@@ -33,9 +33,13 @@ def command(name: str, *words: str, home: Path | None = None) -> subprocess.Comp
     environ = {key: value for key, value in os.environ.items() if key not in ("NAMESRV_ADDR", "ROCKETMQ_HOME")}
     environ |= {"HOME": str(home)} if home else {}
     return subprocess.run(
-        [sys.executable, *start, *words], capture_output=True, text=True, timeout=ENDS_WITHIN_S, env=environ,
+        [sys.executable, *start, *words],
+        capture_output=True,
+        text=True,
+        timeout=ENDS_WITHIN_S,
+        env=environ,
         check=False,
-    )  # fmt: skip
+    )
 
 
 def listing(directory: Path) -> dict[str, tuple[int, int]]:
@@ -70,7 +74,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> RunningBroker:
             assert wire.ask(send_request("Kept", b"one")).code == ResponseCode.SUCCESS
         assert broker.stop() == 0
         return broker
-
 
 
 def words(broker: RunningBroker) -> list[str]:
@@ -171,28 +174,42 @@ def test_bad_arguments_never_show_a_traceback(name: str, bad: list[str], tmp_pat
 @pytest.mark.parametrize(
     "words",
     [
-        ["rocketpy"], ["rocketpy", "standalone"], ["rocketpy", "broker"], ["rocketpy", "namesrv"],
-        ["rocketpy", "admin"], ["rocketpy", "store"], ["rocketpy", "store", "dump"], ["rocketpy", "store", "verify"],
-        ["rocketpy", "store", "stats"], ["rocketpy", "doctor"], ["mqbroker"], ["mqnamesrv"], ["mqadmin"],
+        ["rocketpy"],
+        ["rocketpy", "standalone"],
+        ["rocketpy", "broker"],
+        ["rocketpy", "namesrv"],
+        ["rocketpy", "admin"],
+        ["rocketpy", "store"],
+        ["rocketpy", "store", "dump"],
+        ["rocketpy", "store", "verify"],
+        ["rocketpy", "store", "stats"],
+        ["rocketpy", "doctor"],
+        ["mqbroker"],
+        ["mqnamesrv"],
+        ["mqadmin"],
     ],
-)  # fmt: skip
+)
 def test_help_loads_little_and_says_something(words: list[str], tmp_path: Path) -> None:
     spelled = "rocketpy" if words[0] == "rocketpy" else words[0]
     program = (
         "import sys, atexit\n"
         "atexit.register(lambda: print('LOADED', *sorted(sys.modules), file=sys.stderr))\n"
         f"sys.argv = {[*words, '--help']!r}\n"
-        f"from rocketpy.startup.main import {spelled}\n"
+        f"from rocketpy.startup.cli.main import {spelled}\n"
         f"{spelled}()\n"
     )
     result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=ENDS_WITHIN_S, check=False,
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=ENDS_WITHIN_S,
+        check=False,
         env=os.environ | {"HOME": str(tmp_path)},
-    )  # fmt: skip
+    )
     assert result.returncode == 0, result.stderr
     assert len(result.stdout.splitlines()) >= 4
     loaded = result.stderr.rpartition("LOADED")[2].split()
-    assert "rocketpy.startup.main" in loaded
+    assert "rocketpy.startup.cli.main" in loaded
     if words[0] != "mqadmin" and words[1:] != ["admin"]:
         assert not {"trio", "prometheus_client", "rocketpy._core", "rich"} & set(loaded)
 
@@ -215,10 +232,14 @@ def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
     port, namesrv_port = free_ports()
     log = tmp_path / "log"
     settings = {
-        "storePathRootDir": str(tmp_path / "store"), "listenPort": str(port), "bindAddress": "127.0.0.1",
-        "metricsPort": "0", "mappedFileSizeCommitLog": str(64 << 20), "registerNameServerPeriod": "10000",
+        "storePathRootDir": str(tmp_path / "store"),
+        "listenPort": str(port),
+        "bindAddress": "127.0.0.1",
+        "metricsPort": "0",
+        "mappedFileSizeCommitLog": str(64 << 20),
+        "registerNameServerPeriod": "10000",
         "brokerName": "late",
-    }  # fmt: skip
+    }
     spelled = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(log.open("wb"))
@@ -230,9 +251,15 @@ def test_a_name_server_that_comes_late(tmp_path: Path) -> None:
         with Wire.open(port) as wire:
             for n in range(3):  # each change of a topic is a reason to register
                 fields = {
-                    "topic": f"T{n}", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1",
-                    "perm": "6", "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-                }  # fmt: skip
+                    "topic": f"T{n}",
+                    "defaultTopic": "TBW102",
+                    "readQueueNums": "1",
+                    "writeQueueNums": "1",
+                    "perm": "6",
+                    "topicFilterType": "SINGLE_TAG",
+                    "topicSysFlag": "0",
+                    "order": "false",
+                }
                 request = RemotingCommand.request(RequestCode.UPDATE_AND_CREATE_TOPIC, ext_fields=fields)
                 assert wire.ask(request).code == ResponseCode.SUCCESS
         complaints = [line for line in log.read_text().splitlines() if str(namesrv_port) in line and "failed" in line]

@@ -43,10 +43,12 @@ def line(host: str) -> bytes:
 @pytest.mark.parametrize(
     ("header", "trusted"),
     [
-        (line("192.0.2.9"), True), (line("198.51.100.7"), False), (line("127.0.0.1"), False),
+        (line("192.0.2.9"), True),
+        (line("198.51.100.7"), False),
+        (line("127.0.0.1"), False),
         (b"PROXY UNKNOWN\r\n", False),
     ],
-)  # fmt: skip
+)
 def test_whom_the_proxy_names_is_who_asks(broker: RunningBroker, header: bytes, trusted: bool) -> None:
     with open_wire(broker, header) as wire:
         assert may_administer(wire) is trusted

@@ -16,12 +16,26 @@ from rocketpy.codes import (
 @pytest.mark.parametrize(
     ("number", "name"),
     [
-        (0, "V3_0_0_SNAPSHOT"), (15, "V3_0_0_FINAL"), (28, "V3_0_7_SNAPSHOT"), (37, "V3_0_11"), (62, "V3_1_8_SNAPSHOT"),
-        (121, "V3_4_9"), (211, "V3_9_9"), (232, "V4_1_0_SNAPSHOT"), (317, "V4_5_2"), (399, "V4_9_3"), (401, "V4_9_4"),
-        (409, "V4_9_8"), (411, "V4_9_9"), (413, "V5_0_0"), (473, "V5_3_0"), (479, "V5_3_3"), (611, "V5_9_9"),
+        (0, "V3_0_0_SNAPSHOT"),
+        (15, "V3_0_0_FINAL"),
+        (28, "V3_0_7_SNAPSHOT"),
+        (37, "V3_0_11"),
+        (62, "V3_1_8_SNAPSHOT"),
+        (121, "V3_4_9"),
+        (211, "V3_9_9"),
+        (232, "V4_1_0_SNAPSHOT"),
+        (317, "V4_5_2"),
+        (399, "V4_9_3"),
+        (401, "V4_9_4"),
+        (409, "V4_9_8"),
+        (411, "V4_9_9"),
+        (413, "V5_0_0"),
+        (473, "V5_3_0"),
+        (479, "V5_3_3"),
+        (611, "V5_9_9"),
         (612, "HIGHER_VERSION"),
     ],
-)  # fmt: skip
+)
 def test_versions_by_number_and_name(number: int, name: str) -> None:
     assert version_name(number) == name
     assert version_number(name) == number

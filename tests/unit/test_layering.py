@@ -5,12 +5,14 @@ type is a dependency too.
 """
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[2] / "rocketpy"
+CSRC = PACKAGE.parent / "csrc"
 GROUND = {"codes", "errors", "faults", "units"}
 ALLOWED: dict[str, set[str]] = {
     "message": set(),
@@ -36,11 +38,29 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"consuming"},
         {"producer", "push_consumer", "pull_consumer", "sync"},
     ),
+    "store": (
+        {"clocks", "files"},
+        {"control_block", "disk"},
+        {"running_flags"},
+        {"formats"},
+        {"dispatch"},
+        {"reading"},
+        {"recovery"},
+        {"services"},
+        {"inspection"},
+    ),
+    "startup": ({"workers"}, {"boot"}, {"cli"}),
 }
+# The rooms of csrc/ from the bottom up: a file includes headers of its own room and of those before it.
+C_ROOMS = ("base", "wire", "ipc", "store", "workers")
 TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
-    "codes": set(), "units": set(), "errors": {"codes"}, "faults": set(), "__init__": set(),
-}  # fmt: skip
+    "codes": set(),
+    "units": set(),
+    "errors": {"codes"},
+    "faults": set(),
+    "__init__": set(),
+}
 
 # Whoever else names these has gone round the seam. Places are modules or packages, dotted, below rocketpy.
 ONLY_IN: dict[str, set[str]] = {
@@ -147,6 +167,34 @@ def test_lower_layers_know_neither_trio_nor_sockets(path: Path) -> None:
         assert not tops & {"trio", "asyncio"}, f"{dotted(path)}: bytes and values only"
     if layer in WITHOUT_SOCKETS:
         assert names_of_socket(path) <= ADDRESS_TEXT, f"{dotted(path)}: no sockets"
+
+
+def c_includes(path: Path) -> set[str]:
+    """Headers of ours that a C file includes, as `room/name.h`."""
+    return set(re.findall(r'^#include "([\w/.]+)"', path.read_text(), re.MULTILINE))
+
+
+def c_files() -> list[Path]:
+    return sorted(CSRC.rglob("*.[ch]"))
+
+
+@pytest.mark.parametrize("path", c_files(), ids=lambda path: str(path.relative_to(CSRC)))
+def test_c_includes_point_down(path: Path) -> None:
+    room = path.relative_to(CSRC).parts[0]
+    assert room in C_ROOMS, f"{path.name} lies in no room"
+    allowed = C_ROOMS[: C_ROOMS.index(room) + 1]
+    for name in c_includes(path):
+        assert (CSRC / name).exists(), f"{path.name} includes {name}: name it with its room"
+        assert name.split("/")[0] in allowed, f"{path.relative_to(CSRC)} may not include {name}"
+
+
+def test_c_headers_form_no_circle() -> None:
+    remaining = {str(path.relative_to(CSRC)): c_includes(path) for path in c_files() if path.suffix == ".h"}
+    while remaining:
+        ready = [name for name, includes in remaining.items() if not includes & remaining.keys()]
+        assert ready, f"a circle among {sorted(remaining)}"
+        for name in ready:
+            del remaining[name]
 
 
 def test_the_table_is_acyclic() -> None:

@@ -17,8 +17,18 @@ FUNCTION_LINES_MAX = 60
 SMALL_FUNCTION_LINES = 12
 FILE_LINES_MAX = {".py": 420, ".c": 500, ".h": 300}
 UNFINISHED = ("TODO", "FIXME", "XXX", "HACK")
-LONGER_FUNCTIONS: dict[str, int] = {}
-LONGER_FILES: dict[str, int] = {}
+LONGER_FUNCTIONS: dict[str, int] = {
+    "rocketpy/broker/broker.py:__init__": 61,
+    "rocketpy/message/record.py:encode_record": 64,
+    "rocketpy/startup/boot/worker_list.py:worker_specs": 71,
+}
+LONGER_FILES: dict[str, int] = {
+    "rocketpy/config/broker_config.py": 560,  # a table of settings
+    "rocketpy/config/message_store_config.py": 600,  # a table of settings
+    "rocketpy/reactor/processor.py": 430,
+    "csrc/store/dispatch.c": 510,
+    "csrc/workers/send.c": 510,
+}
 
 
 def sources() -> list[Path]:
@@ -92,7 +102,7 @@ def test_functions_fit_a_screen(path: Path) -> None:
         assert lines <= limit, f"{key} has {lines} lines, at most {limit}"
 
 
-@pytest.mark.parametrize("path", [*sources(), *sorted(CSRC.glob("*.[ch]"))], ids=name_of)
+@pytest.mark.parametrize("path", [*sources(), *sorted(CSRC.rglob("*.[ch]"))], ids=name_of)
 def test_files_have_one_noun(path: Path) -> None:
     lines = path.read_text().count("\n")
     limit = LONGER_FILES.get(name_of(path), FILE_LINES_MAX[path.suffix])
@@ -119,14 +129,14 @@ def opens_with_purpose(path: Path) -> bool:
     return bool(lines) and lines[0].startswith("/* ")
 
 
-@pytest.mark.parametrize("path", sorted(CSRC.glob("*.[ch]")), ids=name_of)
+@pytest.mark.parametrize("path", sorted(CSRC.rglob("*.[ch]")), ids=name_of)
 def test_c_file_opens_with_its_purpose(path: Path) -> None:
     """Or its own header does."""
     header = path.with_suffix(".h")
     assert opens_with_purpose(path) or (header.exists() and opens_with_purpose(header))
 
 
-@pytest.mark.parametrize("path", sorted(CSRC.glob("*.c")), ids=name_of)
+@pytest.mark.parametrize("path", sorted(CSRC.rglob("*.c")), ids=name_of)
 def test_no_c_function_waits_to_be_written(path: Path) -> None:
     for word in UNFINISHED:
         assert not re.search(rf"\b{word}\b", path.read_text()), f"{path.name}: {word}"

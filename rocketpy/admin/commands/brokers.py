@@ -19,16 +19,29 @@ from ..errors import NotFound
 from ..output import Column, Output, Table
 
 CLUSTER_LIST = Table(
-    (Column("Cluster Name", 16), Column("Broker Name", 22), Column("BID", 4), Column("Addr", 22),
-     Column("Version", 16, gap=1), Column("InTPS(LOAD)", 19, right=True, gap=1),
-     Column("OutTPS(LOAD)", 19, right=True, gap=1), Column("PCWait(ms)", 10, right=True, gap=1),
-     Column("Hour", 5, right=True, gap=1), Column("SPACE", 6, right=True))
-)  # fmt: skip
+    (
+        Column("Cluster Name", 16),
+        Column("Broker Name", 22),
+        Column("BID", 4),
+        Column("Addr", 22),
+        Column("Version", 16, gap=1),
+        Column("InTPS(LOAD)", 19, right=True, gap=1),
+        Column("OutTPS(LOAD)", 19, right=True, gap=1),
+        Column("PCWait(ms)", 10, right=True, gap=1),
+        Column("Hour", 5, right=True, gap=1),
+        Column("SPACE", 6, right=True),
+    )
+)
 CLUSTER_MORE = Table(
-    (Column("Cluster Name", 16), Column("Broker Name", 32, gap=1), Column("InTotalYest", 14, right=True, gap=1),
-     Column("OutTotalYest", 14, right=True, gap=1), Column("InTotalToday", 14, right=True, gap=1),
-     Column("OutTotalToday", 14, right=True))
-)  # fmt: skip
+    (
+        Column("Cluster Name", 16),
+        Column("Broker Name", 32, gap=1),
+        Column("InTotalYest", 14, right=True, gap=1),
+        Column("OutTotalYest", 14, right=True, gap=1),
+        Column("InTotalToday", 14, right=True, gap=1),
+        Column("OutTotalToday", 14, right=True),
+    )
+)
 
 
 @command(example="mqadmin clusterList -n 127.0.0.1:9876")
@@ -59,9 +72,11 @@ async def _cluster_list(admin: Admin, out: Output, more_stats: bool) -> int | No
                 except RocketError as error:
                     click.echo(f"{name} {address}: {error}", err=True)
                     failed = True
-                row = more_row(cluster, name, figures) if more_stats else load_row(
-                    cluster, name, broker_id, address, figures, time.time()
-                )  # fmt: skip
+                row = (
+                    more_row(cluster, name, figures)
+                    if more_stats
+                    else load_row(cluster, name, broker_id, address, figures, time.time())
+                )
                 out.row(table, row)
     return EXIT_PARTIAL if failed else None
 
@@ -74,12 +89,17 @@ def load_row(
     earliest_ms = long_or(figures.get("earliestMessageTimeStamp"), -1)
     hours = (now_s * 1000 - earliest_ms) / 3_600_000 if earliest_ms > 0 else 0.0
     return (
-        cluster, name, broker_id, address, figures.get("brokerVersionDesc", ""),
+        cluster,
+        name,
+        broker_id,
+        address,
+        figures.get("brokerVersionDesc", ""),
         f"{first_number(figures.get('putTps')):.2f}{in_load}",
         f"{first_number(figures.get('getTransferedTps')):.2f}{out_load}",
-        figures.get("pageCacheLockTimeMills", "0"), f"{hours:.2f}",
+        figures.get("pageCacheLockTimeMills", "0"),
+        f"{hours:.2f}",
         f"{first_number(figures.get('commitLogDiskRatio')):.4f}",
-    )  # fmt: skip
+    )
 
 
 def pool_load(figures: Mapping[str, str], pool: str) -> str:
@@ -89,15 +109,20 @@ def pool_load(figures: Mapping[str, str], pool: str) -> str:
 
 
 def more_row(cluster: str, name: str, figures: Mapping[str, str]) -> tuple[object, ...]:
+    """A line of `clusterList -m`: messages of yesterday and today."""
+
     def difference(direction: str, end: str, begin: str) -> int:
         prefix = f"msg{direction}Total"
         return long_or(figures.get(prefix + end), 0) - long_or(figures.get(prefix + begin), 0)
 
     return (
-        cluster, name,
-        difference("Put", "TodayMorning", "YesterdayMorning"), difference("Get", "TodayMorning", "YesterdayMorning"),
-        difference("Put", "TodayNow", "TodayMorning"), difference("Get", "TodayNow", "TodayMorning"),
-    )  # fmt: skip
+        cluster,
+        name,
+        difference("Put", "TodayMorning", "YesterdayMorning"),
+        difference("Get", "TodayMorning", "YesterdayMorning"),
+        difference("Put", "TodayNow", "TodayMorning"),
+        difference("Get", "TodayNow", "TodayMorning"),
+    )
 
 
 def first_number(text: str | None) -> float:

@@ -41,16 +41,26 @@ def language_name(language: LanguageCode | None) -> str:
 @option("-a", "--notifyConsumerIdsChanged", type=bool, help="Tell members of changes at once.")
 @click.option("--replace", is_flag=True, help="Reset settings that are not given, as Java's mqadmin does.")
 async def update_sub_group(
-    admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None, group_name: str, replace: bool,
+    admin: Admin,
+    out: Output,
+    broker_addr: str | None,
+    cluster_name: str | None,
+    group_name: str,
+    replace: bool,
     **change: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Create a subscription group or change its settings; settings that are not given stay as they are."""
     config = SubscriptionGroupConfig(group_name=group_name)
     for address in await brokers_named(admin, broker_addr, cluster_name):
         config = await change_group(admin, address, group_name, GroupChange(**change), replace=replace)
         out.line(f"create subscription group to {address} success.")
-        out.record(address=address, group=group_name, consume_enable=config.consume_enable,
-                   retry_queue_nums=config.retry_queue_nums, retry_max_times=config.retry_max_times)  # fmt: skip
+        out.record(
+            address=address,
+            group=group_name,
+            consume_enable=config.consume_enable,
+            retry_queue_nums=config.retry_queue_nums,
+            retry_max_times=config.retry_max_times,
+        )
     out.line(config_text(config))
 
 
@@ -113,11 +123,10 @@ async def consumer_connection(admin: Admin, out: Output, consumer_group: str, br
     out.table(
         CONNECTIONS,
         [
-            (member.client_id, member.client_addr, language_name(member.language),
-             version_name(member.version))
+            (member.client_id, member.client_addr, language_name(member.language), version_name(member.version))
             for member in sorted(connection.connection_set, key=lambda member: member.client_id)
         ],
-    )  # fmt: skip
+    )
     out.line()
     out.line("Below is subscription:")
     subscriptions = sorted(connection.subscription_table.items())
@@ -126,8 +135,11 @@ async def consumer_connection(admin: Admin, out: Output, consumer_group: str, br
     out.line(f"ConsumeType: {connection.consume_type}")
     out.line(f"MessageModel: {connection.message_model}")
     out.line(f"ConsumeFromWhere: {connection.consume_from_where}")
-    out.record(consume_type=connection.consume_type, message_model=connection.message_model,
-               consume_from_where=connection.consume_from_where)  # fmt: skip
+    out.record(
+        consume_type=connection.consume_type,
+        message_model=connection.message_model,
+        consume_from_where=connection.consume_from_where,
+    )
     return None if connection.connection_set else EXIT_NOT_FOUND
 
 
@@ -141,8 +153,11 @@ async def producer_connection(admin: Admin, out: Output, producer_group: str, to
         language, version = language_name(member.language), version_name(member.version)
         out.done(
             f"{number:04d}  {member.client_id:<32} {member.client_addr:<22} {language:<8} {version}",
-            client_id=member.client_id, client_addr=member.client_addr, language=language, version=version,
-        )  # fmt: skip
+            client_id=member.client_id,
+            client_addr=member.client_addr,
+            language=language,
+            version=version,
+        )
 
 
 @command(example="mqadmin producer -n 127.0.0.1:9876 -b 127.0.0.1:10911")
@@ -156,6 +171,9 @@ async def producer(admin: Admin, out: Output, broker: str) -> None:
             out.done(
                 f"producer group[{group}] instance: clientId={member.client_id},remoteIP={member.remote_ip}, "
                 f"language={language}, version={member.version}, lastUpdateTimestamp={member.last_update_timestamp_ms}",
-                group=group, client_id=member.client_id, remote_ip=member.remote_ip, language=language,
+                group=group,
+                client_id=member.client_id,
+                remote_ip=member.remote_ip,
+                language=language,
                 version=version_name(member.version),
-            )  # fmt: skip
+            )

@@ -37,11 +37,17 @@ async def reset(admin: Admin, out: Output, group: str, topic: str, timestamp_ms:
     out.table(
         RESET_OFFLINE,
         [
-            (one.queue.broker_name, one.queue.queue_id, one.broker_offset, one.consumer_offset, one.timestamp_offset,
-             one.rollback_offset)
+            (
+                one.queue.broker_name,
+                one.queue.queue_id,
+                one.broker_offset,
+                one.consumer_offset,
+                one.timestamp_offset,
+                one.rollback_offset,
+            )
             for one in rollbacks
         ],
-    )  # fmt: skip
+    )
 
 
 @command(
@@ -90,5 +96,8 @@ async def clone_group_offset(
         raise NotFound(f"group {src_group} has no offset in topic {topic}")
     out.done(
         f"clone group offset success. srcGroup[{src_group}], destGroup=[{dest_group}], topic[{topic}]",
-        src_group=src_group, dest_group=dest_group, topic=topic, queues=len(copied),
-    )  # fmt: skip
+        src_group=src_group,
+        dest_group=dest_group,
+        topic=topic,
+        queues=len(copied),
+    )

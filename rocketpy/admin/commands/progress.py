@@ -23,22 +23,46 @@ from ..progress import (
     same_subscriptions,
 )
 
-_QUEUE = (Column("Topic", 64), Column("Broker Name", 32), Column("QID", 4), Column("Broker Offset", 20),
-          Column("Consumer Offset", 20))  # fmt: skip
+_QUEUE = (
+    Column("Topic", 64),
+    Column("Broker Name", 32),
+    Column("QID", 4),
+    Column("Broker Offset", 20),
+    Column("Consumer Offset", 20),
+)
 PROGRESS = Table((*_QUEUE, Column("Diff", 20), Column("LastTime")))
 PROGRESS_WITH_IP = Table((*_QUEUE, Column("Client IP", 20), Column("Diff", 20), Column("LastTime")))
 ALL_GROUPS = Table(
-    (Column("Group", 64), Column("Count", 6), Column("Version", 24, gap=1), Column("Type", 5), Column("Model", 14),
-     Column("TPS", 7), Column("Diff Total"))
-)  # fmt: skip
+    (
+        Column("Group", 64),
+        Column("Count", 6),
+        Column("Version", 24, gap=1),
+        Column("Type", 5),
+        Column("Model", 14),
+        Column("TPS", 7),
+        Column("Diff Total"),
+    )
+)
 BROKER_STATS = Table(
-    (Column("Topic", 64), Column("Group", 64), Column("Broker Name", 32), Column("QID", 4), Column("Broker Offset", 20),
-     Column("Consumer Offset", 20), Column("Diff", 20), Column("LastTime"))
-)  # fmt: skip
+    (
+        Column("Topic", 64),
+        Column("Group", 64),
+        Column("Broker Name", 32),
+        Column("QID", 4),
+        Column("Broker Offset", 20),
+        Column("Consumer Offset", 20),
+        Column("Diff", 20),
+        Column("LastTime"),
+    )
+)
 MEMBERS = Table(
-    (Column("Index", 10, gap=1), Column("ClientId", 40, gap=1), Column("Version", 20, gap=1),
-     Column("ConsumerRunningInfoFile"))
-)  # fmt: skip
+    (
+        Column("Index", 10, gap=1),
+        Column("ClientId", 40, gap=1),
+        Column("Version", 20, gap=1),
+        Column("ConsumerRunningInfoFile"),
+    )
+)
 
 
 def last_time(timestamp_ms: int) -> str:
@@ -56,8 +80,18 @@ async def consumer_progress(admin: Admin, out: Output, group_name: str | None, s
         for index, group in enumerate(groups, 1):
             out.progress(f"{index}/{len(groups)} {group}")
             line = await group_progress(admin, group)
-            out.row(ALL_GROUPS, (line.group, line.count, line.version, line.consume_type, line.model,
-                                 round(line.consume_tps), line.diff_total))  # fmt: skip
+            out.row(
+                ALL_GROUPS,
+                (
+                    line.group,
+                    line.count,
+                    line.version,
+                    line.consume_type,
+                    line.model,
+                    round(line.consume_tps),
+                    line.diff_total,
+                ),
+            )
         return
     stats = await admin.consume_stats(group_name)
     owners = await queue_owners(admin, group_name) if show_client_ip else {}
@@ -90,9 +124,19 @@ async def broker_consume_stats(
                 for queue, offset in sorted(stats.offset_table.items()):
                     diff = offset.broker_offset - offset.consumer_offset
                     if diff >= level:
-                        out.row(BROKER_STATS, (queue.topic, group, queue.broker_name, queue.queue_id,
-                                               offset.broker_offset, offset.consumer_offset, diff,
-                                               last_time(offset.last_timestamp_ms)))  # fmt: skip
+                        out.row(
+                            BROKER_STATS,
+                            (
+                                queue.topic,
+                                group,
+                                queue.broker_name,
+                                queue.queue_id,
+                                offset.broker_offset,
+                                offset.consumer_offset,
+                                diff,
+                                last_time(offset.last_timestamp_ms),
+                            ),
+                        )
     out.line()
     out.done(f"Diff Total: {found.total_diff}", diff_total=found.total_diff)
 
@@ -118,9 +162,7 @@ async def consumer_status(
     out.heading(MEMBERS)
     for index, member in enumerate(members, 1):
         try:
-            info = await admin.running_info(
-                consumer_group, member.client_id, with_stack=jstack, address=broker_addr
-            )
+            info = await admin.running_info(consumer_group, member.client_id, with_stack=jstack, address=broker_addr)
         except RocketError as error:
             click.echo(f"{member.client_id}: {error}", err=True)
             continue
@@ -144,8 +186,11 @@ def analyse(out: Output, infos: dict[str, ConsumerRunningInfo], now_ms: int) -> 
         text for client_id, info in sorted(infos.items()) for text in queue_complaints(client_id, info, now_ms)
     ]
     out.line()
-    out.line("Same subscription in the same group of consumer" if same else
-             "WARN: Different subscription in the same group of consumer!!!")  # fmt: skip
+    out.line(
+        "Same subscription in the same group of consumer"
+        if same
+        else "WARN: Different subscription in the same group of consumer!!!"
+    )
     for complaint in complaints:
         out.line(complaint)
     if same and not complaints:

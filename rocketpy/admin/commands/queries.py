@@ -112,8 +112,12 @@ async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> N
     if not tracks:
         out.line("WARN: No Consumer")
     for track in tracks:
-        out.done(str(track), consumer_group=track.consumer_group, track_type=track.track_type.value,
-                 exception_desc=track.exception_desc)  # fmt: skip
+        out.done(
+            str(track),
+            consumer_group=track.consumer_group,
+            track_type=track.track_type.value,
+            exception_desc=track.exception_desc,
+        )
 
 
 async def consume_directly(admin: Admin, out: Output, message: ReceivedMessage, group: str, client_id: str) -> None:
@@ -130,16 +134,26 @@ async def consume_directly(admin: Admin, out: Output, message: ReceivedMessage, 
 @option("-u", "--unitName", help="Unit name; accepted for compatibility.")
 @body_options
 async def query_msg_by_id(
-    admin: Admin, out: Output, msg_id: str, consumer_group: str | None, client_id: str | None, send_message: bool,
-    unit_name: str | None, **body: Any,
-) -> None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    msg_id: str,
+    consumer_group: str | None,
+    client_id: str | None,
+    send_message: bool,
+    unit_name: str | None,
+    **body: Any,
+) -> None:
     """Show messages by the id that the broker gave them, and what became of them in each group."""
     for one in (part.strip() for part in msg_id.split(",") if part.strip()):
         message = await view_by_offset_id(admin, one)
         if send_message:
             result = await send_again(admin, message)
-            out.done(f"prepare resend msg. originalMsgId={one} SendResult={result.status.value} msgId={result.msg_id}",
-                     original_msg_id=one, msg_id=result.msg_id, status=result.status.value)  # fmt: skip
+            out.done(
+                f"prepare resend msg. originalMsgId={one} SendResult={result.status.value} msgId={result.msg_id}",
+                original_msg_id=one,
+                msg_id=result.msg_id,
+                status=result.status.value,
+            )
         elif consumer_group and client_id:
             await consume_directly(admin, out, message, consumer_group, client_id)
         else:
@@ -155,9 +169,15 @@ async def query_msg_by_id(
 @option("-a", "--showAll", is_flag=True, help="All messages with this id (at most 32), not the first only.")
 @body_options
 async def query_msg_by_unique_key(
-    admin: Admin, out: Output, msg_id: str, topic: str, consumer_group: str | None, client_id: str | None,
-    show_all: bool, **body: Any,
-) -> None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    msg_id: str,
+    topic: str,
+    consumer_group: str | None,
+    client_id: str | None,
+    show_all: bool,
+    **body: Any,
+) -> None:
     """Show a message by the id that the producer gave it."""
     found = await query_by_unique_key(admin, topic, msg_id)
     if not found:
@@ -239,9 +259,15 @@ TIME_HELP = "ms, or yyyy-MM-dd#HH:mm:ss:SSS."
 @option("-e", "--endTimestamp", callback=time_of, help=f"Stored before: {TIME_HELP}")
 @option("-d", "--printBody", type=bool, default=True, show_default=True, help="Print the bodies (true, false).")
 async def print_msg(
-    admin: Admin, out: Output, topic: str, charset_name: str, sub_expression: str | None,
-    begin_timestamp: int | None, end_timestamp: int | None, print_body: bool,
-) -> None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    topic: str,
+    charset_name: str,
+    sub_expression: str | None,
+    begin_timestamp: int | None,
+    end_timestamp: int | None,
+    print_body: bool,
+) -> None:
     """Print the messages of a topic, queue by queue."""
     show = printer(out, charset_name, with_body=print_body)
     for queue in sorted(subscribe_queues(topic, await admin.route(topic))):
@@ -265,10 +291,19 @@ async def print_msg(
 @option("-d", "--printBody", type=bool, default=False, show_default=True, help="Print the bodies (true, false).")
 @option("-f", "--calculate", type=bool, default=False, show_default=True, help="Count by tag (true, false).")
 async def print_msg_by_queue(
-    admin: Admin, out: Output, topic: str, broker_name: str, queue_id: int, charset_name: str,
-    sub_expression: str | None, begin_timestamp: int | None, end_timestamp: int | None, print_msg: bool,
-    print_body: bool, calculate: bool,
-) -> None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    topic: str,
+    broker_name: str,
+    queue_id: int,
+    charset_name: str,
+    sub_expression: str | None,
+    begin_timestamp: int | None,
+    end_timestamp: int | None,
+    print_msg: bool,
+    print_body: bool,
+    calculate: bool,
+) -> None:
     """Print or count the messages of one queue."""
     await admin.route(topic)
     queue = MessageQueue(topic, broker_name, queue_id)
@@ -297,9 +332,17 @@ async def print_msg_by_queue(
 @option("-e", "--endTimestamp", callback=time_of, help=f"Stored before: {TIME_HELP}")
 @option("-c", "--MessageNumber", type=click.IntRange(1), default=128, show_default=True, help="At most so many.")
 async def consume_message(
-    admin: Admin, out: Output, topic: str, broker_name: str | None, queue_id: int | None, offset: int | None,
-    consumer_group: str | None, begin_timestamp: int | None, end_timestamp: int | None, message_number: int,
-) -> None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    topic: str,
+    broker_name: str | None,
+    queue_id: int | None,
+    offset: int | None,
+    consumer_group: str | None,
+    begin_timestamp: int | None,
+    end_timestamp: int | None,
+    message_number: int,
+) -> None:
     """Read messages of a topic, a broker or a queue; nothing is acknowledged."""
     if queue_id is not None and broker_name is None:
         raise click.UsageError("-i needs -b")
@@ -321,9 +364,14 @@ async def consume_message(
 
 
 async def _consume(
-    admin: Admin, queue: MessageQueue, offset: int | None, begin_ms: int | None, end_ms: int | None, count_max: int,
+    admin: Admin,
+    queue: MessageQueue,
+    offset: int | None,
+    begin_ms: int | None,
+    end_ms: int | None,
+    count_max: int,
     show: Callable[[ReceivedMessage], None],
-) -> int:  # fmt: skip
+) -> int:
     low, high = await offset_range(admin, queue, begin_ms, end_ms)
     count = 0
     async with aclosing(read_queue(admin, queue, low if offset is None else offset, high)) as messages:
@@ -363,5 +411,8 @@ async def query_cq(
         out.done(
             f"idx: {position} phyOffset={entry.physic_offset} size={entry.physic_size} tagsCode={entry.tags_code} "
             f"eval={str(entry.eval).lower()}",
-            index=position, phy_offset=entry.physic_offset, size=entry.physic_size, tags_code=entry.tags_code,
-        )  # fmt: skip
+            index=position,
+            phy_offset=entry.physic_offset,
+            size=entry.physic_size,
+            tags_code=entry.tags_code,
+        )

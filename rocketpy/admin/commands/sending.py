@@ -18,9 +18,14 @@ from ..sending import send, timed_send
 SEND = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("MsgId")))
 SEND_RT = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("RT")))
 CLUSTER_RT = Table(
-    (Column("Cluster Name", 24), Column("Broker Name", 24), Column("RT", 8), Column("successCount", 16),
-     Column("failCount", 16))
-)  # fmt: skip
+    (
+        Column("Cluster Name", 24),
+        Column("Broker Name", 24),
+        Column("RT", 8),
+        Column("successCount", 16),
+        Column("failCount", 16),
+    )
+)
 
 
 def test_body(size: int) -> bytes:
@@ -36,9 +41,16 @@ def test_body(size: int) -> bytes:
 @option("-i", "--qid", type=int, help="Send to this queue; needs -b.")
 @option("-m", "--msgTraceEnable", type=bool, default=False, help="Accepted for compatibility; no trace is written.")
 async def send_message(
-    admin: Admin, out: Output, topic: str, body: str, key: str | None, tags: str | None, broker: str | None,
-    qid: int | None, msg_trace_enable: bool,
-) -> int | None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    topic: str,
+    body: str,
+    key: str | None,
+    tags: str | None,
+    broker: str | None,
+    qid: int | None,
+    msg_trace_enable: bool,
+) -> int | None:
     """Send one message."""
     if qid is not None and broker is None:
         raise click.UsageError("-i needs -b")
@@ -96,9 +108,16 @@ async def check_msg_send_rt(admin: Admin, out: Output, topic: str, amount: int, 
 @option("-i", "--interval", type=click.FloatRange(min=0.01), default=10.0, show_default=True, help="Seconds of pause.")
 @click.option("--rounds", type=click.IntRange(1), help="End after so many rounds.  [endless]")
 async def cluster_rt(
-    admin: Admin, out: Output, amount: int, size: int, cluster: str | None, print_log: bool, machine_room: str,
-    interval: float, rounds: int | None,
-) -> int | None:  # fmt: skip
+    admin: Admin,
+    out: Output,
+    amount: int,
+    size: int,
+    cluster: str | None,
+    print_log: bool,
+    machine_room: str,
+    interval: float,
+    rounds: int | None,
+) -> int | None:
     """Measure the send latency of every broker, again and again, by messages to the topic named like it."""
     if not print_log:
         out.heading(CLUSTER_RT)
@@ -111,9 +130,7 @@ async def cluster_rt(
         await trio.sleep(interval)
 
 
-async def _round(
-    admin: Admin, out: Output, amount: int, size: int, cluster: str | None, log_room: str | None
-) -> bool:
+async def _round(admin: Admin, out: Output, amount: int, size: int, cluster: str | None, log_room: str | None) -> bool:
     info = await admin.cluster_info()
     clusters = {cluster: info.cluster_addr_table[cluster]} if cluster in info.cluster_addr_table else {}
     if cluster is not None and not clusters:
@@ -129,6 +146,12 @@ async def _round(
                 out.row(CLUSTER_RT, (name, broker_name, f"{rt_ms:.2f}", len(good), amount - len(good)))
             else:
                 now = second_text(admin.instance.now_ms())
-                out.done(f"{now}|{log_room}|{name}|{broker_name}|{round(rt_ms)}", time=now, room=log_room,
-                         cluster=name, broker_name=broker_name, rt_ms=rt_ms)  # fmt: skip
+                out.done(
+                    f"{now}|{log_room}|{name}|{broker_name}|{round(rt_ms)}",
+                    time=now,
+                    room=log_room,
+                    cluster=name,
+                    broker_name=broker_name,
+                    rt_ms=rt_ms,
+                )
     return any_failed

@@ -23,13 +23,24 @@ from ..topics import TopicChange, change_topic, config_text, put_order_conf
 
 PERM = click.IntRange(2, 7)
 TOPIC_STATUS = Table(
-    (Column("Broker Name", 32), Column("QID", 4), Column("Min Offset", 20), Column("Max Offset", 20, gap=4),
-     Column("Last Updated"))
-)  # fmt: skip
+    (
+        Column("Broker Name", 32),
+        Column("QID", 4),
+        Column("Min Offset", 20),
+        Column("Max Offset", 20, gap=4),
+        Column("Last Updated"),
+    )
+)
 TOPIC_ROUTE = Table(
-    (Column("ClusterName", 45, gap=1), Column("BrokerName", 32, gap=1), Column("BrokerAddrs", 50, gap=1),
-     Column("ReadQueue", 10, gap=1), Column("WriteQueue", 11, gap=1), Column("Perm", 5))
-)  # fmt: skip
+    (
+        Column("ClusterName", 45, gap=1),
+        Column("BrokerName", 32, gap=1),
+        Column("BrokerAddrs", 50, gap=1),
+        Column("ReadQueue", 10, gap=1),
+        Column("WriteQueue", 11, gap=1),
+        Column("Perm", 5),
+    )
+)
 TOPIC_LIST = Table((Column("Cluster Name", 20), Column("Topic", 64), Column("Consumer Group", 64)))
 ROUTE_RULE_WIDTH = 158
 
@@ -62,8 +73,14 @@ async def update_topic(
     for address in addresses:
         config = await change_topic(admin, address, topic, wanted, replace=replace)
         out.line(f"create topic to {address} success.")
-        out.record(address=address, topic=topic, perm=config.perm, read_queue_nums=config.read_queue_nums,
-                   write_queue_nums=config.write_queue_nums, order=config.order)  # fmt: skip
+        out.record(
+            address=address,
+            topic=topic,
+            perm=config.perm,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            order=config.order,
+        )
         if wanted.order:
             queue_nums[await _broker_name(admin, address)] = config.write_queue_nums
     if queue_nums:
@@ -130,18 +147,32 @@ async def topic_route(admin: Admin, out: Output, topic: str, as_list: bool) -> N
     out.table(
         TOPIC_ROUTE,
         [
-            (brokers[data.broker_name].cluster, data.broker_name, java_map(brokers[data.broker_name].broker_addrs),
-             data.read_queue_nums, data.write_queue_nums, data.perm)
+            (
+                brokers[data.broker_name].cluster,
+                data.broker_name,
+                java_map(brokers[data.broker_name].broker_addrs),
+                data.read_queue_nums,
+                data.write_queue_nums,
+                data.perm,
+            )
             for data in queue_datas
             if data.broker_name in brokers
         ],
-    )  # fmt: skip
+    )
     out.line("-" * ROUTE_RULE_WIDTH)
     totals = Table(TOPIC_ROUTE.columns, with_heading=False)
     out.line(
-        totals.line(("Total:", len(brokers), "", sum(data.read_queue_nums for data in queue_datas),
-                     sum(data.write_queue_nums for data in queue_datas), ""))
-    )  # fmt: skip
+        totals.line(
+            (
+                "Total:",
+                len(brokers),
+                "",
+                sum(data.read_queue_nums for data in queue_datas),
+                sum(data.write_queue_nums for data in queue_datas),
+                "",
+            )
+        )
+    )
 
 
 @command(example="mqadmin topicStatus -n 127.0.0.1:9876 -t OrderTopic")
@@ -154,11 +185,16 @@ async def topic_status(admin: Admin, out: Output, topic: str) -> None:
     out.table(
         TOPIC_STATUS,
         [
-            (queue.broker_name, queue.queue_id, stats[queue].min_offset, stats[queue].max_offset,
-             time_text(at_ms) if (at_ms := stats[queue].last_update_timestamp_ms) > 0 else "")
+            (
+                queue.broker_name,
+                queue.queue_id,
+                stats[queue].min_offset,
+                stats[queue].max_offset,
+                time_text(at_ms) if (at_ms := stats[queue].last_update_timestamp_ms) > 0 else "",
+            )
             for queue in sorted(stats, key=queue_order)
         ],
-    )  # fmt: skip
+    )
 
 
 @command(example="mqadmin topicClusterList -n 127.0.0.1:9876 -t OrderTopic")
@@ -238,10 +274,16 @@ def _shares(topic: str, route: TopicRouteData, consumers: list[str]) -> dict[str
 
 
 STATS_ALL = Table(
-    (Column("Topic", 64), Column("Consumer Group", 64, gap=1), Column("Accumulation", 12, right=True, gap=1),
-     Column("InTPS", 11, right=True, gap=1), Column("OutTPS", 11, right=True, gap=1),
-     Column("InMsg24Hour", 14, right=True, gap=1), Column("OutMsg24Hour", 14, right=True))
-)  # fmt: skip
+    (
+        Column("Topic", 64),
+        Column("Consumer Group", 64, gap=1),
+        Column("Accumulation", 12, right=True, gap=1),
+        Column("InTPS", 11, right=True, gap=1),
+        Column("OutTPS", 11, right=True, gap=1),
+        Column("InMsg24Hour", 14, right=True, gap=1),
+        Column("OutMsg24Hour", 14, right=True),
+    )
+)
 
 
 @command(example="mqadmin statsAll -n 127.0.0.1:9876 -a")

@@ -1,6 +1,6 @@
-"""What the broker counts: per topic and group in the slow lane, totals from the hot workers' counters.
+"""What the broker counts: per topic and group in the slow path, totals from the send and pull workers' counters.
 
-Sends and pulls are served in C and counted there in totals only. The figures per name come from what the slow lane
+Sends and pulls are served in C and counted there in totals only. The figures per name come from what the slow path
 sees anyway: a topic's puts from the growth of its queues (`sample_topics`), a group's gets from the offsets that it
 commits. Send-backs are counted one by one.
 
@@ -35,7 +35,7 @@ ITEMS_PER_STEP = 500
 
 @attrs.frozen
 class WorkerCounters:
-    """Totals since start, summed over the hot workers (csrc/stage.h RP_COUNT_*)."""
+    """Totals since start, summed over the send and pull workers (csrc/ipc/worker_messages.h RP_COUNT_*)."""
 
     messages_put: int = 0
     bytes_put: int = 0
@@ -44,7 +44,7 @@ class WorkerCounters:
     bytes_get: int = 0
     pulls: int = 0
     pull_misses: int = 0
-    held_pulls: int = 0
+    suspended_pulls: int = 0
     put_latency_buckets: tuple[int, ...] = ()  # bucket k: up to 2^k microseconds
     put_latency_sum_us: int = 0
 

@@ -65,8 +65,10 @@ class ClientJournal:
                 if not self._left_out:
                     log.error(
                         "a client or group of %d bytes has no room in the memory kept for them: a restarted manager "
-                        "does not know it until its next heartbeat; %s", size, REMEDY,
-                    )  # fmt: skip
+                        "does not know it until its next heartbeat; %s",
+                        size,
+                        REMEDY,
+                    )
                 self._left_out += 1
                 self._journal.remove(key)
                 return

@@ -81,5 +81,7 @@ class ConfigFile:
         self._retry_at_s = trio.current_time() + wait_s
         log.error(
             "cannot save %s: %s; the changes stay in memory, next attempt in %.0f s or later",
-            self.path, exc, wait_s,
-        )  # fmt: skip
+            self.path,
+            exc,
+            wait_s,
+        )

@@ -26,7 +26,7 @@ from rocketpy.remoting.bodies.heartbeat import (
 from ..clock import Clock
 from ..standstill import Standstills
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
-from .hot_tables import HotTables
+from .fast_path_tables import FastPathTables
 
 COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s, on whatever connection it has
 GROUPS_PER_STEP = 500
@@ -90,12 +90,12 @@ class ConsumerGroupInfo:
 
 
 class ConsumerManager:
-    """Owner of all groups that are online; tells the hot lane and the members what changes."""
+    """Owner of all groups that are online; tells the fast path and the members what changes."""
 
     def __init__(
         self,
         clock: Clock,
-        tables: HotTables,
+        tables: FastPathTables,
         members_changed: Callable[[str, list[Channel]], None],
         standstills: Standstills | None = None,
     ) -> None:
@@ -147,10 +147,8 @@ class ConsumerManager:
         return changed
 
     def restore(self, group: ConsumerData, members: Iterable[ClientChannelInfo]) -> None:
-        """Enter a group as a predecessor has left it; nobody is told but the hot lane."""
-        entry = ConsumerGroupInfo(
-            group.group_name, group.consume_type, group.message_model, group.consume_from_where
-        )
+        """Enter a group as a predecessor has left it; nobody is told but the fast path."""
+        entry = ConsumerGroupInfo(group.group_name, group.consume_type, group.message_model, group.consume_from_where)
         entry.put_subscriptions(group.subscription_data_set)
         for info in members:
             entry.put_channel(info)
@@ -172,9 +170,7 @@ class ConsumerManager:
         entries = [entry for group in groups if (entry := self._groups.get(group)) is not None]
         self._after_leaving([entry for entry in entries if entry.remove_channel(connection)], [connection], notify)
 
-    def _after_leaving(
-        self, entries: list[ConsumerGroupInfo], connections: Iterable[int], notify: bool = True
-    ) -> None:
+    def _after_leaving(self, entries: list[ConsumerGroupInfo], connections: Iterable[int], notify: bool = True) -> None:
         """Tell of groups that these connections have left; `on_group_gone` comes last: a client's record names groups
         that have one."""
         if entries:

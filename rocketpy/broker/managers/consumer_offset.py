@@ -49,9 +49,14 @@ class ConsumerOffsetManager:
     """
 
     def __init__(
-        self, path: Path, journal: Journal | None = None, *, started_ms: int = -1,
-        entries_max: Callable[[], int] = lambda: INT_MAX, now_s: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+        self,
+        path: Path,
+        journal: Journal | None = None,
+        *,
+        started_ms: int = -1,
+        entries_max: Callable[[], int] = lambda: INT_MAX,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.limit = Limit("offsets", "consumerOffsetsMax", entries_max)
         self._count = 0  # queues that have an offset
         self._offsets: dict[str, dict[str, Queues]] = {}  # group -> topic -> queue id -> next offset
@@ -123,8 +128,13 @@ class ConsumerOffsetManager:
             if more is not None:
                 log.warning(
                     "group %s: committed offset of topic %s queue %d goes back from %d to %d%s",
-                    group, topic, queue_id, before, offset, more,
-                )  # fmt: skip
+                    group,
+                    topic,
+                    queue_id,
+                    before,
+                    offset,
+                    more,
+                )
         return before
 
     def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:

@@ -84,9 +84,7 @@ class ProducerManager:
         members = self._groups.get(group, {}).values()
         silence_ms = self._standstills.silence_ms
         gone = {
-            info.connection: info.channel
-            for info in members
-            if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
+            info.connection: info.channel for info in members if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
         }
         do_each(lambda connection: self._remove(group, connection), gone)
         return gone

@@ -21,7 +21,7 @@ from ..live import LiveSettings
 from .config_file import ConfigFile
 from .documents import with_unknown_fields
 from .evolve import evolved
-from .hot_tables import HotTables
+from .fast_path_tables import FastPathTables
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ KNOWN_FIELDS = frozenset(
 
 
 class SubscriptionGroupManager:
-    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: HotTables) -> None:
+    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: FastPathTables) -> None:
         self._live = live
         self._clock = clock
         self._tables = tables
@@ -68,7 +68,7 @@ class SubscriptionGroupManager:
             self.data_version = DataVersion.from_json(document["dataVersion"])
 
     async def announce(self) -> None:
-        """Tell the hot processors every group; once, at start."""
+        """Tell the send and pull processes every group; once, at start."""
         steps = Steps(ANNOUNCED_PER_STEP)
         for config in list(self._groups.values()):
             self._tables.group(config)

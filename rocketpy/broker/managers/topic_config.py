@@ -1,7 +1,7 @@
 """The topics of this broker: `topics.json`, the built-in ones, and those created by a first send.
 
-A change is in memory and told to the hot processors at once; `file.save()` waits for the disk. Fields that we do not
-know (5.x writes some) stay in the file.
+A change is in memory and told to the send and pull processes at once; `file.save()` waits for the disk. Fields that we
+do not know (5.x writes some) stay in the file.
 
 Source: RocketMQ 4.9 `TopicConfigManager`.
 """
@@ -25,7 +25,7 @@ from ..live import LiveSettings
 from .config_file import ConfigFile
 from .documents import with_unknown_fields
 from .evolve import evolved
-from .hot_tables import HotTables
+from .fast_path_tables import FastPathTables
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ KNOWN_FIELDS = frozenset(
 
 
 class TopicConfigManager:
-    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: HotTables) -> None:
+    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: FastPathTables) -> None:
         self._live = live
         self._clock = clock
         self._tables = tables
@@ -66,7 +66,7 @@ class TopicConfigManager:
         log.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
 
     async def announce(self) -> None:
-        """Tell the hot processors every topic; once, at start."""
+        """Tell the send and pull processes every topic; once, at start."""
         steps = Steps(ANNOUNCED_PER_STEP)
         for config in list(self._topics.values()):
             self._tables.topic(config)
@@ -154,8 +154,8 @@ class TopicConfigManager:
     def adopt(self, topic: str, used: int, largest_template: int) -> TopicConfig:
         """A topic that has messages in its first `used` queues and is in no file.
 
-        The hot processors may go on sending to any queue that a send has made it with: no more than its template has,
-        and which one that was is not known.
+        The send and pull processes may go on sending to any queue that a send has made it with: no more than its
+        template has, and which one that was is not known.
         """
         queue_nums = used
         if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):

@@ -71,7 +71,7 @@ class AdminBrokerProcessor(TableProcessor):
             services.tell_broker_changed()
         of_store = {key: changes[key] for key in update.at_once if key in STORE_KEYS}
         if of_store:
-            services.hot_lane.store_settings_changed(of_store)
+            services.fast_path.store_settings_changed(of_store)
         if "brokerPermission" in changes:
             services.topics.next_version()
             services.registrar.topics_changed()
@@ -95,7 +95,7 @@ class AdminBrokerProcessor(TableProcessor):
         return RemotingCommand.response(body=fastjson.dumps(body))
 
     async def _clean_expired_queues(self, request: RemotingCommand, channel: Channel) -> Detached:
-        return clean_expired(self._services.hot_lane)
+        return clean_expired(self._services.fast_path)
 
     async def _delete_expired_log(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         """Have log files that are past fileReservedTime deleted now; answered at once, as files may be many."""
@@ -114,7 +114,7 @@ class AdminBrokerProcessor(TableProcessor):
             await steps.did()
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
                 log.info("topic %s has queues but no configuration: deleting the queues", topic)
-                deletions.append(services.hot_lane.delete_queues(topic))
+                deletions.append(services.fast_path.delete_queues(topic))
         return answer_after(deletions)
 
     async def _no_acl(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

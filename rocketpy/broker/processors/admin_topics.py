@@ -22,7 +22,7 @@ from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
 UPDATES_AT_ONCE = 256  # that wait for name servers
-QUEUE_NUMS_MAX = 65_536  # what the hot lane's tables hold for one topic
+QUEUE_NUMS_MAX = 65_536  # what the fast path's tables hold for one topic
 
 
 class AdminTopicProcessor(TableProcessor):
@@ -82,7 +82,7 @@ class AdminTopicProcessor(TableProcessor):
         services, topic = self._services, TopicRequestHeader.of(request).topic
         self._check_changeable(topic)
         is_known = services.topics.delete(topic)
-        deletion = services.hot_lane.delete_queues(topic)  # nothing may come between these two
+        deletion = services.fast_path.delete_queues(topic)  # nothing may come between these two
         if is_known:
             await services.topics.file.save()
         if services.live.broker.auto_delete_unused_stats:

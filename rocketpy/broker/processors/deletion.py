@@ -12,7 +12,7 @@ import trio
 
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import Completion, HotLane
+from rocketpy.remoting.fast_path import Completion, FastPath
 
 DELETION_WAIT_S = 3.0
 EXPIRED_WAIT_S = 30.0
@@ -40,12 +40,12 @@ async def _wait_for(deletions: Sequence[Completion]) -> RemotingCommand:
     return RemotingCommand.response(remark=None if are_gone else FILES_ARE_LEFT)
 
 
-def clean_expired(hot_lane: HotLane) -> Detached:
+def clean_expired(fast_path: FastPath) -> Detached:
     """Remove the files of queues of which the log has nothing left; answered when they are gone, or later."""
-    return Detached(partial(_clean_expired, hot_lane), STORE, EXPIRED_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
+    return Detached(partial(_clean_expired, fast_path), STORE, EXPIRED_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
 
 
-async def _clean_expired(hot_lane: HotLane) -> RemotingCommand:
+async def _clean_expired(fast_path: FastPath) -> RemotingCommand:
     with trio.move_on_after(EXPIRED_WAIT_S) as scope:
-        await hot_lane.clean_expired_queues()
+        await fast_path.clean_expired_queues()
     return RemotingCommand.response(remark=EXPIRED_ARE_LEFT if scope.cancelled_caught else None)

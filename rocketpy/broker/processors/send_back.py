@@ -20,8 +20,8 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
-from rocketpy.remoting.hot_lane import MessageToPut
 
 from .. import remarks
 from ..delay import DelayLevels
@@ -57,7 +57,7 @@ class SendBackProcessor(TableProcessor):
         message = self._copy(record, group, retry_topic, self._tries_max(request, header, group), header.delay_level)
         await services.groups.file.save()
         await services.topics.file.save()
-        result = await services.hot_lane.put(message)
+        result = await services.fast_path.put(message)
         origin = header.origin_topic if services.topics.select(header.origin_topic or "") else None
         services.stats.count_send_back(header.group, origin or record.topic)
         if result.code != ResponseCode.SUCCESS:  # stored but not flushed counts as failed here: the consumer repeats
@@ -109,9 +109,12 @@ class SendBackProcessor(TableProcessor):
             real = {"REAL_TOPIC": retry.topic_name, "REAL_QID": str(target_queue)}
             properties = with_values(properties, DELAY=str(level), **real)
         return message_from(
-            record, topic=topic, queue_id=queue_id, properties=properties,
+            record,
+            topic=topic,
+            queue_id=queue_id,
+            properties=properties,
             reconsume_times=min(record.reconsume_times + 1, INT_MAX),  # the sender chose it; the field has 32 bits
-        )  # fmt: skip
+        )
 
     @staticmethod
     def _history(record: StoredRecord) -> dict[str, str]:

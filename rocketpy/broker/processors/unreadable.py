@@ -15,7 +15,7 @@ from rocketpy.remoting.schema import Header
 
 from .table import TableProcessor
 
-# What the codec asks for, beyond what the header classes do (csrc/codec_request.c).
+# What the codec asks for, beyond what the header classes do (csrc/workers/codec_request.c).
 _OF_SENDS = ("defaultTopicQueueNums", "sysFlag", "bornTimestamp", "flag")
 _OF_V2_SENDS = ("d", "f", "g", "h")
 _OF_PULLS = ("sysFlag", "commitOffset", "suspendTimeoutMillis", "subVersion")

@@ -54,9 +54,7 @@ class Brokers:
         """To the broker the message came from, which finds it by its commit log offset."""
         address = self.instance.master_address(message.queue.broker_name)
         if address is None:
-            raise ClientError(
-                f"broker {message.queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST
-            )
+            raise ClientError(f"broker {message.queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST)
         await self.instance.api.send_message_back(
             address, group, message, delay_level, reconsume_times_max, SEND_BACK_TIMEOUT_S
         )

@@ -86,9 +86,7 @@ def limit_queue_nums(route: TopicRouteData, queue_nums: int) -> TopicRouteData:
         )
         for data in route.queue_datas
     ]
-    return TopicRouteData(
-        broker_datas=route.broker_datas, order_topic_conf=route.order_topic_conf, queue_datas=limited
-    )
+    return TopicRouteData(broker_datas=route.broker_datas, order_topic_conf=route.order_topic_conf, queue_datas=limited)
 
 
 def same_route(left: TopicRouteData | None, right: TopicRouteData) -> bool:

@@ -218,8 +218,12 @@ class PullLoop:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
                 "offset %d of %s is outside of %d..%d, going to %d",
-                self.next_offset, self.queue, result.min_offset, result.max_offset, result.next_begin_offset,
-            )  # fmt: skip
+                self.next_offset,
+                self.queue,
+                result.min_offset,
+                result.max_offset,
+                result.next_begin_offset,
+            )
             self.next_offset = result.next_begin_offset
             go_on = await self.host.offset_illegal(self.queue, self.process_queue, self.next_offset)
             return self.settings.interval_s if go_on else None

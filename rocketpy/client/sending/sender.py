@@ -82,9 +82,7 @@ class Sender:
             check_message(message, self.options.message_size_max)
             properties = message.to_properties()
             ids.append(properties.setdefault(names.UNIQ_KEY, self.next_id()))
-            entries.append(
-                BatchEntry(message.body, names.encode_properties(properties).encode(), message.flag)
-            )
+            entries.append(BatchEntry(message.body, names.encode_properties(properties).encode(), message.flag))
         body = encode_batch(entries)
         check_message(Message(messages[0].topic, body), self.options.message_size_max)
         wait = {names.WAIT: "true" if messages[0].wait_store else "false"}

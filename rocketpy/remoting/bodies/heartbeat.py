@@ -46,9 +46,7 @@ class SubscriptionData(Body):
 
 @body
 class ConsumerData(Body):
-    consume_from_where: ConsumeFromWhere = wire(
-        "consumeFromWhere", default=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    )
+    consume_from_where: ConsumeFromWhere = wire("consumeFromWhere", default=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET)
     consume_type: ConsumeType = wire("consumeType", default=ConsumeType.CONSUME_PASSIVELY)
     group_name: str = wire("groupName", default="")
     message_model: MessageModel = wire("messageModel", default=MessageModel.CLUSTERING)

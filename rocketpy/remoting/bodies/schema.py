@@ -181,9 +181,13 @@ def read_message_queue(value: JsonValue) -> MessageQueue:
 
 
 _SCALARS: tuple[tuple[object, Reader], ...] = (
-    (str, read_str), (bool, read_bool), (int, read_int), (Int, read_int32), (float, read_float),
+    (str, read_str),
+    (bool, read_bool),
+    (int, read_int),
+    (Int, read_int32),
+    (float, read_float),
     (MessageQueue, read_message_queue),
-)  # fmt: skip
+)
 
 
 def reader_for(hint: object) -> Reader:

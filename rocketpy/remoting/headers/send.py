@@ -12,9 +12,7 @@ from rocketpy.codes import RequestCode
 from ..command import RemotingCommand
 from ..schema import Header, Int, header, wire
 
-V2_CODES = frozenset(
-    {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2}
-)
+V2_CODES = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2})
 
 
 @header

@@ -28,20 +28,36 @@ def show(event: str, **fields: object) -> None:
 
 def show_sent(key: str, result: SendResult) -> None:
     show(
-        "sent", key=key, status=result.status.value, msgId=result.msg_id, offsetMsgId=result.offset_msg_id,
-        queueId=result.queue.queue_id, queueOffset=result.queue_offset,
-    )  # fmt: skip
+        "sent",
+        key=key,
+        status=result.status.value,
+        msgId=result.msg_id,
+        offsetMsgId=result.offset_msg_id,
+        queueId=result.queue.queue_id,
+        queueOffset=result.queue_offset,
+    )
 
 
 def show_message(message: ReceivedMessage) -> None:
     show(
-        "message", topic=message.topic, key=" ".join(message.keys), tags=message.tags, msgId=message.msg_id,
-        queueId=message.queue.queue_id, queueOffset=message.queue_offset, bodySize=len(message.body),
-        bodyCrc=zlib.crc32(message.body), bodyHead=message.body[:HEAD].decode(), sysFlag=message.sys_flag,
-        flag=message.flag, phyOffset=message.phy_offset, bornTimestamp=message.born_timestamp_ms,
-        storeTimestamp=message.store_timestamp_ms, reconsumeTimes=message.reconsume_times,
+        "message",
+        topic=message.topic,
+        key=" ".join(message.keys),
+        tags=message.tags,
+        msgId=message.msg_id,
+        queueId=message.queue.queue_id,
+        queueOffset=message.queue_offset,
+        bodySize=len(message.body),
+        bodyCrc=zlib.crc32(message.body),
+        bodyHead=message.body[:HEAD].decode(),
+        sysFlag=message.sys_flag,
+        flag=message.flag,
+        phyOffset=message.phy_offset,
+        bornTimestamp=message.born_timestamp_ms,
+        storeTimestamp=message.store_timestamp_ms,
+        reconsumeTimes=message.reconsume_times,
         properties=dict(message.properties),
-    )  # fmt: skip
+    )
 
 
 async def wait_for_end_of_input() -> None:

@@ -3,7 +3,7 @@ the store that opens from them is what it must be.
 
     core     builds csrc/ once more, with its crash points calling back and its syncs told; takes the product's place
     disk     the page cache (a real directory) and beside it what the disk is bound to hold
-    model    what was put; judges a recovered store
+    model    what was put; validates a recovered store
     life     seeded operations on one store, crashed at chosen points
     points   every name there is
     run      many lives, from the command line: `python -m tests.support.crash.run --seed 7 --point 123`

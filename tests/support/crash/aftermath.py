@@ -1,4 +1,4 @@
-"""What follows a crash: the store is opened from what the disk would hold, judged, and gone on with.
+"""What follows a crash: the store is opened from what the disk would hold, validated, and gone on with.
 
 Opening passes points, too; now and then it crashes at one of them, and all begins again with what that leaves.
 """
@@ -16,12 +16,12 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import lib
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
 
 from .disk import SimulatedDisk
-from .model import Bounds, Judge, Model, life_config
+from .model import Bounds, Model, Validate, life_config
 from .taps import Taps
 from .writer import Workers
 
@@ -94,9 +94,17 @@ class Aftermath:
     count: Callable[[str], None]  # a crash at that point was looked at
 
     def run(
-        self, disk: SimulatedDisk, crash: Crash, model: Model, certain: Certain, index_from: int, *,
-        is_running: bool, is_kept: bool, depth: int = 0,
-    ) -> Branch | None:  # fmt: skip
+        self,
+        disk: SimulatedDisk,
+        crash: Crash,
+        model: Model,
+        certain: Certain,
+        index_from: int,
+        *,
+        is_running: bool,
+        is_kept: bool,
+        depth: int = 0,
+    ) -> Branch | None:
         """`is_running`: the store was open. `is_kept`: what comes up is returned, not thrown away."""
         root = self.next_root()
         after = disk.lose_power(root, self.rng) if crash.kind == "power" else disk.survive(root)
@@ -116,9 +124,9 @@ class Aftermath:
             assert crash.lost or not is_running or opened.report.kind is RecoveryKind.BELIEVED, opened.report
         elif crash.kind == "power":
             index_from = opened.report.dispatched_from
-        if not is_running:  # an index that was being mended is not looked at
+        if not is_running:  # an index that was being repaired is not looked at
             index_from = NOTHING
-        self._judge(model, opened.config, opened.control, bounds, index_from)
+        self._validate(model, opened.config, opened.control, bounds, index_from)
         if self.rng.random() < GOES_ON:
             opened = self._go_on(opened, model, after, index_from)
         if is_kept:
@@ -127,15 +135,11 @@ class Aftermath:
         shutil.rmtree(root)
         return None
 
-    def _open(
-        self, disk: SimulatedDisk, model: Model, certain: Certain, index_from: int, depth: int
-    ) -> OpenedStore:  # fmt: skip
+    def _open(self, disk: SimulatedDisk, model: Model, certain: Certain, index_from: int, depth: int) -> OpenedStore:
         def crash_again(point: str) -> None:
             crash = Crash(self.rng.choice(("death", "power")), self.rng.choice(("", "", "control")))
             nested = attrs.evolve(self, rng=random.Random(self.rng.random()))
-            nested.run(
-                disk, crash, model.copy(), certain, NOTHING, is_running=False, is_kept=False, depth=depth + 1
-            )
+            nested.run(disk, crash, model.copy(), certain, NOTHING, is_running=False, is_kept=False, depth=depth + 1)
             self.count(point)
 
         is_crashed = depth < DEPTH_MAX and self.rng.random() < RECOVERY_CRASHES
@@ -155,19 +159,19 @@ class Aftermath:
         assert lib.rp_recovery_next_offsets(control.block, directory) == 0
         assert workers.dispatch.run_to_end() == 0
         workers.close()
-        self._judge(model, config, control, bounds, index_from)
+        self._validate(model, config, control, bounds, index_from)
         control.close()
 
-    def _judge(
+    def _validate(
         self, model: Model, config: MessageStoreConfig, control: ControlBlock, bounds: Bounds, index_from: int
-    ) -> None:  # fmt: skip
+    ) -> None:
         workers = Workers(config, control, model)
         assert workers.dispatch.run_to_end() == 0
         workers.close()
         store = MessageStore(config, control, memory_bytes=MEMORY_BYTES)
         try:
-            judge = Judge(model, Path(config.store_path_root_dir), control, index_from)
-            judge.look(store, bounds, thorough=self.rng.random() < VERIFIED)
+            validate = Validate(model, Path(config.store_path_root_dir), control, index_from)
+            validate.look(store, bounds, thorough=self.rng.random() < VERIFIED)
         finally:
             store.close()
 
@@ -181,11 +185,11 @@ class Aftermath:
             workers.dispatch.run_to_end()
             workers.close()
             bounds = Bounds(control.min_phy_offset, control.published_phy_offset)
-            self._judge(model, config, control, bounds, index_from)
+            self._validate(model, config, control, bounds, index_from)
             if self.rng.random() < 0.5:
                 close_store(opened, clean=True)
                 opened = open_store(config)
                 assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_records == 0
-                self._judge(model, config, opened.control, bounds, index_from)
+                self._validate(model, config, opened.control, bounds, index_from)
         self.taps.check()
         return opened

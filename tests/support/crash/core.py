@@ -37,7 +37,7 @@ def load() -> ModuleType:
 
 def build() -> Path:
     """The extension, made anew when any of its sources has changed. Several processes may ask at once."""
-    sources = [*sorted(CSRC.glob("*.[ch]")), CSRC / "build_native.py", HERE / "crash_core.c", Path(__file__)]
+    sources = [*sorted(CSRC.rglob("*.[ch]")), CSRC / "build_native.py", HERE / "crash_core.c", Path(__file__)]
     digest = hashlib.sha256(sys.version.encode())
     for path in sources:
         digest.update(path.read_bytes())
@@ -66,7 +66,7 @@ def _compile(directory: Path) -> None:
         spec.loader.exec_module(product)
     finally:
         os.chdir(before)
-    headers = [*product.headers, "send_store.h"]
+    headers = [*product.headers, "workers/send_store.h"]
     ffi = FFI()
     for name in headers:
         ffi.cdef(product.declarations(name))
@@ -75,7 +75,7 @@ def _compile(directory: Path) -> None:
     ffi.set_source(
         NAME,
         "".join(f'#include "{name}"\n' for name in headers) + own + product.GENERATED_CODE,
-        sources=[str(path) for path in (*sorted(CSRC.glob("*.c")), HERE / "crash_core.c")],
+        sources=[str(path) for path in (*sorted(CSRC.rglob("*.c")), HERE / "crash_core.c")],
         include_dirs=[str(CSRC)],
         define_macros=[("RP_WITH_CRASH_POINTS", "1")],
         extra_compile_args=["-std=gnu11", "-O1", "-g", "-w"],

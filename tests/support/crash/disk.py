@@ -159,10 +159,11 @@ class SimulatedDisk:
         copy = SimulatedDisk.__new__(SimulatedDisk)
         copy.root = target
         copy._names = {
-            inodes.get(inode, -inode): {name: attrs.evolve(entry, inode=inodes.get(entry.inode, -entry.inode))
-                                        for name, entry in names.items()}
+            inodes.get(inode, -inode): {
+                name: attrs.evolve(entry, inode=inodes.get(entry.inode, -entry.inode)) for name, entry in names.items()
+            }
             for inode, names in self._names.items()
-        }  # fmt: skip
+        }
         copy._versions = {inodes.get(inode, -inode): list(versions) for inode, versions in self._versions.items()}
         copy._mtimes = {inodes.get(inode, -inode): mtime for inode, mtime in self._mtimes.items()}
         return copy

@@ -1,7 +1,7 @@
 """One store's life: seeded operations, several openings, and at chosen points the look at what a crash would leave.
 
-A crash is made beside the life: what the disk would hold is put into another directory, opened there and judged; then
-the life goes on as if nothing had happened, or (a jump) in that other directory. Which points are taken, and what
+A crash is made beside the life: what the disk would hold is put into another directory, opened there and validated;
+then the life goes on as if nothing had happened, or (a jump) in that other directory. Which points are taken, and what
 happens there, follows from the seed and the number of the point alone.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.native.core import ffi
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 
 from .aftermath import Aftermath, Branch, Certain, Crash
 from .disk import SimulatedDisk
@@ -235,9 +235,14 @@ class Life:
         aftermath = Aftermath(self._taps, rng, self._next_root, self._count)
         try:
             self._branch = aftermath.run(
-                self._disk, crash, self._model.copy(), self._certain, self._index_from, is_running=is_running,
+                self._disk,
+                crash,
+                self._model.copy(),
+                self._certain,
+                self._index_from,
+                is_running=is_running,
                 is_kept=is_jump,
-            )  # fmt: skip
+            )
         except Exception as exc:
             where = f"seed {self._options.seed} point {self._point_number}"
             raise CrashFailure(f"{where} ({point} in {self.phase}; {crash}): {type(exc).__name__}: {exc}") from exc

@@ -1,9 +1,9 @@
 """What was put into a store, and what a store that opens after a crash must therefore be.
 
-    log      from its beginning to its end exactly the bytes that were put, in their order, zero behind; nothing that
-             was kept for certain (`Bounds`) is missing; of what was on its way whole records may be there
-    queues   for each message in the log its unit, in its place; offsets go on without hole or repetition
-    reads    every message of every queue comes back; a key finds its message, wherever the index cannot have lost it
+log      from its beginning to its end exactly the bytes that were put, in their order, zero behind; nothing that
+         was kept for certain (`Bounds`) is missing; of what was on its way whole records may be there
+queues   for each message in the log its unit, in its place; offsets go on without hole or repetition
+reads    every message of every queue comes back; a key finds its message, wherever the index cannot have lost it
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 import attrs
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.store.consume_queue_ext import is_ext_address, read_ext_unit, real_offset
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import DiskFiles, StorePaths
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.unit import CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
+from rocketpy.store.formats.consume_queue_ext import is_ext_address, read_ext_unit, real_offset
+from rocketpy.store.formats.unit import CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
 from tests.support.store_writer import small_config
 
 BLANK_MAGIC = 0xCBD43194
@@ -32,9 +32,7 @@ Key = tuple[str, int]
 def life_config(root: Path) -> MessageStoreConfig:
     """Of the store at `root`. Lives in a directory whose name says so have extension units."""
     is_extended = root.parent.name.startswith(EXTENDED)
-    return small_config(
-        root, enable_consume_queue_ext=is_extended, mapped_file_size_consume_queue_ext=EXT_FILE_SIZE
-    )
+    return small_config(root, enable_consume_queue_ext=is_extended, mapped_file_size_consume_queue_ext=EXT_FILE_SIZE)
 
 
 @attrs.frozen
@@ -73,9 +71,7 @@ class Model:
     dropped: dict[Key, int] = attrs.field(factory=dict)  # queues that were removed, and where the log ended then
 
     def copy(self) -> Model:
-        return attrs.evolve(
-            self, puts=[*self.puts], on_their_way=[*self.on_their_way], dropped=dict(self.dropped)
-        )
+        return attrs.evolve(self, puts=[*self.puts], on_their_way=[*self.on_their_way], dropped=dict(self.dropped))
 
     def cut(self, end: int) -> None:
         """What is not in the log now never was."""
@@ -99,7 +95,7 @@ class Model:
 
 
 @attrs.frozen
-class Judge:
+class Validate:
     """One look at one recovered store; raises AssertionError with what does not hold."""
 
     model: Model  # cut to the log's end as it goes

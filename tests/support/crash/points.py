@@ -14,19 +14,35 @@ ELSEWHERE = {"consume_queue_ext.c"}  # extension units: tests/fault/test_store_c
 NEEDS_DAMAGE = {"recovery.queue_lost"}  # a queue directory removed by hand: tests/unit/store/test_recovery.py
 IN_PYTHON = frozenset(
     {
-        "recovery.abort.fsync", "recovery.checkpoint.pwrite", "recovery.checkpoint.fsync", "recovery.lock.pwrite",
-        "recovery.lock.fsync", "recovery.log.mkdir", "recovery.log.fsync", "recovery.log.pwrite",
-        "recovery.log.unlink", "recovery.queue.pwrite", "recovery.queue.fsync", "recovery.queue.unlink",
-        "recovery.queue.rmdir", "units.checkpoint.pwrite", "units.checkpoint.fsync", "close.checkpoint.pwrite",
-        "close.checkpoint.fsync", "close.log.unlink", "close.abort.unlink", "clean.log.unlink", "clean.queue.unlink",
+        "recovery.abort.fsync",
+        "recovery.checkpoint.pwrite",
+        "recovery.checkpoint.fsync",
+        "recovery.lock.pwrite",
+        "recovery.lock.fsync",
+        "recovery.log.mkdir",
+        "recovery.log.fsync",
+        "recovery.log.pwrite",
+        "recovery.log.unlink",
+        "recovery.queue.pwrite",
+        "recovery.queue.fsync",
+        "recovery.queue.unlink",
+        "recovery.queue.rmdir",
+        "units.checkpoint.pwrite",
+        "units.checkpoint.fsync",
+        "close.checkpoint.pwrite",
+        "close.checkpoint.fsync",
+        "close.log.unlink",
+        "close.abort.unlink",
+        "clean.log.unlink",
+        "clean.queue.unlink",
         "clean.index.unlink",
     }
-)  # fmt: skip
+)
 
 
 def named_points() -> set[str]:
     """All of them. A name is used once."""
-    sources = [path.read_text() for path in sorted(CSRC.glob("*.c")) if path.name not in ELSEWHERE]
+    sources = [path.read_text() for path in sorted(CSRC.rglob("*.c")) if path.name not in ELSEWHERE]
     names = [name for text in sources for name in IN_CSRC.findall(text)]
     assert len(names) == len(set(names)), f"used twice: {sorted({name for name in names if names.count(name) > 1})}"
     return (set(names) | IN_PYTHON) - NEEDS_DAMAGE

@@ -15,16 +15,16 @@ from rocketpy.message.tags import string_hash
 from rocketpy.native import native
 from rocketpy.native.abc import Record, Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.allocate import allocate_ahead
-from rocketpy.store.clean import HOUR_MS, Cleaner
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch, sync_units
-from rocketpy.store.faults import FaultLog
 from rocketpy.store.files import DiskFiles, StorePaths
-from rocketpy.store.lifecycle import save_checkpoint
-from rocketpy.store.queue_cleaning import QueueCleaning
-from rocketpy.store.queue_trim import QueueTrim
+from rocketpy.store.recovery.lifecycle import save_checkpoint
 from rocketpy.store.running_flags import RunningFlags
+from rocketpy.store.services.allocation import allocate_ahead
+from rocketpy.store.services.cleaning import HOUR_MS, Cleaner
+from rocketpy.store.services.faults import FaultLog
+from rocketpy.store.services.queue_cleaning import QueueCleaning
+from rocketpy.store.services.queue_trim import QueueTrim
 from tests.support.store_writer import BORN_HOST, STORE_HOST
 
 from .model import NO_OFFSET, Key, Model, Put
@@ -62,11 +62,18 @@ class Workers:
         queue = self.control.add_queue(key[0].encode(), key[1])
         records = [
             Record(
-                topic=key[0].encode(), body=body, properties=properties, queue_id=key[1], sys_flag=sys_flag,
-                born_timestamp_ms=now_ms, born_host=BORN_HOST, store_timestamp_ms=now_ms, store_host=STORE_HOST,
+                topic=key[0].encode(),
+                body=body,
+                properties=properties,
+                queue_id=key[1],
+                sys_flag=sys_flag,
+                born_timestamp_ms=now_ms,
+                born_host=BORN_HOST,
+                store_timestamp_ms=now_ms,
+                store_host=STORE_HOST,
             )
             for body in bodies
-        ]  # fmt: skip
+        ]
         self._expect(key, queue, records)
         body = bodies[0] if len(bodies) == 1 else b"".join(_entry(body, properties) for body in bodies)
         status = self._append(queue, records[0], body, is_batch=len(bodies) > 1)
@@ -86,9 +93,16 @@ class Workers:
             image = _encode(record, at, offset if has_unit else 0)
             tags, keys = _properties(record.properties)
             self.model.on_their_way.append(
-                Put(at, image, key, offset if has_unit else NO_OFFSET, string_hash(tags) if tags else 0,
-                    keys if record.sys_flag != ROLLBACK else (), record.store_timestamp_ms)
-            )  # fmt: skip
+                Put(
+                    at,
+                    image,
+                    key,
+                    offset if has_unit else NO_OFFSET,
+                    string_hash(tags) if tags else 0,
+                    keys if record.sys_flag != ROLLBACK else (),
+                    record.store_timestamp_ms,
+                )
+            )
             at += len(image)
             offset += has_unit
 

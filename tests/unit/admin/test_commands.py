@@ -273,9 +273,12 @@ def test_topic_list(mqadmin: Mqadmin) -> None:
     assert mqadmin("topicList", script=script) == ["%RETRY%g", "A", "T", "gone"]
     lines = mqadmin("topicList", "-c", script=script, status=3)
     assert [line.split() for line in lines[1:]] == [
-        ["DefaultCluster", "A", "g1"], ["DefaultCluster", "A", "g2"], ["DefaultCluster", "T", "g1"],
-        ["DefaultCluster", "T", "g2"], ["gone"],
-    ]  # fmt: skip
+        ["DefaultCluster", "A", "g1"],
+        ["DefaultCluster", "A", "g2"],
+        ["DefaultCluster", "T", "g1"],
+        ["DefaultCluster", "T", "g2"],
+        ["gone"],
+    ]
 
 
 def test_order_configuration(mqadmin: Mqadmin) -> None:
@@ -322,8 +325,9 @@ def test_stats_all(mqadmin: Mqadmin) -> None:
 
     lines = mqadmin("statsAll", script=script)
     assert [line.split() for line in lines[1:]] == [
-        ["Idle", "0", "0.00", "0", "NO_CONSUMER"], ["T", "g", "6", "1.50", "1.50", "90", "90"],
-    ]  # fmt: skip
+        ["Idle", "0", "0.00", "0", "NO_CONSUMER"],
+        ["T", "g", "6", "1.50", "1.50", "90", "90"],
+    ]
     assert len(mqadmin("statsAll", "-a", script=script)) == 2
 
 
@@ -347,10 +351,11 @@ def test_query_by_id_shows_the_message_and_its_tracks(mqadmin: Mqadmin, tmp_path
         broker.answer(
             RequestCode.GET_CONSUMER_CONNECTION_LIST,
             ConsumerConnection(
-                connection_set=[Connection(client_id="c")], consume_type=ConsumeType.CONSUME_PASSIVELY,
+                connection_set=[Connection(client_id="c")],
+                consume_type=ConsumeType.CONSUME_PASSIVELY,
                 subscription_table={"T": SubscriptionData(topic="T", tags_set=["B"])},
             ),
-        )  # fmt: skip
+        )
         table = {MessageQueue("T", "broker-a", 0): OffsetWrapper(broker_offset=1, consumer_offset=1)}
         broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats(offset_table=table))
 
@@ -448,8 +453,11 @@ def test_send_message(mqadmin: Mqadmin) -> None:
         cluster.add_broker(T=1).refuse(RequestCode.SEND_MESSAGE_V2, ResponseCode.MESSAGE_ILLEGAL)
 
     assert mqadmin("sendMessage", "-t", "T", "-p", "x", script=refused, status=1)[1].split() == [
-        "Unknown", "Unknown", "Failed", "None",
-    ]  # fmt: skip
+        "Unknown",
+        "Unknown",
+        "Failed",
+        "None",
+    ]
 
 
 def test_measurements(mqadmin: Mqadmin) -> None:
@@ -482,14 +490,19 @@ def with_group(cluster: FakeCluster) -> FakeBroker:
         RequestCode.GET_CONSUMER_CONNECTION_LIST,
         ConsumerConnection(
             connection_set=[
-                Connection(client_addr="10.0.0.21:51234", client_id="10.0.0.21@4711#8", language=LanguageCode.PYTHON,
-                           version=409),
+                Connection(
+                    client_addr="10.0.0.21:51234",
+                    client_id="10.0.0.21@4711#8",
+                    language=LanguageCode.PYTHON,
+                    version=409,
+                ),
             ],
-            consume_type=ConsumeType.CONSUME_PASSIVELY, message_model=MessageModel.CLUSTERING,
+            consume_type=ConsumeType.CONSUME_PASSIVELY,
+            message_model=MessageModel.CLUSTERING,
             consume_from_where=ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
             subscription_table={"T": SubscriptionData(topic="T", sub_string="A || B")},
         ),
-    )  # fmt: skip
+    )
     table = {
         QUEUE: OffsetWrapper(broker_offset=1520, consumer_offset=1490, last_timestamp_ms=1709288551127),
         MessageQueue("%RETRY%g", "broker-a", 0): OffsetWrapper(broker_offset=2, consumer_offset=2),
@@ -511,8 +524,9 @@ def group_script(cluster: FakeCluster) -> None:
 def test_consumer_progress(mqadmin: Mqadmin) -> None:
     lines = mqadmin("consumerProgress", "-g", "g", script=group_script)
     assert [line.split()[:6] for line in lines[1:3]] == [
-        ["%RETRY%g", "broker-a", "0", "2", "2", "0"], ["T", "broker-a", "0", "1520", "1490", "30"],
-    ]  # fmt: skip
+        ["%RETRY%g", "broker-a", "0", "2", "2", "0"],
+        ["T", "broker-a", "0", "1520", "1490", "30"],
+    ]
     assert lines[1].endswith("N/A")
     assert lines[-2:] == ["Consume TPS: 41.20", "Diff Total: 30"]
     lines = mqadmin("consumerProgress", "-g", "g", "-s", "true", script=group_script)
@@ -537,8 +551,10 @@ def test_connections(mqadmin: Mqadmin) -> None:
     assert lines[1] == f"{'10.0.0.21@4711#8':<36} {'10.0.0.21:51234':<22} {'PYTHON':<10} V4_9_8"
     assert lines[3:6] == ["Below is subscription:", "#Topic               #SubExpression", f"{'T':<20} A || B"]
     assert lines[-3:] == [
-        "ConsumeType: CONSUME_PASSIVELY", "MessageModel: CLUSTERING", "ConsumeFromWhere: CONSUME_FROM_LAST_OFFSET",
-    ]  # fmt: skip
+        "ConsumeType: CONSUME_PASSIVELY",
+        "MessageModel: CLUSTERING",
+        "ConsumeFromWhere: CONSUME_FROM_LAST_OFFSET",
+    ]
 
     def offline(cluster: FakeCluster) -> None:
         with_group(cluster).refuse(RequestCode.GET_CONSUMER_CONNECTION_LIST, ResponseCode.CONSUMER_NOT_ONLINE)
@@ -666,11 +682,18 @@ def test_clone(mqadmin: Mqadmin) -> None:
 # --- brokers and name servers -----------------------------------------------------------------------------------------
 
 FIGURES = {
-    "putTps": "1203.4 1.0 1.0", "getTransferedTps": "980.1 ", "brokerVersionDesc": "V4_9_8",
-    "sendThreadPoolQueueSize": "3", "sendThreadPoolQueueHeadWaitTimeMills": "5", "commitLogDiskRatio": "0.21174",
-    "pageCacheLockTimeMills": "2", "msgPutTotalYesterdayMorning": "1", "msgPutTotalTodayMorning": "11",
-    "msgPutTotalTodayNow": "111", "earliestMessageTimeStamp": "-1",
-}  # fmt: skip
+    "putTps": "1203.4 1.0 1.0",
+    "getTransferedTps": "980.1 ",
+    "brokerVersionDesc": "V4_9_8",
+    "sendThreadPoolQueueSize": "3",
+    "sendThreadPoolQueueHeadWaitTimeMills": "5",
+    "commitLogDiskRatio": "0.21174",
+    "pageCacheLockTimeMills": "2",
+    "msgPutTotalYesterdayMorning": "1",
+    "msgPutTotalTodayMorning": "11",
+    "msgPutTotalTodayNow": "111",
+    "earliestMessageTimeStamp": "-1",
+}
 
 
 def test_cluster_list(mqadmin: Mqadmin) -> None:
@@ -679,13 +702,31 @@ def test_cluster_list(mqadmin: Mqadmin) -> None:
 
     heading, row = mqadmin("clusterList", script=script)
     assert heading.split() == [
-        "#Cluster", "Name", "#Broker", "Name", "#BID", "#Addr", "#Version", "#InTPS(LOAD)", "#OutTPS(LOAD)",
-        "#PCWait(ms)", "#Hour", "#SPACE",
-    ]  # fmt: skip
+        "#Cluster",
+        "Name",
+        "#Broker",
+        "Name",
+        "#BID",
+        "#Addr",
+        "#Version",
+        "#InTPS(LOAD)",
+        "#OutTPS(LOAD)",
+        "#PCWait(ms)",
+        "#Hour",
+        "#SPACE",
+    ]
     assert row.split() == [
-        "DefaultCluster", "broker-a", "0", "10.0.0.1:10911", "V4_9_8", "1203.40(3,5ms)", "980.10(0,0ms)", "2", "0.00",
+        "DefaultCluster",
+        "broker-a",
+        "0",
+        "10.0.0.1:10911",
+        "V4_9_8",
+        "1203.40(3,5ms)",
+        "980.10(0,0ms)",
+        "2",
+        "0.00",
         "0.2117",
-    ]  # fmt: skip
+    ]
     assert mqadmin("clusterList", "-m", script=script)[1].split()[2:] == ["10", "0", "100", "0"]
 
     def dead(cluster: FakeCluster) -> None:

@@ -28,12 +28,17 @@ def patch(template: Template, *, opaque: int = OPAQUE, key: int = 0, offset: int
     described = ffi.new(
         "load_template *",
         {
-            "size": len(template.frame), "opaque_at": template.opaque_at,
-            "opaque_is_binary": template.opaque_is_binary, "offset_at": template.offset_at,
-            "offset_digits": template.offset_digits, "stamp_at": template.stamp_at, "messages": template.messages,
-            "key_count": len(template.key_at), "key_at": keys,
+            "size": len(template.frame),
+            "opaque_at": template.opaque_at,
+            "opaque_is_binary": template.opaque_is_binary,
+            "offset_at": template.offset_at,
+            "offset_digits": template.offset_digits,
+            "stamp_at": template.stamp_at,
+            "messages": template.messages,
+            "key_count": len(template.key_at),
+            "key_at": keys,
         },
-    )  # fmt: skip
+    )
     data = ffi.new("uint8_t[]", template.frame)
     lib.load_patch(described, data, opaque, key, offset, stamp_ns)
     return bytes(ffi.buffer(data, len(template.frame)))

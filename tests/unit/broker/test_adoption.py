@@ -8,11 +8,11 @@ import trio
 
 from rocketpy.broker.managers.evolve import evolved
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 
 def test_a_topic_that_was_lost_before_it_was_saved_comes_back_with_its_queues(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.fill("lost", 2, 3)
     rig.broker.load()
     config = rig.services.topics.select("lost")
@@ -21,7 +21,7 @@ def test_a_topic_that_was_lost_before_it_was_saved_comes_back_with_its_queues(tm
 
 
 def test_it_has_at_least_the_queues_that_hold_messages(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.fill("lost", 20, 1)
     rig.store.fill("%RETRY%group", 0, 1)
     rig.broker.load()
@@ -31,7 +31,7 @@ def test_it_has_at_least_the_queues_that_hold_messages(tmp_path: Path) -> None:
 
 
 def test_it_needs_no_template(tmp_path: Path) -> None:
-    topics = SlowLaneRig(tmp_path).services.topics
+    topics = SlowPathRig(tmp_path).services.topics
     for config in topics.topics.values():
         topics.update(evolved(config, perm=6))
     assert topics.adopt("lost", 3, 0).read_queue_nums == 3
@@ -39,7 +39,7 @@ def test_it_needs_no_template(tmp_path: Path) -> None:
 
 def test_a_deletion_that_a_predecessor_began_is_finished(tmp_path: Path) -> None:
     """The fast path may still know the topic, and its queues may hold messages."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="created again"))
     rig.store.deleted = {"full": True, "empty": False, "created again": True}
 
@@ -49,5 +49,5 @@ def test_a_deletion_that_a_predecessor_began_is_finished(tmp_path: Path) -> None
             await rig.broker.stop()
 
     trio.run(main)
-    assert rig.hot_lane.named("delete_queues") == ["full"]
-    assert rig.hot_lane.named("topic_removed") == ["empty"]
+    assert rig.fast_path.named("delete_queues") == ["full"]
+    assert rig.fast_path.named("topic_removed") == ["empty"]

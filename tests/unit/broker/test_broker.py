@@ -1,4 +1,4 @@
-"""The controller: what it serves, tells the hot lane at start, does in the background and leaves behind."""
+"""The controller: what it serves, tells the fast path at start, does in the background and leaves behind."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rocketpy.broker.broker import seconds_to_midnight
 from rocketpy.broker.managers.config_file import ConfigFile
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError
-from rocketpy.remoting.hot_lane import SlowLane
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from rocketpy.remoting.fast_path import SlowPath
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 CODES = {
     "client": {34, 35, 46},
@@ -22,32 +22,74 @@ CODES = {
     "query": {12, 33},
     "send": {10, 310, 320, 11, 361},  # those that the codec cannot read
     "admin": {
-        36, 41, 42, 17, 215, 21, 351, 202, 300, 305, 200, 207, 201, 352, 203, 204, 328, 29, 30, 31, 32, 43, 45, 308,
-        314, 25, 26, 28, 315, 306, 316, 329, 50, 51, 52, 53, 208, 317, 303, 321, 222, 223, 307, 309,
+        36,
+        41,
+        42,
+        17,
+        215,
+        21,
+        351,
+        202,
+        300,
+        305,
+        200,
+        207,
+        201,
+        352,
+        203,
+        204,
+        328,
+        29,
+        30,
+        31,
+        32,
+        43,
+        45,
+        308,
+        314,
+        25,
+        26,
+        28,
+        315,
+        306,
+        316,
+        329,
+        50,
+        51,
+        52,
+        53,
+        208,
+        317,
+        303,
+        321,
+        222,
+        223,
+        307,
+        309,
     },
-}  # fmt: skip
+}
 
 
 def test_every_code_has_its_pool(tmp_path: Path) -> None:
-    table = SlowLaneRig(tmp_path).processors
+    table = SlowPathRig(tmp_path).processors
     pools = {pool: {int(code) for code, (where, _) in table.items() if where == pool} for pool in CODES}
     assert pools == CODES
     assert {pool for pool, _ in table.values()} == set(CODES)
 
 
-def test_the_controller_is_a_slow_lane(tmp_path: Path) -> None:
-    lane: SlowLane = SlowLaneRig(tmp_path).broker
+def test_the_controller_is_a_slow_path(tmp_path: Path) -> None:
+    lane: SlowPath = SlowPathRig(tmp_path).broker
     lane.connection_closed(99)
 
 
 def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         rig.broker.load()
         async with trio.open_nursery() as nursery:
             await nursery.start(rig.broker.run)
-            names = [name for name, _ in rig.hot_lane.calls]
+            names = [name for name, _ in rig.fast_path.calls]
             assert names.count("topic_changed") == 8 and names.count("group_changed") == 7
             assert names[-2:] == ["broker_changed", "tables_end"]
             await rig.broker.stop()
@@ -56,7 +98,7 @@ def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:
 
 
 def test_stop_leaves_the_name_servers_and_saves_everything(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876")
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -69,16 +111,19 @@ def test_stop_leaves_the_name_servers_and_saves_everything(tmp_path: Path) -> No
     request = rig.name_servers.calls[-1][1]
     assert request.code == 104
     assert request.ext_fields == {
-        "brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName": "DefaultCluster", "brokerId": "0",
-    }  # fmt: skip
-    again = SlowLaneRig(tmp_path)
+        "brokerName": "broker-a",
+        "brokerAddr": "127.0.0.1:10911",
+        "clusterName": "DefaultCluster",
+        "brokerId": "0",
+    }
+    again = SlowPathRig(tmp_path)
     again.broker.load()
     assert again.services.offsets.query("G", "T", 0) == 5
     assert again.services.topics.select("T") is not None
 
 
 def test_duties_by_the_clock(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     path = tmp_path / "config" / "consumerOffset.json"
     client = FakeChannel(3)
 
@@ -116,10 +161,8 @@ def test_duties_by_the_clock(tmp_path: Path) -> None:
     ("setting", "name"),
     [("flush_consumer_offset_interval", "consumerOffset.json"), ("flush_delay_offset_interval", "delayOffset.json")],
 )
-def test_how_often_offsets_are_saved(
-    tmp_path: Path, setting: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig = SlowLaneRig(tmp_path, **{setting: 3_000})
+def test_how_often_offsets_are_saved(tmp_path: Path, setting: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = SlowPathRig(tmp_path, **{setting: 3_000})
     saved: list[float] = []
 
     async def save(file: ConfigFile, *, last: bool = False) -> None:
@@ -140,7 +183,7 @@ def test_how_often_offsets_are_saved(
 
 
 def test_a_slave_neither_delivers_delays_nor_takes_offsets_from_pulls(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, broker_role=BrokerRole.SLAVE)
+    rig = SlowPathRig(tmp_path, broker_role=BrokerRole.SLAVE)
     rig.broker.commit_offset("G", "T", 0, 5, rig.clock.monotonic_ms())
     assert rig.services.offsets.query("G", "T", 0) == -1
 
@@ -150,11 +193,11 @@ def test_a_damaged_table_refuses_to_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / f"{name}.json").write_text("{")
     with pytest.raises(ConfigError, match=name):
-        SlowLaneRig(tmp_path).broker.load()
+        SlowPathRig(tmp_path).broker.load()
 
 
 def test_files_are_written_where_java_reads_them(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         await rig.heartbeat("a", group="G", topics={"T": "*"})
@@ -164,8 +207,10 @@ def test_files_are_written_where_java_reads_them(tmp_path: Path) -> None:
     trio.run(main)
     config = tmp_path / "config"
     assert {path.name for path in config.iterdir() if path.suffix == ".json"} == {
-        "topics.json", "subscriptionGroup.json", "consumerOffset.json",
-    }  # fmt: skip
+        "topics.json",
+        "subscriptionGroup.json",
+        "consumerOffset.json",
+    }
     topics = json.loads((config / "topics.json").read_text())
     assert list(topics) == ["dataVersion", "topicConfigTable"]
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from rocketpy.broker.kept import CLIENT_BYTES, CLIENTS_BYTES_MAX, ManagerMemory
-from tests.support.slow_lane import FakeClock
+from tests.support.slow_path import FakeClock
 
 
 def test_what_a_process_has_put_is_found_after_its_death(tmp_path: Path) -> None:

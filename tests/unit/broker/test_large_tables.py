@@ -14,7 +14,7 @@ from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.transport import steps
-from tests.support.slow_lane import FakeChannel, SlowLaneRig, body_of
+from tests.support.slow_path import FakeChannel, SlowPathRig, body_of
 
 ENTRIES = 2_500
 TURNS_MIN = 3  # at a step of at most 512 entries; which of two tasks runs first is random
@@ -35,15 +35,21 @@ QUESTIONS: dict[RequestCode, dict[str, str]] = {
     RequestCode.CLEAN_UNUSED_TOPIC: {},
 }
 DUTIES = (
-    "saving topics", "saving subscription groups", "saving offsets", "closing silent clients", "dropping expired locks",
-    "sampling minutes", "sampling hours", "sampling days",
-)  # fmt: skip
+    "saving topics",
+    "saving subscription groups",
+    "saving offsets",
+    "closing silent clients",
+    "dropping expired locks",
+    "sampling minutes",
+    "sampling hours",
+    "sampling days",
+)
 
 
 @pytest.fixture(scope="module")
-def large(tmp_path_factory: pytest.TempPathFactory) -> SlowLaneRig:
+def large(tmp_path_factory: pytest.TempPathFactory) -> SlowPathRig:
     """Topics and groups by the thousand, one topic of many queues, one group of many topics."""
-    rig = SlowLaneRig(tmp_path_factory.mktemp("large"))
+    rig = SlowPathRig(tmp_path_factory.mktemp("large"))
     services = rig.services
     services.topics.update(TopicConfig(topic_name="wide", read_queue_nums=ENTRIES, write_queue_nums=ENTRIES))
     services.topics.update(TopicConfig(topic_name="shared", read_queue_nums=1, write_queue_nums=1))
@@ -99,7 +105,7 @@ def turns_during(work: Callable[[], Awaitable[None]]) -> int:
 
 
 @pytest.mark.parametrize("code", QUESTIONS, ids=lambda code: code.name)
-def test_questions_about_a_whole_table(large: SlowLaneRig, code: RequestCode) -> None:
+def test_questions_about_a_whole_table(large: SlowPathRig, code: RequestCode) -> None:
     answers: list[RemotingCommand] = []
 
     async def ask() -> None:
@@ -110,7 +116,7 @@ def test_questions_about_a_whole_table(large: SlowLaneRig, code: RequestCode) ->
 
 
 @pytest.mark.parametrize("name", DUTIES)
-def test_duties_that_go_through_a_table(large: SlowLaneRig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_duties_that_go_through_a_table(large: SlowPathRig, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def here(function: Callable[..., object], *args: object) -> object:
         return function(*args)  # a thread would take turns of its own
 
@@ -121,12 +127,12 @@ def test_duties_that_go_through_a_table(large: SlowLaneRig, name: str, monkeypat
     assert turns_during(duty.run) >= TURNS_MIN
 
 
-def test_announcing_lets_others_run(large: SlowLaneRig) -> None:
+def test_announcing_lets_others_run(large: SlowPathRig) -> None:
     assert turns_during(large.services.topics.announce) >= TURNS_MIN
     assert turns_during(large.services.groups.announce) >= TURNS_MIN
 
 
-def test_what_fits_no_frame_is_refused_in_words(large: SlowLaneRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fits_no_frame_is_refused_in_words(large: SlowPathRig, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (steps, consume_stats):
         monkeypatch.setattr(module, "BODY_SIZE_MAX", 10_000)
 
@@ -139,7 +145,7 @@ def test_what_fits_no_frame_is_refused_in_words(large: SlowLaneRig, monkeypatch:
 
 
 def test_the_answer_about_all_groups_reads_as_before(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     for topic in ("A", "B"):
         rig.services.topics.update(TopicConfig(topic_name=topic, read_queue_nums=1, write_queue_nums=1))
         rig.store.fill(topic, 0, 5)
@@ -152,7 +158,8 @@ def test_the_answer_about_all_groups_reads_as_before(tmp_path: Path) -> None:
         body = body_of(await rig.ask(317, {"isOrder": "false"}))
         assert body["totalDiff"] == 9 and body["brokerAddr"] == "127.0.0.1:10911"
         assert [{name: len(topics) for name, topics in row.items()} for row in body["consumeStatsList"]] == [
-            {"G": 2}, {"H": 1},
-        ]  # fmt: skip
+            {"G": 2},
+            {"H": 1},
+        ]
 
     trio.run(main)

@@ -14,7 +14,7 @@ from rocketpy.broker.managers.rebalance_lock import RebalanceLockManager
 from rocketpy.config import RocketpyConfig
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import GROUP_LENGTH_MAX, RETRY_LENGTH_MAX, TEXT_LENGTH_MAX
-from tests.support.slow_lane import FakeClock
+from tests.support.slow_path import FakeClock
 
 BOOT, OTHER_BOOT = b"one kernel......", b"another kernel.."
 Q0 = MessageQueue("T", "broker-a", 0)

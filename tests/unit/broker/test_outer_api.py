@@ -19,7 +19,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
 from rocketpy.remoting.headers.namesrv import QueryDataVersionResponseHeader
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 TWO = {"namesrv_addr": "10.0.0.1:9876;10.0.0.2:9876"}
 
@@ -32,31 +32,35 @@ def registered(request: RemotingCommand) -> RegisterBrokerBody:
 
 
 def test_a_registration_is_whole_and_goes_to_all(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, **TWO)
+    rig = SlowPathRig(tmp_path, **TWO)
     rig.name_servers.answers["10.0.0.2:9876"] = RemotingCommand.response()
     trio.run(rig.services.registrar.register)
     assert sorted(address for address, _ in rig.name_servers.calls) == ["10.0.0.1:9876", "10.0.0.2:9876"]
     request = rig.name_servers.requests(103)[0]
     assert request.body is not None
     assert request.ext_fields == {
-        "brokerName": "broker-a", "brokerAddr": "127.0.0.1:10911", "clusterName": "DefaultCluster",
-        "haServerAddr": "127.0.0.1:10912", "brokerId": "0", "compressed": "false",
+        "brokerName": "broker-a",
+        "brokerAddr": "127.0.0.1:10911",
+        "clusterName": "DefaultCluster",
+        "haServerAddr": "127.0.0.1:10912",
+        "brokerId": "0",
+        "compressed": "false",
         "bodyCrc32": str(zlib.crc32(request.body) & 0x7FFFFFFF),
-    }  # fmt: skip
+    }
     wrapper = registered(request).topic_config_serialize_wrapper
     assert wrapper.topic_config_table == rig.services.topics.topics
     assert wrapper.data_version == rig.services.topics.data_version
 
 
 def test_a_compressed_registration(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, **TWO, compressed_register=True)
+    rig = SlowPathRig(tmp_path, **TWO, compressed_register=True)
     trio.run(rig.services.registrar.register)
     wrapper = registered(rig.name_servers.requests(103)[0]).topic_config_serialize_wrapper
     assert wrapper.topic_config_table.keys() == rig.services.topics.topics.keys()
 
 
 def test_a_broker_that_is_not_read_write_publishes_its_own_permission(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, **TWO, broker_permission=4)
+    rig = SlowPathRig(tmp_path, **TWO, broker_permission=4)
     rig.services.topics.update(TopicConfig(topic_name="T", order=True, topic_sys_flag=1))
     trio.run(rig.services.registrar.register)
     table = registered(rig.name_servers.requests(103)[0]).topic_config_serialize_wrapper.topic_config_table
@@ -65,7 +69,7 @@ def test_a_broker_that_is_not_read_write_publishes_its_own_permission(tmp_path: 
 
 
 def test_ordered_topics_come_with_the_answer(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, **TWO)
+    rig = SlowPathRig(tmp_path, **TWO)
     rig.services.topics.update(TopicConfig(topic_name="T"))
     answer = RemotingCommand.response(body=b'{"table":{"T":"broker-a:4"}}')
     rig.name_servers.answers = {"10.0.0.1:9876": answer, "10.0.0.2:9876": RemotingCommand.response()}
@@ -77,20 +81,20 @@ def test_ordered_topics_come_with_the_answer(tmp_path: Path) -> None:
 
 
 def test_a_server_that_is_down_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rig = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876")
     for _ in range(3):
         trio.run(rig.services.registrar.register)
     assert len([r for r in caplog.records if r.levelname == "WARNING"]) == 1
 
 
 def test_without_name_servers_nothing_is_called(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     trio.run(rig.services.registrar.register)
     assert rig.name_servers.calls == []
 
 
 def test_again_each_period_and_at_once_when_topics_change(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876", register_name_server_period=1)
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876", register_name_server_period=1)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -109,7 +113,7 @@ def test_again_each_period_and_at_once_when_topics_change(tmp_path: Path) -> Non
 
 
 def test_not_forced_only_servers_with_other_data_are_told(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, **TWO, force_register=False)
+    rig = SlowPathRig(tmp_path, **TWO, force_register=False)
     rig.name_servers.answers = {
         "10.0.0.1:9876": RemotingCommand.response(ext_fields={"changed": "false"}),
         "10.0.0.2:9876": RemotingCommand.response(ext_fields={"changed": "true"}),
@@ -148,11 +152,11 @@ class RouteTable:
         return RemotingCommand.response()
 
 
-def large_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[SlowLaneRig, RouteTable]:
+def large_rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[SlowPathRig, RouteTable]:
     """A broker of 300 topics where a part holds some 30 and a table of 100 is large."""
     monkeypatch.setattr(registration, "PART_BYTES", 6_000)
     monkeypatch.setattr(outer_api, "LARGE_TOPICS", 100)
-    rig, table = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876", **settings), RouteTable()
+    rig, table = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876", **settings), RouteTable()
     for number in range(300):
         rig.services.topics.update(TopicConfig(topic_name=f"T{number}", topic_sys_flag=1))
     rig.broker._outer_api._client = table

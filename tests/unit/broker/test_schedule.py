@@ -15,14 +15,14 @@ from rocketpy.broker.delay import DelayLevels
 from rocketpy.broker.schedule import due_time_ms
 from rocketpy.errors import ConfigError, StoreError
 from rocketpy.remoting.bodies.topic import TopicConfig
-from rocketpy.remoting.hot_lane import Delivery, MessageToPut
-from tests.support.slow_lane import NOW_MS, FakePut, SlowLaneRig, Unit, record
+from rocketpy.remoting.fast_path import Delivery, MessageToPut
+from tests.support.slow_path import NOW_MS, FakePut, SlowPathRig, Unit, record
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 LEVEL = 3  # 10 s
 
 
-def delayed(rig: SlowLaneRig, *due_ms: int, topic: str = "T", queue_id: int = 1) -> None:
+def delayed(rig: SlowPathRig, *due_ms: int, topic: str = "T", queue_id: int = 1) -> None:
     """Messages of level 3 that are due at these times."""
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))
     entries = []
@@ -34,36 +34,36 @@ def delayed(rig: SlowLaneRig, *due_ms: int, topic: str = "T", queue_id: int = 1)
     rig.store.queues[SCHEDULE, LEVEL - 1] = entries
 
 
-def deliver(rig: SlowLaneRig) -> bool:
+def deliver(rig: SlowPathRig) -> bool:
     return trio.run(rig.services.schedule.deliver_due, LEVEL)
 
 
 def test_due_messages_are_stored_as_they_were_and_later_ones_wait(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS - 5, NOW_MS, NOW_MS + 1)
     assert deliver(rig) is False
-    assert [(m.topic, m.queue_id, m.reconsume_times) for m in rig.hot_lane.puts] == [("T", 1, 0), ("T", 1, 1)]
-    assert rig.hot_lane.puts[0].properties == b"DELAY\x013\x02REAL_TOPIC\x01T\x02REAL_QID\x011"
+    assert [(m.topic, m.queue_id, m.reconsume_times) for m in rig.fast_path.puts] == [("T", 1, 0), ("T", 1, 1)]
+    assert rig.fast_path.puts[0].properties == b"DELAY\x013\x02REAL_TOPIC\x01T\x02REAL_QID\x011"
     assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 2}}
     assert rig.services.schedule.progress() == {LEVEL: (2, 3)}
     rig.clock.advance(1)
     assert deliver(rig) is True
-    assert len(rig.hot_lane.puts) == 3
+    assert len(rig.fast_path.puts) == 3
 
 
 def test_after_the_delay_of_a_level_was_lowered_no_message_waits_longer_than_that(tmp_path: Path) -> None:
     """Its unit still has the time of the old table. It was stored at NOW_MS."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS + 7_200_000)
     rig.clock.advance(9_999)
-    assert deliver(rig) is False and rig.hot_lane.puts == []
+    assert deliver(rig) is False and rig.fast_path.puts == []
     rig.clock.advance(1)
-    assert deliver(rig) is True and len(rig.hot_lane.puts) == 1
+    assert deliver(rig) is True and len(rig.fast_path.puts) == 1
 
 
 def test_messages_from_ahead_of_our_clock_wait_their_delay_from_the_first_look_on(tmp_path: Path) -> None:
     """Another broker wrote them, a day ahead; the second one 500 ms later than the first."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     stored = [NOW_MS + 86_400_000, NOW_MS + 86_400_500]
     delayed(rig, *(at + 10_000 for at in stored))
     units = [unit for unit, _ in rig.store.queues[SCHEDULE, LEVEL - 1]]
@@ -71,17 +71,17 @@ def test_messages_from_ahead_of_our_clock_wait_their_delay_from_the_first_look_o
     for wait_ms, delivered in ((0, 0), (9_999, 0), (1, 1), (499, 1), (1, 2)):
         rig.clock.advance(wait_ms)
         deliver(rig)
-        assert len(rig.hot_lane.puts) == delivered
+        assert len(rig.fast_path.puts) == delivered
 
 
 def test_while_the_clock_goes_at_half_speed_a_delay_is_half_as_long_by_it(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.slowed_from_ms = NOW_MS - 1
     delayed(rig, NOW_MS + 10_000)
     rig.clock.advance(4_999)
-    assert deliver(rig) is False and rig.hot_lane.puts == []
+    assert deliver(rig) is False and rig.fast_path.puts == []
     rig.clock.advance(1)
-    assert deliver(rig) is True and len(rig.hot_lane.puts) == 1
+    assert deliver(rig) is True and len(rig.fast_path.puts) == 1
 
 
 @pytest.mark.parametrize(
@@ -103,13 +103,13 @@ def test_due_time(slowed_from: int | None, due: int) -> None:
 
 @pytest.mark.parametrize("code", [1, 2, 14])
 def test_a_put_that_failed_for_now_is_tried_again(tmp_path: Path, code: int) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
-    rig.hot_lane.put_code = code
+    rig.fast_path.put_code = code
     assert deliver(rig) is False and rig.services.schedule.document() == {"offsetTable": {}}
-    rig.hot_lane.put_code = 0
+    rig.fast_path.put_code = 0
     deliver(rig)
-    assert [m.reconsume_times for m in rig.hot_lane.puts] == [0, 0, 1]
+    assert [m.reconsume_times for m in rig.fast_path.puts] == [0, 0, 1]
 
 
 DEAD_LETTERS = "%DLQ%SCHEDULE_TOPIC_XXXX"
@@ -117,10 +117,10 @@ DEAD_LETTERS = "%DLQ%SCHEDULE_TOPIC_XXXX"
 
 @pytest.mark.parametrize("topic", ["gone", "RMQ_SYS_TRANS_HALF_TOPIC"])
 def test_what_has_no_topic_becomes_a_dead_letter(tmp_path: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, topic=topic)
     deliver(rig)
-    (letter,) = rig.hot_lane.puts
+    (letter,) = rig.fast_path.puts
     assert (letter.topic, letter.queue_id) == (DEAD_LETTERS, 0)
     assert letter.properties == b"DELAY\x013\x02REAL_TOPIC\x01%s\x02REAL_QID\x011" % topic.encode()
     assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
@@ -130,63 +130,63 @@ def test_what_has_no_topic_becomes_a_dead_letter(tmp_path: Path, topic: str, cap
 
 @pytest.mark.parametrize("number", ["x", "-1", "\u0661", "\u00b2", "9" * 5000])
 def test_a_queue_number_of_any_form_holds_nothing_up(tmp_path: Path, number: str) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
     properties = b"DELAY\x013\x02REAL_TOPIC\x01T\x02REAL_QID\x01%s" % number.encode()
     rig.store.records[1000] = record(1000, topic=SCHEDULE, properties=properties)
     assert deliver(rig) is True
-    assert len(rig.hot_lane.puts) == 2 and rig.hot_lane.puts[1].topic == "T"
+    assert len(rig.fast_path.puts) == 2 and rig.fast_path.puts[1].topic == "T"
 
 
 @pytest.mark.parametrize("code", [13, 17])
 def test_what_is_refused_for_good_becomes_a_dead_letter_and_the_level_goes_on(tmp_path: Path, code: int) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
-    rig.hot_lane.put_codes["T"] = code
+    rig.fast_path.put_codes["T"] = code
     assert deliver(rig) is True
-    assert [m.topic for m in rig.hot_lane.puts] == ["T", DEAD_LETTERS] * 2
+    assert [m.topic for m in rig.fast_path.puts] == ["T", DEAD_LETTERS] * 2
     assert rig.services.schedule.document() == {"offsetTable": {LEVEL: 2}}
 
 
 @pytest.mark.parametrize("code", [1, 2, 14, 17])
 def test_a_dead_letter_that_is_not_stored_now_is_tried_again(tmp_path: Path, code: int) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, topic="gone")
-    rig.hot_lane.put_codes[DEAD_LETTERS] = code
+    rig.fast_path.put_codes[DEAD_LETTERS] = code
     assert deliver(rig) is False and rig.services.schedule.document() == {"offsetTable": {}}
-    rig.hot_lane.put_codes.clear()
+    rig.fast_path.put_codes.clear()
     assert deliver(rig) is True and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
 
 
 def test_a_dead_letter_that_fits_nowhere_is_named_in_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS)
-    rig.hot_lane.put_code = 13
+    rig.fast_path.put_code = 13
     assert deliver(rig) is True and rig.services.schedule.document() == {"offsetTable": {LEVEL: 1}}
     assert [entry.levelname for entry in caplog.records if "1000" in entry.message] == ["ERROR"]
 
 
 def test_unreadable_records_are_skipped(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS, NOW_MS)
     del rig.store.records[1000]
     rig.store.records[1001] = b"\x01" * 100
     deliver(rig)
-    assert [m.reconsume_times for m in rig.hot_lane.puts] == [2]
+    assert [m.reconsume_times for m in rig.fast_path.puts] == [2]
 
 
 def test_a_topic_that_has_shrunk_still_gets_its_messages(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, queue_id=9)
     deliver(rig)
-    assert rig.hot_lane.puts[0].queue_id == 1
+    assert rig.fast_path.puts[0].queue_id == 1
 
 
 def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Path) -> None:
     path = tmp_path / "config" / "delayOffset.json"
     path.parent.mkdir()
     path.write_text('{"offsetTable":{1:7,3:99,18:0,77:5}}')
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS + 5, NOW_MS + 6)
     rig.store.fill(SCHEDULE, 17, 9, low=4)
     rig.broker.load()
@@ -199,9 +199,9 @@ def test_progress_is_read_within_the_queue_and_written_as_java_does(tmp_path: Pa
 @pytest.mark.parametrize("seed", range(8))
 def test_no_record_holds_its_level_up_whatever_is_in_it(tmp_path: Path, seed: int) -> None:
     """Damaged ones, and ones that another program wrote: each is stored somewhere, or named in the log."""
-    stage = pytest.importorskip("rocketpy.reactor.stage", exc_type=ImportError)
+    worker_messages = pytest.importorskip("rocketpy.reactor.worker_messages", exc_type=ImportError)
     choose = random.Random(seed)
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, *[NOW_MS] * 60)
     values = (b"T", b"gone", b"\xff\xfe", b"", b"x" * 300, b"\xed\xa0\x80", b"1", b"-1", b"9" * 400)
     for offset in range(1000, 1060):
@@ -211,13 +211,13 @@ def test_no_record_holds_its_level_up_whatever_is_in_it(tmp_path: Path, seed: in
         for _ in range(choose.choice((0, 0, 3))):
             image[choose.randrange(4, len(image))] = choose.choice((0, 255, choose.getrandbits(8)))
         rig.store.records[offset] = bytes(image)
-    begin_put = rig.hot_lane.begin_put
+    begin_put = rig.fast_path.begin_put
 
     def encode_and_put(message: MessageToPut) -> FakePut:
-        stage.encode_put(message, 1, 1)
+        worker_messages.encode_put(message, 1, 1)
         return begin_put(message)
 
-    rig.hot_lane.begin_put = encode_and_put  # type: ignore[method-assign]  # what the rings take
+    rig.fast_path.begin_put = encode_and_put  # type: ignore[method-assign]  # what the rings take
     for _ in range(60 * 3):
         with contextlib.suppress(struct.error):
             deliver(rig)
@@ -226,7 +226,7 @@ def test_no_record_holds_its_level_up_whatever_is_in_it(tmp_path: Path, seed: in
 
 @pytest.mark.parametrize("fault", [OSError("disk"), StoreError("store")])
 def test_a_fault_that_may_pass_has_no_message_skipped(tmp_path: Path, fault: Exception) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS)
     look, faults = rig.store.look_message_by_offset, [fault] * 10
 
@@ -240,15 +240,15 @@ def test_a_fault_that_may_pass_has_no_message_skipped(tmp_path: Path, fault: Exc
         with pytest.raises(type(fault)):
             deliver(rig)
     deliver(rig)
-    assert len(rig.hot_lane.puts) == 1
+    assert len(rig.fast_path.puts) == 1
 
 
 def test_each_delivery_names_its_delayed_message(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
     rig.store.records[1001] = record(1001, topic=SCHEDULE, properties=b"REAL_TOPIC\x01gone")
     deliver(rig)
-    assert [(put.topic, put.delivery) for put in rig.hot_lane.puts] == [
+    assert [(put.topic, put.delivery) for put in rig.fast_path.puts] == [
         ("T", Delivery(LEVEL, 1000, 0)),
         (DEAD_LETTERS, Delivery(LEVEL, 1001, 1)),
     ]
@@ -270,30 +270,30 @@ def test_a_successor_goes_on_behind_what_was_delivered_since_the_file_was_writte
     path = tmp_path / "config" / "delayOffset.json"
     path.parent.mkdir()
     path.write_text('{"offsetTable":{3:1}}')
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, *[NOW_MS] * 4)
     if last is not None:
-        rig.hot_lane.last_deliveries[LEVEL] = last
+        rig.fast_path.last_deliveries[LEVEL] = last
     rig.broker.load()
     assert rig.services.schedule.document() == {"offsetTable": {LEVEL: begin}}
     deliver(rig)
-    assert [put.reconsume_times for put in rig.hot_lane.puts] == list(range(begin, 4))
+    assert [put.reconsume_times for put in rig.fast_path.puts] == list(range(begin, 4))
 
 
 def test_the_service_looks_ten_times_a_second(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS + 200)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.services.schedule.run)
             await trio.sleep(1.05)
-            assert rig.hot_lane.puts == []
+            assert rig.fast_path.puts == []
             rig.clock.advance(200)
             await trio.sleep(0.1)
-            assert len(rig.hot_lane.puts) == 1
+            assert len(rig.fast_path.puts) == 1
             await trio.sleep(10)
-            assert len(rig.hot_lane.puts) == 1
+            assert len(rig.fast_path.puts) == 1
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -302,7 +302,7 @@ def test_the_service_looks_ten_times_a_second(tmp_path: Path) -> None:
 def test_the_operator_is_told_when_the_clock_goes_at_half_speed(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -317,7 +317,7 @@ def test_the_operator_is_told_when_the_clock_goes_at_half_speed(
 
 
 def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS)
     rig.store.queues[SCHEDULE, 0] = list(rig.store.queues[SCHEDULE, LEVEL - 1])
     look = rig.store.consume_queue_units
@@ -335,10 +335,10 @@ def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: p
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.services.schedule.run)
             await trio.sleep(5)
-            assert len(rig.hot_lane.puts) == 1 and len(caplog.records) == 1
+            assert len(rig.fast_path.puts) == 1 and len(caplog.records) == 1
             broken = False
             await trio.sleep(7)
-            assert len(rig.hot_lane.puts) == 2
+            assert len(rig.fast_path.puts) == 2
             nursery.cancel_scope.cancel()
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
@@ -346,7 +346,7 @@ def test_a_level_that_fails_rests_and_the_others_go_on(tmp_path: Path, caplog: p
 
 def test_a_level_goes_on_past_units_that_cannot_be_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The file of units 8 to 15 is gone, as after `rm` or a repair of the file system."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, *[NOW_MS] * 20)
     look = rig.store.consume_queue_units
 
@@ -356,7 +356,7 @@ def test_a_level_goes_on_past_units_that_cannot_be_read(tmp_path: Path, caplog: 
     rig.store.consume_queue_units = units  # type: ignore[method-assign]  # the fault of this test
     while deliver(rig):
         pass
-    assert [m.reconsume_times for m in rig.hot_lane.puts] == [*range(8), *range(16, 20)]
+    assert [m.reconsume_times for m in rig.fast_path.puts] == [*range(8), *range(16, 20)]
     assert rig.services.schedule.progress() == {LEVEL: (20, 20)}
     (line,) = caplog.messages
     assert "delay level 3" in line and "delayed messages 8 to 15 skipped" in line
@@ -366,23 +366,23 @@ def test_a_level_goes_on_past_units_that_cannot_be_read(tmp_path: Path, caplog: 
 
 
 def test_damage_at_a_queues_end_holds_nothing_up_either(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
     rig.store.consume_queue_units = lambda *_: []  # type: ignore[method-assign]  # the fault of this test
     assert deliver(rig) is True and deliver(rig) is False
-    assert rig.services.schedule.progress() == {LEVEL: (2, 2)} and rig.hot_lane.puts == []
+    assert rig.services.schedule.progress() == {LEVEL: (2, 2)} and rig.fast_path.puts == []
 
 
 def test_a_unit_that_names_another_topics_record_delivers_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Zeros in a unit name the record at 0, whatever that is."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     delayed(rig, NOW_MS, NOW_MS)
     rig.store.records[0] = record(0, topic="Else")
     rig.store.queues[SCHEDULE, LEVEL - 1][0] = (Unit(0, 0, 0), NOW_MS)
     assert deliver(rig) is True
-    assert [m.reconsume_times for m in rig.hot_lane.puts] == [1]
+    assert [m.reconsume_times for m in rig.fast_path.puts] == [1]
     assert "is of topic Else" in caplog.text
 
 

@@ -10,14 +10,14 @@ import trio
 
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 SUBSCRIPTION = {"sys_flag": 4}
 
 
-def rig_with_topic(root: Path, **settings: Any) -> SlowLaneRig:
-    rig = SlowLaneRig(root, **settings)
+def rig_with_topic(root: Path, **settings: Any) -> SlowPathRig:
+    rig = SlowPathRig(root, **settings)
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=4, write_queue_nums=4))
     rig.services.topics.update(TopicConfig(topic_name="W", perm=2))
     rig.services.groups.update(SubscriptionGroupConfig(group_name="OFF", consume_enable=False))
@@ -31,54 +31,64 @@ def rig_with_topic(root: Path, **settings: Any) -> SlowLaneRig:
         ({}, {"channel": FakeChannel(5, is_vip=True)}, 3, " request type 11 not supported"),
         ({"broker_permission": 2}, {"topic": "none"}, 16, "the broker[127.0.0.1] pulling message is forbidden"),
         (
-            {"auto_create_subscription_group": False}, {"topic": "none"}, 26,
+            {"auto_create_subscription_group": False},
+            {"topic": "none"},
+            26,
             f"subscription group [G] does not exist, {FAQ}",
         ),
         ({}, {"consumer_group": "OFF", "topic": "none"}, 16, "subscription group no permission, OFF"),
         ({}, {"topic": "none"}, 17, f"topic[none] not exist, apply first please! {FAQ}"),
         ({}, {"topic": "W", "queue_id": 99}, 16, "the topic[W] pulling message is forbidden"),
         (
-            {}, {"queue_id": 4}, 1,
+            {},
+            {"queue_id": 4},
+            1,
             "queueId[4] is illegal, topic:[T] topicConfig.readQueueNums:[4] consumer:[10.0.0.1:4000]",
         ),
         (
-            {}, {"queue_id": -1}, 1,
+            {},
+            {"queue_id": -1},
+            1,
             "queueId[-1] is illegal, topic:[T] topicConfig.readQueueNums:[4] consumer:[10.0.0.1:4000]",
         ),
         ({}, SUBSCRIPTION | {"subscription": "||"}, 23, "parse the consumer's subscription failed"),
         (
-            {}, SUBSCRIPTION | {"subscription": "a > 1", "expression_type": "SQL92"}, 1,
+            {},
+            SUBSCRIPTION | {"subscription": "a > 1", "expression_type": "SQL92"},
+            1,
             "The broker does not support consumer to filter message by SQL92",
         ),
         ({}, {}, 24, f"the consumer's group info not exist{FAQ}"),
     ],
-)  # fmt: skip
+)
 def test_refusals(tmp_path: Path, settings: dict[str, Any], pull: dict[str, Any], code: int, remark: str) -> None:
     rig = rig_with_topic(tmp_path, **settings)
     request = rig.pull(**pull)
     rig.broker.slow_pull(request)
     reply = request.channel.last  # type: ignore[attr-defined]  # a FakeChannel
     assert (reply.code, reply.remark, reply.opaque) == (code, remark, 9)
-    assert rig.hot_lane.named("repull") == []
+    assert rig.fast_path.named("repull") == []
 
 
 @pytest.mark.parametrize(
     ("heartbeat", "pull", "code", "remark"),
     [
         (
-            {"group": "NB", "model": "BROADCASTING"}, {"consumer_group": "NB"}, 16,
+            {"group": "NB", "model": "BROADCASTING"},
+            {"consumer_group": "NB"},
+            16,
             "the consumer group[NB] can not consume by broadcast way",
         ),
         ({"group": "G", "topics": {"U": "*"}}, {}, 24, f"the consumer's subscription not exist{FAQ}"),
         ({"group": "G", "topics": {"T": "*"}}, {"sub_version": 2}, 25, "the consumer's subscription not latest"),
     ],
-)  # fmt: skip
+)
 def test_refusals_of_members(
     tmp_path: Path, heartbeat: dict[str, Any], pull: dict[str, Any], code: int, remark: str
 ) -> None:
     rig = rig_with_topic(tmp_path)
     trio.run(lambda: rig.heartbeat("a", **heartbeat))
-    refusal = rig.broker._slow_pull.judge(rig.pull(**pull))
+    refusal = rig.broker._slow_pull.validate(rig.pull(**pull))
     assert refusal is not None and (refusal.code, refusal.remark) == (code, remark)
 
 
@@ -87,22 +97,22 @@ def test_a_sql_subscription_of_a_heartbeat_is_refused_and_not_ignored(tmp_path: 
     subscription = {"topic": "T", "subString": "a > 1", "expressionType": "SQL92", "subVersion": 1}
     body = {"clientID": "a", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [subscription]}]}
     assert trio.run(lambda: rig.ask(34, None, body)).code == 0
-    refusal = rig.broker._slow_pull.judge(rig.pull())
+    refusal = rig.broker._slow_pull.validate(rig.pull())
     assert refusal is not None and refusal.code == 1
 
 
 @pytest.mark.parametrize("pull", [SUBSCRIPTION, SUBSCRIPTION | {"subscription": "a || b"}, {"sub_version": 0}])
 def test_a_pull_that_lacked_only_its_group_goes_back(tmp_path: Path, pull: dict[str, Any]) -> None:
-    """The hot lane is told of the group before the pull comes back to it."""
+    """The fast path is told of the group before the pull comes back to it."""
     rig = rig_with_topic(tmp_path)
     if "sys_flag" not in pull:
         trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}))
     request = rig.pull(**pull)
     rig.broker.slow_pull(request)
     assert rig.channel.pushed == [] or rig.channel.last.code == 40
-    names = [name for name, _ in rig.hot_lane.calls]
+    names = [name for name, _ in rig.fast_path.calls]
     assert names.index("group_changed") < names.index("repull")
-    assert rig.hot_lane.named("repull") == [request]
+    assert rig.fast_path.named("repull") == [request]
 
 
 def test_a_one_way_pull_is_refused_in_silence(tmp_path: Path) -> None:

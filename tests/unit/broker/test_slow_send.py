@@ -15,18 +15,18 @@ from rocketpy.errors import StoreError
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.frame import SerializeType
-from tests.support.slow_lane import NOW_MS, FakeChannel, SlowLaneRig
+from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 
 
 @pytest.fixture
-def rig(tmp_path: Path) -> SlowLaneRig:
-    return SlowLaneRig(tmp_path)
+def rig(tmp_path: Path) -> SlowPathRig:
+    return SlowPathRig(tmp_path)
 
 
-def judge(rig: SlowLaneRig, *args: Any, **changes: Any) -> Any:
-    return rig.broker._slow_send.judge(rig.send(*args, **changes))
+def validate(rig: SlowPathRig, *args: Any, **changes: Any) -> Any:
+    return rig.broker._slow_send.validate(rig.send(*args, **changes))
 
 
 def props(message: Any) -> dict[str, str]:
@@ -37,32 +37,44 @@ def props(message: Any) -> dict[str, str]:
     ("settings", "send", "code", "remark"),
     [
         (
-            {"start_accept_send_request_time_stamp": NOW_MS + 1}, {"topic": ""}, 1,
+            {"start_accept_send_request_time_stamp": NOW_MS + 1},
+            {"topic": ""},
+            1,
             "broker unable to service, until 2023-11-",
         ),
         ({}, {"topic": " "}, 1, "The specified topic is blank."),
         (
-            {}, {"topic": "a/b" + "c" * 200}, 1,
+            {},
+            {"topic": "a/b" + "c" * 200},
+            1,
             "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$",
         ),
         ({}, {"topic": "t" * 128}, 1, "The specified topic is longer than topic max length."),
         (
-            {}, {"topic": "SCHEDULE_TOPIC_XXXX", "queue_id": 99}, 16,
+            {},
+            {"topic": "SCHEDULE_TOPIC_XXXX", "queue_id": 99},
+            16,
             "Sending message to topic[SCHEDULE_TOPIC_XXXX] is forbidden.",
         ),
         ({}, {"topic": "T", "default_topic": "none"}, 17, f"topic[T] not exist, apply first please!{FAQ}"),
         ({"auto_create_topic_enable": False}, {"topic": "T"}, 17, f"topic[T] not exist, apply first please!{FAQ}"),
         (
-            {}, {"topic": "T", "queue_id": 4}, 1,
+            {},
+            {"topic": "T", "queue_id": 4},
+            1,
             "request queueId[4] is illegal, TopicConfig [topicName=T, readQueueNums=4, writeQueueNums=4, perm=RW-, "
             "topicFilterType=SINGLE_TAG, topicSysFlag=0, order=false] Producer: 10.0.0.1:4000",
         ),
         (
-            {"auto_create_subscription_group": False}, {"topic": "%RETRY%G"}, 26,
+            {"auto_create_subscription_group": False},
+            {"topic": "%RETRY%G"},
+            26,
             f"subscription group not exist, G {FAQ}",
         ),
         (
-            {}, {"topic": "T", "body": b"x" * (4 * 1024 * 1024 + 1)}, 13,
+            {},
+            {"topic": "T", "body": b"x" * (4 * 1024 * 1024 + 1)},
+            13,
             "the message is illegal, maybe msg body or properties length not matched. "
             "msg body length limit 4194304B, msg properties length limit 32KB.",
         ),
@@ -71,89 +83,95 @@ def props(message: Any) -> dict[str, str]:
         ({}, {"topic": "T", "is_batch": True, "sys_flag": 4}, 13, "the message is illegal"),
         ({}, {"topic": "T", "is_batch": True, "properties": b"DELAY\x013"}, 13, "the message is illegal"),
         (
-            {"reject_transaction_message": True}, {"topic": "T", "properties": b"TRAN_MSG\x01TRUE"}, 16,
+            {"reject_transaction_message": True},
+            {"topic": "T", "properties": b"TRAN_MSG\x01TRUE"},
+            16,
             "the broker[127.0.0.1] sending transaction message is forbidden",
         ),
     ],
-)  # fmt: skip
+)
 def test_refusals(tmp_path: Path, settings: dict[str, Any], send: dict[str, Any], code: int, remark: str) -> None:
-    rig = SlowLaneRig(tmp_path, **settings)
-    verdict = judge(rig, **send)
+    rig = SlowPathRig(tmp_path, **settings)
+    verdict = validate(rig, **send)
     assert isinstance(verdict, Refusal)
     assert verdict.code == code
     assert verdict.remark == remark or (remark in verdict.remark and code in (1, 13))
 
 
 def test_a_broker_without_write_permission_refuses_ordered_topics_only(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, broker_permission=4)
+    rig = SlowPathRig(tmp_path, broker_permission=4)
     rig.services.topics.update(TopicConfig(topic_name="ORDERED", order=True))
     rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=4))
-    assert judge(rig, "ORDERED") == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
-    assert judge(rig, "PLAIN") == Resend(0, 0)  # neither this nor the topic's own permission is looked at
+    assert validate(rig, "ORDERED") == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
+    assert validate(rig, "PLAIN") == Resend(0, 0)  # neither this nor the topic's own permission is looked at
 
 
-def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resend(rig: SlowLaneRig) -> None:
+def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resend(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="TEMPLATE", perm=7, write_queue_nums=2, read_queue_nums=2))
-    assert judge(rig, "T", default_topic="TEMPLATE", unit_mode=True) == Resend(0, 0)
+    assert validate(rig, "T", default_topic="TEMPLATE", unit_mode=True) == Resend(0, 0)
     created = rig.services.topics.select("T")
     assert created == TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2, perm=6, topic_sys_flag=1)
-    name, told = rig.hot_lane.named("topic_changed")[-1]
+    name, told = rig.fast_path.named("topic_changed")[-1]
     assert name == "T" and told["write_queue_nums"] == 2 and told["perm"] == 6
 
 
-def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(rig: SlowLaneRig) -> None:
+def test_a_template_without_inherit_creates_nothing_but_retry_topics_are_made(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=6))
-    assert judge(rig, "T", default_topic="PLAIN").code == 17
-    assert isinstance(judge(rig, "%RETRY%G", default_topic="PLAIN"), Resend)
+    assert validate(rig, "T", default_topic="PLAIN").code == 17
+    assert isinstance(validate(rig, "%RETRY%G", default_topic="PLAIN"), Resend)
     retry = rig.services.topics.select("%RETRY%G")
     assert retry is not None and (retry.write_queue_nums, retry.perm) == (1, 6)
-    assert rig.hot_lane.named("topic_changed")[-1][1]["slow"] is True
+    assert rig.fast_path.named("topic_changed")[-1][1]["slow"] is True
 
 
 def test_a_template_left_over_from_auto_creation_loses_inherit(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, auto_create_topic_enable=False)
+    rig = SlowPathRig(tmp_path, auto_create_topic_enable=False)
     rig.services.topics.update(TopicConfig(topic_name="TBW102", perm=7))
-    assert judge(rig, "T").code == 17
+    assert validate(rig, "T").code == 17
     template = rig.services.topics.select("TBW102")
     assert template is not None and template.perm == 6
 
 
-def test_a_negative_queue_id_becomes_one_that_can_be_written(rig: SlowLaneRig) -> None:
-    chosen = {judge(rig, queue_id=-1).queue_id for _ in range(50)}
+def test_a_negative_queue_id_becomes_one_that_can_be_written(rig: SlowPathRig) -> None:
+    chosen = {validate(rig, queue_id=-1).queue_id for _ in range(50)}
     assert chosen == {0, 1, 2, 3}
 
 
-def test_a_queue_id_up_to_the_larger_number_is_legal(rig: SlowLaneRig) -> None:
+def test_a_queue_id_up_to_the_larger_number_is_legal(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=8, write_queue_nums=4))
-    assert judge(rig, queue_id=7) == Resend(7, 0)
-    assert judge(rig, queue_id=8).code == 1
+    assert validate(rig, queue_id=7) == Resend(7, 0)
+    assert validate(rig, queue_id=8).code == 1
 
 
-def test_multi_tag_topics_mark_their_messages(rig: SlowLaneRig) -> None:
+def test_multi_tag_topics_mark_their_messages(rig: SlowPathRig) -> None:
     rig.services.topics.update(TopicConfig(topic_name="T", topic_filter_type=TopicFilterType.MULTI_TAG))
-    assert judge(rig, sys_flag=1) == Resend(0, 3)
+    assert validate(rig, sys_flag=1) == Resend(0, 3)
 
 
-def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowLaneRig) -> None:
-    verdict = judge(rig, queue_id=2, properties=b"KEYS\x01k\x02DELAY\x0199\x02", wait_store=False)
+def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowPathRig) -> None:
+    verdict = validate(rig, queue_id=2, properties=b"KEYS\x01k\x02DELAY\x0199\x02", wait_store=False)
     assert isinstance(verdict, Put) and verdict.queue_id == 2
     message = verdict.message
     assert (message.topic, message.queue_id, message.wait_store) == ("SCHEDULE_TOPIC_XXXX", 17, False)
     assert props(message) == {
-        "KEYS": "k", "DELAY": "18", "REAL_TOPIC": "T", "REAL_QID": "2", "CLUSTER": "DefaultCluster",
-    }  # fmt: skip
+        "KEYS": "k",
+        "DELAY": "18",
+        "REAL_TOPIC": "T",
+        "REAL_QID": "2",
+        "CLUSTER": "DefaultCluster",
+    }
     assert (message.born_host, message.born_timestamp_ms, message.message_flag) == (("10.0.0.1", 4000), 11, 3)
 
 
 @pytest.mark.parametrize(
     "level", [b"0", b"-1", b"x", b"", b"\xc2\xb2", b"\xd9\xa3", b"9" * 4301, b"2147483648", b" 3", b"1_0"]
 )
-def test_no_level_is_no_delay(rig: SlowLaneRig, level: bytes) -> None:
-    assert judge(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
+def test_no_level_is_no_delay(rig: SlowPathRig, level: bytes) -> None:
+    assert validate(rig, properties=b"DELAY\x01" + level) == Resend(0, 0)
 
 
-def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowLaneRig) -> None:
-    verdict = judge(rig, queue_id=1, sys_flag=5, properties=b"TRAN_MSG\x01true\x02DELAY\x013\x02PGROUP\x01P")
+def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowPathRig) -> None:
+    verdict = validate(rig, queue_id=1, sys_flag=5, properties=b"TRAN_MSG\x01true\x02DELAY\x013\x02PGROUP\x01P")
     assert isinstance(verdict, Put) and verdict.queue_id == 1
     message = verdict.message
     assert (message.topic, message.queue_id, message.sys_flag) == ("RMQ_SYS_TRANS_HALF_TOPIC", 0, 1)
@@ -172,74 +190,78 @@ def test_a_half_message_waits_in_the_half_topic_and_is_never_delayed(rig: SlowLa
     ],
 )
 def test_a_retry_that_was_tried_often_enough_goes_to_the_dead_letters(
-    rig: SlowLaneRig, changes: dict[str, Any], is_dead: bool
+    rig: SlowPathRig, changes: dict[str, Any], is_dead: bool
 ) -> None:
-    verdict = judge(rig, "%RETRY%G", properties=b"DELAY\x015", **changes)
+    verdict = validate(rig, "%RETRY%G", properties=b"DELAY\x015", **changes)
     assert isinstance(verdict, Put)
     assert verdict.message.topic == ("%DLQ%G" if is_dead else "SCHEDULE_TOPIC_XXXX")
     assert ("DELAY" in props(verdict.message)) is not is_dead
     assert verdict.queue_id == 0
 
 
-def test_go_producers_send_a_limit_with_every_message_and_it_counts_for_retries_only(rig: SlowLaneRig) -> None:
-    assert judge(rig, max_reconsume_times=0) == Resend(0, 0)
+def test_go_producers_send_a_limit_with_every_message_and_it_counts_for_retries_only(rig: SlowPathRig) -> None:
+    assert validate(rig, max_reconsume_times=0) == Resend(0, 0)
 
 
-def test_a_resend_is_settled_and_left_to_the_hot_lane(rig: SlowLaneRig) -> None:
+def test_a_resend_is_completed_and_left_to_the_fast_path(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.services.topics.update(TopicConfig(topic_name="T"))
         await rig.services.topics.file.save()
         request = rig.send(queue_id=3)
         rig.broker.slow_send(request)
-        assert rig.hot_lane.calls[-2:] == [
-            ("resend", (request, {"queue_id": 3, "sys_flag": 0})), ("settle", request),
-        ]  # fmt: skip
+        assert rig.fast_path.calls[-2:] == [
+            ("resend", (request, {"queue_id": 3, "sys_flag": 0})),
+            ("complete", request),
+        ]
         assert rig.channel.pushed == []
 
     rig.run(main)
 
 
-def test_a_refusal_carries_region_and_trace_switch(rig: SlowLaneRig) -> None:
+def test_a_refusal_carries_region_and_trace_switch(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.broker.slow_send(rig.send("TBW102", queue_id=99, is_rocketmq=True))
         reply = rig.channel.last
         assert (reply.code, reply.opaque, reply.is_response) == (1, 7, True)
         assert reply.serialize_type is SerializeType.ROCKETMQ
         assert reply.ext_fields == {"MSG_REGION": "DefaultRegion", "TRACE_ON": "true"}
-        assert len(rig.hot_lane.named("settle")) == 1
+        assert len(rig.fast_path.named("complete")) == 1
 
     rig.run(main)
 
 
-def test_a_one_way_send_is_never_answered(rig: SlowLaneRig) -> None:
+def test_a_one_way_send_is_never_answered(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.broker.slow_send(rig.send("", is_oneway=True))
         rig.broker.slow_send(rig.send("TBW102", is_oneway=True, properties=b"DELAY\x011"))
         await trio.testing.wait_all_tasks_blocked()
-        assert rig.channel.pushed == [] and len(rig.hot_lane.puts) == 1
-        assert len(rig.hot_lane.named("settle")) == 2
+        assert rig.channel.pushed == [] and len(rig.fast_path.puts) == 1
+        assert len(rig.fast_path.named("complete")) == 2
 
     rig.run(main)
 
 
-def test_the_answer_to_a_put_names_the_queue_that_was_asked_for(rig: SlowLaneRig) -> None:
+def test_the_answer_to_a_put_names_the_queue_that_was_asked_for(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.broker.slow_send(rig.send("TBW102", queue_id=5, properties=b"DELAY\x013"))
         await trio.testing.wait_all_tasks_blocked()
         reply = rig.channel.last
         assert reply.code == 0 and reply.remark is None
         assert reply.ext_fields == {
-            "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "msgId": "7F00000100002A9F0000000000000384",
-            "queueId": "5", "queueOffset": "7",
-        }  # fmt: skip
+            "MSG_REGION": "DefaultRegion",
+            "TRACE_ON": "true",
+            "msgId": "7F00000100002A9F0000000000000384",
+            "queueId": "5",
+            "queueOffset": "7",
+        }
 
     rig.run(main)
 
 
 @pytest.mark.parametrize(("code", "remark"), [(14, "service not available now."), (13, "the message is illegal")])
-def test_a_put_that_fails_is_a_refusal(rig: SlowLaneRig, code: int, remark: str) -> None:
+def test_a_put_that_fails_is_a_refusal(rig: SlowPathRig, code: int, remark: str) -> None:
     async def main() -> None:
-        rig.hot_lane.put_code = code
+        rig.fast_path.put_code = code
         rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))
         await trio.testing.wait_all_tasks_blocked()
         reply = rig.channel.last
@@ -249,17 +271,17 @@ def test_a_put_that_fails_is_a_refusal(rig: SlowLaneRig, code: int, remark: str)
     rig.run(main)
 
 
-def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowLaneRig) -> None:
+def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowPathRig) -> None:
     """The new topic is on the disk before its first message is acknowledged, and the connection's order holds."""
 
     async def main() -> None:
         first, second, third = rig.send("NEW"), rig.send("NEW"), rig.send("TBW102")
         for request in (first, second, third):
             rig.broker.slow_send(request)
-        assert rig.hot_lane.named("resend") == []
-        while len(rig.hot_lane.named("settle")) < 3:
+        assert rig.fast_path.named("resend") == []
+        while len(rig.fast_path.named("complete")) < 3:
             await trio.lowlevel.checkpoint()
-        assert [args[0] for args in rig.hot_lane.named("resend")] == [first, second, third]
+        assert [args[0] for args in rig.fast_path.named("resend")] == [first, second, third]
         assert '"NEW"' in rig.services.topics.file.path.read_text()
         await trio.testing.wait_all_tasks_blocked()
         assert rig.broker._slow_send.pending == 0 and rig.broker._slow_send._waiting == {}
@@ -268,40 +290,40 @@ def test_sends_of_a_connection_wait_behind_one_that_creates_a_topic(rig: SlowLan
 
 
 def test_no_room_for_a_new_topic_is_a_refusal_and_the_topic_does_not_exist(
-    rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch
+    rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: Any, **kwargs: Any) -> None:
         raise StoreError("the control block has no room for another queue")
 
-    monkeypatch.setattr(rig.hot_lane, "topic_changed", full, raising=False)
-    assert judge(rig, "T") == Refusal(1, "the control block has no room for another queue")
+    monkeypatch.setattr(rig.fast_path, "topic_changed", full, raising=False)
+    assert validate(rig, "T") == Refusal(1, "the control block has no room for another queue")
     assert rig.services.topics.select("T") is None and not rig.services.topics.file.is_dirty
     monkeypatch.undo()
-    assert judge(rig, "T") == Resend(0, 0)
-    assert rig.hot_lane.named("topic_changed")[-1][0] == "T"
+    assert validate(rig, "T") == Resend(0, 0)
+    assert rig.fast_path.named("topic_changed")[-1][0] == "T"
 
 
 @pytest.mark.parametrize("is_new_topic", [False, True])
-def test_delayed_sends_of_a_connection_keep_their_order(rig: SlowLaneRig, is_new_topic: bool) -> None:
+def test_delayed_sends_of_a_connection_keep_their_order(rig: SlowPathRig, is_new_topic: bool) -> None:
     """Tasks of one turn begin in no particular order, so their puts must not."""
 
     async def main() -> None:
         for turn in range(20):
             topic = f"T{turn}" if is_new_topic else "TBW102"
             bodies = [b"%d" % number for number in range(10)]
-            rig.hot_lane.puts.clear()
+            rig.fast_path.puts.clear()
             for body in bodies:
                 rig.broker.slow_send(rig.send(topic, properties=b"DELAY\x013", body=body))
-            while len(rig.hot_lane.puts) < len(bodies):  # noqa: ASYNC110 - a file is saved in a thread
+            while len(rig.fast_path.puts) < len(bodies):  # noqa: ASYNC110 - a file is saved in a thread
                 await trio.sleep(0.001)
-            assert [put.body for put in rig.hot_lane.puts] == bodies
+            assert [put.body for put in rig.fast_path.puts] == bodies
 
     rig.run(main)
 
 
-def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
+def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowPathRig) -> None:
     async def main() -> None:
-        rig.hot_lane.put_gate = trio.Event()
+        rig.fast_path.put_gate = trio.Event()
         for _ in range(PENDING_SENDS_MAX):
             rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013"))
         rig.broker.slow_send(rig.send("TBW102"))
@@ -311,17 +333,17 @@ def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowLaneRig) -> None:
     rig.run(main)
 
 
-def test_sends_in_waiting_are_bounded_in_bytes_too(rig: SlowLaneRig) -> None:
+def test_sends_in_waiting_are_bounded_in_bytes_too(rig: SlowPathRig) -> None:
     body = bytes(4_000_000)
 
     async def main() -> None:
-        rig.hot_lane.put_gate = trio.Event()
+        rig.fast_path.put_gate = trio.Event()
         while not rig.channel.pushed:
-            assert len(rig.hot_lane.puts) * len(body) <= PENDING_BYTES_MAX
+            assert len(rig.fast_path.puts) * len(body) <= PENDING_BYTES_MAX
             rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", body=body))
-        assert rig.channel.last.code == 2 and len(rig.hot_lane.named("settle")) == len(rig.hot_lane.puts) + 1
-        assert (len(rig.hot_lane.puts) + 2) * len(body) > PENDING_BYTES_MAX
-        rig.hot_lane.put_gate.set()
+        assert rig.channel.last.code == 2 and len(rig.fast_path.named("complete")) == len(rig.fast_path.puts) + 1
+        assert (len(rig.fast_path.puts) + 2) * len(body) > PENDING_BYTES_MAX
+        rig.fast_path.put_gate.set()
         await trio.testing.wait_all_tasks_blocked()
         rig.channel.pushed.clear()
         rig.broker.slow_send(rig.send("TBW102", properties=b"DELAY\x013", body=body))
@@ -331,7 +353,7 @@ def test_sends_in_waiting_are_bounded_in_bytes_too(rig: SlowLaneRig) -> None:
     rig.run(main)
 
 
-def test_a_single_send_waits_whatever_its_size(rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_send_waits_whatever_its_size(rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocketpy.broker.pending_sends.PENDING_BYTES_MAX", 10)
 
     async def main() -> None:
@@ -352,30 +374,43 @@ async def breaks_later(*args: Any, **kwargs: Any) -> Any:
 
 
 SENDS: dict[str, dict[str, Any]] = {
-    "plain": {"topic": "TBW102"}, "new topic": {"topic": "NEW"}, "refused": {"topic": "a/b"},
-    "delayed": {"topic": "TBW102", "properties": b"DELAY\x013"}, "delayed, new topic": {"properties": b"DELAY\x013"},
-    "half": {"topic": "TBW102", "properties": b"TRAN_MSG\x01true"}, "one-way": {"is_oneway": True},
+    "plain": {"topic": "TBW102"},
+    "new topic": {"topic": "NEW"},
+    "refused": {"topic": "a/b"},
+    "delayed": {"topic": "TBW102", "properties": b"DELAY\x013"},
+    "delayed, new topic": {"properties": b"DELAY\x013"},
+    "half": {"topic": "TBW102", "properties": b"TRAN_MSG\x01true"},
+    "one-way": {"is_oneway": True},
     "digits": {"properties": b"DELAY\x01" + b"9" * 5000},
     "batch": {"is_batch": True, "properties": b"DELAY\x01\xc2\xb2"},
-}  # fmt: skip
+}
 FAULTS = {
-    "none": (), "judge": ("_judge",), "resend": ("resend",), "put": ("put",), "save": ("save",), "reply": ("push",),
-    "reply and resend": ("push", "resend"), "reply and put": ("push", "put"),
-}  # fmt: skip
+    "none": (),
+    "validate": ("_validate",),
+    "resend": ("resend",),
+    "put": ("put",),
+    "save": ("save",),
+    "reply": ("push",),
+    "reply and resend": ("push", "resend"),
+    "reply and put": ("push", "put"),
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("send", SENDS)
 def test_no_send_stays_behind_whatever_fails(
-    rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch, send: str, fault: str
+    rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch, send: str, fault: str
 ) -> None:
-    """Each is counted out and settled once, and what comes after it is served."""
+    """Each is counted out and completed once, and what comes after it is served."""
 
     async def main() -> None:
         places = {
-            "_judge": rig.broker._slow_send, "resend": rig.hot_lane, "put": rig.hot_lane, "push": FakeChannel,
+            "_validate": rig.broker._slow_send,
+            "resend": rig.fast_path,
+            "put": rig.fast_path,
+            "push": FakeChannel,
             "save": rig.services.topics.file,
-        }  # fmt: skip
+        }
         requests = [rig.send(**SENDS[send]) for _ in range(3)]
         with monkeypatch.context() as patch:
             for name in FAULTS[fault]:
@@ -385,31 +420,31 @@ def test_no_send_stays_behind_whatever_fails(
                 rig.broker.slow_send(request)
             while rig.broker._slow_send.pending:
                 await trio.lowlevel.checkpoint()
-        assert sorted(map(id, rig.hot_lane.named("settle"))) == sorted(map(id, requests))
+        assert sorted(map(id, rig.fast_path.named("complete"))) == sorted(map(id, requests))
         assert rig.broker._slow_send._waiting == {}
         last = rig.send("TBW102")
         rig.broker.slow_send(last)
         while rig.broker._slow_send.pending:
             await trio.lowlevel.checkpoint()
-        assert rig.hot_lane.named("resend")[-1][0] is last
+        assert rig.fast_path.named("resend")[-1][0] is last
 
     rig.run(main)
 
 
-def test_a_send_that_fails_is_told_why(rig: SlowLaneRig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_send_that_fails_is_told_why(rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
-        monkeypatch.setattr(rig.broker._slow_send, "_judge", breaks)
+        monkeypatch.setattr(rig.broker._slow_send, "_validate", breaks)
         rig.broker.slow_send(rig.send("TBW102"))
         assert (rig.channel.last.code, rig.channel.last.remark) == (1, "RuntimeError: a fault of ours")
 
     rig.run(main)
 
 
-def test_sends_that_wait_when_the_broker_stops_are_counted_out(rig: SlowLaneRig) -> None:
+def test_sends_that_wait_when_the_broker_stops_are_counted_out(rig: SlowPathRig) -> None:
     async def main() -> None:
         for topic in ("NEW", "NEW", "OTHER"):
             rig.broker.slow_send(rig.send(topic))
         assert rig.broker._slow_send.pending == 3
 
     rig.run(main)
-    assert rig.broker._slow_send.pending == 0 and len(rig.hot_lane.named("settle")) == 3
+    assert rig.broker._slow_send.pending == 0 and len(rig.fast_path.named("complete")) == 3

@@ -11,7 +11,7 @@ from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS
 from rocketpy.broker.standstill import LATE_MS, Standstills
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import FakeClock, SlowLaneRig
+from tests.support.slow_path import FakeClock, SlowPathRig
 
 QUEUE = MessageQueue("T", "broker-a", 0)
 
@@ -33,14 +33,14 @@ def test_silence_is_counted_while_the_process_runs() -> None:
     assert standstills.silence_ms(clock.mono_ms, clock.mono_ms + 7) == 7
 
 
-def run_for(rig: SlowLaneRig, ms: int) -> None:
+def run_for(rig: SlowPathRig, ms: int) -> None:
     for _ in range(ms // 1000):
         rig.clock.advance(1000)
         rig.broker._standstills.look()
 
 
 def test_nobody_is_dropped_for_a_standstill(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.broker._standstills.begin()
     trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P"))
     locks = rig.services.locks

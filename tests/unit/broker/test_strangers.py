@@ -14,17 +14,21 @@ from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.schema import OBJECTS_MAX
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import FakeChannel, SlowLaneRig, record
+from tests.support.slow_path import FakeChannel, SlowPathRig, record
 
 BAD_NAMES = ["", " ", "a b", "a\nb", "a/b", "\x01" * 1000, "\u4e2d", "g" * 256, "g" * 4_000_000, "\x00", "a@b", "a#b"]
 
 
-def tables(rig: SlowLaneRig) -> Any:
+def tables(rig: SlowPathRig) -> Any:
     services = rig.services
     return (
-        set(services.topics.topics), set(services.groups.groups), len(services.offsets), set(services.producers.groups),
-        {group for group in BAD_NAMES if services.consumers.group(group)}, len(services.locks),
-    )  # fmt: skip
+        set(services.topics.topics),
+        set(services.groups.groups),
+        len(services.offsets),
+        set(services.producers.groups),
+        {group for group in BAD_NAMES if services.consumers.group(group)},
+        len(services.locks),
+    )
 
 
 def beat(group: str, **changes: Any) -> dict[str, Any]:
@@ -44,13 +48,22 @@ REQUESTS: dict[str, Any] = {
     "lock": lambda name: (41, None, LOCK | {"consumerGroup": name}),
     "lock of topic": lambda name: (41, None, LOCK | {"mqSet": [QUEUE | {"topic": name}]}),
     "unlock": lambda name: (42, None, LOCK | {"consumerGroup": name}),
-    "admin: topic": lambda name: (17, {
-        "topic": name, "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "order": "false",
-    }, None),
+    "admin: topic": lambda name: (
+        17,
+        {
+            "topic": name,
+            "defaultTopic": "TBW102",
+            "readQueueNums": "1",
+            "writeQueueNums": "1",
+            "perm": "6",
+            "topicFilterType": "SINGLE_TAG",
+            "order": "false",
+        },
+        None,
+    ),
     "admin: group": lambda name: (200, None, {"groupName": name}),
     "admin: clone": lambda name: (314, {"srcGroup": "G", "destGroup": name, "topic": "T"}, None),
-}  # fmt: skip
+}
 OFFSET = {"consumerGroup": "G", "topic": "T", "queueId": "0", "commitOffset": "5"}
 QUEUE = {"topic": "T", "brokerName": "broker-a", "queueId": 0}
 LOCK = {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]}
@@ -59,7 +72,7 @@ LOCK = {"consumerGroup": "G", "clientId": "c", "mqSet": [QUEUE]}
 @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name[:10]))
 @pytest.mark.parametrize("request_of", REQUESTS)
 def test_a_bad_name_is_refused_and_creates_nothing(tmp_path: Path, request_of: str, name: str) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="T"))
     rig.services.groups.update(SubscriptionGroupConfig(group_name="G"))
     rig.store.records[1000] = record()
@@ -67,17 +80,17 @@ def test_a_bad_name_is_refused_and_creates_nothing(tmp_path: Path, request_of: s
     code, fields, body = REQUESTS[request_of](name)
     response = trio.run(lambda: rig.ask(code, fields, body))
     assert response.code != 0 and len(response.remark or "") < 1000
-    assert tables(rig) == before and rig.hot_lane.puts == []
+    assert tables(rig) == before and rig.fast_path.puts == []
 
 
 @pytest.mark.parametrize("name", BAD_NAMES, ids=lambda name: repr(name[:10]))
 def test_pulls_and_sends_of_bad_names_create_nothing(tmp_path: Path, name: str) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     before = tables(rig)
-    refusal = rig.broker._slow_pull.judge(rig.pull(consumer_group=name))
+    refusal = rig.broker._slow_pull.validate(rig.pull(consumer_group=name))
     assert refusal is not None and len(refusal.remark) < 1000
     for topic in (name, "%RETRY%" + name):
-        assert isinstance(rig.broker._slow_send.judge(rig.send(topic)), Refusal)
+        assert isinstance(rig.broker._slow_send.validate(rig.send(topic)), Refusal)
     assert tables(rig) == before
 
 
@@ -86,7 +99,7 @@ OFFICIAL = ["TOOLS_CONSUMER", "CLIENT_INNER_PRODUCER", "CID_RMQ_SYS_TRANS", "__M
 
 @pytest.mark.parametrize("name", OFFICIAL)
 def test_names_of_official_clients_are_taken(tmp_path: Path, name: str) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         topics = {f"%RETRY%{name}": "*", "SCHEDULE_TOPIC_XXXX": "*", "%DLQ%G": "*", "RMQ_SYS_TRACE_TOPIC": "*"}
@@ -99,8 +112,8 @@ def test_names_of_official_clients_are_taken(tmp_path: Path, name: str) -> None:
     assert rig.services.consumers.group(name) is not None
 
 
-def bounded(tmp_path: Path, **bounds: int) -> SlowLaneRig:
-    return SlowLaneRig(tmp_path, rocketpy=bounds)
+def bounded(tmp_path: Path, **bounds: int) -> SlowPathRig:
+    return SlowPathRig(tmp_path, rocketpy=bounds)
 
 
 def test_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
@@ -108,28 +121,28 @@ def test_no_more_topics_than_there_may_be(tmp_path: Path) -> None:
     topics = rig.services.topics
     while len(topics.topics) < 12:
         topics.update(TopicConfig(topic_name=f"T{len(topics.topics)}"))
-    judge = rig.broker._slow_send.judge
-    refusal = judge(rig.send("NEW"))
+    validate = rig.broker._slow_send.validate
+    refusal = validate(rig.send("NEW"))
     assert refusal == Refusal(1, "there are 12 topics; 1 more would exceed topicsMax=12")
     with pytest.raises(RequestRefused, match="topicsMax"):
         topics.update(TopicConfig(topic_name="NEW"))
     assert trio.run(lambda: rig.heartbeat("c", group="G", topics={"T11": "*"})).code == 1
     assert len(topics.topics) == 12
     topics.update(TopicConfig(topic_name="T11", perm=4))  # one that is there can be changed
-    assert not isinstance(judge(rig.send("T11")), Refusal)
+    assert not isinstance(validate(rig.send("T11")), Refusal)
     assert topics.create_if_missing("%DLQ%G", queue_nums=1).topic_name in topics.topics  # dead letters have a place
     assert topics.limit.refused == 3
 
 
 def test_no_more_groups_than_there_may_be(tmp_path: Path) -> None:
-    rig = bounded(tmp_path, groups_max=len(SlowLaneRig(tmp_path / "x").services.groups.groups) + 1)
+    rig = bounded(tmp_path, groups_max=len(SlowPathRig(tmp_path / "x").services.groups.groups) + 1)
     rig.services.topics.update(TopicConfig(topic_name="T"))
-    judge = rig.broker._slow_pull.judge
-    assert judge(rig.pull(consumer_group="G1", sys_flag=4)) is None
-    refusal = judge(rig.pull(consumer_group="G2", sys_flag=4))
+    validate = rig.broker._slow_pull.validate
+    assert validate(rig.pull(consumer_group="G1", sys_flag=4)) is None
+    refusal = validate(rig.pull(consumer_group="G2", sys_flag=4))
     assert refusal is not None and refusal.code == 1 and "groupsMax" in refusal.remark
-    assert judge(rig.pull(consumer_group="G1", sys_flag=4)) is None
-    assert isinstance(judge(rig.pull(consumer_group="G2")), type(refusal))
+    assert validate(rig.pull(consumer_group="G1", sys_flag=4)) is None
+    assert isinstance(validate(rig.pull(consumer_group="G2")), type(refusal))
     assert "G2" not in rig.services.groups.groups
 
 
@@ -168,19 +181,22 @@ def test_a_connection_is_a_member_of_so_many_groups(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"subString": "x" * 40_000}, {"tagsSet": ["x"] * 5000}, {"codeSet": [1] * 5000}, {"expressionType": "x" * 300},
+        {"subString": "x" * 40_000},
+        {"tagsSet": ["x"] * 5000},
+        {"codeSet": [1] * 5000},
+        {"expressionType": "x" * 300},
         {"tagsSet": ["x" * 40_000]},
     ],
-)  # fmt: skip
+)
 def test_a_subscription_has_a_size(tmp_path: Path, changes: dict[str, Any]) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(34, None, beat("G", **changes))).code == 1
     assert rig.services.consumers.group("G") is None
 
 
 def test_figures_by_name_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rocketpy.broker.managers.broker_stats.KEYS_MAX", 1)
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     for topic in ("T", "OTHER", "T"):
         rig.services.stats.count_consumed("G", topic, 1)
     item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
@@ -188,7 +204,7 @@ def test_figures_by_name_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_metrics_show_the_bounds(tmp_path: Path) -> None:
-    sizes = {size.what: size for size in SlowLaneRig(tmp_path).broker.table_sizes()}
+    sizes = {size.what: size for size in SlowPathRig(tmp_path).broker.table_sizes()}
     assert sizes["topics"].maximum == 100_000 and sizes["topics"].entries
     assert sizes["groups of one client"].entries is None
 
@@ -197,7 +213,7 @@ def test_metrics_show_the_bounds(tmp_path: Path) -> None:
 def test_a_body_that_takes_long_to_read_is_refused(tmp_path: Path, code: int) -> None:
     """A heartbeat of 10 MB held the manager until it was killed for it."""
     body = b'{"mqSet":[' + b"{}," * OBJECTS_MAX + b"{}]}"
-    response = trio.run(lambda: SlowLaneRig(tmp_path).ask(code, None, body))
+    response = trio.run(lambda: SlowPathRig(tmp_path).ask(code, None, body))
     assert response.code == 1 and "objects, at most" in (response.remark or "")
 
 
@@ -224,7 +240,7 @@ def test_queue_locks_are_bounded(tmp_path: Path) -> None:
 
 
 def test_subscriptions_of_one_connection_are_bounded_over_all_heartbeats(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     def heartbeat(group: str, channel: FakeChannel | None = None) -> tuple[int, str | None]:
         topics = [{"topic": f"T{number}", "subString": "x" * 32_000} for number in range(60)]

@@ -20,9 +20,12 @@ SEND = RequestCode.SEND_MESSAGE_V2
 
 def stored(broker: FakeBroker, topic: str = "T") -> list[bytes]:
     return [
-        record.body for (name, _), images in broker.records.items() if name == topic
-        for image in images for record in decode_records(image)
-    ]  # fmt: skip
+        record.body
+        for (name, _), images in broker.records.items()
+        if name == topic
+        for image in images
+        for record in decode_records(image)
+    ]
 
 
 def test_send_takes_the_queues_in_turn_and_keeps_the_properties() -> None:
@@ -267,13 +270,19 @@ def test_background_sends_repeat_transport_failures_only() -> None:
 @pytest.mark.parametrize(
     "message",
     [
-        Message("", b"m"), Message("T", b""), Message("bad topic", b"m"), Message("SCHEDULE_TOPIC_XXXX", b"m"),
-        Message("T", b"m" * (4 * 1024 * 1024 + 1)), Message("T", b"m", properties={"KEYS": "k"}),
-        Message("T", b"m", properties={"a": ""}), Message("T", b"m", properties={"a": "1\x02"}),
-        Message("T", b"m", keys="two words"), Message("T", b"m", tags="A || B"),
+        Message("", b"m"),
+        Message("T", b""),
+        Message("bad topic", b"m"),
+        Message("SCHEDULE_TOPIC_XXXX", b"m"),
+        Message("T", b"m" * (4 * 1024 * 1024 + 1)),
+        Message("T", b"m", properties={"KEYS": "k"}),
+        Message("T", b"m", properties={"a": ""}),
+        Message("T", b"m", properties={"a": "1\x02"}),
+        Message("T", b"m", keys="two words"),
+        Message("T", b"m", tags="A || B"),
     ],
     ids=lambda message: str(message)[:60],
-)  # fmt: skip
+)
 def test_what_no_broker_would_take_is_refused_before_it_is_sent(message: Message) -> None:
     async def scenario(cluster: FakeCluster) -> None:
         broker = cluster.add_broker(T=1)

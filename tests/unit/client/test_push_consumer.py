@@ -415,8 +415,9 @@ def test_broadcasting_keeps_its_offsets_in_a_file(tmp_path: Path) -> None:
         store(broker, b"1")
         settings = {"mode": ConsumeMode.BROADCASTING, "local_offset_dir": tmp_path, "start": START_FIRST}
         first, second = Seen(ValueError("boom")), Seen()
-        async with push_consumer(cluster, first, client="c1", **settings), push_consumer(
-            cluster, second, client="c2", **settings
+        async with (
+            push_consumer(cluster, first, client="c1", **settings),
+            push_consumer(cluster, second, client="c2", **settings),
         ):
             await first.wait(1)
             await second.wait(1)
@@ -535,9 +536,7 @@ def test_a_message_consumed_directly_moves_no_offset() -> None:
         async with push_consumer(cluster, seen, start=START_FIRST):
             await trio.sleep(1)
             header = ConsumeMessageDirectlyRequestHeader(consumer_group="cg", client_id="x", broker_name="broker-a")
-            request = RemotingCommand.request(
-                RequestCode.CONSUME_MESSAGE_DIRECTLY, header, broker.records["T", 0][0]
-            )
+            request = RemotingCommand.request(RequestCode.CONSUME_MESSAGE_DIRECTLY, header, broker.records["T", 0][0])
             result = ConsumeMessageDirectlyResult.decode((await ask(broker, request)).body)
             assert result.consume_result is CMResult.CR_THROW_EXCEPTION
             assert result.remark == "ValueError: boom"
@@ -556,9 +555,7 @@ def test_offsets_are_reset_backwards_after_handlers_had_time() -> None:
             header = ResetOffsetRequestHeader(topic="T", group="cg", timestamp_ms=0, is_force=True)
             body = ResetOffsetBody(offset_table={MessageQueue("T", "broker-a", 0): 1})
             (channel,) = broker.members["cg"].values()
-            channel.push(
-                RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode())
-            )
+            channel.push(RemotingCommand.oneway(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, header, body.encode()))
             await trio.sleep(9)
             assert seen.bodies == [b"1", b"2"]
             await trio.sleep(4)

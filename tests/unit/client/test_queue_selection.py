@@ -33,9 +33,17 @@ def test_java_hash_selector(key: str, of_8: int, of_7: int) -> None:
 
 @pytest.mark.parametrize(
     ("key", "expected"),
-    [("TagB", 2598920), ("你好", 652829), ("polygenelubricants", -(1 << 31)), (7, 7), (-7, -7), (1 << 32, 1),
-     (True, 1231), (False, 1237)],
-)  # fmt: skip
+    [
+        ("TagB", 2598920),
+        ("你好", 652829),
+        ("polygenelubricants", -(1 << 31)),
+        (7, 7),
+        (-7, -7),
+        (1 << 32, 1),
+        (True, 1231),
+        (False, 1237),
+    ],
+)
 def test_java_hash(key: object, expected: int) -> None:
     assert java_hash(key) == expected
 

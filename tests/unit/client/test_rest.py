@@ -149,11 +149,14 @@ def test_split_batches() -> None:
 @pytest.mark.parametrize(
     "messages",
     [
-        [], [Message("T", b"1"), Message("U", b"2")], [Message("T", b"1", delay_level=1)],
-        [Message("T", b"1"), Message("T", b"2", wait_store=False)], [Message("%RETRY%g", b"1")],
+        [],
+        [Message("T", b"1"), Message("U", b"2")],
+        [Message("T", b"1", delay_level=1)],
+        [Message("T", b"1"), Message("T", b"2", wait_store=False)],
+        [Message("%RETRY%g", b"1")],
     ],
     ids=["empty", "topics", "delay", "wait", "retry"],
-)  # fmt: skip
+)
 def test_no_batch_of_these(messages: list[Message]) -> None:
     with pytest.raises(MessageInvalid):
         check_batch(messages)
@@ -163,9 +166,13 @@ def test_retry_message_keeps_what_it_was() -> None:
     first = retry_message("g", message(3, b"body", properties={"TRAN_MSG": "true", "k": "v"}, flag=9), 16)
     assert (first.topic, first.body, first.flag) == ("%RETRY%g", b"body", 9)
     assert first.properties == {
-        "k": "v", "RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": "off-3", "RECONSUME_TIME": "1", "MAX_RECONSUME_TIMES": "16",
+        "k": "v",
+        "RETRY_TOPIC": "T",
+        "ORIGIN_MESSAGE_ID": "off-3",
+        "RECONSUME_TIME": "1",
+        "MAX_RECONSUME_TIMES": "16",
         "DELAY": "3",
-    }  # fmt: skip
+    }
     again = retry_message("g", message(9, topic="%RETRY%g", properties=first.properties, reconsume_times=1), 16)
     assert (again.properties["RETRY_TOPIC"], again.properties["ORIGIN_MESSAGE_ID"]) == ("T", "off-3")
     assert (again.properties["RECONSUME_TIME"], again.properties["DELAY"]) == ("2", "4")
@@ -192,9 +199,15 @@ def test_topic_limits_are_shared_among_all_owned_queues() -> None:
 
 @pytest.mark.parametrize(
     ("result", "expected"),
-    [(ConsumeResult.retry(), 0), (ConsumeResult.dead_letter(), 0), (ConsumeResult.partial(1), 2),
-     (ConsumeResult.partial(-1), 0), (ConsumeResult.partial(99), 5), (ConsumeResult.hold(), 5)],
-)  # fmt: skip
+    [
+        (ConsumeResult.retry(), 0),
+        (ConsumeResult.dead_letter(), 0),
+        (ConsumeResult.partial(1), 2),
+        (ConsumeResult.partial(-1), 0),
+        (ConsumeResult.partial(99), 5),
+        (ConsumeResult.hold(), 5),
+    ],
+)
 def test_acknowledged_count(result: ConsumeResult, expected: int) -> None:
     assert acknowledged_count(result, 5) == expected
 
@@ -231,10 +244,17 @@ def test_statistics_cover_the_last_minute() -> None:
 
 def test_a_body_that_cannot_be_inflated_is_handed_on_as_it_is() -> None:
     image = encode_record(
-        topic="T", queue_id=0, body=b"not zlib", properties=b"", born_timestamp_ms=0, born_host=("127.0.0.1", 1),
-        store_timestamp_ms=0, store_host=("127.0.0.1", 2), queue_offset=0, phy_offset=0, sys_flag=0x301,
-    )  # fmt: skip
+        topic="T",
+        queue_id=0,
+        body=b"not zlib",
+        properties=b"",
+        born_timestamp_ms=0,
+        born_host=("127.0.0.1", 1),
+        store_timestamp_ms=0,
+        store_host=("127.0.0.1", 2),
+        queue_offset=0,
+        phy_offset=0,
+        sys_flag=0x301,
+    )
     (received,) = decode_messages(image, "b")
     assert (received.body, received.sys_flag) == (b"not zlib", 0x301)
-
-

@@ -85,8 +85,9 @@ def test_push_consumer_calls_plain_functions() -> None:
 
 
 def test_a_start_that_fails_raises_here() -> None:
-    with pytest.raises(ClientError, match="holds no tag"), sync.PushConsumer(
-        "cg", {"T": "||"}, print, options=PushOptions(**SETTINGS), lifetime=lifetime()
+    with (
+        pytest.raises(ClientError, match="holds no tag"),
+        sync.PushConsumer("cg", {"T": "||"}, print, options=PushOptions(**SETTINGS), lifetime=lifetime()),
     ):
         pass
 

@@ -19,7 +19,7 @@ TESTS = Path(__file__).parents[1]
 COMPATIBILITY = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
 CLEAN, PACE, SERVICE = "store/test_clean.py", "store/test_pace.py", "store/test_service.py"
-PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_hot_workers.py", "broker/test_broker.py"
+PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_send_and_pull.py", "broker/test_broker.py"
 LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"
 PULL = f"{HOT}::test_pull_limits"
@@ -62,7 +62,7 @@ HONOURED = {
     "maxMsgsNumBatch": f"{PROPERTIES}::test_max_msgs_num_batch",
     "messageIndexSafe": f"{PROPERTIES}::test_message_index_safe",
     "flushDiskType": f"{SERVICE}::test_sync_flush_moves_the_durable_position_at_once",
-    "syncFlushTimeout": "native/test_hot_lane.py::test_sync_flush_that_takes_too_long_is_said_so",
+    "syncFlushTimeout": "native/test_fast_path.py::test_sync_flush_that_takes_too_long_is_said_so",
     "messageDelayLevel": f"{PROPERTIES}::test_message_delay_level",
     "flushDelayOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",
     "osPageCacheBusyTimeOutMills": "native/test_admission.py::test_a_stall_is_one_from_its_limit_on",
@@ -75,30 +75,81 @@ HONOURED = {
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
 }
 IGNORED = {
-    "storePathDLedgerCommitLog", "bitMapLengthConsumeQueueExt", "commitIntervalCommitLog",
-    "useReentrantLockWhenPutMessage", "destroyMapedFileIntervalForcibly", "redeleteHangedFileInterval",
-    "putMsgIndexHightWater", "commitCommitLogLeastPages", "flushLeastPagesWhenWarmMapedFile",
-    "flushConsumeQueueLeastPages", "commitCommitLogThoroughInterval", "haListenPort", "haSendHeartbeatInterval",
-    "haHousekeepingInterval", "haTransferBatchSize", "haMasterAddress", "haSlaveFallbehindMax", "slaveTimeout",
-    "warmMapedFileEnable", "offsetCheckInSlave", "debugLockEnable", "diskFallRecorded", "transientStorePoolEnable",
-    "transientStorePoolSize", "fastFailIfNoBufferInStorePool", "dLegerGroup", "dLegerPeers", "dLegerSelfId",
-    "preferredLeaderId", "enableBatchPush", "enableScheduleMessageStats", "maxLmqConsumeQueueNum",
-    "enableScheduleAsyncDeliver", "scheduleAsyncDeliverMaxPendingLimit", "scheduleAsyncDeliverMaxResendNum2Blocked",
-    "transferMsgByHeap", "enableCalcFilterBitMap", "expectConsumerNumUseFilter", "maxErrorRateOfBloomFilter",
-    "filterDataCleanTimeSpan", "filterSupportRetry", "enablePropertyFilter", "transactionTimeOut",
-    "transactionCheckMax", "transactionCheckInterval", "consumerFallbehindThreshold",
-}  # fmt: skip
+    "storePathDLedgerCommitLog",
+    "bitMapLengthConsumeQueueExt",
+    "commitIntervalCommitLog",
+    "useReentrantLockWhenPutMessage",
+    "destroyMapedFileIntervalForcibly",
+    "redeleteHangedFileInterval",
+    "putMsgIndexHightWater",
+    "commitCommitLogLeastPages",
+    "flushLeastPagesWhenWarmMapedFile",
+    "flushConsumeQueueLeastPages",
+    "commitCommitLogThoroughInterval",
+    "haListenPort",
+    "haSendHeartbeatInterval",
+    "haHousekeepingInterval",
+    "haTransferBatchSize",
+    "haMasterAddress",
+    "haSlaveFallbehindMax",
+    "slaveTimeout",
+    "warmMapedFileEnable",
+    "offsetCheckInSlave",
+    "debugLockEnable",
+    "diskFallRecorded",
+    "transientStorePoolEnable",
+    "transientStorePoolSize",
+    "fastFailIfNoBufferInStorePool",
+    "dLegerGroup",
+    "dLegerPeers",
+    "dLegerSelfId",
+    "preferredLeaderId",
+    "enableBatchPush",
+    "enableScheduleMessageStats",
+    "maxLmqConsumeQueueNum",
+    "enableScheduleAsyncDeliver",
+    "scheduleAsyncDeliverMaxPendingLimit",
+    "scheduleAsyncDeliverMaxResendNum2Blocked",
+    "transferMsgByHeap",
+    "enableCalcFilterBitMap",
+    "expectConsumerNumUseFilter",
+    "maxErrorRateOfBloomFilter",
+    "filterDataCleanTimeSpan",
+    "filterSupportRetry",
+    "enablePropertyFilter",
+    "transactionTimeOut",
+    "transactionCheckMax",
+    "transactionCheckInterval",
+    "consumerFallbehindThreshold",
+}
 REFUSED = {
-    "readOnlyCommitLogStorePaths", "brokerRole", "duplicationEnable", "enableDLegerCommitLog", "enableLmq",
-    "enableMultiDispatch", "disableConsumeIfConsumerReadSlowly",
-}  # fmt: skip
-OF_BROKER_CONFIG = {
-    "flushConsumerOffsetInterval", "longPollingEnable", "shortPollingTimeMills", "slaveReadEnable",
-    "rejectTransactionMessage", "transferMsgByHeap", "enableCalcFilterBitMap", "expectConsumerNumUseFilter",
-    "maxErrorRateOfBloomFilter", "filterDataCleanTimeSpan", "filterSupportRetry", "enablePropertyFilter",
-    "transactionTimeOut", "transactionCheckMax", "transactionCheckInterval", "consumerFallbehindThreshold",
+    "readOnlyCommitLogStorePaths",
+    "brokerRole",
+    "duplicationEnable",
+    "enableDLegerCommitLog",
+    "enableLmq",
+    "enableMultiDispatch",
     "disableConsumeIfConsumerReadSlowly",
-}  # fmt: skip
+}
+OF_BROKER_CONFIG = {
+    "flushConsumerOffsetInterval",
+    "longPollingEnable",
+    "shortPollingTimeMills",
+    "slaveReadEnable",
+    "rejectTransactionMessage",
+    "transferMsgByHeap",
+    "enableCalcFilterBitMap",
+    "expectConsumerNumUseFilter",
+    "maxErrorRateOfBloomFilter",
+    "filterDataCleanTimeSpan",
+    "filterSupportRetry",
+    "enablePropertyFilter",
+    "transactionTimeOut",
+    "transactionCheckMax",
+    "transactionCheckInterval",
+    "consumerFallbehindThreshold",
+    "disableConsumeIfConsumerReadSlowly",
+}
 
 
 def declarations() -> dict[str, Declared]:

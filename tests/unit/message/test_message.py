@@ -11,10 +11,19 @@ from rocketpy.message.sys_flag import CompressionType, with_compression
 
 def record(body: bytes, properties: bytes, sys_flag: int = 0) -> bytes:
     return encode_record(
-        topic="T", queue_id=2, body=body, properties=properties, sys_flag=sys_flag, queue_offset=9, phy_offset=1321,
-        born_timestamp_ms=1, born_host=("10.0.0.9", 5), store_timestamp_ms=2, store_host=("127.0.0.1", 31911),
+        topic="T",
+        queue_id=2,
+        body=body,
+        properties=properties,
+        sys_flag=sys_flag,
+        queue_offset=9,
+        phy_offset=1321,
+        born_timestamp_ms=1,
+        born_host=("10.0.0.9", 5),
+        store_timestamp_ms=2,
+        store_host=("127.0.0.1", 31911),
         reconsume_times=3,
-    )  # fmt: skip
+    )
 
 
 def test_tags_keys_and_the_like_are_properties() -> None:

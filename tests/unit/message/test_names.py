@@ -36,10 +36,14 @@ def test_system_names() -> None:
 @pytest.mark.parametrize(
     ("name", "wrapped"),
     [
-        ("T", "ns%T"), ("%RETRY%G", "%RETRY%ns%G"), ("%DLQ%G", "%DLQ%ns%G"), ("ns%T", "ns%T"), ("TBW102", "TBW102"),
+        ("T", "ns%T"),
+        ("%RETRY%G", "%RETRY%ns%G"),
+        ("%DLQ%G", "%DLQ%ns%G"),
+        ("ns%T", "ns%T"),
+        ("TBW102", "TBW102"),
         ("CID_RMQ_SYS_X", "CID_RMQ_SYS_X"),
     ],
-)  # fmt: skip
+)
 def test_namespaces(name: str, wrapped: str) -> None:
     assert names.with_namespace("ns", name) == wrapped
     assert names.with_namespace(None, name) == name
@@ -49,10 +53,18 @@ def test_namespaces(name: str, wrapped: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "10.0.0.11@4711", "10.0.0.11@4711#98765@unit", "[fe80::1%eth0]@DEFAULT", "host-a.example.org", "10.0.0.1:10911",
-        "\u4e2d\u6587@1", "a b", "x" * 255, "%", "DefaultCluster",
+        "10.0.0.11@4711",
+        "10.0.0.11@4711#98765@unit",
+        "[fe80::1%eth0]@DEFAULT",
+        "host-a.example.org",
+        "10.0.0.1:10911",
+        "\u4e2d\u6587@1",
+        "a b",
+        "x" * 255,
+        "%",
+        "DefaultCluster",
     ],
-)  # fmt: skip
+)
 def test_what_users_name_freely(text: str) -> None:
     assert names.text_fault("client id", text) is None
 

@@ -10,8 +10,22 @@ from rocketpy.message.numbers import int_or, long_or, parse_int, parse_integer, 
 
 PACKAGE = Path(__file__).parents[3] / "rocketpy"
 NO_INTEGERS = (
-    "", "+", "-", "1.0", " 1", "1 ", "0x10", "1_0", "--1", "\u0661", "\u00b2", "1\u00b2", "\u2460", "nan", "1e3",
-)  # fmt: skip
+    "",
+    "+",
+    "-",
+    "1.0",
+    " 1",
+    "1 ",
+    "0x10",
+    "1_0",
+    "--1",
+    "\u0661",
+    "\u00b2",
+    "1\u00b2",
+    "\u2460",
+    "nan",
+    "1e3",
+)
 
 
 def test_ranges() -> None:
@@ -52,13 +66,16 @@ OTHER_TEXTS = {
     "config/setting.py": "settings; their length is checked",
     "message/numbers.py": "the parser",
     "remoting/fastjson.py": "a literal that its pattern has found, of bounded length",
-    "startup/doctor.py": "the kernel's release",
-    "store/clean.py": "settings; checked by config/relations.py",
-    "store/consume_queue_ext.py": "names of files", "store/files.py": "names of files",
-    "store/index_file.py": "names of files", "store/log_check.py": "names of files",
-    "store/queue_check.py": "names of files", "store/queue_loading.py": "names of files",
-    "store/reader.py": "names of files",
-}  # fmt: skip
+    "startup/cli/doctor.py": "the kernel's release",
+    "store/services/cleaning.py": "settings; checked by config/relations.py",
+    "store/formats/consume_queue_ext.py": "names of files",
+    "store/files.py": "names of files",
+    "store/formats/index_file.py": "names of files",
+    "store/inspection/log_check.py": "names of files",
+    "store/inspection/queue_check.py": "names of files",
+    "store/recovery/queue_loading.py": "names of files",
+    "store/inspection/reader.py": "names of files",
+}
 
 
 def test_no_other_place_asks_whether_a_text_is_a_number() -> None:

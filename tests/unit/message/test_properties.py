@@ -45,10 +45,13 @@ def test_separators_do_not_get_in(properties: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("first", "second", "joined"),
     [
-        (b"", b"", b""), (b"a\x01b", b"", b"a\x01b"), (b"", b"c\x01d", b"c\x01d"),
-        (b"a\x01b", b"c\x01d", b"a\x01b\x02c\x01d"), (b"a\x01b\x02", b"c\x01d", b"a\x01b\x02c\x01d"),
+        (b"", b"", b""),
+        (b"a\x01b", b"", b"a\x01b"),
+        (b"", b"c\x01d", b"c\x01d"),
+        (b"a\x01b", b"c\x01d", b"a\x01b\x02c\x01d"),
+        (b"a\x01b\x02", b"c\x01d", b"a\x01b\x02c\x01d"),
     ],
-)  # fmt: skip
+)
 def test_join(first: bytes, second: bytes, joined: bytes) -> None:
     assert join_properties(first, second) == joined
 

@@ -17,15 +17,22 @@ from rocketpy.message.record import (
 IPV4_RECORD = bytes.fromhex(
     "000000b2daa320a702879f27000000030000000700000000000000050000000040000000000000000000018bcfe56800"
     "c0a8010a0000c3500000018bcfe5687b0a00000100002a9f000000000000000000000000"
-    "0000000e68656c6c6f20726f636b65747079" "09546f70696354657374" "0040"
+    "0000000e68656c6c6f20726f636b65747079"
+    "09546f70696354657374"
+    "0040"
     "4b455953016f726465722d3102554e49515f4b4559013041303030303031303030303241394630303030303030303030"
-    "303030304141025441475301546167" "41"
-)  # fmt: skip
+    "303030304141025441475301546167"
+    "41"
+)
 IPV6_RECORD = bytes.fromhex(
     "00000074daa320a70000000000000000000000000000000000000000000000000000000000000030"
     "0000018bcfe5680020010db80000000000000000000000010000c3500000018bcfe5687b"
-    "0000000000000000000000000000000100002a9f" "000000000000000000000000" "00000000" "0154" "0000"
-)  # fmt: skip
+    "0000000000000000000000000000000100002a9f"
+    "000000000000000000000000"
+    "00000000"
+    "0154"
+    "0000"
+)
 PULLED_RECORD = bytes.fromhex(
     "000000b7 daa320a7 3610a686 00000000 00000000 0000000000000000 0000000000000000 00000000"
     "000001a1f7daf2b1 7f000001 0000a104 000001a1f7daf2d3 7f000001 00007ca7 00000000 0000000000000000"
@@ -59,10 +66,17 @@ def test_ipv4_record_is_encoded_as_java_does() -> None:
 
 def test_minimal_ipv6_record_is_encoded_as_java_does() -> None:
     image = encode_record(
-        topic="T", queue_id=0, queue_offset=0, phy_offset=0, body=b"", properties=b"",
-        born_timestamp_ms=1700000000000, born_host=("2001:db8::1", 50000),
-        store_timestamp_ms=1700000000123, store_host=("::1", 10911),
-    )  # fmt: skip
+        topic="T",
+        queue_id=0,
+        queue_offset=0,
+        phy_offset=0,
+        body=b"",
+        properties=b"",
+        born_timestamp_ms=1700000000000,
+        born_host=("2001:db8::1", 50000),
+        store_timestamp_ms=1700000000123,
+        store_host=("::1", 10911),
+    )
     assert image == IPV6_RECORD
     record = decode_record(image, check_crc=True)
     assert record is not None
@@ -77,8 +91,11 @@ def test_pulled_record_of_a_real_broker() -> None:
     assert (record.born_timestamp_ms, record.store_timestamp_ms) == (1795159683761, 1795159683795)
     assert (record.born_host, record.store_host) == (("127.0.0.1", 41220), ("127.0.0.1", 31911))
     assert decode_properties(record.properties.decode()) == {
-        "KEYS": "k1 k2", "UNIQ_KEY": "7F00000100000000000000000000AAAA", "CLUSTER": "DefaultCluster", "TAGS": "TagA",
-    }  # fmt: skip
+        "KEYS": "k1 k2",
+        "UNIQ_KEY": "7F00000100000000000000000000AAAA",
+        "CLUSTER": "DefaultCluster",
+        "TAGS": "TagA",
+    }
     assert encode_offset_message_id(record.store_host, record.phy_offset) == "7F00000100007CA70000000000000000"
 
 
@@ -95,10 +112,15 @@ def test_v2_record_has_two_bytes_of_topic_length() -> None:
 @pytest.mark.parametrize(
     ("body", "crc"),
     [
-        (b"", 0), (b"a", 1756872259), (b"123456789", 1274296614), (b"hello rocketpy", 42442535),
-        ("第二条".encode(), 2110470348), (bytes(range(256)), 688229491), (bytes(1024), 1874177838),
+        (b"", 0),
+        (b"a", 1756872259),
+        (b"123456789", 1274296614),
+        (b"hello rocketpy", 42442535),
+        ("第二条".encode(), 2110470348),
+        (bytes(range(256)), 688229491),
+        (bytes(1024), 1874177838),
     ],
-)  # fmt: skip
+)
 def test_body_crc(body: bytes, crc: int) -> None:
     assert body_crc(body) == crc
 
@@ -155,14 +177,26 @@ def test_damaged_length_is_never_believed(offset: int) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"topic": "t" * 128}, {"properties": b"p" * 32768}, {"queue_id": 1 << 31}, {"born_host": ("example.org", 1)},
-        {"store_host": ("10.0.0.1", 1 << 40)}, {"phy_offset": 1 << 63},
+        {"topic": "t" * 128},
+        {"properties": b"p" * 32768},
+        {"queue_id": 1 << 31},
+        {"born_host": ("example.org", 1)},
+        {"store_host": ("10.0.0.1", 1 << 40)},
+        {"phy_offset": 1 << 63},
     ],
-)  # fmt: skip
+)
 def test_what_does_not_fit_is_refused(change: dict[str, object]) -> None:
     fields: dict[str, object] = {
-        "topic": "T", "queue_id": 0, "queue_offset": 0, "phy_offset": 0, "body": b"", "properties": b"",
-        "born_timestamp_ms": 0, "born_host": ("10.0.0.1", 1), "store_timestamp_ms": 0, "store_host": ("10.0.0.1", 1),
-    }  # fmt: skip
+        "topic": "T",
+        "queue_id": 0,
+        "queue_offset": 0,
+        "phy_offset": 0,
+        "body": b"",
+        "properties": b"",
+        "born_timestamp_ms": 0,
+        "born_host": ("10.0.0.1", 1),
+        "store_timestamp_ms": 0,
+        "store_host": ("10.0.0.1", 1),
+    }
     with pytest.raises(MessageInvalid):
         encode_record(**(fields | change))  # type: ignore[arg-type]  # a table of wrong values

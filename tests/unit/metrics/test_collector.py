@@ -47,23 +47,37 @@ def worker(name: str, role: str, **counts: int) -> WorkerSnapshot:
     for count, value in counts.items():
         counters[Count[count]] = value
     return WorkerSnapshot(
-        name=name, role=role, counters=counters, starts=3, ready=True, heartbeat_age_s=0.5, rss_bytes=1000,
+        name=name,
+        role=role,
+        counters=counters,
+        starts=3,
+        ready=True,
+        heartbeat_age_s=0.5,
+        rss_bytes=1000,
         pss_bytes=500,
-    )  # fmt: skip
+    )
 
 
 def full_snapshot() -> Snapshot:
     return Snapshot(
-        cluster="c", broker="b", broker_addr="10.0.0.1:10911", version="1.0",
+        cluster="c",
+        broker="b",
+        broker_addr="10.0.0.1:10911",
+        version="1.0",
         workers=[
             worker("selector-0", "selector", CONNECTIONS_OPENED=5, CONNECTIONS_CLOSED=2),
-            worker("codec-0", "codec"), worker("send", "send", MESSAGES_PUT=10), worker("pull", "pull", HELD=3),
+            worker("codec-0", "codec"),
+            worker("send", "send", MESSAGES_PUT=10),
+            worker("pull", "pull", SUSPENDED=3),
             worker("store", "store", FLUSH_NS=2_500_000_000),
         ],
         tables=[TableSnapshot("topics", 3, 100, 1)],
         rings=[RingSnapshot("selector-0", "codec-0", 10, 1024)],
         store=StoreSnapshot(
-            min_phy_offset=0, published_phy_offset=40, durable_phy_offset=30, dispatched_phy_offset=35,
+            min_phy_offset=0,
+            published_phy_offset=40,
+            durable_phy_offset=30,
+            dispatched_phy_offset=35,
             replicated_phy_offset=20,
         ),
         topics=[
@@ -74,17 +88,27 @@ def full_snapshot() -> Snapshot:
         groups=2,
         consumption=[
             ConsumptionSnapshot(
-                group="G", topic="T", consumer_offset_sum=20, lag_messages=5, online_consumers=2, get_tps=1.0,
-                get_bytes_tps=10.0, send_back_last_minute=1, lag_ms=700,
+                group="G",
+                topic="T",
+                consumer_offset_sum=20,
+                lag_messages=5,
+                online_consumers=2,
+                get_tps=1.0,
+                get_bytes_tps=10.0,
+                send_back_last_minute=1,
+                lag_ms=700,
             ),
             ConsumptionSnapshot(group="G", topic="%RETRY%G", consumer_offset_sum=1, lag_messages=2),
             ConsumptionSnapshot(group="B", topic="T", consumer_offset_sum=1, lag_messages=24, is_broadcasting=True),
         ],
         producers={"PG": 2},
         consumers=[("10.0.0.9:5", "10.0.0.1:10911", "G"), ("10.0.0.9:6", "10.0.0.1:10911", "G")],
-        put_tps=1.0, get_tps=2.0, runtime=full_runtime(), faults={"HEART_BEAT": 2},
+        put_tps=1.0,
+        get_tps=2.0,
+        runtime=full_runtime(),
+        faults={"HEART_BEAT": 2},
         registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
-    )  # fmt: skip
+    )
 
 
 def scrape(snapshot: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -108,8 +132,12 @@ def named(values: dict[tuple[str, tuple[tuple[str, str], ...]], float], name: st
 
 def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> None:
     families = {family.name: family for family in BrokerCollector(full_snapshot).collect()}
-    declared = [*table.OWN_METRICS, *table.EXPORTER_METRICS, *(row.metric for row in table.RUNTIME_METRICS),
-                *(row.metric for row in table.WORKER_COUNTERS)]  # fmt: skip
+    declared = [
+        *table.OWN_METRICS,
+        *table.EXPORTER_METRICS,
+        *(row.metric for row in table.RUNTIME_METRICS),
+        *(row.metric for row in table.WORKER_COUNTERS),
+    ]
     assert families.keys() == {metric.name for metric in declared}
     for metric in declared:
         family = families[metric.name]
@@ -129,7 +157,7 @@ def test_values() -> None:
     values = scrape(full_snapshot())
     assert named(values, "rocketpy_remoting_connections", worker="selector-0") == 3
     assert named(values, "rocketpy_send_messages_total", worker="send") == 10
-    assert named(values, "rocketpy_pull_held_requests", worker="pull") == 3
+    assert named(values, "rocketpy_pull_suspended_requests", worker="pull") == 3
     assert named(values, "rocketpy_store_flush_seconds_total", worker="store") == 2.5
     assert named(values, "rocketpy_worker_restarts_total", worker="send") == 2
     assert named(values, "rocketpy_topic_messages", topic="T") == 20
@@ -178,9 +206,11 @@ def test_what_is_unknown_is_left_out() -> None:
 
 def test_a_counter_of_another_role_is_shown_when_it_counts() -> None:
     snapshot = Snapshot(
-        cluster="c", broker="b", broker_addr="a",
+        cluster="c",
+        broker="b",
+        broker_addr="a",
         workers=[worker("manager", "manager", BYTES_IN=7), worker("send", "send")],
-    )  # fmt: skip
+    )
     values = scrape(snapshot)
     assert named(values, "rocketpy_remoting_received_bytes_total") == 7
     assert named(values, "rocketpy_remoting_received_bytes_total", worker="manager") == 7
@@ -214,15 +244,22 @@ def test_the_latency_histogram() -> None:
 
 def test_the_name_server() -> None:
     snapshot = NamesrvSnapshot(
-        brokers=2, clusters=1, topics=7, connections=3, requests={"REGISTER_BROKER": 9}, rss_bytes=1,
+        brokers=2,
+        clusters=1,
+        topics=7,
+        connections=3,
+        requests={"REGISTER_BROKER": 9},
+        rss_bytes=1,
         faults={"a connection": 1},
     )
     families = {family.name: family for family in NamesrvCollector(lambda: snapshot).collect()}
     assert families.keys() == {metric.name for metric in table.NAMESRV_METRICS}
     [sample] = families["rocketpy_namesrv_requests"].samples
     assert (sample.name, sample.labels, sample.value) == (
-        "rocketpy_namesrv_requests_total", {"code": "REGISTER_BROKER"}, 9,
-    )  # fmt: skip
+        "rocketpy_namesrv_requests_total",
+        {"code": "REGISTER_BROKER"},
+        9,
+    )
 
 
 def test_the_reference_page_is_current() -> None:

@@ -1,4 +1,4 @@
-"""Our indexes are those of csrc/stage.h."""
+"""Our indexes are those of csrc/ipc/worker_messages.h."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,15 @@ CSRC = Path(__file__).parents[3] / "csrc"
 
 def test_indexes_are_those_of_the_c_core() -> None:
     defined = {
-        name: int(value) for name, value in re.findall(r"\bRP_COUNT_(\w+) = (\d+)", (CSRC / "stage.h").read_text())
+        name: int(value)
+        for name, value in re.findall(r"\bRP_COUNT_(\w+) = (\d+)", (CSRC / "ipc/worker_messages.h").read_text())
     }
     assert defined.pop("PUT_LATENCY_BUCKETS") == PUT_LATENCY_BUCKETS
     assert defined == {count.name: count.value for count in Count}
 
 
 def test_size_of_a_block() -> None:
-    [size] = re.findall(r"RP_COUNTERS_MAX = (\d+)", (CSRC / "ring.h").read_text())
+    [size] = re.findall(r"RP_COUNTERS_MAX = (\d+)", (CSRC / "ipc/ring.h").read_text())
     assert int(size) == COUNTERS_MAX
     assert max(Count) < COUNTERS_MAX
     assert Count.PUT_LATENCY + PUT_LATENCY_BUCKETS <= Count.PUT_LATENCY_SUM_US

@@ -68,9 +68,14 @@ class Asker:
         self.processor = NamesrvProcessor(settings, self.routes, kv, lambda: self.now_ms)
 
     def ask(
-        self, code: int, ext_fields: dict[str, str] | None = None, body: bytes | None = None, *, version: int = 409,
+        self,
+        code: int,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes | None = None,
+        *,
+        version: int = 409,
         connection: int = 1,
-    ) -> RemotingCommand:  # fmt: skip
+    ) -> RemotingCommand:
         request = RemotingCommand.request(code, body=body, ext_fields=ext_fields)
         request.version = version
         response = trio.run(self.processor.process, request, FakeChannel(connection))
@@ -97,9 +102,14 @@ FOUR_QUEUES: dict[str, object] = {"perm": 6, "readQueueNums": 4, "writeQueueNums
 
 def registration_fields(**changes: str) -> dict[str, str]:
     return {
-        "brokerName": "pb", "brokerAddr": "127.0.0.1:4444", "clusterName": "PC", "haServerAddr": "127.0.0.1:4445",
-        "brokerId": "0", "compressed": "false", "bodyCrc32": "0",
-    } | changes  # fmt: skip
+        "brokerName": "pb",
+        "brokerAddr": "127.0.0.1:4444",
+        "clusterName": "PC",
+        "haServerAddr": "127.0.0.1:4445",
+        "brokerId": "0",
+        "compressed": "false",
+        "bodyCrc32": "0",
+    } | changes
 
 
 @pytest.fixture

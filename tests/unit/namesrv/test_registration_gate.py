@@ -38,9 +38,13 @@ def test_turns_come_one_by_one_in_order() -> None:
 
 @pytest.mark.parametrize(
     ("first", "second", "reason"),
-    [((1, 10), (1, 10), "at most 1 per connection"), ((1, 60), (2, 60), "60 bytes, at most 100"),
-     ((1, 60), (2, 40), None), ((1, 0), (2, 200), None)],
-)  # fmt: skip
+    [
+        ((1, 10), (1, 10), "at most 1 per connection"),
+        ((1, 60), (2, 60), "60 bytes, at most 100"),
+        ((1, 60), (2, 40), None),
+        ((1, 0), (2, 200), None),
+    ],
+)
 def test_what_is_beyond_is_refused(first: tuple[int, int], second: tuple[int, int], reason: str | None) -> None:
     gate = RegistrationGate(per_connection_max=1, bytes_max=100)
     refused: list[RequestRefused] = []

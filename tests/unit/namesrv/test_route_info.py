@@ -15,16 +15,19 @@ L = "10.0.0.9:10911"
 
 
 def topic(name: str, queues: int = 4, perm: int = 6, flag: int = 0) -> TopicConfig:
-    return TopicConfig(
-        topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag
-    )
+    return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm, topic_sys_flag=flag)
 
 
 def registration(*topics: TopicConfig, counter: int = 1, **changes: object) -> Registration:
     base = Registration(
-        cluster="C", broker_name="a", broker_addr=A, broker_id=0, ha_server_addr="10.0.0.1:10912",
-        data_version=DataVersion(timestamp_ms=1, counter=counter), topics={each.topic_name: each for each in topics},
-    )  # fmt: skip
+        cluster="C",
+        broker_name="a",
+        broker_addr=A,
+        broker_id=0,
+        ha_server_addr="10.0.0.1:10912",
+        data_version=DataVersion(timestamp_ms=1, counter=counter),
+        topics={each.topic_name: each for each in topics},
+    )
     return attrs.evolve(base, **changes)  # type: ignore[arg-type]  # the names are checked at run time
 
 
@@ -231,9 +234,13 @@ def test_what_goes_through_all_topics_is_done_in_steps(routes: RouteInfoManager)
     made = large(routes)
     again = attrs.evolve(made, data_version=DataVersion(counter=9))
     for work in (
-        routes.registering(again, 9, 0), routes.topics(), routes.topics_of_cluster("C"), routes.unit_topics(),
-        routes.wipe_write_perm("l"), routes.add_write_perm("l"),
-    ):  # fmt: skip
+        routes.registering(again, 9, 0),
+        routes.topics(),
+        routes.topics_of_cluster("C"),
+        routes.unit_topics(),
+        routes.wipe_write_perm("l"),
+        routes.add_write_perm("l"),
+    ):
         assert steps_of(work) >= 5
     routes.connection_closed(9)
     assert routes.has_gone_brokers and sorted(result_of(routes.topics())) == ["T1", "T2"], "out of answers at once"
@@ -291,9 +298,7 @@ def test_brokers_of_one_connection_go_without_a_look_at_the_others(routes: Route
         )
     for number in reversed(range(0, 10_000, 2)):
         routes.unregister("other", f"n:{number}", 0)
-        routes.register(
-            registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10, 0
-        )
+        routes.register(registration(cluster=f"K{number}", broker_name=f"n{number}", broker_addr=f"n:{number}"), 10, 0)
     assert len(routes.connection_closed(10)) == 5_000
     assert len(routes.connection_closed(11)) == 5_000
     assert set(routes.cluster_info().broker_addr_table) == {"a", "b"}

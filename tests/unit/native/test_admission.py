@@ -1,4 +1,4 @@
-"""Which requests the hot lane refuses because of their age, or because the disk is busy. The clock is the test's."""
+"""Which requests the fast path refuses because of their age, or because the disk is busy. The clock is the test's."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
 
 from rocketpy.native.core import ffi, lib
-from tests.support.hot_lane import TURN_NS, HotLane
-from tests.unit.native.test_hot_lane import pull, send_v2
+from tests.support.fast_path import TURN_NS, FastPath
+from tests.unit.native.test_fast_path import pull, send_v2
 
 MS = 1_000_000
 S = 1000 * MS
@@ -42,11 +42,11 @@ def clock() -> Clock:
     return Clock()
 
 
-def open_lane(root: Path, clock: Clock, **options: Any) -> HotLane:
+def open_lane(root: Path, clock: Clock, **options: Any) -> FastPath:
     """It serves since a while, by the clock."""
     clock.now_ns -= 50 * S
     pull_options = {"fast_failure": 1, "wait_time_in_queue_ms": 5000, "clock_ns": clock.pointer}
-    lane = HotLane(
+    lane = FastPath(
         root, pull_options, **({"fast_failure": 1, "page_cache_busy_ms": 1000, "clock_ns": clock.pointer} | options)
     )
     lane.add_topic("T")
@@ -57,7 +57,7 @@ def open_lane(root: Path, clock: Clock, **options: Any) -> HotLane:
     return lane
 
 
-def outcomes(lane: HotLane) -> list[tuple[int, int, str]]:
+def outcomes(lane: FastPath) -> list[tuple[int, int, str]]:
     """(opaque, code, first word of the remark) of what went out."""
     return [(r.opaque, r.code, (r.remark or "").partition("]")[0].lstrip("[")) for _, r in lane.answers()]
 
@@ -66,9 +66,7 @@ def outcomes(lane: HotLane) -> list[tuple[int, int, str]]:
     ("age_ns", "limit_ms", "is_refused"),
     [(200 * MS, 200, False), (200 * MS + 1, 200, True), (201 * MS, 500, False), (501 * MS, 500, True)],
 )
-def test_sends_are_refused_by_age(
-    tmp_path: Path, clock: Clock, age_ns: int, limit_ms: int, is_refused: bool
-) -> None:
+def test_sends_are_refused_by_age(tmp_path: Path, clock: Clock, age_ns: int, limit_ms: int, is_refused: bool) -> None:
     lane = open_lane(tmp_path, clock, wait_time_in_queue_ms=limit_ms)
     lane.frame(send_v2(), received_ns=START - age_ns)
     lane.turn()
@@ -162,7 +160,7 @@ def test_being_asleep_is_no_stall(tmp_path: Path, clock: Clock) -> None:
     assert lane.workers["send"].busy_since_ns == 0
 
 
-def reopened(lane: HotLane, clock: Clock, away_ns: int) -> None:
+def reopened(lane: FastPath, clock: Clock, away_ns: int) -> None:
     """Send and pull were killed, and their successors are there so much later."""
     clock.now_ns += away_ns
     lane.send, lane.pull = lane.open_send(), lane.open_pull()
@@ -240,7 +238,7 @@ def test_a_codec_that_was_away_passes_on_the_time_of_its_return(tmp_path: Path, 
     origin = ffi.new("rp_origin *", {"connection": 1, "received_ns": START})
     frame = send_v2().encode()[4:]
     spans = ffi.new("rp_span[2]", [(origin, ffi.sizeof("rp_origin")), (ffi.from_buffer(frame), len(frame))])
-    assert lib.rp_ring_write(writer, lib.RP_STAGE_FRAME, spans, 2) == lib.RP_OK
+    assert lib.rp_ring_write(writer, lib.RP_MSG_FRAME, spans, 2) == lib.RP_OK
     clock.now_ns += 30 * S
     lane.codec_options = {"clock_ns": clock.pointer}
     lane.codec = lane.open_codec(lane.frames)
@@ -249,7 +247,7 @@ def test_a_codec_that_was_away_passes_on_the_time_of_its_return(tmp_path: Path, 
     assert outcomes(lane) == [(7, 0, "")]
 
 
-def open_codec(lane: HotLane, clock: Clock, limit_ms: int = 1000) -> None:
+def open_codec(lane: FastPath, clock: Clock, limit_ms: int = 1000) -> None:
     lane.codec_options = {"send_stall_ms": limit_ms, "clock_ns": clock.pointer}
     lane.codec = lane.open_codec()
 
@@ -325,7 +323,7 @@ def test_the_largest_body_changes_at_run_time(tmp_path: Path, clock: Clock) -> N
     assert len(lane.for_manager()) == 1  # it says so in the reference's words
     lane.tell_broker(6, 0)  # of an older manager: as it was
     lane.tell_broker(6, 200)
-    lane.settle(bytes(1000))
+    lane.complete(bytes(1000))
     lane.turn()
     lane.frame(send_v2(body=bytes(101), opaque=3), 2, received_ns=START)
     lane.turn()

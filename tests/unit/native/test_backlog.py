@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
 
 from rocketpy.native.core import lib
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import MessageToPut
-from tests.support.hot_lane import HotLane
+from rocketpy.remoting.fast_path import MessageToPut
+from tests.support.fast_path import FastPath
 from tests.unit.native.test_admission import MS, START, Clock, open_lane
-from tests.unit.native.test_hot_lane import pull, send_v2
+from tests.unit.native.test_fast_path import pull, send_v2
 
 FLOODER, ORDINARY, OTHER = 3, 4, 5
 SHARE = 16 << 20  # half of the room: as much as is left free
@@ -25,7 +25,7 @@ BODY = 3000
 
 
 @pytest.fixture
-def lane(tmp_path: Path, clock: Clock) -> Iterator[HotLane]:
+def lane(tmp_path: Path, clock: Clock) -> Iterator[FastPath]:
     lane = open_lane(tmp_path, clock)
     yield lane
     lane.close()
@@ -48,7 +48,7 @@ def numbered(number: int) -> bytes:
     return number.to_bytes(4, "big").ljust(BODY, b"x")
 
 
-def flood(lane: HotLane, frames: Callable[[int], RemotingCommand], count: int) -> list[int]:
+def flood(lane: FastPath, frames: Callable[[int], RemotingCommand], count: int) -> list[int]:
     """FLOODER sends `count` requests, ORDINARY a send beside every 50th; each of those is served in its turn. Returns
     the numbers of FLOODER's that were refused."""
     refused = []
@@ -66,7 +66,7 @@ def flood(lane: HotLane, frames: Callable[[int], RemotingCommand], count: int) -
     return refused
 
 
-def read_all(lane: HotLane) -> list[tuple[int, bytes]]:
+def read_all(lane: FastPath) -> list[tuple[int, bytes]]:
     """What the manager gets once it reads again."""
     found: list[tuple[int, bytes]] = []
     for _ in range(400):
@@ -76,42 +76,42 @@ def read_all(lane: HotLane) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("kind", SLOW)
-def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: HotLane, kind: str) -> None:
+def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: FastPath, kind: str) -> None:
     count = 8000  # 24 MB: the ring, what a connection alone may have, and more
     refused = flood(lane, lambda number: send_v2(body=numbered(number), **SLOW[kind]), count)
     assert len(refused) > 500
     lane.frame(send_v2(topic="new", body=numbered(count)), OTHER, received_ns=START)
     lane.turn()
     assert lane.answers() == [], "it waits: the flooder has not taken its place"
-    sends = [data for got, data in read_all(lane) if got == lib.RP_STAGE_SEND]
+    sends = [data for got, data in read_all(lane) if got == lib.RP_MSG_SEND]
     numbers = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
     assert numbers == [*sorted(set(range(count)) - set(refused)), count]
     assert 0.9 * SHARE < (len(numbers) - 1) * BODY < SHARE + (1 << 18), "what waited filled the share, and no more"
-    tokens = [stage.token_of(data) for data in sends]
+    tokens = [worker_messages.token_of(data) for data in sends]
     assert tokens == sorted(set(tokens))
 
 
-def test_what_follows_a_waiting_send_does_not_overtake_it(lane: HotLane) -> None:
+def test_what_follows_a_waiting_send_does_not_overtake_it(lane: FastPath) -> None:
     flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
     for connection in (FLOODER, ORDINARY):
         lane.frame(send_v2(body=numbered(300)), connection, received_ns=START)
     lane.turn()
     assert [connection for connection, _ in lane.answers()] == [ORDINARY]
-    records = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_SEND]
+    records = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_SEND]
     assert [int.from_bytes(data[-BODY:][:4], "big") for data in records] == list(range(301))
     lane.add_topic("new")
     for data in records:
-        lane.hand_back(lib.RP_STAGE_SEND, data, lib.RP_REQUEST_RESOLVED)
+        lane.hand_back(lib.RP_MSG_SEND, data, lib.RP_REQUEST_RESOLVED)
         lane.turn()
-    lane.settle(records[-2])
+    lane.complete(records[-2])
     lane.frame(send_v2(body=numbered(301)), FLOODER, received_ns=START)
     lane.turn()
-    assert len([kind for kind, _ in lane.for_manager() if kind == lib.RP_STAGE_SEND]) == 1  # one is not settled yet
-    lane.settle(records[-1])
+    assert len([kind for kind, _ in lane.for_manager() if kind == lib.RP_MSG_SEND]) == 1  # one is not completed yet
+    lane.complete(records[-1])
     lane.answers()
 
 
-def test_what_waits_too_long_is_refused_and_its_connection_goes_on(lane: HotLane, clock: Clock) -> None:
+def test_what_waits_too_long_is_refused_and_its_connection_goes_on(lane: FastPath, clock: Clock) -> None:
     flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
     clock.now_ns += 201 * MS
     lane.frame(send_v2(opaque=1000), ORDINARY, received_ns=clock.now_ns)
@@ -119,23 +119,23 @@ def test_what_waits_too_long_is_refused_and_its_connection_goes_on(lane: HotLane
     answers = lane.answers()
     assert [reply.opaque for connection, reply in answers if connection == ORDINARY] == [1000]
     refused = [reply.opaque for connection, reply in answers if connection == FLOODER and reply.code == 2]
-    sends = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_SEND]
+    sends = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_SEND]
     in_ring = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
     assert len(refused) > 100 and in_ring + refused == list(range(300))
-    lane.settle(sends[-1])
+    lane.complete(sends[-1])
     lane.frame(send_v2(opaque=1001), FLOODER, received_ns=clock.now_ns)
     lane.turn()
     assert [(reply.opaque, reply.code) for _, reply in lane.answers()] == [(1001, 0)]
 
 
-def test_a_worker_that_leaves_answers_what_waits(lane: HotLane) -> None:
+def test_a_worker_that_leaves_answers_what_waits(lane: FastPath) -> None:
     flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
     lane.workers["send"].stop = lib.RP_STOP_LEAVE
     assert lib.rp_send_run(lane.send, MS) == lib.RP_STOPPED
     assert {(connection, reply.code) for connection, reply in lane.answers()} == {(FLOODER, 2)}
 
 
-def test_a_large_slow_send_is_taken_while_another_crosses(lane: HotLane) -> None:
+def test_a_large_slow_send_is_taken_while_another_crosses(lane: FastPath) -> None:
     body = bytes(3 << 20)
     for connection in (FLOODER, OTHER):
         for _ in range(30):  # the ring to send is small as well
@@ -149,14 +149,14 @@ def test_a_large_slow_send_is_taken_while_another_crosses(lane: HotLane) -> None
     lane.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
     lane.turn()
     assert [(connection, reply.code) for connection, reply in lane.answers()] == [(ORDINARY, 0)]
-    assert [len(data) > len(body) for kind, data in read_all(lane) if kind == lib.RP_STAGE_SEND] == [True, True]
+    assert [len(data) > len(body) for kind, data in read_all(lane) if kind == lib.RP_MSG_SEND] == [True, True]
 
 
 def command(number: int) -> RemotingCommand:
     return RemotingCommand.request(34, body=numbered(number))
 
 
-def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: HotLane) -> None:
+def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: FastPath) -> None:
     count = 8000
     refused = flood(lane, command, count)
     assert len(refused) > 500
@@ -168,14 +168,14 @@ def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: Hot
     for _ in range(400):
         found += lane.for_manager()
         lib.rp_codec_wake(lane.codec)
-    numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_STAGE_COMMAND]
+    numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_MSG_COMMAND]
     assert numbers == [*sorted(set(range(count)) - set(refused)), count]
-    closed = [stage.connection_of(data) for kind, data in found if kind == lib.RP_STAGE_CLOSED]
+    closed = [worker_messages.connection_of(data) for kind, data in found if kind == lib.RP_MSG_CLOSED]
     assert closed == [FLOODER, OTHER]
-    assert [kind for kind, _ in found][-2:] == [lib.RP_STAGE_CLOSED] * 2, "behind their commands"
+    assert [kind for kind, _ in found][-2:] == [lib.RP_MSG_CLOSED] * 2, "behind their commands"
 
 
-def test_connections_that_come_and_go_do_not_stop_the_codec(lane: HotLane) -> None:
+def test_connections_that_come_and_go_do_not_stop_the_codec(lane: FastPath) -> None:
     flood(lane, command, 500)
     for connection in range(1000, 6000):
         lane.closed(connection)
@@ -186,7 +186,7 @@ def test_connections_that_come_and_go_do_not_stop_the_codec(lane: HotLane) -> No
     assert [(connection, reply.code) for connection, reply in lane.answers()] == [(ORDINARY, 0)]
 
 
-def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(lane: HotLane) -> None:
+def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(lane: FastPath) -> None:
     answered = set()
     for number in range(8000):
         lane.frame(pull(topic="unknown", group="g" * BODY, opaque=number), FLOODER, received_ns=START)
@@ -197,8 +197,8 @@ def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(lane: HotLane) ->
     lane.frame(pull(topic="unknown", group="g" * BODY, opaque=10**6), OTHER, received_ns=START)
     lane.turn()
     assert lane.answers() == []
-    pulls = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_PULL]
-    assert stage.connection_of(pulls[-1]) == OTHER
+    pulls = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_PULL]
+    assert worker_messages.connection_of(pulls[-1]) == OTHER
 
 
 def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: Path, clock: Clock) -> None:
@@ -208,7 +208,7 @@ def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: P
         if number % 50 == 49:
             lane.turn()
     message = MessageToPut("T", 0, b"", b"ours", born_timestamp_ms=1, born_host=("127.0.0.1", 1))
-    lane.tell_send(lib.RP_STAGE_SEND, stage.encode_put(message, 77, START))
+    lane.tell_send(lib.RP_MSG_SEND, worker_messages.encode_put(message, 77, START))
     lane.turn()
     lane.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
     lane.turn()
@@ -216,12 +216,12 @@ def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: P
     header.durable_phy_offset = header.published_phy_offset
     lane.turn()
     assert [(c, r.opaque, r.code) for c, r in lane.answers() if c != FLOODER] == [(ORDINARY, 1, 0)]
-    results = [data for kind, data in read_all(lane) if kind == lib.RP_STAGE_PUT_RESULT]
-    assert [stage.PUT_RESULT.unpack(data)[0] for data in results] == [77]
+    results = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_PUT_RESULT]
+    assert [worker_messages.PUT_RESULT.unpack(data)[0] for data in results] == [77]
     lane.close()
 
 
-def test_a_flood_of_pulls_lets_the_requests_of_others_pass(lane: HotLane) -> None:
+def test_a_flood_of_pulls_lets_the_requests_of_others_pass(lane: FastPath) -> None:
     """The pull processor is busy: what one connection asks of it keeps nobody from sending."""
     count, refused = 5000, []
     for number in range(count):
@@ -242,7 +242,7 @@ def test_a_flood_of_pulls_lets_the_requests_of_others_pass(lane: HotLane) -> Non
     assert [opaque for _, opaque in served[:-1]] == sorted(set(range(count)) - set(refused))
 
 
-def test_the_end_of_a_connection_comes_behind_its_waiting_pulls(lane: HotLane) -> None:
+def test_the_end_of_a_connection_comes_behind_its_waiting_pulls(lane: FastPath) -> None:
     for number in range(2500):
         lane.frame(pull(queue=1, flags=6, opaque=number), number % 100, received_ns=START)
     for connection in range(100):
@@ -251,4 +251,4 @@ def test_the_end_of_a_connection_comes_behind_its_waiting_pulls(lane: HotLane) -
         lane.turn()
         lane.answers()
     assert lane.workers["pull"].counters[lib.RP_COUNT_PULLS] > 1000
-    assert lane.workers["pull"].counters[lib.RP_COUNT_HELD] == 0
+    assert lane.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0

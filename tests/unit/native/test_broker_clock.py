@@ -15,10 +15,10 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the control block has n
 from rocketpy.broker.schedule import due_time_ms
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.stage import encode_put
-from rocketpy.remoting.hot_lane import MessageToPut
+from rocketpy.reactor.worker_messages import encode_put
+from rocketpy.remoting.fast_path import MessageToPut
 from rocketpy.store.control_block import ControlBlock
-from tests.support.hot_lane import HotLane
+from tests.support.fast_path import FastPath
 
 NOW_MS = 1_700_000_000_000
 DAY_MS = 86_400_000
@@ -176,7 +176,7 @@ def test_the_send_process_stores_by_it(tmp_path: Path) -> None:
     machine = Machine()
     wall = ffi.callback("int64_t(void)", lambda: machine.wall)
     boot = ffi.callback("int64_t(void)", lambda: machine.boot)
-    lane = HotLane(tmp_path, wall_ms=wall, boot_ms=boot)
+    lane = FastPath(tmp_path, wall_ms=wall, boot_ms=boot)
     lane.add_topic("T")
     lane.tables_end()
     for token, (jump, pass_ms) in enumerate([(DAY_MS, 0), (-DAY_MS, 1000), (0, 1000)]):

@@ -13,9 +13,9 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory has no Py
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.delivered import Delivered
-from rocketpy.reactor.stage import decode_put_result, encode_put
-from rocketpy.remoting.hot_lane import Delivery, MessageToPut, PutResult
-from tests.support.hot_lane import HotLane
+from rocketpy.reactor.worker_messages import decode_put_result, encode_put
+from rocketpy.remoting.fast_path import Delivery, MessageToPut, PutResult
+from tests.support.fast_path import FastPath
 
 LEVELS = 3
 
@@ -102,29 +102,29 @@ def test_memory_of_another_layout_is_not_used(delivered: Delivered, tmp_path: Pa
 
 
 @pytest.fixture
-def lane(tmp_path: Path, delivered: Delivered, log: Log) -> Iterator[HotLane]:
-    lane = HotLane(tmp_path, delivered=delivered.pointer)
+def lane(tmp_path: Path, delivered: Delivered, log: Log) -> Iterator[FastPath]:
+    lane = FastPath(tmp_path, delivered=delivered.pointer)
     lane.add_topic("T")
     lane.tables_end()
     yield lane
     lane.close()
 
 
-def deliver(lane: HotLane, delivery: Delivery, body: bytes, *, topic: str = "T") -> PutResult:
+def deliver(lane: FastPath, delivery: Delivery, body: bytes, *, topic: str = "T") -> PutResult:
     lane.put(encode_put(MessageToPut(topic, 0, body, b"", wait_store=False, delivery=delivery), 7, 0))
     lane.turn()
-    (record,) = [record for kind, record in lane.for_manager() if kind == lib.RP_STAGE_PUT_RESULT]
+    (record,) = [record for kind, record in lane.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
     token, result = decode_put_result(record, ("127.0.0.1", 10911))
     assert token == 7
     return result
 
 
-def bodies(lane: HotLane) -> list[bytes]:
+def bodies(lane: FastPath) -> list[bytes]:
     end = lib.rp_control_header(lane.block).published_phy_offset
     return [bytes(record.body) for record in decode_records(lane.log(0, end), check_crc=True)] if end else []
 
 
-def test_a_delivery_that_is_put_again_is_answered_and_not_stored(lane: HotLane) -> None:
+def test_a_delivery_that_is_put_again_is_answered_and_not_stored(lane: FastPath) -> None:
     assert deliver(lane, FIRST, b"first").is_stored
     assert deliver(lane, FIRST, b"first").is_stored
     assert deliver(lane, SECOND, b"second").is_stored
@@ -133,14 +133,14 @@ def test_a_delivery_that_is_put_again_is_answered_and_not_stored(lane: HotLane) 
     assert bodies(lane) == [b"first", b"second", b"other level"]
 
 
-def test_a_delivery_that_was_refused_may_be_put_again(lane: HotLane) -> None:
+def test_a_delivery_that_was_refused_may_be_put_again(lane: FastPath) -> None:
     assert deliver(lane, FIRST, b"first", topic="gone").code == 17
     assert deliver(lane, FIRST, b"dead letter").is_stored
     assert deliver(lane, FIRST, b"first").is_stored  # wherever it is put now
     assert bodies(lane) == [b"dead letter"]
 
 
-def test_a_successor_of_the_send_process_knows_what_was_stored(lane: HotLane, delivered: Delivered, log: Log) -> None:
+def test_a_successor_of_the_send_process_knows_what_was_stored(lane: FastPath, delivered: Delivered, log: Log) -> None:
     deliver(lane, FIRST, b"first")
     lib.rp_send_close(lane.send)
     lane.workers["send"].epoch += 1

@@ -7,33 +7,33 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the hot lane has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
 
 from rocketpy.native.core import lib
-from rocketpy.reactor.stage import decode_put_result, encode_put
-from rocketpy.remoting.hot_lane import MessageToPut, PutResult
-from tests.support.hot_lane import HotLane
+from rocketpy.reactor.worker_messages import decode_put_result, encode_put
+from rocketpy.remoting.fast_path import MessageToPut, PutResult
+from tests.support.fast_path import FastPath
 
 FILE_SIZE = 128 * 1024
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> Iterator[HotLane]:
-    lane = HotLane(tmp_path, file_size=FILE_SIZE)
+def lane(tmp_path: Path) -> Iterator[FastPath]:
+    lane = FastPath(tmp_path, file_size=FILE_SIZE)
     lane.add_topic("T")
     lane.tables_end()
     yield lane
     lane.close()
 
 
-def outcomes(lane: HotLane) -> dict[int, PutResult]:
+def outcomes(lane: FastPath) -> dict[int, PutResult]:
     """Token to outcome of every put that was answered since the last call."""
     lane.turn()
-    records = [record for kind, record in lane.for_manager() if kind == lib.RP_STAGE_PUT_RESULT]
+    records = [record for kind, record in lane.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
     return dict(decode_put_result(record, ("127.0.0.1", 10911)) for record in records)
 
 
-def test_a_put_of_our_own_may_be_larger_than_a_client_s(lane: HotLane) -> None:
+def test_a_put_of_our_own_may_be_larger_than_a_client_s(lane: FastPath) -> None:
     """It was taken when maxMessageSize was higher."""
     lane.tell_broker(6, 100)
     lane.put(encode_put(MessageToPut("T", 0, b"x" * 5000, b""), 1, 0))
@@ -50,7 +50,7 @@ def test_a_put_of_our_own_may_be_larger_than_a_client_s(lane: HotLane) -> None:
         (MessageToPut("gone", 0, b"x", b""), 17),
     ],
 )
-def test_what_can_never_be_stored_is_refused_for_good(lane: HotLane, message: MessageToPut, code: int) -> None:
+def test_what_can_never_be_stored_is_refused_for_good(lane: FastPath, message: MessageToPut, code: int) -> None:
     lane.put(encode_put(message, 1, 0))
     lane.put(encode_put(MessageToPut("T", 0, b"next", b""), 2, 0))
     found = outcomes(lane)
@@ -58,7 +58,7 @@ def test_what_can_never_be_stored_is_refused_for_good(lane: HotLane, message: Me
     assert found[2].is_stored
 
 
-def test_what_a_full_disk_refuses_may_be_stored_later(lane: HotLane) -> None:
+def test_what_a_full_disk_refuses_may_be_stored_later(lane: FastPath) -> None:
     control = lib.rp_control_header(lane.block)
     control.running_flags = 16
     lane.put(encode_put(MessageToPut("T", 0, b"x", b""), 1, 0))

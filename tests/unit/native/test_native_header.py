@@ -118,7 +118,7 @@ def test_rocketmq_sizes_beyond_their_block_are_invalid(native: Native, fields: b
         native.header_parse(SERIALIZE_ROCKETMQ, rocketmq_header(fields) + b"more bytes than it lacks")
 
 
-def test_rocketmq_what_is_for_the_slow_lane(native: Native) -> None:
+def test_rocketmq_what_is_for_the_slow_path(native: Native) -> None:
     many = b"".join(rocketmq_field(b"k%d" % i, b"v") for i in range(FIELDS_MAX))
     assert native.header_parse(SERIALIZE_ROCKETMQ, rocketmq_header(many)) is not None
     assert native.header_parse(SERIALIZE_ROCKETMQ, rocketmq_header(many + rocketmq_field(b"k", b"v"))) is None
@@ -255,7 +255,7 @@ def test_json_language_is_never_refused(native: Native, language: str, number: i
         '{"code":1,"opaque":2}//}',
     ],
 )
-def test_json_what_is_for_the_slow_lane(native: Native, text: str) -> None:
+def test_json_what_is_for_the_slow_path(native: Native, text: str) -> None:
     if text.endswith("}"):
         assert json_parse(native, text) is None
     else:
@@ -263,7 +263,7 @@ def test_json_what_is_for_the_slow_lane(native: Native, text: str) -> None:
             json_parse(native, text)
 
 
-def test_json_too_many_fields_are_for_the_slow_lane(native: Native) -> None:
+def test_json_too_many_fields_are_for_the_slow_path(native: Native) -> None:
     def header(count: int) -> str:
         return json.dumps({"code": 1, "opaque": 2, "extFields": {"null": None} | {f"k{i}": "v" for i in range(count)}})
 
@@ -272,7 +272,7 @@ def test_json_too_many_fields_are_for_the_slow_lane(native: Native) -> None:
 
 
 @pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf5\x80\x80\x80", b"\xc0\x80"])
-def test_json_bad_utf8_is_for_the_slow_lane(native: Native, bad: bytes) -> None:
+def test_json_bad_utf8_is_for_the_slow_path(native: Native, bad: bytes) -> None:
     for place in (b'{"code":1,"opaque":2,"remark":"%s"}', b'{"code":1,"opaque":2,"extFields":{"%s":"long enough"}}'):
         assert json_parse(native, place % bad) is None
 

@@ -82,9 +82,16 @@ def test_image_of_the_java_broker_round_trips(native: Native) -> None:
 
 def test_every_field_is_read(native: Native) -> None:
     record = attrs.evolve(
-        IPV6, queue_id=-1, flag=-2, queue_offset=1 << 63, phy_offset=(1 << 64) - 1, sys_flag=-1, reconsume_times=16,
-        prepared_transaction_offset=-5, born_host=IPV4.born_host,
-    )  # fmt: skip
+        IPV6,
+        queue_id=-1,
+        flag=-2,
+        queue_offset=1 << 63,
+        phy_offset=(1 << 64) - 1,
+        sys_flag=-1,
+        reconsume_times=16,
+        prepared_transaction_offset=-5,
+        born_host=IPV4.born_host,
+    )
     view = decode(native, native.record_encode(record))
     assert isinstance(view, RecordView)
     assert as_record(view) == attrs.evolve(record, sys_flag=~0x10)  # the born host is IPv4: its bit is cleared
@@ -174,9 +181,13 @@ def test_entries_of_a_batch_as_they_are_stored(native: Native, properties: bytes
     """The batch of 15.5 with the batch property CLUSTER."""
     tail = b"CLUSTER\x01DefaultCluster"
     record = Record(
-        topic=b"TopicTest", body=b"b1", properties=properties, properties_tail=tail, born_host=IPV4.born_host,
+        topic=b"TopicTest",
+        body=b"b1",
+        properties=properties,
+        properties_tail=tail,
+        born_host=IPV4.born_host,
         store_host=IPV4.store_host,
-    )  # fmt: skip
+    )
     image = native.record_encode(record)
     view = decode(native, image)
     assert len(image) == native.record_size(record) == size

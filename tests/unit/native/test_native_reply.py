@@ -1,4 +1,4 @@
-"""Replies of the hot lane: read back by the header reader, and refused where they do not fit."""
+"""Replies of the fast path: read back by the header reader, and refused where they do not fit."""
 
 import json
 from types import ModuleType

@@ -15,9 +15,9 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.message.record import decode_records
 from rocketpy.message.tags import string_hash
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.message_store import MessageStore
-from tests.support.hot_lane import HotLane
-from tests.unit.native.test_hot_lane import pull, send_v2
+from rocketpy.store.reading.message_store import MessageStore
+from tests.support.fast_path import FastPath
+from tests.unit.native.test_fast_path import pull, send_v2
 
 LOG_FILE = 65_536
 UNITS = 1000  # per queue file
@@ -25,9 +25,14 @@ MEMORY = 100_000  # bytes of the machine, of which 40 % count as in memory
 LIMITS = {"bytes_in_memory": 20_000, "count_in_memory": 32, "bytes_on_disk": 5_000, "count_on_disk": 8}
 RECORD = 91 + len("T") + len("CLUSTER\x01DefaultCluster")  # without body; and with its tag A: 7 more
 CODES = {
-    "FOUND": 0, "NO_MATCHED_MESSAGE": 20, "MESSAGE_WAS_REMOVING": 20, "OFFSET_FOUND_NULL": 19,
-    "OFFSET_OVERFLOW_ONE": 19, "OFFSET_OVERFLOW_BADLY": 21, "OFFSET_TOO_SMALL": 21,
-}  # fmt: skip
+    "FOUND": 0,
+    "NO_MATCHED_MESSAGE": 20,
+    "MESSAGE_WAS_REMOVING": 20,
+    "OFFSET_FOUND_NULL": 19,
+    "OFFSET_OVERFLOW_ONE": 19,
+    "OFFSET_OVERFLOW_BADLY": 21,
+    "OFFSET_TOO_SMALL": 21,
+}
 
 
 @attrs.frozen
@@ -42,7 +47,7 @@ class Found:
 class Shelf:
     """Queues of topic T, and two ways to read them."""
 
-    lane: HotLane
+    lane: FastPath
     store: MessageStore
     way: str
 
@@ -65,10 +70,11 @@ class Shelf:
         bounds = [int(reply.ext_field(key) or -1) for key in ("minOffset", "maxOffset")]
         assert bounds == [self.store.min_offset("T", queue), self.store.max_offset("T", queue)]
         return Found(
-            status, int(reply.ext_field("nextBeginOffset") or -1),
+            status,
+            int(reply.ext_field("nextBeginOffset") or -1),
             [record.queue_offset for record in decode_records(reply.body or b"")],
             reply.ext_field("suggestWhichBrokerId") == "1",
-        )  # fmt: skip
+        )
 
     def _by_python(self, offset: int, maximum: int, tag: str, queue: int) -> Found:
         hashes = None if tag == "*" else {string_hash(tag)}
@@ -79,21 +85,24 @@ class Shelf:
 
 @pytest.fixture(params=["c", "python"])
 def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
-    lane = HotLane(
-        tmp_path, LIMITS | {"memory_bytes": MEMORY * 40 // 100, "slave_read_enable": 1}, file_size=LOG_FILE,
+    lane = FastPath(
+        tmp_path,
+        LIMITS | {"memory_bytes": MEMORY * 40 // 100, "slave_read_enable": 1},
+        file_size=LOG_FILE,
         cq_file_size=UNITS * 20,
-    )  # fmt: skip
+    )
     lane.add_topic("T")
     lane.add_group("G")
     lane.tables_end()
     config = MessageStoreConfig(
-        store_path_root_dir=str(tmp_path), mapped_file_size_commit_log=LOG_FILE,
+        store_path_root_dir=str(tmp_path),
+        mapped_file_size_commit_log=LOG_FILE,
         mapped_file_size_consume_queue=UNITS * 20,
         max_transfer_bytes_on_message_in_memory=LIMITS["bytes_in_memory"],
         max_transfer_count_on_message_in_memory=LIMITS["count_in_memory"],
         max_transfer_bytes_on_message_in_disk=LIMITS["bytes_on_disk"],
         max_transfer_count_on_message_in_disk=LIMITS["count_on_disk"],
-    )  # fmt: skip
+    )
     store = MessageStore(config, ControlBlock(tmp_path / "control", LOG_FILE), memory_bytes=MEMORY)
     return Shelf(lane, store, request.param)
 

@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the pull processor has no Python twin")
 
 from rocketpy.native.core import ffi, lib
-from tests.support.hot_lane import TURN_NS, HotLane
+from tests.support.fast_path import TURN_NS, FastPath
 from tests.unit.native.test_admission import Clock, S
-from tests.unit.native.test_hot_lane import pull, ready, records_of, send_v2
+from tests.unit.native.test_fast_path import pull, ready, records_of, send_v2
 
 WAIT = 6  # sysFlag: SUSPEND, SUBSCRIPTION
 LONG_MAX = 2**63 - 1
@@ -23,13 +23,16 @@ SWEPT_NS = 600_000_000  # a run of this length looks at every deadline
 
 
 @pytest.fixture
-def lanes(tmp_path: Path) -> Iterator[Callable[..., HotLane]]:
+def lanes(tmp_path: Path) -> Iterator[Callable[..., FastPath]]:
     """Makes lanes with a topic T and a group G."""
-    made: list[HotLane] = []
+    made: list[FastPath] = []
 
-    def make(capacity: int = 100, clock: Clock | None = None, **options: Any) -> HotLane:
-        pull_options = {"held": lib.rp_held_slots_create(capacity), "clock_ns": clock.pointer if clock else ffi.NULL}
-        lane = ready(HotLane(tmp_path, pull_options, **options))
+    def make(capacity: int = 100, clock: Clock | None = None, **options: Any) -> FastPath:
+        pull_options = {
+            "suspended": lib.rp_suspension_slots_create(capacity),
+            "clock_ns": clock.pointer if clock else ffi.NULL,
+        }
+        lane = ready(FastPath(tmp_path, pull_options, **options))
         made.append(lane)
         return lane
 
@@ -38,15 +41,15 @@ def lanes(tmp_path: Path) -> Iterator[Callable[..., HotLane]]:
         lane.close()
 
 
-def counter(lane: HotLane, number: int) -> int:
+def counter(lane: FastPath, number: int) -> int:
     return int(lane.workers["pull"].counters[number])
 
 
-def held(lane: HotLane) -> int:
-    return counter(lane, lib.RP_COUNT_HELD)
+def held(lane: FastPath) -> int:
+    return counter(lane, lib.RP_COUNT_SUSPENDED)
 
 
-def store(lane: HotLane, tag: str, count: int, queue: int = 0) -> None:
+def store(lane: FastPath, tag: str, count: int, queue: int = 0) -> None:
     """Messages that are stored and not dispatched yet."""
     for _ in range(count):
         lane.frame(send_v2(properties=f"TAGS\x01{tag}", queue=queue))
@@ -54,12 +57,12 @@ def store(lane: HotLane, tag: str, count: int, queue: int = 0) -> None:
         lane.answers()
 
 
-def dispatch(lane: HotLane) -> None:
+def dispatch(lane: FastPath) -> None:
     while lib.rp_dispatch_run(lane.dispatch, 1 << 30) == lib.RP_OK:
         pass
 
 
-def test_of_a_large_request_little_is_kept_and_its_filter_holds(lanes: Callable[..., HotLane]) -> None:
+def test_of_a_large_request_little_is_kept_and_its_filter_holds(lanes: Callable[..., FastPath]) -> None:
     lane = lanes()
     expression = " || " * 10_000 + "TagA"
     lane.frame(pull(0, flags=WAIT, expression=expression, opaque=77))
@@ -73,7 +76,7 @@ def test_of_a_large_request_little_is_kept_and_its_filter_holds(lanes: Callable[
     assert counter(lane, lib.RP_COUNT_SUSPENDED_BYTES) == 0
 
 
-def test_one_connection_has_an_eighth_and_the_others_wait_all_the_same(lanes: Callable[..., HotLane]) -> None:
+def test_one_connection_has_an_eighth_and_the_others_wait_all_the_same(lanes: Callable[..., FastPath]) -> None:
     lane = lanes(400)
     for opaque in range(100):
         lane.frame(pull(0, flags=WAIT, opaque=opaque), connection=8)
@@ -90,7 +93,7 @@ def test_one_connection_has_an_eighth_and_the_others_wait_all_the_same(lanes: Ca
     assert held(lane) == 2 and lane.answers() == []
 
 
-def test_the_bytes_of_one_connection_are_bounded(lanes: Callable[..., HotLane]) -> None:
+def test_the_bytes_of_one_connection_are_bounded(lanes: Callable[..., FastPath]) -> None:
     lane = lanes(100)
     group = "g" * 20_000
     lane.add_group(group)
@@ -101,7 +104,7 @@ def test_the_bytes_of_one_connection_are_bounded(lanes: Callable[..., HotLane]) 
     assert counter(lane, lib.RP_COUNT_SUSPENDED_BYTES) <= 65_536
 
 
-def test_all_together_are_bounded(lanes: Callable[..., HotLane]) -> None:
+def test_all_together_are_bounded(lanes: Callable[..., FastPath]) -> None:
     lane = lanes(100)
     for connection in range(1, 11):
         for opaque in range(12):
@@ -111,7 +114,7 @@ def test_all_together_are_bounded(lanes: Callable[..., HotLane]) -> None:
 
 
 @pytest.mark.parametrize(("suspend", "waits"), [(LONG_MAX, 1), (10**13, 1), (0, 0), (-1, 0), (-LONG_MAX - 1, 0)])
-def test_a_time_of_any_size_is_a_time(lanes: Callable[..., HotLane], suspend: int, waits: int) -> None:
+def test_a_time_of_any_size_is_a_time(lanes: Callable[..., FastPath], suspend: int, waits: int) -> None:
     lane = lanes()
     lane.frame(pull(0, flags=WAIT, suspend=suspend))
     lib.rp_codec_wake(lane.codec)
@@ -120,7 +123,7 @@ def test_a_time_of_any_size_is_a_time(lanes: Callable[..., HotLane], suspend: in
     assert [reply.code for _, reply in lane.answers()] == [19] * (1 - waits)
 
 
-def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(lanes: Callable[..., HotLane]) -> None:
+def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(lanes: Callable[..., FastPath]) -> None:
     lane = lanes()
     store(lane, "TagB", 1)
     lane.turn()
@@ -137,7 +140,7 @@ def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(lane
 @pytest.mark.parametrize(
     ("maximum", "examined"), [(INT_MAX, 1024), (5000, 1024), (900, 900), (0, 800), (-1, 800), (-INT_MAX - 1, 800)]
 )
-def test_a_look_examines_a_bounded_number_of_units(lanes: Callable[..., HotLane], maximum: int, examined: int) -> None:
+def test_a_look_examines_a_bounded_number_of_units(lanes: Callable[..., FastPath], maximum: int, examined: int) -> None:
     lane = lanes(cq_file_size=200_000)
     store(lane, "TagB", 5000)
     store(lane, "TagA", 2)
@@ -150,7 +153,7 @@ def test_a_look_examines_a_bounded_number_of_units(lanes: Callable[..., HotLane]
     assert [record.queue_offset for record in records_of(found)] == [5000, 5001][: 2 if maximum > 0 else 1]
 
 
-def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(lanes: Callable[..., HotLane]) -> None:
+def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(lanes: Callable[..., FastPath]) -> None:
     lane = lanes(400, cq_file_size=200_000)
     for connection in range(1, 9):
         for opaque in range(50):
@@ -179,7 +182,7 @@ MANY = 2000  # suspended pulls that never match, all on queue 0
 
 
 @pytest.fixture
-def crowded(lanes: Callable[..., HotLane]) -> tuple[HotLane, Clock]:
+def crowded(lanes: Callable[..., FastPath]) -> tuple[FastPath, Clock]:
     """A lane where MANY wait, 1000 messages have arrived for them, and their looks have begun; the clock stands."""
     clock = Clock()
     lane = lanes(2 * MANY, clock, cq_file_size=200_000)
@@ -195,14 +198,14 @@ def crowded(lanes: Callable[..., HotLane]) -> tuple[HotLane, Clock]:
     return lane, clock
 
 
-def one_more(lane: HotLane) -> None:
+def one_more(lane: FastPath) -> None:
     """A message for queue 0 and a turn of the pull processor."""
     store(lane, "TagB", 1)
     dispatch(lane)
     lib.rp_pull_run(lane.pull, TURN_NS)
 
 
-def test_looks_of_many_do_not_keep_a_pull_of_another_queue_waiting(crowded: tuple[HotLane, Clock]) -> None:
+def test_looks_of_many_do_not_keep_a_pull_of_another_queue_waiting(crowded: tuple[FastPath, Clock]) -> None:
     lane, _ = crowded
     lane.frame(pull(0, 1, flags=WAIT, opaque=1000), connection=20)
     lane.turn()
@@ -214,7 +217,7 @@ def test_looks_of_many_do_not_keep_a_pull_of_another_queue_waiting(crowded: tupl
     assert counter(lane, lib.RP_COUNT_SUSPENDED_STEPS) < MANY / 2, "the others' looks are still under way"
 
 
-def test_looks_of_many_do_not_keep_deadlines_of_other_queues_waiting(crowded: tuple[HotLane, Clock]) -> None:
+def test_looks_of_many_do_not_keep_deadlines_of_other_queues_waiting(crowded: tuple[FastPath, Clock]) -> None:
     lane, clock = crowded
     lane.frame(pull(0, 1, flags=WAIT, opaque=1000, suspend=1000), connection=20)
     lane.turn()
@@ -226,7 +229,7 @@ def test_looks_of_many_do_not_keep_deadlines_of_other_queues_waiting(crowded: tu
     assert held(lane) == MANY, "the one whose deadline has passed is answered"
 
 
-def test_each_arrival_costs_one_look_of_each_pull(crowded: tuple[HotLane, Clock]) -> None:
+def test_each_arrival_costs_one_look_of_each_pull(crowded: tuple[FastPath, Clock]) -> None:
     lane, _ = crowded
     for _ in range(5):
         one_more(lane)
@@ -240,7 +243,7 @@ def test_each_arrival_costs_one_look_of_each_pull(crowded: tuple[HotLane, Clock]
     assert held(lane) == 0
 
 
-def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[HotLane, Clock]) -> None:
+def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[FastPath, Clock]) -> None:
     lane, _ = crowded
     for connection in (8, 1, 4):
         lane.closed(connection)
@@ -256,7 +259,7 @@ def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[HotLane,
     assert held(lane) == 0
 
 
-def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(lanes: Callable[..., HotLane]) -> None:
+def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(lanes: Callable[..., FastPath]) -> None:
     lane = lanes(16_000)
     for connection in range(1, 9):
         for opaque in range(250):
@@ -280,7 +283,7 @@ def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(lanes:
     assert [answered[connection] for connection in (*range(1, 9), 20)] == [250] * 8 + [1]
 
 
-def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(lanes: Callable[..., HotLane]) -> None:
+def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(lanes: Callable[..., FastPath]) -> None:
     lane = lanes()
     for slot in range(3):
         lane.frame(pull(0, flags=WAIT, opaque=slot), slot << 32 | 1)

@@ -14,16 +14,16 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import TooManyRequests
 from rocketpy.native.core import lib
 from rocketpy.reactor import channel as channel_module
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.detached import ASKER_MAX, DetachedRequests
 from rocketpy.reactor.dispatch import Pool
 from rocketpy.reactor.processor import BATCH_NS
-from rocketpy.reactor.stage import Stage
+from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import REMARK_BYTES_MAX, RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, SerializeType
-from tests.support.processor_bench import CONNECTION, Bench, Handler, settle
+from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
 
 BOTH = pytest.mark.parametrize("serialize_type", list(SerializeType))
 
@@ -66,7 +66,7 @@ def play(bench: Bench, scene: Callable[[], Awaitable[None]]) -> None:
         await scene()
         bench.replies()
         bench.request(1, 999)
-        await settle()
+        await complete()
         assert [(one.opaque, one.remark) for one in bench.commands()] == [(999, "served")]
 
     bench.run(whole)
@@ -76,7 +76,7 @@ async def collect(bench: Bench, count: int) -> list[RemotingCommand]:
     """Replies that are too large for the ring at once."""
     found: list[RemotingCommand] = []
     while len(found) < count:
-        await settle()
+        await complete()
         found += bench.commands()
     return found
 
@@ -130,9 +130,9 @@ def test_a_push_that_fits_no_frame_is_dropped(open_bench: Callable[..., Bench]) 
     bench = open_bench({1: ok})
 
     async def scene() -> None:
-        channel = bench.server._new_channel(stage.decode_origin(bench.origin()))
+        channel = bench.server._new_channel(worker_messages.decode_origin(bench.origin()))
         channel.push(RemotingCommand.oneway(40, ext_fields={"consumerGroup": "\x01" * FRAME_SIZE_MAX}))
-        await settle()
+        await complete()
         assert bench.replies() == []
         assert bench.server.gateway.faults.counts == {"push of NOTIFY_CONSUMER_IDS_CHANGED": 1}
 
@@ -154,9 +154,13 @@ def test_a_reply_larger_than_the_backlog_waits_for_room(open_bench: Callable[...
 # -- what is raised
 
 FAULTS = [
-    KeyError("x" * 100_000), MemoryError(), RecursionError("deep"), OverflowError("large"),
-    ExceptionGroup("several", [ValueError("one"), KeyError("two")]), AssertionError(),
-]  # fmt: skip
+    KeyError("x" * 100_000),
+    MemoryError(),
+    RecursionError("deep"),
+    OverflowError("large"),
+    ExceptionGroup("several", [ValueError("one"), KeyError("two")]),
+    AssertionError(),
+]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: type(fault).__name__)
@@ -166,7 +170,7 @@ def test_what_a_processor_raises_is_answered(open_bench: Callable[..., Bench], f
     async def scene() -> None:
         for opaque in (1, 2, 3):
             bench.request(34, opaque)
-        await settle()
+        await complete()
         assert [(one.opaque, one.code) for one in bench.commands()] == [(n, 1) for n in (1, 2, 3)]
         assert bench.server.faults.counts == {"HEART_BEAT": 3}
 
@@ -184,17 +188,17 @@ def test_what_a_callback_raises_stays_there(
         raise fault
 
     monkeypatch.setattr(type(bench.lane), name, fail)
-    send = bench.origin() + stage.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
-    pull = bench.origin() + stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
-    commit = stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT"
+    send = bench.origin() + worker_messages.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
+    pull = bench.origin() + worker_messages.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
+    commit = worker_messages.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT"
 
     async def scene() -> None:
         for _ in range(3):
-            bench.write(Stage.SEND, send)
-            bench.write(Stage.PULL, pull)
-            bench.write(Stage.COMMIT_OFFSET, commit)
+            bench.write(WorkerMessage.SEND, send)
+            bench.write(WorkerMessage.PULL, pull)
+            bench.write(WorkerMessage.COMMIT_OFFSET, commit)
             bench.closed()
-        await settle()
+        await complete()
         answered = {"slow_send": [(9, 1)] * 3, "slow_pull": [(8, 1)] * 3}.get(name, [])
         assert [(one.opaque, one.code) for one in bench.commands()] == answered
         assert sum(bench.server.faults.counts.values()) == 3
@@ -218,13 +222,13 @@ def test_listeners_are_told_though_one_fails(open_bench: Callable[..., Bench]) -
 
     async def scene() -> None:
         bench.closed()
-        await settle()
+        await complete()
         assert len(told) == len(bench.lane.told) == 1
 
     play(bench, scene)
 
 
-@pytest.mark.parametrize("kind", [*Stage, 0, 77, 65535])
+@pytest.mark.parametrize("kind", [*WorkerMessage, 0, 77, 65535])
 @pytest.mark.parametrize("size", [0, 1, 39, 40, 41, 100])
 def test_a_message_of_a_ring_that_makes_no_sense_is_counted_and_dropped(
     open_bench: Callable[..., Bench], kind: int, size: int
@@ -234,9 +238,9 @@ def test_a_message_of_a_ring_that_makes_no_sense_is_counted_and_dropped(
     async def scene() -> None:
         bench.decoder.write(kind, b"\xff" * size)
         bench.decoder.finish_batch()
-        await settle()
+        await complete()
         counts = {**bench.server.faults.counts, **bench.server._refused.counts}
-        assert sum(counts.values()) >= (kind != Stage.CLOSED)
+        assert sum(counts.values()) >= (kind != WorkerMessage.CLOSED)
 
     play(bench, scene)
 
@@ -253,7 +257,7 @@ def test_a_header_that_takes_long_to_read_closes_its_connection(
             if serialize_type is SerializeType.ROCKETMQ:
                 fields = dict.fromkeys(fields, "x")
             bench.command(RemotingCommand(1, opaque=5, ext_fields=fields, serialize_type=serialize_type))
-            await settle()
+            await complete()
             assert [one == "close" for one in bench.replies()] == [not answered]
 
     play(bench, scene)
@@ -292,16 +296,16 @@ def test_a_pool_is_bounded_by_bytes_and_one_large_request_always_fits(open_bench
 
     async def scene() -> None:
         ask(0, 1)  # in service
-        await settle()
+        await complete()
         ask(1, 50_000)  # alone in the queue
         ask(2, 1)  # beyond it
-        await settle()
+        await complete()
         assert [(one.opaque, one.code) for one in bench.commands()] == [(2, 2)]
         gate.set()
-        await settle()
+        await complete()
         assert [one.opaque for one in bench.commands()] == [0, 1]
         ask(3, 1)
-        await settle()
+        await complete()
         assert [one.opaque for one in bench.commands()] == [3], "what has been served counts no more"
 
     play(bench, scene)
@@ -320,10 +324,10 @@ def test_fields_count_for_what_they_cost(open_bench: Callable[..., Bench]) -> No
         fields = {f"{n:x}": "" for n in range(600)}
         for opaque in range(3):
             bench.command(RemotingCommand(2, opaque=opaque, ext_fields=fields))
-            await settle()
+            await complete()
         assert [(one.opaque, one.code) for one in bench.commands()] == [(2, 2)]
         gate.set()
-        await settle()
+        await complete()
 
     play(bench, scene)
 
@@ -350,10 +354,10 @@ def test_who_waits_for_a_silent_client_holds_no_task(open_bench: Callable[..., B
         for opaque in range(10):
             bench.request(2, opaque)
         bench.request(1, 100)
-        await settle()
+        await complete()
         assert [one.opaque for one in bench.commands()] == [100]
         gate.set()
-        await settle()
+        await complete()
         finished = [(one.opaque, one.remark) for one in bench.commands()]
         assert sorted(finished) == [(opaque, "finished") for opaque in range(10)]
         assert bench.server.detached.count == 0
@@ -382,14 +386,14 @@ def test_beyond_a_bound_it_is_answered_busy(
         asked = 2 * taken + 2
         for opaque in range(asked):
             bench.command(RemotingCommand(2, opaque=opaque, body=bytes([opaque % targets]) * 1000))
-            await settle()
+            await complete()
         busy = bench.commands()
         assert {one.code for one in busy} == {ResponseCode.SYSTEM_BUSY}
         assert bench.server.detached.count == taken == asked - len(busy)
         gate.set()
         assert len(await collect(bench, taken)) == taken
         bench.command(RemotingCommand(2, opaque=0, body=bytes(1000)))
-        await settle()
+        await complete()
         assert [one.code for one in bench.commands()] == [0], "what has been answered counts no more"
 
     play(bench, scene)
@@ -407,7 +411,7 @@ def test_a_deadline_and_a_fault_end_the_wait_with_an_answer(open_bench: Callable
     async def scene() -> None:
         bench.request(2, 1)
         bench.request(3, 2)
-        await settle()
+        await complete()
         answers = {one.opaque: (one.code, one.remark) for one in bench.commands()}
         assert answers == {1: (1, "2: no outcome in 0 s"), 2: (1, "ValueError: no")}
         assert bench.server.detached.count == 0
@@ -420,7 +424,7 @@ def test_a_leaving_process_answers_who_waits(open_bench: Callable[..., Bench]) -
 
     async def scene() -> None:
         bench.request(2, 1)
-        await settle()
+        await complete()
 
     bench.run(scene)
     assert [(one.opaque, one.remark) for one in bench.commands()] == [(1, "2: the broker stops")]
@@ -432,7 +436,7 @@ def test_the_end_of_a_connection_waits_for_no_client(open_bench: Callable[..., B
     async def scene() -> None:
         bench.request(2, 1)
         bench.closed()
-        await settle()
+        await complete()
         assert bench.lane.told[-1] == CONNECTION
 
     play(bench, scene)
@@ -470,7 +474,7 @@ def test_busy_answers_are_counted(open_bench: Callable[..., Bench]) -> None:
 
     async def scene() -> None:
         bench.request(2, 1)
-        await settle()
+        await complete()
         assert bench.blocks[1].counters()[lib.RP_COUNT_BUSY] == 1
 
     play(bench, scene)

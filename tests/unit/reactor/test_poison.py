@@ -17,12 +17,12 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.poison import set_aside
 from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.stage import CONNECTION_INTERNAL, Stage
 from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
+from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, WorkerMessage
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
 
 QUICK = RestartPolicy(limit=3, backoff_s=0.001)
@@ -48,8 +48,8 @@ DEATHS: dict[bytes, Callable[[], None]] = {
 
 def request(connection: int, body: bytes = b"", token: int = 0) -> bytes:
     """A SEND record."""
-    fixed = stage.SEND.pack(7, 310, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, token, 0, 0, 0, 0, len(body), 0)
-    return stage.ORIGIN.pack(connection, 0, *stage.encode_host("10.0.0.9", 4000), 0) + fixed + body
+    fixed = worker_messages.SEND.pack(7, 310, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, token, 0, 0, 0, 0, len(body), 0)
+    return worker_messages.ORIGIN.pack(connection, 0, *worker_messages.encode_host("10.0.0.9", 4000), 0) + fixed + body
 
 
 @attrs.frozen(eq=False)
@@ -80,10 +80,13 @@ class Eater:
             block.awake()
 
     def _eat(self, context: WorkerContext, record: bytes, replies: RingWriter) -> None:
-        connection, body = stage.connection_of(record), record[stage.ORIGIN.size + stage.SEND.size :]
+        connection, body = (
+            worker_messages.connection_of(record),
+            record[worker_messages.ORIGIN.size + worker_messages.SEND.size :],
+        )
         context.block.serve(connection)
         DEATHS.get(body, lambda: None)()
-        assert replies.write(Stage.REPLY, stage.encode_reply(connection, body))
+        assert replies.write(WorkerMessage.REPLY, worker_messages.encode_reply(connection, body))
 
 
 @attrs.define
@@ -94,7 +97,7 @@ class Run:
     def feed(self, *records: bytes, producer: str = "codec-0") -> None:
         writer = RingWriter(self.topology.ring(producer, SEND))
         for record in records:
-            assert writer.write(Stage.SEND, record)
+            assert writer.write(WorkerMessage.SEND, record)
         writer.finish_batch()
 
     def replies(self, count: int) -> list[tuple[int, bytes]]:
@@ -103,8 +106,8 @@ class Run:
         found = []
         for _ in range(count):
             _, record = self.next_of(reader)
-            connection, flags, _ = stage.REPLY.unpack_from(record)
-            found.append((connection, b"close" if flags else record[stage.REPLY.size :]))
+            connection, flags, _ = worker_messages.REPLY.unpack_from(record)
+            found.append((connection, b"close" if flags else record[worker_messages.REPLY.size :]))
         return found
 
     @staticmethod
@@ -186,8 +189,8 @@ def test_a_put_of_the_managers_is_refused(launch: Callable[..., Run]) -> None:
     run.feed(request(ORDINARY, b"after"))
     assert run.replies(1) == [(ORDINARY, b"after")]
     kind, record = run.next_of(RingReader(run.topology.ring(SEND, "manager")))
-    assert kind == Stage.PUT_RESULT
-    assert stage.PUT_RESULT.unpack(record)[:5] == (77, 0, 0, 0, 1)
+    assert kind == WorkerMessage.PUT_RESULT
+    assert worker_messages.PUT_RESULT.unpack(record)[:5] == (77, 0, 0, 0, 1)
 
 
 def test_a_kill_from_outside_blames_nobody_and_is_bounded(

@@ -12,16 +12,16 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import ConnectionLost, RequestRefused, RequestTimeout
 from rocketpy.native.core import lib
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.dispatch import Pool
 from rocketpy.reactor.processor import AWAY_NS
 from rocketpy.reactor.ring import STOP_LEAVE
-from rocketpy.reactor.stage import Stage
+from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.frame import SerializeType
-from rocketpy.remoting.hot_lane import PullRequest, SendRequest
-from tests.support.processor_bench import CONNECTION, Bench, Handler, settle
+from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_answers(open_bench: Callable[..., Bench], code: int, answer: tuple[int,
 
     async def scene() -> None:
         bench.request(code, 42, oneway=oneway)
-        await settle()
+        await complete()
         replies = [(one.opaque, one.is_response, one.code, one.remark) for one in bench.replies()]
         assert replies == ([] if answer is None or oneway else [(42, True, *answer)])
 
@@ -84,7 +84,7 @@ def test_a_rocketmq_request_is_answered_in_kind(open_bench: Callable[..., Bench]
 
     async def scene() -> None:
         bench.command(RemotingCommand(1, opaque=5, serialize_type=SerializeType.ROCKETMQ))
-        await settle()
+        await complete()
         assert [one.serialize_type for one in bench.replies()] == [SerializeType.ROCKETMQ]
 
     bench.run(scene)
@@ -96,7 +96,7 @@ def test_pulls_are_for_the_main_port(open_bench: Callable[..., Bench], listener:
 
     async def scene() -> None:
         bench.request(11, 1, listener=listener)
-        await settle()
+        await complete()
         assert [one.code for one in bench.replies()] == [code]
 
     bench.run(scene)
@@ -106,8 +106,8 @@ def test_what_is_no_command_closes_its_connection(open_bench: Callable[..., Benc
     bench = open_bench(PROCESSORS)
 
     async def scene() -> None:
-        bench.write(Stage.COMMAND, bench.origin() + b"\0\0\0\2[}")
-        await settle()
+        bench.write(WorkerMessage.COMMAND, bench.origin() + b"\0\0\0\2[}")
+        await complete()
         assert bench.replies() == ["close"]
 
     bench.run(scene)
@@ -124,17 +124,17 @@ def test_a_full_pool_answers_busy_at_once_and_a_oneway_is_dropped(open_bench: Ca
 
     async def scene() -> None:
         bench.request(1, 0)  # in service
-        await settle()
+        await complete()
         for opaque in (1, 2, 3):  # two wait, one is too many
             bench.request(1, opaque)
         bench.request(1, 4, oneway=True)
-        await settle()
+        await complete()
         busy = bench.replies()
         assert [(one.opaque, one.code) for one in busy] == [(3, 2)]
         assert busy[0].remark.startswith("[OVERLOAD]")
         assert bench.server.queue_depths() == {"small": (2, 2)}
         gate.set()
-        await settle()
+        await complete()
         assert [one.opaque for one in bench.replies()] == [0, 1, 2]
         assert bench.blocks[1].counters()[lib.RP_COUNT_BUSY] == 2
 
@@ -147,12 +147,11 @@ def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Ben
     async def scene() -> None:
         bench.request(1, 1, waited_ms=100)
         bench.request(1, 2, waited_ms=101)
-        await settle()
+        await complete()
         first, second = bench.replies()
         assert (first.code, second.code) == (0, 2)
         assert second.remark == (
-            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-            "period in queue: 101ms, size of queue: 0"
+            "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: 101ms, size of queue: 0"
         )
 
     bench.run(scene)
@@ -162,7 +161,7 @@ def test_what_came_while_the_manager_was_away_has_not_waited_for_it(open_bench: 
     bench = open_bench(PROCESSORS, pools=(Pool(name="hasty", tasks=1, queue_max=9, wait_max_ms=1500),))
 
     async def codes() -> list[int]:
-        await settle()
+        await complete()
         return [one.code for one in bench.replies() if isinstance(one, RemotingCommand)]
 
     async def scene() -> None:
@@ -189,7 +188,7 @@ def test_a_pool_of_one_serves_in_order_though_its_handlers_wait(open_bench: Call
     async def scene() -> None:
         for opaque in range(10):
             bench.request(1, opaque)
-        await settle()
+        await complete()
         assert [one.opaque for one in bench.replies()] == list(range(10))
 
     bench.run(scene)
@@ -208,10 +207,10 @@ def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..
         bench.request(34, 1, oneway=True)
         bench.request(34, 2, oneway=True)
         bench.closed()
-        await settle()
+        await complete()
         assert bench.lane.told == [f"{CONNECTION} is closing"]
         gate.set()
-        await settle()
+        await complete()
         assert bench.lane.told[1:] == ["registered", "registered", CONNECTION]
 
     bench.run(scene)
@@ -222,7 +221,7 @@ def test_closed_of_a_connection_that_never_spoke_to_us_is_told_too(open_bench: C
 
     async def scene() -> None:
         bench.closed()
-        await settle()
+        await complete()
         assert bench.lane.told == [CONNECTION]
 
     bench.run(scene)
@@ -241,14 +240,14 @@ def test_invoke_finds_its_answer_by_our_opaque(open_bench: Callable[..., Bench])
 
     async def scene() -> None:
         bench.request(1, 1)
-        await settle()
+        await complete()
         (asked,) = bench.replies()
         assert asked.code == 307 and not asked.is_response
         stranger = RemotingCommand.response(0, "for somebody else")
         stranger.opaque = asked.opaque - 1
         bench.command(stranger)
         bench.command(RemotingCommand.response(0, "here").answering(asked))
-        await settle()
+        await complete()
         assert [one.remark for one in answers] == ["here"]
 
     bench.run(scene)
@@ -270,7 +269,7 @@ def test_invoke_fails_when_the_connection_goes_or_time_passes(
 
     async def scene() -> None:
         bench.request(1, 1)
-        await settle()
+        await complete()
         if closes:
             bench.closed()
         while not seen:
@@ -279,7 +278,7 @@ def test_invoke_fails_when_the_connection_goes_or_time_passes(
         late = RemotingCommand.response(0)
         late.opaque = bench.server.gateway._last_opaque
         bench.command(late)  # nobody waits for it: dropped
-        await settle()
+        await complete()
 
     bench.run(scene)
 
@@ -294,17 +293,17 @@ def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_ben
     bench = open_bench({1: large})
 
     async def scene() -> None:
-        channel = bench.server._new_channel(stage.decode_origin(bench.origin()))
+        channel = bench.server._new_channel(worker_messages.decode_origin(bench.origin()))
         for _ in range(20):  # more than ring and backlog hold
             channel.push(RemotingCommand.oneway(40, body=bytes(10_000)))
         pushed = bench.server.gateway.outboxes[0].backlog_bytes
         assert 0 < pushed <= 20_000
         bench.request(1, 7)
-        await settle()
+        await complete()
         got: list[RemotingCommand | str] = []
         while more := bench.replies():
             got += more
-            await settle()
+            await complete()
         assert got[-1] == "close"
         assert 0 < len(got) - 1 < 20
         assert all(isinstance(one, RemotingCommand) and one.code == 40 for one in got[:-1])
@@ -312,24 +311,24 @@ def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_ben
     bench.run(scene)
 
 
-# -- what the hot lane leaves to us
+# -- what the fast path leaves to us
 
 
 def send_record(bench: Bench, *, oneway: bool = False) -> bytes:
     flags = lib.RP_REQUEST_ONEWAY if oneway else 0
-    fixed = stage.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, 0, 0)
+    fixed = worker_messages.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, 0, 0)
     return bench.origin() + fixed + b"TG"
 
 
-def test_records_of_the_hot_lane_reach_the_slow_lane(open_bench: Callable[..., Bench]) -> None:
+def test_records_of_the_fast_path_reach_the_slow_path(open_bench: Callable[..., Bench]) -> None:
     bench = open_bench({})
 
     async def scene() -> None:
-        bench.write(Stage.SEND, send_record(bench))
-        bench.write(Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT")
-        pull = stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0)
-        bench.write(Stage.PULL, bench.origin() + pull + b"GT*")
-        await settle()
+        bench.write(WorkerMessage.SEND, send_record(bench))
+        bench.write(WorkerMessage.COMMIT_OFFSET, worker_messages.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT")
+        pull = worker_messages.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0)
+        bench.write(WorkerMessage.PULL, bench.origin() + pull + b"GT*")
+        await complete()
         send, commit, pulled = bench.lane.told
         assert isinstance(send, SendRequest) and (send.topic, send.producer_group, send.opaque) == ("T", "G", 9)
         assert commit == ("G", "TT", 3, 77, 5)
@@ -340,13 +339,13 @@ def test_records_of_the_hot_lane_reach_the_slow_lane(open_bench: Callable[..., B
 
 
 @pytest.mark.parametrize("oneway", [False, True])
-def test_a_slow_lane_that_fails_answers_and_goes_on(open_bench: Callable[..., Bench], oneway: bool) -> None:
+def test_a_slow_path_that_fails_answers_and_goes_on(open_bench: Callable[..., Bench], oneway: bool) -> None:
     bench = open_bench({})
     bench.lane.fail_with = RequestRefused(14, "no write")
 
     async def scene() -> None:
-        bench.write(Stage.SEND, send_record(bench, oneway=oneway))
-        await settle()
+        bench.write(WorkerMessage.SEND, send_record(bench, oneway=oneway))
+        await complete()
         replies = [(one.opaque, one.code, one.remark) for one in bench.replies()]
         assert replies == ([] if oneway else [(9, 14, "no write")])
 
@@ -366,7 +365,7 @@ def test_it_leaves_only_when_everything_is_answered(open_bench: Callable[..., Be
         for opaque in range(5):
             bench.request(1, opaque)
         bench.blocks[1].order(STOP_LEAVE)
-        await settle()
+        await complete()
         gate.set()
 
     bench.run(scene)

@@ -13,9 +13,9 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import LocalProtocolError
 from rocketpy.reactor import puts as module
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.puts import PUT_TIMEOUT_S, Put, Puts
-from rocketpy.remoting.hot_lane import Delivery, MessageToPut
+from rocketpy.remoting.fast_path import Delivery, MessageToPut
 
 
 @attrs.define
@@ -27,7 +27,7 @@ class Sent:
 
     def put(self, kind: int, record: bytes, *, always: bool = False) -> bool:
         if not self.is_full:
-            self.records.append((stage.token_of(record), record[-1:]))
+            self.records.append((worker_messages.token_of(record), record[-1:]))
         return not self.is_full
 
     @property
@@ -68,7 +68,7 @@ def begin(puts: Puts, bodies: bytes) -> list[Put]:
 
 
 def finish(puts: Puts, token: int, code: int = 0) -> None:
-    puts.finished(stage.PUT_RESULT.pack(token, 500, 6, 7, code, 0, 100, 0))
+    puts.finished(worker_messages.PUT_RESULT.pack(token, 500, 6, 7, code, 0, 100, 0))
 
 
 def test_they_are_sent_in_the_order_in_which_they_began_whoever_waits_first(puts: Puts, sent: Sent) -> None:

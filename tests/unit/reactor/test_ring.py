@@ -1,4 +1,4 @@
-"""csrc/ring.c through cffi: what goes in comes out, in order, once, whatever the sizes and whoever dies."""
+"""csrc/ipc/ring.c through cffi: what goes in comes out, in order, once, whatever the sizes and whoever dies."""
 
 from __future__ import annotations
 
@@ -323,9 +323,7 @@ def test_a_producer_killed_in_the_middle_of_a_write_leaves_nothing(pair: Pair) -
 
 def test_records_cross_between_processes_in_both_large_and_small_sizes(pair: Pair) -> None:
     """A forked producer sends a seeded sequence; both sides sleep on their doorbells whenever they cannot go on."""
-    sizes = [
-        random.Random(n).choice((8, 100, 5000, SMALL_MAX, SMALL_MAX + 1, 200_000)) for n in range(300)
-    ]
+    sizes = [random.Random(n).choice((8, 100, 5000, SMALL_MAX, SMALL_MAX + 1, 200_000)) for n in range(300)]
     child = os.fork()
     if child == 0:
         for number, size in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""csrc/selector.c: whatever bytes arrive, frames go on whole and in order, and no connection harms another."""
+"""csrc/workers/selector.c: whatever bytes arrive, frames go on whole and in order, and no connection harms another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_frame_reaches_the_codec_with_its_origin(rig: SelectorRig) -> None:
     client = rig.connect(listener=1)
     client.sendall(frame(b"hello"))
     record = rig.next()
-    assert record.kind == lib.RP_STAGE_FRAME
+    assert record.kind == lib.RP_MSG_FRAME
     assert record.frame == frame(b"hello")[4:]
     assert record.listener == 1
     assert record.peer == client.getsockname()
@@ -163,7 +163,7 @@ def test_garbage_closes_its_connection_without_an_answer_and_no_other(rig: Selec
     assert rig.counter(lib.RP_COUNT_FRAMES_BAD) == 2
     good.sendall(frame(b"still served"))
     kinds = [(rig.next().kind, rig.next().kind), body_of(rig.next().frame)]
-    assert kinds == [(lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED), b"still served"]
+    assert kinds == [(lib.RP_MSG_FRAME, lib.RP_MSG_CLOSED), b"still served"]
     assert rig.open_count == 1
 
 
@@ -177,7 +177,7 @@ def test_closed_follows_the_frames_once_and_only_where_there_were_any(rig: Selec
     silent.close()
     rig.turn_until(lambda: rig.open_count == 0)
     records = rig.records()
-    assert [record.kind for record in records] == [lib.RP_STAGE_FRAME] * 2 + [lib.RP_STAGE_CLOSED]
+    assert [record.kind for record in records] == [lib.RP_MSG_FRAME] * 2 + [lib.RP_MSG_CLOSED]
     assert len({record.connection for record in records}) == 1
     assert records[-1].frame == b""
     assert rig.counter(lib.RP_COUNT_CONNECTIONS_CLOSED) == 2
@@ -193,7 +193,7 @@ def test_a_reset_is_a_close_too(rig: SelectorRig) -> None:
     client.sendall(frame(b"1"))
     rig.next()
     reset(client)
-    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    assert rig.next().kind == lib.RP_MSG_CLOSED
     assert rig.open_count == 0
 
 
@@ -208,7 +208,7 @@ def test_a_thousand_connections_come_and_go_with_numbers_of_their_own(rig: Selec
         for client in clients:
             client.close()
         rig.turn_until(lambda: rig.open_count == 0)
-        assert {record.kind for record in rig.records()} == {lib.RP_STAGE_CLOSED}
+        assert {record.kind for record in rig.records()} == {lib.RP_MSG_CLOSED}
     assert len(numbers) == 1000
     assert rig.counter(lib.RP_COUNT_CONNECTIONS_OPENED) == rig.counter(lib.RP_COUNT_CONNECTIONS_CLOSED) == 1000
 
@@ -280,7 +280,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(make_rig: RigMaker) -
     rig.turn_until(gone)
     assert rig.is_closed(idle)
     assert rig.open_count == 1
-    assert rig.records()[-1].kind in (lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED)
+    assert rig.records()[-1].kind in (lib.RP_MSG_FRAME, lib.RP_MSG_CLOSED)
     assert rig.counter(lib.RP_COUNT_IDLE_CLOSED) == 1
 
 
@@ -334,7 +334,7 @@ def test_replies_of_any_size(rig: SelectorRig, size: int) -> None:
 def test_a_reply_to_a_connection_that_has_gone_is_dropped(rig: SelectorRig) -> None:
     client, connection = greet(rig)
     client.close()
-    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    assert rig.next().kind == lib.RP_MSG_CLOSED
     newcomer, number = greet(rig)
     assert number != connection and number >> 32 == connection >> 32  # the same slot
     rig.reply(connection, b"for nobody")
@@ -346,8 +346,8 @@ def test_a_reply_to_a_connection_that_has_gone_is_dropped(rig: SelectorRig) -> N
 @pytest.mark.parametrize("record", [b"", b"\0" * 15])
 def test_a_malformed_reply_harms_nobody(rig: SelectorRig, record: bytes) -> None:
     client, connection = greet(rig)
-    rig.write(lib.RP_STAGE_REPLY, record)
-    rig.write(lib.RP_STAGE_PULL_REPLY, record)
+    rig.write(lib.RP_MSG_REPLY, record)
+    rig.write(lib.RP_MSG_PULL_REPLY, record)
     rig.reply(connection, b"ok")
     assert rig.receive(client, 2) == b"ok"
 
@@ -357,7 +357,7 @@ def test_close_after_closes_behind_the_reply(rig: SelectorRig) -> None:
     rig.reply(connection, b"last words", lib.RP_REPLY_CLOSE_AFTER)
     assert rig.receive(client, 10) == b"last words"
     assert rig.is_closed(client)
-    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    assert rig.next().kind == lib.RP_MSG_CLOSED
 
 
 def test_an_empty_reply_with_close_after_closes_a_bad_connection(rig: SelectorRig) -> None:
@@ -396,7 +396,7 @@ def test_a_peer_that_fetches_nothing_of_too_much_is_closed(rig: SelectorRig) -> 
         rig.turn()
         lib.rp_ring_pump(rig.replies)
         assert sent < 128 * MIB
-    assert rig.next().kind == lib.RP_STAGE_CLOSED
+    assert rig.next().kind == lib.RP_MSG_CLOSED
     deaf.close()
 
 
@@ -458,9 +458,9 @@ def test_closed_waits_for_room_and_comes_last(make_rig: RigMaker) -> None:
     reset(leaver)
     rig.turn_until(lambda: rig.open_count == 1)
     records = rig.records()
-    assert [record.kind for record in records] == [lib.RP_STAGE_FRAME] * 32
+    assert [record.kind for record in records] == [lib.RP_MSG_FRAME] * 32
     last = {rig.next().kind, (closed := rig.next()).kind}
-    assert last == {lib.RP_STAGE_FRAME, lib.RP_STAGE_CLOSED}
+    assert last == {lib.RP_MSG_FRAME, lib.RP_MSG_CLOSED}
     assert closed.connection == number
     assert rig.read() is None
 
@@ -693,15 +693,14 @@ def test_a_proxied_connection_is_that_of_whom_it_names(proxied: SelectorRig, pie
         proxied.turn()
     records = [proxied.next(), proxied.next()]
     assert [(record.peer, body_of(record.frame)) for record in records] == [
-        (("192.0.2.7", 51234), b"a"), (("192.0.2.7", 51234), b"b"),
-    ]  # fmt: skip
+        (("192.0.2.7", 51234), b"a"),
+        (("192.0.2.7", 51234), b"b"),
+    ]
     client.send(PROXY_LINE)  # once is enough
     assert proxied.is_closed(client)
 
 
-@pytest.mark.parametrize(
-    ("header", "is_itself"), [(PROXY_LOCAL, True), (b"PROXY UNKNOWN\r\n", False)]
-)
+@pytest.mark.parametrize(("header", "is_itself"), [(PROXY_LOCAL, True), (b"PROXY UNKNOWN\r\n", False)])
 def test_a_proxy_that_speaks_for_itself_is_not_one_that_cannot_say(
     proxied: SelectorRig, header: bytes, is_itself: bool
 ) -> None:

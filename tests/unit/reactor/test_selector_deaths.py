@@ -15,7 +15,7 @@ from rocketpy.reactor.selector_deaths import STEPS_PER_TURN, SelectorDeaths
 from rocketpy.reactor.topology import ReactorSizes, Topology
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.processor_bench import CONNECTION, Bench, SlowLaneLog, settle
+from tests.support.processor_bench import CONNECTION, Bench, SlowPathLog, complete
 
 
 @pytest.fixture
@@ -84,17 +84,17 @@ def test_a_dead_selectors_connections_are_forgotten_when_their_requests_are_serv
 
     async def scene() -> None:
         rig.request(34, 1, oneway=True)
-        await settle()
+        await complete()
         is_gone[0] = True
         selector.begin(0)
         rig.blocks[1].wake(force=True)  # as the supervisor does
-        await settle()
+        await complete()
         assert rig.lane.told == ["dropping", "dropped True"]
         gate.set()
-        await settle()
+        await complete()
         assert rig.lane.told[2:] == ["registered", CONNECTION]
         rig.request(34, 2, oneway=True)  # was on its way when the selector died
-        await settle()
+        await complete()
         assert rig.lane.told[4:] == ["registered", CONNECTION]
 
     rig.run(scene)
@@ -114,10 +114,10 @@ def test_calls_to_clients_of_a_dead_selector_fail_at_once(bench: Callable[..., B
 
     async def scene() -> None:
         rig.request(1, 1)
-        await settle()
+        await complete()
         rig.blocks[2].begin(0)
         rig.blocks[1].wake(force=True)
-        await settle()
+        await complete()
         assert failed == ["ConnectionLost"]
 
     rig.run(scene)
@@ -129,13 +129,13 @@ def test_what_a_manager_died_at_is_still_in_the_ring(
     class Death(BaseException):
         """kill -9."""
 
-    def die(lane: SlowLaneLog, connection: int) -> None:
+    def die(lane: SlowPathLog, connection: int) -> None:
         raise Death
 
     rig = bench({})
     rig.closed()
     with monkeypatch.context() as patch:
-        patch.setattr(SlowLaneLog, "connection_closed", die)
+        patch.setattr(SlowPathLog, "connection_closed", die)
         with pytest.raises(Death):
             rig.server.turn()
     rig.server.turn()

@@ -13,16 +13,16 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode
-from rocketpy.reactor import processor, stage
+from rocketpy.reactor import processor, worker_messages
 from rocketpy.reactor.channel import Gateway
-from rocketpy.reactor.hot_lane import RingHotLane
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
-from rocketpy.reactor.stage import Stage
+from rocketpy.reactor.ring_fast_path import RingFastPath
+from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import MessageToPut
+from rocketpy.remoting.fast_path import MessageToPut
 
 HOUR_S = 3600.0
 
@@ -44,7 +44,7 @@ class Rig:
     replies: RingReader
     to_send: RingReader
     server: ProcessorServer
-    hot_lane: RingHotLane
+    fast_path: RingFastPath
     may_go_on: trio.Event = attrs.field(factory=trio.Event)
 
     async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
@@ -63,7 +63,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     requests = Ring(65536, blocks["selector"], blocks["manager"])
     replies = Ring(65536, blocks["manager"], blocks["selector"])
     to_send, to_pull = (Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull"))
-    hot_lane = RingHotLane(
+    fast_path = RingFastPath(
         send=(blocks["send"], Outbox(RingWriter(to_send))),
         pull=(blocks["pull"], Outbox(RingWriter(to_pull))),
         store=None,
@@ -72,10 +72,13 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     )
     processors: dict[int, Rig] = {}
     server = ProcessorServer(
-        block=blocks["manager"], inputs=[RingReader(requests)], gateway=Gateway([Outbox(RingWriter(replies))]),
-        processors=processors, hot_lane=hot_lane,
-    )  # fmt: skip
-    made = Rig(blocks, RingWriter(requests), RingReader(replies), RingReader(to_send), server, hot_lane)
+        block=blocks["manager"],
+        inputs=[RingReader(requests)],
+        gateway=Gateway([Outbox(RingWriter(replies))]),
+        processors=processors,
+        fast_path=fast_path,
+    )
+    made = Rig(blocks, RingWriter(requests), RingReader(replies), RingReader(to_send), server, fast_path)
     processors[RequestCode.DELETE_TOPIC_IN_BROKER] = made
     yield made
     for block in blocks.values():
@@ -98,41 +101,41 @@ def test_a_reply_after_an_await_wakes_its_selector(rig: Rig) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.server.run)
-            origin = stage.ORIGIN.pack(5, 0, *stage.encode_host("1.2.3.4", 9), 0)
+            origin = worker_messages.ORIGIN.pack(5, 0, *worker_messages.encode_host("1.2.3.4", 9), 0)
             request = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
-            assert rig.requests.write(Stage.COMMAND, origin + request.encode()[4:])
+            assert rig.requests.write(WorkerMessage.COMMAND, origin + request.encode()[4:])
             rig.requests.finish_batch()
             await asleep(rig)
             assert rig.replies.is_empty()
             rig.may_go_on.set()
             await rig.is_woken("selector")
             found = rig.replies.read()
-            assert found is not None and found[0] == Stage.REPLY
+            assert found is not None and found[0] == WorkerMessage.REPLY
             stop(rig)
 
     trio.run(main)
 
 
-def test_what_a_background_task_tells_the_hot_lane_wakes_it(rig: Rig) -> None:
+def test_what_a_background_task_tells_the_fast_path_wakes_it(rig: Rig) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.server.run)
             await asleep(rig)
-            rig.hot_lane.topic_changed(
+            rig.fast_path.topic_changed(
                 "T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
             )
             await rig.is_woken("send")
             await rig.is_woken("pull")
             found = rig.to_send.read()
-            assert found is not None and found[0] == Stage.TOPIC
+            assert found is not None and found[0] == WorkerMessage.TOPIC
             rig.blocks["send"].awake()
             await asleep(rig)
-            nursery.start_soon(rig.hot_lane.put, MessageToPut("T", 0, b"body", b""))
+            nursery.start_soon(rig.fast_path.put, MessageToPut("T", 0, b"body", b""))
             await rig.is_woken("send")
             found = rig.to_send.read()
-            assert found is not None and found[0] == Stage.SEND
-            (put,) = rig.hot_lane._puts._under_way
-            rig.hot_lane.put_finished(stage.PUT_RESULT.pack(put, 500, 6, 7, 0, 0, 100, 0))
+            assert found is not None and found[0] == WorkerMessage.SEND
+            (put,) = rig.fast_path._puts._under_way
+            rig.fast_path.put_finished(worker_messages.PUT_RESULT.pack(put, 500, 6, 7, 0, 0, 100, 0))
             stop(rig)
 
     trio.run(main)
@@ -147,7 +150,7 @@ def test_what_found_no_room_leaves_when_there_is_room(rig: Rig) -> None:
             await asleep(rig)
             count = 2 * 65536 // 1000
             for n in range(count):
-                rig.hot_lane._send.outbox.put(Stage.SETTLED, n.to_bytes(4, "big") + bytes(996), always=True)
+                rig.fast_path._send.outbox.put(WorkerMessage.COMPLETED, n.to_bytes(4, "big") + bytes(996), always=True)
             seen = []
             while len(seen) < count:
                 found = rig.to_send.read()

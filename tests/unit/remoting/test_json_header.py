@@ -10,8 +10,14 @@ from rocketpy.remoting.json_header import decode_header, encode_header
 
 def fields(**changes: object) -> HeaderFields:
     values: dict[str, object] = {
-        "code": 0, "language": None, "version": 0, "opaque": 0, "flag": 0, "remark": None, "ext_fields": None,
-    }  # fmt: skip
+        "code": 0,
+        "language": None,
+        "version": 0,
+        "opaque": 0,
+        "flag": 0,
+        "remark": None,
+        "ext_fields": None,
+    }
     return HeaderFields(**(values | changes))  # type: ignore[arg-type]  # a table of fields
 
 
@@ -25,7 +31,11 @@ def fields(**changes: object) -> HeaderFields:
             '{"extFields":{"i":7,"f":1.50,"t":true,"n":null,"o":{"b":1,"a":[]},"big":122222222222222222222222222222}}',
             fields(
                 ext_fields={
-                    "i": "7", "f": "1.50", "t": "true", "o": '{"a":[],"b":"1"}', "big": "1" + "2" * 29,
+                    "i": "7",
+                    "f": "1.50",
+                    "t": "true",
+                    "o": '{"a":[],"b":"1"}',
+                    "big": "1" + "2" * 29,
                 }
             ),
         ),
@@ -39,7 +49,7 @@ def fields(**changes: object) -> HeaderFields:
         ('{"remark":"a\\ud83d","extFields":{"\\udc00":"x"}}', fields(remark="a?", ext_fields={"?": "x"})),
         ('{"remark":"raw\x01control"}', fields(remark="raw\x01control")),
     ],
-)  # fmt: skip
+)
 def test_accepted(text: str, expected: HeaderFields) -> None:
     assert decode_header(text.encode()) == expected
 
@@ -47,12 +57,28 @@ def test_accepted(text: str, expected: HeaderFields) -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        b"", b"[]", b"1", b'"x"', b"{", b'{"code":1}x', b'{"code":1.5}', b'{"code":2147483648}', b'{"opaque":true}',
-        b'{"opaque":[]}', b'{"extFields":[]}', b'{"extFields":"x"}', b'{"remark":"\xff"}', b"{'code':1}",
-        b"[" * 100_000, b'{"a":' * 100_000, b'{"extFields":{"a":' + b"[" * 50_000, b'{"code":' + b"9" * 100_000 + b"}",
-        b"\x00", b"{\"code\":\"\"}",
+        b"",
+        b"[]",
+        b"1",
+        b'"x"',
+        b"{",
+        b'{"code":1}x',
+        b'{"code":1.5}',
+        b'{"code":2147483648}',
+        b'{"opaque":true}',
+        b'{"opaque":[]}',
+        b'{"extFields":[]}',
+        b'{"extFields":"x"}',
+        b'{"remark":"\xff"}',
+        b"{'code':1}",
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"extFields":{"a":' + b"[" * 50_000,
+        b'{"code":' + b"9" * 100_000 + b"}",
+        b"\x00",
+        b'{"code":""}',
     ],
-)  # fmt: skip
+)
 def test_refused(header: bytes) -> None:
     with pytest.raises(HeaderInvalid):
         decode_header(header)

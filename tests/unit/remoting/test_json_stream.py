@@ -11,7 +11,7 @@ from rocketpy.errors import BodyInvalid
 from rocketpy.remoting.json_stream import VALUE_CHARS_MAX, JsonStream, chunks_of
 
 DOCUMENT: dict[str, Any] = {
-    "a": {"x": [1, 2.5, {"y": None}], "ü€😀": "text \\ \" \u0001", "n": -12},
+    "a": {"x": [1, 2.5, {"y": None}], "ü€😀": 'text \\ " \u0001', "n": -12},
     "empty": {},
     "b": {"1": 123456789, "t": True},
 }
@@ -42,15 +42,30 @@ def test_tables_of_bare_integers_as_the_reference_writes_them() -> None:
 def test_null_has_no_members() -> None:
     stream = JsonStream([b'{"a":null,"b":1}'])
     assert {key: list(stream.members()) if key == "a" else stream.value() for key in stream.members()} == {
-        "a": [], "b": 1,
-    }  # fmt: skip
+        "a": [],
+        "b": 1,
+    }
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"{", b'{"a"', b'{"a":', b'{"a":{}', b'{"a":{}}x', b'{"a":{},}', b'{1:{}}', b"[1]", b'{"a":{"b":tru}}',
-     b'{"a":{"b":"\xff"}}', b'{"a":{"b":"\xc3', b'{"a":{"b":' + b"9" * 5000 + b"}}", b'{"a":{"b":' + b"[" * 50_000],
-)  # fmt: skip
+    [
+        b"",
+        b"{",
+        b'{"a"',
+        b'{"a":',
+        b'{"a":{}',
+        b'{"a":{}}x',
+        b'{"a":{},}',
+        b"{1:{}}",
+        b"[1]",
+        b'{"a":{"b":tru}}',
+        b'{"a":{"b":"\xff"}}',
+        b'{"a":{"b":"\xc3',
+        b'{"a":{"b":' + b"9" * 5000 + b"}}",
+        b'{"a":{"b":' + b"[" * 50_000,
+    ],
+)
 def test_what_is_no_json_is_refused(data: bytes) -> None:
     with pytest.raises(BodyInvalid):
         two_levels(JsonStream(chunks_of(data)))

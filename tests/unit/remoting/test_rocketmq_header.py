@@ -60,7 +60,13 @@ def test_text_that_is_not_utf8_is_refused() -> None:
 @pytest.mark.parametrize("change", [{"code": 40_000}, {"version": 1 << 20}, {"ext_fields": {"k" * 40_000: "v"}}])
 def test_what_does_not_fit_is_refused(change: dict[str, object]) -> None:
     values: dict[str, object] = {
-        "code": 0, "language": None, "version": 0, "opaque": 0, "flag": 0, "remark": None, "ext_fields": None,
-    }  # fmt: skip
+        "code": 0,
+        "language": None,
+        "version": 0,
+        "opaque": 0,
+        "flag": 0,
+        "remark": None,
+        "ext_fields": None,
+    }
     with pytest.raises(LocalProtocolError):
         encode_header(HeaderFields(**(values | change)))  # type: ignore[arg-type]  # a table of wrong values

@@ -103,9 +103,13 @@ def test_ad_hoc_fields_stand_beside_the_header() -> None:
     header = SendMessageResponseHeader(msg_id="id", queue_id=0, queue_offset=5, region="DefaultRegion", trace_on=True)
     command = RemotingCommand.response(0, None, header, ext_fields={"extra": "1"})
     assert command.ext_fields == {
-        "msgId": "id", "queueId": "0", "queueOffset": "5",
-        "MSG_REGION": "DefaultRegion", "TRACE_ON": "true", "extra": "1",
-    }  # fmt: skip
+        "msgId": "id",
+        "queueId": "0",
+        "queueOffset": "5",
+        "MSG_REGION": "DefaultRegion",
+        "TRACE_ON": "true",
+        "extra": "1",
+    }
 
 
 @pytest.mark.parametrize("cls", ALL_HEADERS, ids=lambda cls: cls.__name__)

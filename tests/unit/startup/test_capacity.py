@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.startup import capacity
+from rocketpy.startup.boot import capacity
 
 GIB = 1 << 30
 

@@ -18,15 +18,15 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.reactor import stage
+from rocketpy.reactor import worker_messages
 from rocketpy.reactor.dispatch import DispatchTable
-from rocketpy.reactor.stage import Stage
+from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.hot_lane import SendRequest
+from rocketpy.remoting.fast_path import SendRequest
 from rocketpy.transport.duties import Duty
-from tests.support.processor_bench import CONNECTION, Bench, settle
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.processor_bench import CONNECTION, Bench, complete
+from tests.support.slow_path import SlowPathRig
 
 CODES = sorted(int(code) for code in RequestCode)
 ROUNDS = 3
@@ -42,15 +42,15 @@ def fail(*_: object, **__: object) -> None:
 
 @attrs.define
 class FastPath:
-    """What the server asks of RingHotLane, with nothing behind it."""
+    """What the server asks of RingFastPath, with nothing behind it."""
 
     results: int = 0
-    settled: int = 0
+    completed: int = 0
 
     def took(self, request: SendRequest) -> None: ...
 
-    def settle(self, request: SendRequest) -> None:
-        self.settled += 1
+    def complete(self, request: SendRequest) -> None:
+        self.completed += 1
 
     def put_finished(self, record: bytes) -> None:
         self.results += 1
@@ -72,18 +72,18 @@ class Failing:
 @attrs.define(eq=False)
 class Manager:
     bench: Bench
-    rig: SlowLaneRig
+    rig: SlowPathRig
     fast_path: FastPath = attrs.field(factory=FastPath)
 
     @classmethod
     def open(cls, root: Path) -> Manager:
-        rig = SlowLaneRig(root)
+        rig = SlowPathRig(root)
         manager = cls(Bench.open(DispatchTable().pools, {}, reply_bytes=1 << 20), rig)
         server = manager.bench.server
         server.processors = {code: processor for code, (_, processor) in rig.processors.items()}
         server.table = DispatchTable()
-        server.slow_lane = rig.broker
-        server.hot_lane = manager.fast_path  # type: ignore[assignment]  # a stand-in with the methods that are used
+        server.slow_path = rig.broker
+        server.fast_path = manager.fast_path  # type: ignore[assignment]  # a stand-in with the methods that are used
         server.faults = server.gateway.faults = rig.broker.faults
         return manager
 
@@ -106,7 +106,7 @@ class Manager:
         for code in CODES:
             self.bench.request(code, code)
         while len(found) < len(CODES):  # some wait for a file
-            await settle()
+            await complete()
             found |= {answer.opaque: answer.code for answer in self.bench.commands()}
         return found
 
@@ -145,18 +145,22 @@ def test_a_processor_that_fails(manager: Manager, healthy: dict[int, int], code:
     manager.play(scene)
 
 
-def messages(bench: Bench) -> dict[str, tuple[Stage, bytes, int | None]]:
+def messages(bench: Bench) -> dict[str, tuple[WorkerMessage, bytes, int | None]]:
     """Callback -> a message that leads to it, and the opaque that is to be answered."""
-    send = stage.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
-    pull = stage.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
+    send = worker_messages.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
+    pull = worker_messages.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
     return {
-        "slow_send": (Stage.SEND, bench.origin() + send, 9),
-        "slow_pull": (Stage.PULL, bench.origin() + pull, 8),
-        "commit_offset": (Stage.COMMIT_OFFSET, stage.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT", None),
-        "connection_closed": (Stage.CLOSED, bench.origin(), None),
-        "put_finished": (Stage.PUT_RESULT, bytes(stage.PUT_RESULT.size), None),
-        "cleaned": (Stage.CLEANED, stage.encode_clean_topic("T", 1), None),
-        "took": (Stage.SEND, bench.origin() + send, 9),
+        "slow_send": (WorkerMessage.SEND, bench.origin() + send, 9),
+        "slow_pull": (WorkerMessage.PULL, bench.origin() + pull, 8),
+        "commit_offset": (
+            WorkerMessage.COMMIT_OFFSET,
+            worker_messages.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT",
+            None,
+        ),
+        "connection_closed": (WorkerMessage.CLOSED, bench.origin(), None),
+        "put_finished": (WorkerMessage.PUT_RESULT, bytes(worker_messages.PUT_RESULT.size), None),
+        "cleaned": (WorkerMessage.CLEANED, worker_messages.encode_clean_topic("T", 1), None),
+        "took": (WorkerMessage.SEND, bench.origin() + send, 9),
     }
 
 
@@ -173,7 +177,7 @@ def test_a_callback_that_fails(
     async def scene() -> None:
         for _ in range(ROUNDS):
             manager.bench.write(kind, message)
-            await settle()
+            await complete()
             answered = [(one.opaque, one.code) for one in manager.bench.commands()]
             assert answered == ([] if opaque is None else [(opaque, ResponseCode.SYSTEM_ERROR)])
             assert await manager.answers() == healthy
@@ -193,14 +197,14 @@ def test_a_table_that_cannot_forget_a_connection_keeps_no_other_from_it(
 
     async def scene() -> None:
         manager.bench.closed()
-        await settle()
+        await complete()
         assert told == [CONNECTION]
 
     manager.play(scene)
 
 
 def duty_names(root: Path) -> list[str]:
-    return [duty.name for duty in SlowLaneRig(root).broker.duties()]
+    return [duty.name for duty in SlowPathRig(root).broker.duties()]
 
 
 DUTIES = duty_names(Path("/nonexistent"))
@@ -208,7 +212,7 @@ DUTIES = duty_names(Path("/nonexistent"))
 
 @pytest.mark.parametrize("name", DUTIES)
 def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
-    rig = SlowLaneRig(tmp_path, namesrv_addr="10.0.0.1:9876")
+    rig = SlowPathRig(tmp_path, namesrv_addr="10.0.0.1:9876")
     calls = dict.fromkeys(DUTIES, 0)
 
     def watched(duty: Duty) -> Duty:
@@ -239,7 +243,7 @@ def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
 def test_a_table_that_cannot_be_saved_at_the_end_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     saved: list[Path] = []
 
     async def main() -> None:

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from rocketpy.startup.loading import loading
+from rocketpy.startup.workers.loading import loading
 
 S = 1_000_000_000
 

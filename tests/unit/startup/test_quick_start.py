@@ -13,7 +13,7 @@ import attr._make
 import attrs
 import pytest
 
-from rocketpy.startup.quick_start import DATA_AT, ClassCode, quick_start
+from rocketpy.startup.boot.quick_start import DATA_AT, ClassCode, quick_start
 
 SOURCE = "def twice(n):\n    return 2 * n\n"
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
-from rocketpy.startup.cli import cli
-from rocketpy.startup.store_progress import StoreProgress
+from rocketpy.startup.cli.command_line import cli
+from rocketpy.startup.cli.store_progress import StoreProgress
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import close_store, open_store
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from rocketpy.errors import StoreError
-from rocketpy.store.allocate import allocate_ahead
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import OpenedStore
+from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.services.allocation import allocate_ahead
 from tests.support.store_writer import StoreWriter
 
 

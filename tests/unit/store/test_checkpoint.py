@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketpy.store.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from rocketpy.store.files import DiskFiles
+from rocketpy.store.formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 
 FILES = DiskFiles()
 

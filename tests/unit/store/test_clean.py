@@ -12,16 +12,16 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.clean import Cleaner
-from rocketpy.store.faults import FaultLog
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
-from rocketpy.store.get_message import GetMessageStatus
-from rocketpy.store.index_file import index_files
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.queue_cleaning import QueueCleaning
-from rocketpy.store.queue_trim import QueueTrim
+from rocketpy.store.formats.index_file import index_files
+from rocketpy.store.reading.get_message import GetMessageStatus
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from rocketpy.store.running_flags import RunningFlag, RunningFlags
+from rocketpy.store.services.cleaning import Cleaner
+from rocketpy.store.services.faults import FaultLog
+from rocketpy.store.services.queue_cleaning import QueueCleaning
+from rocketpy.store.services.queue_trim import QueueTrim
 from tests.support.store_writer import StoreWriter
 
 HOUR = 3_600_000
@@ -61,7 +61,7 @@ class Rig:
     now_ms: int = NOON
 
 
-def settle(opened: OpenedStore) -> None:
+def complete(opened: OpenedStore) -> None:
     """As if everything had reached the disk."""
     header = opened.control.header
     header.durable_phy_offset = header.units_durable_phy_offset = header.published_phy_offset
@@ -73,13 +73,11 @@ def rig(config: MessageStoreConfig, opened: OpenedStore, writer: StoreWriter) ->
     pauses: list[float] = []
     disk = FakeDisk()
     made: list[Rig] = []
-    cleaner = Cleaner(
-        config, opened.control, RunningFlags(opened.control), disk, lambda: made[0].now_ms, pauses.append
-    )
+    cleaner = Cleaner(config, opened.control, RunningFlags(opened.control), disk, lambda: made[0].now_ms, pauses.append)
     made.append(Rig(cleaner, disk, pauses))
     for i in range(600):
         writer.put("T", i % 2, b"x" * 50, b"KEYS\x01a b c d%d" % i)
-    settle(opened)
+    complete(opened)
     for number, path in enumerate(sorted(opened.paths.commitlog.iterdir())):
         age = (100 - 10 * number) * HOUR * 1_000_000
         os.utime(path, ns=(NOON * 1_000_000 - age, NOON * 1_000_000 - age))
@@ -160,7 +158,7 @@ def test_what_is_not_dispatched_and_flushed_stays(rig: Rig, opened: OpenedStore,
 def test_ten_files_at_a_time(rig: Rig, writer: StoreWriter, opened: OpenedStore) -> None:
     for _ in range(20):
         writer.put("T", 0, b"x" * 12_000)
-    settle(opened)
+    complete(opened)
     rig.disk.used = 0.95
     assert rig.cleaner.clean() == 10
 
@@ -170,7 +168,7 @@ def test_an_idle_queue_keeps_its_last_file_and_its_offset(
 ) -> None:
     for _ in range(20):
         writer.put("Busy", 0, b"x" * 12_000)
-    settle(opened)
+    complete(opened)
     rig.disk.used = 0.95
     while rig.cleaner.clean():
         pass
@@ -218,9 +216,14 @@ def test_the_age_is_that_of_the_last_write(
     ],
 )
 def test_levels_are_configured(
-    rig: Rig, config: MessageStoreConfig, opened: OpenedStore, changes: dict[str, object], used: float,
-    deleted: int | str, is_full: bool,
-) -> None:  # fmt: skip
+    rig: Rig,
+    config: MessageStoreConfig,
+    opened: OpenedStore,
+    changes: dict[str, object],
+    used: float,
+    deleted: int | str,
+    is_full: bool,
+) -> None:
     rig.disk.used = used
     expected = len(starts(opened)) - 1 if deleted == "all" else deleted
     assert cleaner_of(rig, attrs.evolve(config, **changes), opened).clean() == expected
@@ -238,9 +241,7 @@ def test_refusal_ends_by_itself_below_the_forcible_level(rig: Rig, opened: Opene
 
 
 @pytest.mark.parametrize(("used", "queues_used"), [(0.5, 0.95), (0.8, 0.95), (0.95, 0.5)])
-def test_the_disk_of_the_queues_counts_as_well(
-    rig: Rig, opened: OpenedStore, used: float, queues_used: float
-) -> None:
+def test_the_disk_of_the_queues_counts_as_well(rig: Rig, opened: OpenedStore, used: float, queues_used: float) -> None:
     rig.disk.used, rig.disk.queues_used = used, queues_used
     rig.cleaner.check_disk()
     assert opened.control.header.running_flags == RunningFlag.DISK_FULL
@@ -253,9 +254,7 @@ def test_no_room_for_the_next_log_file_is_a_reason_to_clean(rig: Rig, opened: Op
 
 
 @pytest.mark.parametrize("key", ["delete_commit_log_files_interval", "delete_consume_queue_files_interval"])
-def test_pauses_between_deletions(
-    rig: Rig, config: MessageStoreConfig, opened: OpenedStore, key: str
-) -> None:
+def test_pauses_between_deletions(rig: Rig, config: MessageStoreConfig, opened: OpenedStore, key: str) -> None:
     rig.disk.used = 0.95
     cleaner_of(rig, attrs.evolve(config, **{key: 77_000}), opened).clean()
     assert set(rig.pauses) == {77.0, 0.1}
@@ -306,7 +305,7 @@ def test_queues_of_which_nothing_is_left_lose_their_files_and_keep_their_offsets
     opened.control.add_queue(b"Never", 0)
     for _ in range(20):
         writer.put("Busy", 0, b"x" * 12_000)
-    settle(opened)
+    complete(opened)
     rig.disk.used = 0.95
     while rig.cleaner.clean():
         pass

@@ -10,10 +10,10 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.commitlog import CommitLog
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.reading.commitlog import CommitLog
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import StoreWriter
 
 FILE_SIZE = 16_384
@@ -57,8 +57,13 @@ def test_files_have_their_full_size_and_no_company(writer: StoreWriter, opened: 
     assert infos == [(file_name(start), FILE_SIZE) for start in range(0, len(infos) * FILE_SIZE, FILE_SIZE)]
     assert len(infos) >= 5
     assert {path.name for path in opened.paths.root.iterdir()} == {
-        "abort", "commitlog", "consumequeue", "control", "index", "lock",
-    }  # fmt: skip
+        "abort",
+        "commitlog",
+        "consumequeue",
+        "control",
+        "index",
+        "lock",
+    }
 
 
 def test_reading_stays_within_the_published_log(writer: StoreWriter, opened: OpenedStore) -> None:

@@ -14,9 +14,9 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
-from rocketpy.startup import store_tools
-from rocketpy.store.clean import Cleaner
-from rocketpy.store.consume_queue_ext import (
+from rocketpy.startup.cli import store_tools
+from rocketpy.store.files import DiskFiles, file_name
+from rocketpy.store.formats.consume_queue_ext import (
     ADDRESS_BASE,
     ADDRESS_MAX,
     ExtUnit,
@@ -26,11 +26,11 @@ from rocketpy.store.consume_queue_ext import (
     real_offset,
     remove_ext_files,
 )
-from rocketpy.store.dump import StoreDump
-from rocketpy.store.files import DiskFiles, file_name
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.running_flags import RunningFlags
+from rocketpy.store.services.cleaning import Cleaner
 from tests.support.store_writer import StoreWriter, small_config
 
 NOW = 1_700_000_000_000

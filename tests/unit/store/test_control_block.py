@@ -1,4 +1,4 @@
-"""Queue entries: found, added, shared, and believed only from the same boot."""
+"""Queue entries: found, added, shared, and trusted only from the same boot."""
 
 from __future__ import annotations
 

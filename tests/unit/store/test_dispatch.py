@@ -14,9 +14,9 @@ from rocketpy.native.core import lib
 from rocketpy.store.control_block import QUEUE_DELETED
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.store_writer import Put, StoreWriter, small_config
 
 NOW = 1_700_000_000_123
@@ -76,9 +76,7 @@ def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStor
 
 
 @pytest.mark.parametrize("unique", ["", "UNIQ_KEY\x01u1\x02"])
-def test_the_index_takes_so_many_keys_of_a_message(
-    writer: StoreWriter, store: MessageStore, unique: str
-) -> None:
+def test_the_index_takes_so_many_keys_of_a_message(writer: StoreWriter, store: MessageStore, unique: str) -> None:
     """16 000 keys of one message would fill an index file in no time."""
     for count in (lib.RP_INDEX_KEYS_MAX, lib.RP_INDEX_KEYS_MAX + 1, 1_600):
         before = writer.dispatch.counts()

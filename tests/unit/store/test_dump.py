@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.store.dump import (
+from rocketpy.store.formats.unit import BLANK_SIZE, ConsumeQueueUnit
+from rocketpy.store.inspection.dump import (
     StoreDump,
     damage_fields,
     describe_damage,
@@ -20,9 +21,8 @@ from rocketpy.store.dump import (
     state_fields,
     unit_fields,
 )
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.reader import Damage
-from rocketpy.store.unit import BLANK_SIZE, ConsumeQueueUnit
+from rocketpy.store.inspection.reader import Damage
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import StoreWriter
 
 

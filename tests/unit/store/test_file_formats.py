@@ -13,39 +13,75 @@ from rocketpy.config.message_store_config import MessageStoreConfig
 from rocketpy.message.record import decode_record, encode_blank, encode_record
 from rocketpy.message.tags import index_hash, string_hash, tags_code
 from rocketpy.native.core import ffi
-from rocketpy.store.checkpoint import TIMES
-from rocketpy.store.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
-from rocketpy.store.reader import DEFAULT_INDEX_SIZE
-from rocketpy.store.state import CONTROL_LAYOUT, CONTROL_MAGIC, QUEUES_AT
-from rocketpy.store.unit import BLANK_UNIT, CQ_UNIT
+from rocketpy.store.formats.checkpoint import TIMES
+from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
+from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
+from rocketpy.store.inspection.reader import DEFAULT_INDEX_SIZE
+from rocketpy.store.inspection.state_files import CONTROL_LAYOUT, CONTROL_MAGIC, QUEUES_AT
 from tests.support.doc_examples import ROOT, Page
 
 PAGE = Page.read("file-formats.md")
 CONTROL_FIELDS = {
-    0: "magic", 8: "layout_version", 12: "queue_count", 20: "running_flags", 24: "boot_id", 40: "commitlog_file_size",
-    48: "min_phy_offset", 56: "published_phy_offset", 64: "durable_phy_offset", 72: "dispatched_phy_offset",
-    80: "replicated_phy_offset", 88: "last_store_timestamp_ms", 96: "clean", 104: "units_durable_phy_offset",
-    112: "physic_timestamp_ms", 136: "lock_mtime_ns", 144: "delete_requests", 152: "rebuilding",
-    160: "indexed_phy_offset", 168: "dispatched_timestamp_ms",
-    176: "clock_slow_base_ms", 184: "clock_slowed_from_ms", 192: "units_lost", 200: "flush_begun", 208: "hash_seed",
-    216: "cautious_lead_ms", 224: "wall_ahead_since_ms",
-}  # fmt: skip
+    0: "magic",
+    8: "layout_version",
+    12: "queue_count",
+    20: "running_flags",
+    24: "boot_id",
+    40: "commitlog_file_size",
+    48: "min_phy_offset",
+    56: "published_phy_offset",
+    64: "durable_phy_offset",
+    72: "dispatched_phy_offset",
+    80: "replicated_phy_offset",
+    88: "last_store_timestamp_ms",
+    96: "clean",
+    104: "units_durable_phy_offset",
+    112: "physic_timestamp_ms",
+    136: "lock_mtime_ns",
+    144: "delete_requests",
+    152: "rebuilding",
+    160: "indexed_phy_offset",
+    168: "dispatched_timestamp_ms",
+    176: "clock_slow_base_ms",
+    184: "clock_slowed_from_ms",
+    192: "units_lost",
+    200: "flush_begun",
+    208: "hash_seed",
+    216: "cautious_lead_ms",
+    224: "wall_ahead_since_ms",
+}
 
 
 QUEUE_FIELDS = {
-    0: "next_offset", 8: "max_offset", 16: "min_offset", 24: "max_phy_offset", 32: "topic", 36: "queue_id",
-    40: "watched", 44: "state", 48: "generation", 56: "deleted_below",
-}  # fmt: skip
+    0: "next_offset",
+    8: "max_offset",
+    16: "min_offset",
+    24: "max_phy_offset",
+    32: "topic",
+    36: "queue_id",
+    40: "watched",
+    44: "state",
+    48: "generation",
+    56: "deleted_below",
+}
 
 
 def test_the_record() -> None:
     image, blank = PAGE.examples("CommitLog record")
     properties = b"KEYS\x01order-1\x02UNIQ_KEY\x010A00000100002A9F00000000000000AA\x02TAGS\x01TagA"
     assert image == encode_record(
-        topic="TopicTest", queue_id=3, flag=7, queue_offset=5, phy_offset=1 << 30, born_timestamp_ms=1_700_000_000_000,
-        born_host=("192.168.1.10", 50_000), store_timestamp_ms=1_700_000_000_123, store_host=("10.0.0.1", 10_911),
-        body=b"hello rocketpy", properties=properties,
-    )  # fmt: skip
+        topic="TopicTest",
+        queue_id=3,
+        flag=7,
+        queue_offset=5,
+        phy_offset=1 << 30,
+        born_timestamp_ms=1_700_000_000_000,
+        born_host=("192.168.1.10", 50_000),
+        store_timestamp_ms=1_700_000_000_123,
+        store_host=("10.0.0.1", 10_911),
+        body=b"hello rocketpy",
+        properties=properties,
+    )
     assert blank[:8] == encode_blank(12) and len(blank) == 12
 
 
@@ -53,9 +89,17 @@ def test_the_positions_of_the_record() -> None:
     """Each field of the table is changed in the example, and only that field is another one."""
     image, _ = PAGE.examples("CommitLog record")
     names = {
-        12: "queue_id", 16: "flag", 20: "queue_offset", 28: "phy_offset", 40: "born_timestamp_ms", 48: "born_host",
-        56: "store_timestamp_ms", 64: "store_host", 72: "reconsume_times", 76: "prepared_transaction_offset",
-    }  # fmt: skip
+        12: "queue_id",
+        16: "flag",
+        20: "queue_offset",
+        28: "phy_offset",
+        40: "born_timestamp_ms",
+        48: "born_host",
+        56: "store_timestamp_ms",
+        64: "store_host",
+        72: "reconsume_times",
+        76: "prepared_transaction_offset",
+    }
     positions = PAGE.first_column("CommitLog record", "at (IPv4) | size | field")
     assert positions == [0, 4, 8, *sorted([*names, 36]), 84, 88, 89]
     whole = decode_record(image)
@@ -106,8 +150,11 @@ def test_the_control_block() -> None:
     for at, name in CONTROL_FIELDS.items():
         assert ffi.offsetof("rp_control", name) == at, name
     assert {name for name, _ in ffi.typeof("rp_control").fields} - {"reserved"} == {
-        *CONTROL_FIELDS.values(), "topic_count", "logics_timestamp_ms", "index_timestamp_ms"
-    }  # the last three share a row with the field before  # fmt: skip
+        *CONTROL_FIELDS.values(),
+        "topic_count",
+        "logics_timestamp_ms",
+        "index_timestamp_ms",
+    }  # the last three share a row with the field before
     assert PAGE.first_column("control", "at | size | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
     assert {field.offset: name for name, field in ffi.typeof("rp_queue").fields} == QUEUE_FIELDS
     assert QUEUES_AT == 4096

@@ -13,8 +13,8 @@ import pytest
 
 from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
 from rocketpy.store.running_flags import RunningFlag
 from tests.support.store_writer import StoreWriter
 

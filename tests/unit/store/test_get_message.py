@@ -6,9 +6,9 @@ import pytest
 
 from rocketpy.message.record import decode_record
 from rocketpy.message.tags import string_hash
-from rocketpy.store.get_message import GetMessageStatus
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.reading.get_message import GetMessageStatus
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import StoreWriter
 
 
@@ -77,9 +77,7 @@ def test_a_unit_without_a_record_costs_one_message(store: MessageStore, writer: 
     assert (result.status, result.records, result.next_begin_offset) == (GetMessageStatus.FOUND, [last.image], 3)
 
 
-def test_get_message_when_the_log_was_cleaned(
-    store: MessageStore, writer: StoreWriter, opened: OpenedStore
-) -> None:
+def test_get_message_when_the_log_was_cleaned(store: MessageStore, writer: StoreWriter, opened: OpenedStore) -> None:
     for _ in range(40):
         writer.put("T", 0, b"x" * 1000)
     opened.control.header.min_phy_offset = 16_384  # as cleaning does; the queue's minimum follows later

@@ -11,9 +11,9 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import index_hash
-from rocketpy.store.index_file import INDEX_UNIT, Index, index_files, limit_index, read_header
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.formats.index_file import INDEX_UNIT, Index, index_files, limit_index, read_header
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 NOW = 1_700_000_000_123

@@ -13,14 +13,14 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
-from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import DiskFiles
-from rocketpy.store.index_file import index_files
-from rocketpy.store.index_mending import mend_index
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery import RecoveryKind
-from rocketpy.store.verify import verify_store
+from rocketpy.store.formats.index_file import index_files
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.inspection.verify import verify_store
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.index_repair import repair_index
+from rocketpy.store.recovery.lifecycle import close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.store_writer import StoreWriter
 
 FILES = DiskFiles()
@@ -42,8 +42,8 @@ def root(config: MessageStoreConfig) -> Path:
     return opened.paths.root
 
 
-def mend(root: Path, synced_until_ms: int = 0, phy_limit: int = 1 << 62) -> int | None:
-    return mend_index(FILES, root / "index", 100, 400, synced_until_ms, phy_limit)
+def repair(root: Path, synced_until_ms: int = 0, phy_limit: int = 1 << 62) -> int | None:
+    return repair_index(FILES, root / "index", 100, 400, synced_until_ms, phy_limit)
 
 
 def lose(path: Path, at: int, size: int) -> None:
@@ -71,7 +71,7 @@ def all_keys_are_found(config: MessageStoreConfig) -> None:
 def test_a_whole_index_is_left_alone(root: Path) -> None:
     before = [path.read_bytes() for path in index_files(FILES, root / "index")]
     last = list(StoreDump(root).records())[-1].phy_offset
-    assert len(before) == 2 and mend(root) == last
+    assert len(before) == 2 and repair(root) == last
     assert [path.read_bytes() for path in index_files(FILES, root / "index")] == before
 
 
@@ -113,7 +113,7 @@ def test_a_slot_that_names_the_unit_to_come_is_set_back(config: MessageStoreConf
     with newest.open("r+b") as file:
         file.seek(SLOTS_AT + 4 * slot)
         file.write(struct.pack(">i", count))
-    mend(root)
+    repair(root)
     assert newest.read_bytes() == image
     all_keys_are_found(config)
 
@@ -122,7 +122,7 @@ def test_a_lost_file_or_a_lost_directory(config: MessageStoreConfig, root: Path)
     index_files(FILES, root / "index")[1].unlink()
     all_keys_are_found(config)
     shutil.rmtree(root / "index")
-    assert mend(root) is None
+    assert repair(root) is None
 
 
 def test_files_that_are_certainly_on_the_disk_are_not_looked_at(root: Path) -> None:
@@ -130,17 +130,17 @@ def test_files_that_are_certainly_on_the_disk_are_not_looked_at(root: Path) -> N
     lose(first, UNITS_AT + 20 * 300, 20)
     image = first.read_bytes()
     end_ms = struct.unpack_from(">q", image, 8)[0]
-    mend(root, synced_until_ms=end_ms + 50)  # in the middle of the second
+    repair(root, synced_until_ms=end_ms + 50)  # in the middle of the second
     assert first.read_bytes() != image
     lose(first, UNITS_AT + 20 * 200, 20)
     image = first.read_bytes()
-    mend(root, synced_until_ms=1 << 60)
+    repair(root, synced_until_ms=1 << 60)
     assert first.read_bytes() == image or len(index_files(FILES, root / "index")) == 1
 
 
 def test_an_index_of_other_numbers_is_not_touched(root: Path) -> None:
     first, second = (path.read_bytes() for path in index_files(FILES, root / "index"))
-    assert mend_index(FILES, root / "index", 99, 400, 0, 1 << 62) == 0
+    assert repair_index(FILES, root / "index", 99, 400, 0, 1 << 62) == 0
     assert [path.read_bytes() for path in index_files(FILES, root / "index")] == [first, second]
 
 
@@ -148,7 +148,7 @@ def test_keys_of_records_that_are_entered_again_are_forgotten(root: Path) -> Non
     """They may be of others, that were lost; and the file stays in the order of the log."""
     puts = list(StoreDump(root).records())
     limit = puts[-3].phy_offset
-    assert mend(root, phy_limit=limit) == puts[-4].phy_offset
+    assert repair(root, phy_limit=limit) == puts[-4].phy_offset
     newest = list(StoreDump(root).index_headers())[-1][1]
     assert newest is not None and newest.end_phy_offset == puts[-4].phy_offset < limit
 

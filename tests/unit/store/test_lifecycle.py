@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.clocks import CautiousClock
-from rocketpy.store.lifecycle import close_store, open_store
+from rocketpy.store.recovery.lifecycle import close_store, open_store
 
 
 @pytest.mark.parametrize("is_other_kernel", [False, True])

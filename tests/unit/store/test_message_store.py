@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.reading.message_store import MessageStore
 from tests.support.store_writer import StoreWriter
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.store.index_file import index_files
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
+from rocketpy.store.formats.index_file import index_files
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 NOW = 1_700_000_000_000

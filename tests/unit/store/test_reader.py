@@ -10,8 +10,8 @@ import pytest
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import StoredRecord
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.reader import DEFAULT_SLOTS, Damage, StoreReader, guess_slots, next_record
+from rocketpy.store.inspection.reader import DEFAULT_SLOTS, Damage, StoreReader, guess_slots, next_record
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import Put, StoreWriter
 
 

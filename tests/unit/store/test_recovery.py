@@ -19,11 +19,11 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch
-from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import StorePaths, file_name
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store, save_checkpoint
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store, save_checkpoint
+from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.store_writer import Put, StoreWriter
 
 TOPICS = (("A", 0), ("A", 1), ("B", 7))
@@ -373,7 +373,7 @@ def test_a_queue_lost_beside_a_crash_is_made_again(config: MessageStoreConfig) -
 
 
 def test_java_in_between_is_noticed(config: MessageStoreConfig) -> None:
-    """Another program that held the lock has written the file `lock`: the block is not believed."""
+    """Another program that held the lock has written the file `lock`: the block is not trusted."""
     opened = open_store(config)
     puts = fill(opened)
     close_store(opened, clean=True)

@@ -11,9 +11,9 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import ffi, lib
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.unit import rounded_file_size
+from rocketpy.store.formats.unit import rounded_file_size
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import StoreWriter
 
 TOPICS = 40
@@ -51,8 +51,10 @@ def test_files_of_removed_queues_are_closed(
     for entry in control.entries():
         writer.dispatch.expire_queue(entry)
     releases: list[Callable[[], object]] = [
-        lambda: lib.rp_cq_reader_release(reader), store.trim, writer.dispatch.release_files,
-    ]  # fmt: skip
+        lambda: lib.rp_cq_reader_release(reader),
+        store.trim,
+        writer.dispatch.release_files,
+    ]
     before = len(open_removed_files(root))
     assert before >= 4 * TOPICS
     for release in releases:

@@ -10,11 +10,11 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import lib
-from rocketpy.store.dump import StoreDump
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery import RecoveryKind
+from rocketpy.store.inspection.dump import StoreDump
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
 from tests.support.store_writer import StoreWriter
 
 

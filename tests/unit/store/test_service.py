@@ -14,9 +14,9 @@ import pytest
 from rocketpy.config import FlushDiskType, MessageStoreConfig
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.files import DiskFiles, file_name
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.service import StoreSeams, StoreService
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.services.store_service import StoreSeams, StoreService
 from tests.support.store_writer import StoreWriter
 from tests.support.waiting import wait_until
 
@@ -114,9 +114,12 @@ def rig(
         send=pull,
     )
     rig = Rig(
-        opened, worker, lib.rp_ring_reader_open(to_pull), lib.rp_ring_writer_open(from_manager),
+        opened,
+        worker,
+        lib.rp_ring_reader_open(to_pull),
+        lib.rp_ring_writer_open(from_manager),
         lib.rp_ring_reader_open(to_manager),
-    )  # fmt: skip
+    )
     changed = attrs.evolve(config, flush_disk_type=flush_disk_type, **changes)
     service = StoreService(changed, opened.control, seams, files)
 
@@ -143,7 +146,7 @@ def test_dispatches_and_tells_who_watches(rig: Rig, writer: StoreWriter, store: 
     writer.put("T", 4, dispatch=False)
     rig.wake()
     kind, record = rig.wait_record(rig.pull_in)
-    assert kind == lib.RP_STAGE_ARRIVAL
+    assert kind == lib.RP_MSG_ARRIVAL
     index = ffi.from_buffer("rp_arrival *", record).queue
     assert lib.rp_control_queue(writer.control.block, index) == queue
     assert queue.watched == 0 and store.max_offset("T", 4) == 1
@@ -157,9 +160,9 @@ def clean_topic(rig: Rig, topic: bytes) -> None:
     """Ask, and wait for the answer."""
     request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 77, "topic_size": len(topic)}))) + topic
     data = ffi.from_buffer(request)
-    assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_CLEAN_TOPIC, [{"data": data, "size": len(request)}], 1) == 0
+    assert lib.rp_ring_write(rig.manager_out, lib.RP_MSG_CLEAN_TOPIC, [{"data": data, "size": len(request)}], 1) == 0
     lib.rp_ring_wake(rig.manager_out)
-    assert rig.wait_record(rig.manager_in) == (lib.RP_STAGE_CLEANED, request)
+    assert rig.wait_record(rig.manager_in) == (lib.RP_MSG_CLEANED, request)
 
 
 def test_clean_topic_removes_what_was_deleted_and_answers(rig: Rig, writer: StoreWriter, store: MessageStore) -> None:
@@ -226,9 +229,9 @@ def test_clean_expired_drops_the_files_of_queues_without_messages(
     writer.control.header.min_phy_offset = 16_384  # as if the first log file had gone
     request = bytes(ffi.buffer(ffi.new("rp_clean_topic *")))
     spans = [{"data": ffi.from_buffer(request), "size": len(request)}]
-    assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_CLEAN_EXPIRED, spans, 1) == 0
+    assert lib.rp_ring_write(rig.manager_out, lib.RP_MSG_CLEAN_EXPIRED, spans, 1) == 0
     lib.rp_ring_wake(rig.manager_out)
-    assert rig.wait_record(rig.manager_in) == (lib.RP_STAGE_CLEANED, request)
+    assert rig.wait_record(rig.manager_in) == (lib.RP_MSG_CLEANED, request)
     assert not (rig.opened.paths.consumequeue / "Old").exists()
     assert (rig.opened.paths.consumequeue / "Kept" / "0").exists()
     assert (store.min_offset("Old", 2), store.max_offset("Old", 2)) == (1, 1)
@@ -247,7 +250,7 @@ def test_settings_of_cleaning_change_while_it_runs(rig: Rig, writer: StoreWriter
     header.durable_phy_offset = header.units_durable_phy_offset = header.published_phy_offset
     for text in (b"fileReservedTime=never\n", b"fileReservedTime=0\nbrokerName=unknown\n"):
         spans = [{"data": ffi.from_buffer(text), "size": len(text)}]
-        assert lib.rp_ring_write(rig.manager_out, lib.RP_STAGE_SETTINGS, spans, 1) == 0
+        assert lib.rp_ring_write(rig.manager_out, lib.RP_MSG_SETTINGS, spans, 1) == 0
     lib.rp_ring_wake(rig.manager_out)
 
     def is_gone() -> bool:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.files import DiskFiles, StorePaths
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.state import CONTROL_HEADER, lock_holder, read_control, read_state
+from rocketpy.store.inspection.state_files import CONTROL_HEADER, lock_holder, read_control, read_state
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter
 
 FILES = DiskFiles()

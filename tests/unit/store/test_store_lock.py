@@ -11,9 +11,9 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
-from rocketpy.store import store_lock
-from rocketpy.store.lifecycle import close_store, open_store
-from rocketpy.store.store_lock import StoreLock
+from rocketpy.store.recovery import store_lock
+from rocketpy.store.recovery.lifecycle import close_store, open_store
+from rocketpy.store.recovery.store_lock import StoreLock
 
 HOLD = """
 import fcntl, sys

@@ -6,10 +6,10 @@ import os
 
 import pytest
 
-from rocketpy.store.lifecycle import OpenedStore
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.time_search import choose_file, offset_by_time
-from rocketpy.store.unit import ConsumeQueueUnit
+from rocketpy.store.formats.unit import ConsumeQueueUnit
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.reading.time_search import choose_file, offset_by_time
+from rocketpy.store.recovery.lifecycle import OpenedStore
 from tests.support.store_writer import StoreWriter
 
 
@@ -21,16 +21,24 @@ def test_offset_by_time_table(store: MessageStore, writer: StoreWriter, opened: 
     for start, seconds in ((0, 1049), (1000, 1099), (2000, 1149)):
         os.utime(directory / f"{start:020d}", (seconds, seconds))
     table = {
-        1: 0, 1_000_000: 0, 1_000_499: 0, 1_000_500: 0, 1_000_501: 1, 1_000_999: 1, 1_049_000: 49, 1_049_001: 50,
-        1_049_999: 50, 1_050_000: 50, 1_119_000: 119, 9_999_999: 119,
-    }  # fmt: skip
+        1: 0,
+        1_000_000: 0,
+        1_000_499: 0,
+        1_000_500: 0,
+        1_000_501: 1,
+        1_000_999: 1,
+        1_049_000: 49,
+        1_049_001: 50,
+        1_049_999: 50,
+        1_050_000: 50,
+        1_119_000: 119,
+        9_999_999: 119,
+    }
     assert {moment: store.offset_by_time("T", 0, moment) for moment in table} == table
     assert store.offset_by_time("none", 0, 5) == 0
 
 
-def by_time(
-    times: list[int], moment: int, *, minimum: int = 0, log_min: int = 0, unreadable: int = -1
-) -> int:
+def by_time(times: list[int], moment: int, *, minimum: int = 0, log_min: int = 0, unreadable: int = -1) -> int:
     """One file; record i lies at i * 100 of the log and was stored at times[i]."""
 
     def unit_at(position: int) -> ConsumeQueueUnit:

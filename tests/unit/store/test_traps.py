@@ -18,11 +18,11 @@ from rocketpy.message.tags import string_hash
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.store.files import file_name
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.message_store import MessageStore
-from rocketpy.store.recovery import RecoveryKind
-from tests.support import hot_lane
-from tests.support.hot_lane import HotLane
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
+from rocketpy.store.recovery.positions import RecoveryKind
+from tests.support import fast_path
+from tests.support.fast_path import FastPath
 from tests.support.store_writer import StoreWriter, small_config
 from tests.unit.store.test_store_lock import HOLD
 
@@ -60,8 +60,8 @@ def test_the_tests_of_a_trap_are_there(trap: int) -> None:
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> HotLane:
-    lane = HotLane(tmp_path)
+def lane(tmp_path: Path) -> FastPath:
+    lane = FastPath(tmp_path)
     lane.add_topic("T")
     lane.tables_end()
     return lane
@@ -79,11 +79,11 @@ def send(body: bytes, **more: str) -> RemotingCommand:
     return command
 
 
-def log_of(lane: HotLane) -> bytes:
+def log_of(lane: FastPath) -> bytes:
     return (lane.root / "commitlog" / file_name(0)).read_bytes()
 
 
-def test_a_batch_whose_properties_do_not_fit_is_refused_whole(lane: HotLane) -> None:
+def test_a_batch_whose_properties_do_not_fit_is_refused_whole(lane: FastPath) -> None:
     """Trap 4: in a batch only the sum of an entry's properties and those that are added counts. The reference does not
     check it, and the record that comes of it costs every later message at the next start."""
     fitting = 32_767 - len(b"\x02CLUSTER\x01DefaultCluster")
@@ -98,7 +98,7 @@ def test_a_batch_whose_properties_do_not_fit_is_refused_whole(lane: HotLane) -> 
     assert [record.body for record in decode_records(log_of(lane), check_crc=True)] == [b"a", b"b"]
 
 
-def test_store_times_never_go_back(lane: HotLane) -> None:
+def test_store_times_never_go_back(lane: FastPath) -> None:
     """Trap 15: recovery, search by time and the index rest on it, whatever the clock does."""
     header = lib.rp_control_header(lane.block)
     header.last_store_timestamp_ms = later = 4_000_000_000_000
@@ -113,13 +113,13 @@ def test_store_times_never_go_back(lane: HotLane) -> None:
     assert later <= times[0] <= times[1]
 
 
-def test_a_batch_goes_to_the_next_file_as_a_whole(lane: HotLane) -> None:
+def test_a_batch_goes_to_the_next_file_as_a_whole(lane: FastPath) -> None:
     """Trap 17, in the send processor; the bytes are in scripts/batch_across_a_file_end.txt."""
     lane.frame(send(b"first"))
     lane.turn()
     assert len(lane.answers()) == 1
     header = lib.rp_control_header(lane.block)
-    end = hot_lane.FILE_SIZE - 300  # room for two of the three
+    end = fast_path.FILE_SIZE - 300  # room for two of the three
     header.published_phy_offset = header.dispatched_phy_offset = end
     lib.rp_send_close(lane.send)
     lane.send = lane.open_send()
@@ -130,7 +130,7 @@ def test_a_batch_goes_to_the_next_file_as_a_whole(lane: HotLane) -> None:
     [(_, reply)] = lane.answers()
     ids = (reply.ext_field("msgId") or "").split(",")
     offsets = [int(message_id[16:], 16) for message_id in ids]
-    assert reply.code == 0 and offsets[0] == hot_lane.FILE_SIZE and offsets == sorted(offsets)
+    assert reply.code == 0 and offsets[0] == fast_path.FILE_SIZE and offsets == sorted(offsets)
     image = log_of(lane)[end:]
     assert image[:8] == struct.pack(">iI", 300, 0xCBD43194) and not any(image[8:])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketpy.store.unit import BLANK_UNIT, CQ_UNIT, rounded_file_size
+from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT, rounded_file_size
 
 
 def test_queue_file_sizes_are_whole_units() -> None:

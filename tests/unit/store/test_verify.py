@@ -13,11 +13,11 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.files import file_name
-from rocketpy.store.judgement import Unwatched
-from rocketpy.store.lifecycle import OpenedStore, close_store, open_store
-from rocketpy.store.queue_check import QueueCheck
-from rocketpy.store.reader import StoreReader
-from rocketpy.store.verify import VerifyReport, verify_store
+from rocketpy.store.inspection.findings import Unwatched
+from rocketpy.store.inspection.queue_check import QueueCheck
+from rocketpy.store.inspection.reader import StoreReader
+from rocketpy.store.inspection.verify import VerifyReport, verify_store
+from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import Put, StoreWriter
 
 LOG = f"commitlog/{file_name(0)}"
@@ -220,7 +220,7 @@ def test_units_that_come_while_it_looks_are_left_out(
             if what == "queues":
                 writer.dispatch.run_to_end()
 
-    monkeypatch.setattr(QueueCheck, "_judge_units", None)
+    monkeypatch.setattr(QueueCheck, "_check_units", None)
     report = verify_store(StoreReader(opened.paths.root), Watcher())
     assert report.problems == [] and (report.records, report.units) == (40, 40)
 

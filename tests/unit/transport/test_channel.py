@@ -33,9 +33,12 @@ class Echo:
 
 def channel(stream: trio.abc.Stream, processor: Processor, limits: ChannelLimits | None = None) -> StreamChannel:
     return StreamChannel(
-        stream, connection=1, peer=Peer("10.0.0.1", 5), dispatcher=Dispatcher({10: processor, 11: processor}),
+        stream,
+        connection=1,
+        peer=Peer("10.0.0.1", 5),
+        dispatcher=Dispatcher({10: processor, 11: processor}),
         limits=limits,
-    )  # fmt: skip
+    )
 
 
 class Pair:

@@ -57,9 +57,10 @@ async def serving(
     service: Service, *, is_vip: bool = False, proxies: str = ""
 ) -> AsyncIterator[tuple[RemotingServer, str]]:
     server = RemotingServer(
-        Dispatcher(dict.fromkeys((10, 11, 12, 13), service)), connection_listeners=[service],
+        Dispatcher(dict.fromkeys((10, 11, 12, 13), service)),
+        connection_listeners=[service],
         proxies=parse_networks(proxies),
-    )  # fmt: skip
+    )
     listeners = await open_listeners("127.0.0.1", 0)
     async with trio.open_nursery() as nursery:
         with trio.fail_after(30):
@@ -220,8 +221,10 @@ def test_connecting_is_bounded_in_time() -> None:
 PROXY_LINE = b"PROXY TCP4 192.0.2.7 10.0.0.1 51234 10911\r\n"
 PROXY_LOCAL = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0"
 PROXIES = [
-    ("127.0.0.0/8", PROXY_LINE, "192.0.2.7"), ("127.0.0.1", PROXY_LOCAL, "127.0.0.1"), ("10.0.0.1", b"", "127.0.0.1"),
-]  # fmt: skip
+    ("127.0.0.0/8", PROXY_LINE, "192.0.2.7"),
+    ("127.0.0.1", PROXY_LOCAL, "127.0.0.1"),
+    ("10.0.0.1", b"", "127.0.0.1"),
+]
 
 
 @pytest.mark.parametrize(("proxies", "header", "host"), PROXIES)

@@ -8,7 +8,7 @@ import trio
 from rocketpy.broker.managers.broker_stats import BrokerStatsManager, WorkerCounters
 from rocketpy.broker.managers.stats_item import StatsItem, StatsSnapshot
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import FakeClock
+from tests.support.slow_path import FakeClock
 
 
 def test_an_item_that_was_never_sampled_shows_zeros() -> None:

@@ -16,10 +16,10 @@ from rocketpy.broker.managers.client_journal import ClientJournal
 from rocketpy.broker.managers.consumer import COMES_BACK_MS
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Peer
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 
-class Lives(SlowLaneRig):
+class Lives(SlowPathRig):
     """A broker of which the manager dies, again and again."""
 
     def __init__(self, root: Path) -> None:
@@ -31,11 +31,17 @@ class Lives(SlowLaneRig):
 
     def die(self) -> None:
         """A successor takes the place; the old one's objects are forgotten."""
-        self.hot_lane.calls.clear()
+        self.fast_path.calls.clear()
         self.broker = BrokerController(
-            self.settings, self.store, self.hot_lane, self.name_servers, self.clock, lambda: self.counters,
-            random.Random(1), memory=self.memory,
-        )  # fmt: skip
+            self.settings,
+            self.store,
+            self.fast_path,
+            self.name_servers,
+            self.clock,
+            lambda: self.counters,
+            random.Random(1),
+            memory=self.memory,
+        )
         self.broker.load(self.open_channel, self.gone.__contains__)
         self.services, self.processors = self.broker.services, self.broker.processors()
 
@@ -51,13 +57,14 @@ class Lives(SlowLaneRig):
         trio.run(lambda: self.ask(35, fields, channel=channel))
 
     def state(self) -> dict[str, Any]:
-        """All that clients and hot processes can see of the tables."""
+        """All that clients and send and pull processes can see of the tables."""
         groups = {}
         for name in ("G", "H"):
             entry = self.services.consumers.group(name)
             if entry is not None:
-                members = sorted((info.client_id, info.connection, str(info.channel.peer)) for info in
-                                 entry.channels.values())  # fmt: skip
+                members = sorted(
+                    (info.client_id, info.connection, str(info.channel.peer)) for info in entry.channels.values()
+                )
                 groups[name] = (entry.consume_type, entry.message_model, entry.subscriptions, members)
         producers = {
             group: sorted((info.client_id, info.connection) for info in infos)
@@ -73,10 +80,10 @@ def test_members_subscriptions_and_producers_are_there_at_once(tmp_path: Path) -
     before = lives.state()
     lives.die()
     assert lives.state() == before
-    told = lives.hot_lane.named("subscription_changed")
+    told = lives.fast_path.named("subscription_changed")
     assert [(group, topic, what["sub_version"]) for group, topic, what in told] == [("G", "T", 7), ("G", "U", 7)]
     trio.run(lives.services.groups.announce)
-    assert dict(lives.hot_lane.named("group_changed"))["G"]["is_online"] is True
+    assert dict(lives.fast_path.named("group_changed"))["G"]["is_online"] is True
     assert trio.run(lambda: lives.ask(38, {"consumerGroup": "G"})).code == 0
     assert not lives.channels[1].pushed[2:], "nobody is told of a change that is none"
 
@@ -92,9 +99,14 @@ def test_any_history_is_found_again(tmp_path: Path) -> None:
                 topics = dict.fromkeys(choose.sample(["T", "U", "V"], choose.randrange(1, 4)), "*")
                 more = {"producer": choose.choice(["P", "R"])} if choose.random() < 0.5 else {}
                 lives.beat(
-                    f"client-{connection % 4}", connection, group=choose.choice(["G", "H"]), topics=topics,
-                    model=choose.choice(["CLUSTERING", "BROADCASTING"]), sub_version=step, **more,
-                )  # fmt: skip
+                    f"client-{connection % 4}",
+                    connection,
+                    group=choose.choice(["G", "H"]),
+                    topics=topics,
+                    model=choose.choice(["CLUSTERING", "BROADCASTING"]),
+                    sub_version=step,
+                    **more,
+                )
             elif what == 3:
                 lives.broker.connection_closed(connection)
             elif what == 4:
@@ -185,13 +197,21 @@ def test_the_end_of_the_last_member_leaves_nothing_behind(tmp_path: Path) -> Non
 def test_all_that_a_group_says_is_found_again(tmp_path: Path) -> None:
     lives = Lives(tmp_path)
     subscription = {
-        "topic": "T", "subString": "a || b", "subVersion": 1763779816000, "expressionType": "TAG",
-        "tagsSet": ["a", "b"], "codeSet": [97, 98], "classFilterMode": True,
-    }  # fmt: skip
+        "topic": "T",
+        "subString": "a || b",
+        "subVersion": 1763779816000,
+        "expressionType": "TAG",
+        "tagsSet": ["a", "b"],
+        "codeSet": [97, 98],
+        "classFilterMode": True,
+    }
     consumer = {
-        "groupName": "G", "consumeType": "CONSUME_ACTIVELY", "messageModel": "BROADCASTING",
-        "consumeFromWhere": "CONSUME_FROM_TIMESTAMP", "subscriptionDataSet": [subscription, {"topic": "U"}],
-    }  # fmt: skip
+        "groupName": "G",
+        "consumeType": "CONSUME_ACTIVELY",
+        "messageModel": "BROADCASTING",
+        "consumeFromWhere": "CONSUME_FROM_TIMESTAMP",
+        "subscriptionDataSet": [subscription, {"topic": "U"}],
+    }
     channel = lives.open_channel(1, Peer("10.0.0.1", 4001), False)
     trio.run(lambda: lives.ask(34, None, {"clientID": "a", "consumerDataSet": [consumer]}, channel=channel))
     before = lives.services.consumers.group("G")

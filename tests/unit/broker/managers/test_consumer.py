@@ -7,14 +7,14 @@ from pathlib import Path
 import trio
 
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 
 def notified(channel: FakeChannel) -> int:
     return sum(command.code == 40 for command in channel.pushed)
 
 
-class Members(SlowLaneRig):
+class Members(SlowPathRig):
     def __init__(self, root: Path, **settings: object) -> None:
         super().__init__(root, **settings)
         self.a, self.b = FakeChannel(1), FakeChannel(2)
@@ -51,7 +51,7 @@ def test_the_last_heartbeat_sets_the_model(tmp_path: Path) -> None:
     rig = Members(tmp_path)
     rig.beat("a", rig.a)
     rig.beat("a", rig.a, model="BROADCASTING")
-    group, told = rig.hot_lane.named("group_changed")[-1]
+    group, told = rig.fast_path.named("group_changed")[-1]
     assert group == "G" and told["is_online"] and told["is_broadcasting"]
 
 
@@ -74,8 +74,8 @@ def test_a_closed_connection_is_told_to_the_rest(tmp_path: Path) -> None:
     assert notified(rig.b) == 2
     rig.broker.connection_closed(2)
     assert rig.services.consumers.group("G") is None
-    assert rig.hot_lane.named("subscription_removed") == [("G", "T")]
-    assert rig.hot_lane.named("group_changed")[-1][1]["is_online"] is False
+    assert rig.fast_path.named("subscription_removed") == [("G", "T")]
+    assert rig.fast_path.named("group_changed")[-1][1]["is_online"] is False
 
 
 def test_unregister(tmp_path: Path) -> None:
@@ -119,6 +119,6 @@ def test_subscriptions_are_told_as_differences(tmp_path: Path) -> None:
     rig = Members(tmp_path)
     for _ in range(3):
         rig.beat("a", rig.a)
-    assert len(rig.hot_lane.named("subscription_changed")) == 1
-    group, topic, told = rig.hot_lane.named("subscription_changed")[0]
+    assert len(rig.fast_path.named("subscription_changed")) == 1
+    group, topic, told = rig.fast_path.named("subscription_changed")[0]
     assert (group, topic, told) == ("G", "T", {"expression_type": "TAG", "sub_string": "*", "sub_version": 1})

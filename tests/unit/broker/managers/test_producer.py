@@ -5,7 +5,7 @@ from __future__ import annotations
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS, ClientChannelInfo
 from rocketpy.broker.managers.producer import ProducerManager
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import FakeChannel, FakeClock
+from tests.support.slow_path import FakeChannel, FakeClock
 
 
 def info(client_id: str, channel: FakeChannel, clock: FakeClock) -> ClientChannelInfo:

@@ -6,7 +6,7 @@ from rocketpy.broker.journal import Found, Journal, format_memory
 from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS, RebalanceLockManager
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import FakeClock
+from tests.support.slow_path import FakeClock
 
 Q0, Q1 = MessageQueue("T", "broker-a", 0), MessageQueue("T", "broker-a", 1)
 

@@ -7,27 +7,32 @@ from pathlib import Path
 
 import trio
 
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 
 def test_built_in_groups(tmp_path: Path) -> None:
-    assert set(SlowLaneRig(tmp_path).services.groups.groups) == {
-        "TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY", "CID_ONSAPI_PULL",
-        "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER",
-    }  # fmt: skip
+    assert set(SlowPathRig(tmp_path).services.groups.groups) == {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+    }
 
 
 def test_find_creates_where_allowed(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     created = rig.services.groups.find("G")
     assert created is not None and created.retry_max_times == 16
     assert rig.services.groups.find("") is None
-    group, told = rig.hot_lane.named("group_changed")[-1]
+    group, told = rig.fast_path.named("group_changed")[-1]
     assert group == "G" and told["is_online"] is False and told["consume_enable"] is True
 
 
 def test_find_without_auto_creation_makes_system_groups_only(tmp_path: Path) -> None:
-    groups = SlowLaneRig(tmp_path, auto_create_subscription_group=False).services.groups
+    groups = SlowPathRig(tmp_path, auto_create_subscription_group=False).services.groups
     assert groups.find("G") is None
     assert groups.find("CID_RMQ_SYS_TRANS") is not None
     assert groups.find("TOOLS_CONSUMER") is not None
@@ -38,7 +43,7 @@ def test_the_file_keeps_unknown_fields(tmp_path: Path) -> None:
     path.parent.mkdir()
     table = {"G": {"groupName": "G", "retryQueueNums": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"}}}
     path.write_text(json.dumps({"dataVersion": {"counter": 2, "timestamp": 5}, "subscriptionGroupTable": table}))
-    groups = SlowLaneRig(tmp_path).services.groups
+    groups = SlowPathRig(tmp_path).services.groups
     groups.load()
     loaded = groups.select("G")
     assert loaded is not None and loaded.retry_queue_nums == 3 and loaded.consume_enable
@@ -50,7 +55,7 @@ def test_the_file_keeps_unknown_fields(tmp_path: Path) -> None:
 
 
 def test_delete_is_told(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.groups.find("G")
     assert rig.services.groups.delete("G") and not rig.services.groups.delete("G")
-    assert rig.hot_lane.named("group_removed") == ["G"]
+    assert rig.fast_path.named("group_removed") == ["G"]

@@ -1,4 +1,4 @@
-"""Topics: the built-in ones, the file, and what the hot processors and name servers hear of changes."""
+"""Topics: the built-in ones, the file, and what the send and pull processes and name servers hear of changes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,25 @@ import trio
 from rocketpy.broker.managers.topic_config import TopicConfigManager
 from rocketpy.errors import ConfigError
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 
 def topics_of(root: Path, **settings: object) -> TopicConfigManager:
-    return SlowLaneRig(root, **settings).services.topics
+    return SlowPathRig(root, **settings).services.topics
 
 
 def test_built_in_topics(tmp_path: Path) -> None:
     table = {name: (c.read_queue_nums, c.perm) for name, c in topics_of(tmp_path).topics.items()}
     assert table == {
-        "SELF_TEST_TOPIC": (1, 6), "TBW102": (8, 7), "BenchmarkTest": (1024, 6), "DefaultCluster": (16, 7),
-        "broker-a": (1, 7), "OFFSET_MOVED_EVENT": (1, 6), "SCHEDULE_TOPIC_XXXX": (18, 6),
+        "SELF_TEST_TOPIC": (1, 6),
+        "TBW102": (8, 7),
+        "BenchmarkTest": (1024, 6),
+        "DefaultCluster": (16, 7),
+        "broker-a": (1, 7),
+        "OFFSET_MOVED_EVENT": (1, 6),
+        "SCHEDULE_TOPIC_XXXX": (18, 6),
         "DefaultCluster_REPLY_TOPIC": (1, 6),
-    }  # fmt: skip
+    }
 
 
 def test_built_in_topics_follow_the_settings(tmp_path: Path) -> None:
@@ -71,7 +76,7 @@ def test_a_damaged_file_refuses_to_load(tmp_path: Path) -> None:
 
 
 def test_changes_are_told_once_and_move_the_version(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     topics = rig.services.topics
     changed: list[str] = []
     topics.on_change = lambda config: changed.append(config.topic_name)
@@ -80,11 +85,11 @@ def test_changes_are_told_once_and_move_the_version(tmp_path: Path) -> None:
     topics.create_if_missing("T", queue_nums=5)
     assert changed == ["T"] and topics.data_version.counter == before + 1
     assert topics.delete("T") and not topics.delete("T")
-    assert [name for name, _ in rig.hot_lane.calls] == ["topic_changed", "topic_removed"]
+    assert [name for name, _ in rig.fast_path.calls] == ["topic_changed", "topic_removed"]
 
 
 def test_order_flags_follow_the_name_server(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     topics = rig.services.topics
     topics.update(TopicConfig(topic_name="A"))
     topics.update(TopicConfig(topic_name="B", order=True))
@@ -94,9 +99,9 @@ def test_order_flags_follow_the_name_server(tmp_path: Path) -> None:
     assert not trio.run(topics.update_order_topics, {"A"})
 
 
-def test_no_send_and_slow_topics_are_marked_for_the_hot_lane(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+def test_no_send_and_slow_topics_are_marked_for_the_fast_path(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
     trio.run(rig.services.topics.announce)
-    marks = {name: (told["no_send"], told["slow"]) for name, told in rig.hot_lane.named("topic_changed")}
+    marks = {name: (told["no_send"], told["slow"]) for name, told in rig.fast_path.named("topic_changed")}
     assert marks["SCHEDULE_TOPIC_XXXX"] == (True, False)
     assert marks["TBW102"] == (False, False)

@@ -10,27 +10,61 @@ import trio
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.work import result_of
-from tests.support.slow_lane import SlowLaneRig, body_of
+from tests.support.slow_path import SlowPathRig, body_of
 
 RUNTIME_KEYS = [
-    "brokerVersionDesc", "brokerVersion", "bootTimestamp", "runtime", "putMessageEntireTimeMax",
-    "getMessageEntireTimeMax", "putMessageTimesTotal", "putMessageFailedTimes", "putMessageSizeTotal",
-    "putMessageAverageSize", "putMessageDistributeTime", "dispatchMaxBuffer", "dispatchBehindBytes", "putTps",
-    "getFoundTps", "getMissTps", "getTransferedTps", "getTotalTps", "putLatency99", "putLatency999",
-    "commitLogDiskRatio", "consumeQueueDiskRatio", "commitLogMinOffset", "commitLogMaxOffset",
-    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow", "msgGetTotalYesterdayMorning",
-    "msgGetTotalTodayMorning", "msgGetTotalTodayNow", "sendThreadPoolQueueSize", "sendThreadPoolQueueCapacity",
-    "pullThreadPoolQueueSize", "pullThreadPoolQueueCapacity", "queryThreadPoolQueueSize",
-    "queryThreadPoolQueueCapacity", "EndTransactionQueueSize", "EndTransactionThreadPoolQueueCapacity",
-    "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueHeadWaitTimeMills",
-    "queryThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills", "earliestMessageTimeStamp",
-    "startAcceptSendRequestTimeStamp", "remainTransientStoreBufferNumbs", "remainHowManyDataToFlush",
+    "brokerVersionDesc",
+    "brokerVersion",
+    "bootTimestamp",
+    "runtime",
+    "putMessageEntireTimeMax",
+    "getMessageEntireTimeMax",
+    "putMessageTimesTotal",
+    "putMessageFailedTimes",
+    "putMessageSizeTotal",
+    "putMessageAverageSize",
+    "putMessageDistributeTime",
+    "dispatchMaxBuffer",
+    "dispatchBehindBytes",
+    "putTps",
+    "getFoundTps",
+    "getMissTps",
+    "getTransferedTps",
+    "getTotalTps",
+    "putLatency99",
+    "putLatency999",
+    "commitLogDiskRatio",
+    "consumeQueueDiskRatio",
+    "commitLogMinOffset",
+    "commitLogMaxOffset",
+    "msgPutTotalYesterdayMorning",
+    "msgPutTotalTodayMorning",
+    "msgPutTotalTodayNow",
+    "msgGetTotalYesterdayMorning",
+    "msgGetTotalTodayMorning",
+    "msgGetTotalTodayNow",
+    "sendThreadPoolQueueSize",
+    "sendThreadPoolQueueCapacity",
+    "pullThreadPoolQueueSize",
+    "pullThreadPoolQueueCapacity",
+    "queryThreadPoolQueueSize",
+    "queryThreadPoolQueueCapacity",
+    "EndTransactionQueueSize",
+    "EndTransactionThreadPoolQueueCapacity",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "pageCacheLockTimeMills",
+    "earliestMessageTimeStamp",
+    "startAcceptSendRequestTimeStamp",
+    "remainTransientStoreBufferNumbs",
+    "remainHowManyDataToFlush",
     "commitLogDirCapacity",
-]  # fmt: skip
+]
 
 
 def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     buckets = (1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1)
     rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=buckets)
     table = body_of(trio.run(lambda: rig.ask(28)))["table"]
@@ -49,7 +83,7 @@ def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
 
 
 def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         response = await rig.ask(25, None, b"brokerPermission=4\nautoCreateTopicEnable=false\nfileReservedTime=48\n")
@@ -57,9 +91,9 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
         assert (await rig.ask(25, None, b"maxMessageSize=1000\n")).code == 0
         assert (await rig.ask(25, None, b"maxMessageSize=9\n")).code == 1
         assert rig.services.live.broker.broker_permission == 4
-        sizes = [call[-1] for call in rig.hot_lane.named("broker_changed")]
+        sizes = [call[-1] for call in rig.fast_path.named("broker_changed")]
         assert sizes == [{"permission": 4, "max_message_size": size} for size in (4_194_304, 1000)]
-        assert rig.hot_lane.named("store_settings_changed") == [{"fileReservedTime": "48"}, {"maxMessageSize": "1000"}]
+        assert rig.fast_path.named("store_settings_changed") == [{"fileReservedTime": "48"}, {"maxMessageSize": "1000"}]
         text = rig.settings.update_path.read_text()
         assert "brokerPermission=4" in text and "fileReservedTime=48" in text
         assert rig.services.topics.data_version.counter == 1
@@ -92,13 +126,13 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
     ],
 )
 def test_a_change_that_is_refused_changes_nothing(tmp_path: Path, body: bytes, code: int) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(25, None, body)).code == code
     assert rig.services.live.settings is rig.settings and not rig.settings.update_path.exists()
 
 
 def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -112,7 +146,7 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
 
 
 def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     path = rig.settings.update_path
     path.parent.mkdir(parents=True)
     for damage, reason in ((b"a=\\u12", "four hexadecimal digits"), (b"a=\xff", "not UTF-8")):
@@ -123,7 +157,7 @@ def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> No
 
 
 def test_stats_of_an_item(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.stats.count_consumed("G", "T", 30)
     result_of(rig.services.stats.sample_minute())
 
@@ -138,27 +172,27 @@ def test_stats_of_an_item(tmp_path: Path) -> None:
 
 
 def test_queues_of_topics_without_configuration_are_dropped(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="KNOWN"))
     for topic in ("KNOWN", "GONE", "RMQ_SYS_TRANS_HALF_TOPIC"):
         rig.store.fill(topic, 0, 1)
     assert trio.run(lambda: rig.ask(316)).code == 0
-    assert rig.hot_lane.named("delete_queues") == ["GONE"]
+    assert rig.fast_path.named("delete_queues") == ["GONE"]
 
 
 @pytest.mark.parametrize("code", [50, 51, 52, 53])
 def test_access_control_is_off(tmp_path: Path, code: int) -> None:
-    response = trio.run(lambda: SlowLaneRig(tmp_path).ask(code, {"accessKey": "k"}))
+    response = trio.run(lambda: SlowPathRig(tmp_path).ask(code, {"accessKey": "k"}))
     assert (response.code, response.remark) == (1, "access control is off on this broker (aclEnable=false)")
 
 
 def test_expired_queues_are_dropped_by_the_store(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(306)).code == 0
-    assert rig.hot_lane.named("clean_expired_queues") == [()]
+    assert rig.fast_path.named("clean_expired_queues") == [()]
 
 
 def test_expired_log_files_are_deleted_when_asked_for(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(329)).code == 0
     assert rig.store.delete_requests == 1

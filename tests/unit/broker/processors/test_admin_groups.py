@@ -6,15 +6,15 @@ from pathlib import Path
 
 import trio
 
-from tests.support.slow_lane import NOW_MS, SlowLaneRig, body_of
+from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
 
 
 def test_update_list_and_delete(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         assert (await rig.ask(200, None, {"groupName": "G", "retryMaxTimes": 3, "groupSysFlag": 1})).code == 0
-        assert rig.hot_lane.named("group_changed")[-1][0] == "G"
+        assert rig.fast_path.named("group_changed")[-1][0] == "G"
         table = body_of(await rig.ask(201))["subscriptionGroupTable"]
         assert table["G"]["retryMaxTimes"] == 3 and table["TOOLS_CONSUMER"]["retryMaxTimes"] == 16
         assert body_of(await rig.ask(352, {"group": "G"}))["retryMaxTimes"] == 3
@@ -33,7 +33,7 @@ def test_update_list_and_delete(tmp_path: Path) -> None:
 
 
 def test_connections(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     connection = {"clientAddr": "10.0.0.1:4000", "clientId": "a", "language": "JAVA", "version": 409}
 
     async def main() -> None:
@@ -49,9 +49,12 @@ def test_connections(tmp_path: Path) -> None:
         assert consumers["subscriptionTable"]["T"]["subString"] == "TagA"
         assert body_of(await rig.ask(204, {"producerGroup": "P"})) == {"connectionSet": [connection]}
         producer = {
-            "clientId": "a", "language": "JAVA", "lastUpdateTimestamp": NOW_MS, "remoteIP": "/10.0.0.1:4000",
+            "clientId": "a",
+            "language": "JAVA",
+            "lastUpdateTimestamp": NOW_MS,
+            "remoteIP": "/10.0.0.1:4000",
             "version": 409,
-        }  # fmt: skip
+        }
         assert body_of(await rig.ask(328)) == {"data": {"P": [producer]}}
 
     trio.run(main)

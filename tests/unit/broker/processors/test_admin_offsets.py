@@ -8,14 +8,14 @@ import trio
 
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import NOW_MS, SlowLaneRig, body_of
+from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
 
 QUEUE = {"topic": "T", "queueId": "0"}
 LONG_MAX = (1 << 63) - 1
 
 
 def test_ends_of_a_queue_and_search_by_time(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.fill("T", 0, 9, low=2)
 
     async def main() -> None:
@@ -33,7 +33,7 @@ def test_ends_of_a_queue_and_search_by_time(tmp_path: Path) -> None:
 
 
 def test_whole_tables_for_a_slave(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.offsets.commit("G", "T", 1, 6)
     rig.services.offsets.commit("G", "T", 0, 5)
 
@@ -45,7 +45,7 @@ def test_whole_tables_for_a_slave(tmp_path: Path) -> None:
 
 
 def test_correction_works_on_a_copy(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     offsets = rig.services.offsets
     for group, first, second in (("A", 5, 8), ("B", 3, 9), ("LOW", 1, 1), ("C", 4, 20)):
         offsets.commit(group, "T", 0, first)
@@ -66,7 +66,7 @@ def test_correction_works_on_a_copy(tmp_path: Path) -> None:
 
 
 def test_clone_of_one_topic_and_of_all(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     for topic in ("T", "U"):
         rig.services.topics.update(TopicConfig(topic_name=topic))
         rig.services.offsets.commit("G", topic, 0, 5)

@@ -11,16 +11,22 @@ import trio.testing
 
 from rocketpy.config import BrokerRole
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import NOW_MS, SlowLaneRig, body_of
+from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
 
 NEW = {
-    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "4", "writeQueueNums": "2", "perm": "6",
-    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "true",
-}  # fmt: skip
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "4",
+    "writeQueueNums": "2",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "true",
+}
 
 
 def test_a_topic_is_created_saved_and_registered_before_the_answer(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, namesrv_addr="127.0.0.1:9876")
+    rig = SlowPathRig(tmp_path, namesrv_addr="127.0.0.1:9876")
     response = trio.run(lambda: rig.ask(17, NEW))
     assert response.code == 0
     created = rig.services.topics.select("T")
@@ -42,13 +48,13 @@ def test_a_topic_is_created_saved_and_registered_before_the_answer(tmp_path: Pat
     ],
 )
 def test_what_cannot_be_created(tmp_path: Path, changes: dict[str, str], remark: str) -> None:
-    response = trio.run(lambda: SlowLaneRig(tmp_path).ask(17, NEW | changes))
+    response = trio.run(lambda: SlowPathRig(tmp_path).ask(17, NEW | changes))
     assert (response.code, response.remark) == (1, remark)
 
 
 @pytest.mark.parametrize("code", [17, 215, 200, 207])
 def test_a_slave_changes_nothing(tmp_path: Path, code: int) -> None:
-    rig = SlowLaneRig(tmp_path, broker_role=BrokerRole.SLAVE)
+    rig = SlowPathRig(tmp_path, broker_role=BrokerRole.SLAVE)
     response = trio.run(lambda: rig.ask(code, NEW | {"groupName": "G"}, {"groupName": "G"}))
     assert response.code == 1
     assert response.remark == (
@@ -56,23 +62,23 @@ def test_a_slave_changes_nothing(tmp_path: Path, code: int) -> None:
     )
 
 
-def test_a_deleted_topic_is_gone_from_the_hot_lane_before_its_queues_are_dropped(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+def test_a_deleted_topic_is_gone_from_the_fast_path_before_its_queues_are_dropped(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         await rig.ask(17, NEW)
         assert (await rig.ask(215, {"topic": "T"})).code == 0
 
     trio.run(main)
-    names = [call for call in rig.hot_lane.calls if call[0] in ("topic_removed", "delete_queues")]
+    names = [call for call in rig.fast_path.calls if call[0] in ("topic_removed", "delete_queues")]
     assert names == [("topic_removed", "T"), ("delete_queues", "T")]
     assert '"T"' not in (tmp_path / "config" / "topics.json").read_text()
 
 
 def test_a_deletion_that_the_store_cannot_finish_is_answered_in_time(tmp_path: Path) -> None:
     """Its disk is full, or it is away: the topic is deleted, and the answer says what is left."""
-    rig = SlowLaneRig(tmp_path)
-    rig.hot_lane.is_store_away = True
+    rig = SlowPathRig(tmp_path)
+    rig.fast_path.is_store_away = True
 
     async def main() -> None:
         await rig.ask(17, NEW)
@@ -86,7 +92,7 @@ def test_a_deletion_that_the_store_cannot_finish_is_answered_in_time(tmp_path: P
 
 
 def test_lists(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def ask(code: int, fields: dict[str, str] | None = None) -> Any:
         return body_of(await rig.ask(code, fields))
@@ -95,9 +101,14 @@ def test_lists(tmp_path: Path) -> None:
         await rig.ask(17, NEW)
         everything = await ask(21)
         assert everything["topicConfigTable"]["T"] == {
-            "order": False, "perm": 6, "readQueueNums": 4, "topicFilterType": "SINGLE_TAG", "topicName": "T",
-            "topicSysFlag": 0, "writeQueueNums": 2,
-        }  # fmt: skip
+            "order": False,
+            "perm": 6,
+            "readQueueNums": 4,
+            "topicFilterType": "SINGLE_TAG",
+            "topicName": "T",
+            "topicSysFlag": 0,
+            "writeQueueNums": 2,
+        }
         assert everything["dataVersion"]["counter"] == 1
         assert (await ask(351, {"topic": "T"}))["writeQueueNums"] == 2
         assert (await rig.ask(351, {"topic": "none"})).code == 17
@@ -111,7 +122,7 @@ def test_lists(tmp_path: Path) -> None:
 
 
 def test_stats_of_each_queue(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.fill("T", 1, 7, low=3)
 
     async def main() -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 
 def test_a_heartbeat_makes_group_and_retry_topic_and_both_are_on_the_disk(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     response = trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P"))
     assert response.code == 0 and response.version == 409
     retry = rig.services.topics.select("%RETRY%G")
@@ -22,14 +22,14 @@ def test_a_heartbeat_makes_group_and_retry_topic_and_both_are_on_the_disk(tmp_pa
 
 
 def test_a_heartbeat_of_a_group_that_may_not_be_created_is_entered_all_the_same(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, auto_create_subscription_group=False)
+    rig = SlowPathRig(tmp_path, auto_create_subscription_group=False)
     assert trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"})).code == 0
     assert rig.services.topics.select("%RETRY%G") is None
     assert rig.services.consumers.group("G") is not None
 
 
 def test_a_group_name_too_long_for_a_record_gets_no_retry_topic(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     group = "g" * 121
     assert trio.run(lambda: rig.heartbeat("a", group=group, topics={"T": "*"})).code == 0
     assert rig.services.topics.select("%RETRY%" + group) is None
@@ -38,7 +38,7 @@ def test_a_group_name_too_long_for_a_record_gets_no_retry_topic(tmp_path: Path) 
 @pytest.mark.parametrize("body", [None, b"{", b"[]"])
 @pytest.mark.parametrize("code", [34, 46])
 def test_a_body_that_is_none_is_refused(tmp_path: Path, code: int, body: bytes | None) -> None:
-    assert trio.run(lambda: SlowLaneRig(tmp_path).ask(code, None, body)).code == 1
+    assert trio.run(lambda: SlowPathRig(tmp_path).ask(code, None, body)).code == 1
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_body_that_is_none_is_refused(tmp_path: Path, code: int, body: bytes |
     ],
 )
 def test_check_client_config(tmp_path: Path, expression_type: str | None, code: int, remark: str | None) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     body = {"clientId": "a", "group": "G", "subscriptionData": {"topic": "T", "expressionType": expression_type}}
     response = trio.run(lambda: rig.ask(46, None, body))
     assert (response.code, response.remark) == (code, remark)

@@ -7,14 +7,14 @@ from pathlib import Path
 import trio
 
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import NOW_MS, SlowLaneRig, body_of
+from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
 
 Q0 = '{"brokerName":"broker-a","queueId":0,"topic":"T"}'
 Q1 = '{"brokerName":"broker-a","queueId":1,"topic":"T"}'
 
 
-def rig_with_progress(root: Path) -> SlowLaneRig:
-    rig = SlowLaneRig(root)
+def rig_with_progress(root: Path) -> SlowPathRig:
+    rig = SlowPathRig(root)
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=1))
     rig.services.topics.update(TopicConfig(topic_name="U", read_queue_nums=1, write_queue_nums=1))
     rig.store.fill("T", 0, 10)
@@ -52,8 +52,9 @@ def test_progress_of_all_groups(tmp_path: Path) -> None:
         assert body["brokerAddr"] == "127.0.0.1:10911"
         (entry,) = body["consumeStatsList"]
         assert [list(stats["offsetTable"]) for stats in entry["G"]] == [
-            [Q0], ['{"brokerName":"broker-a","queueId":0,"topic":"U"}'],
-        ]  # fmt: skip
+            [Q0],
+            ['{"brokerName":"broker-a","queueId":0,"topic":"U"}'],
+        ]
         assert body["totalDiff"] == (10 - 4) + (0 - 4)
         assert body_of(await rig.ask(317, {"isOrder": "true"}))["consumeStatsList"] == []
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.support.slow_lane import FakeChannel, SlowLaneRig, body_of
+from tests.support.slow_path import FakeChannel, SlowPathRig, body_of
 
 QUEUE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
 
 
 def test_members_are_listed_as_soon_as_their_heartbeat_is_answered(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         nobody = await rig.ask(38, {"consumerGroup": "G"})
@@ -26,7 +26,7 @@ def test_members_are_listed_as_soon_as_their_heartbeat_is_answered(tmp_path: Pat
 
 
 def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         assert (await rig.ask(15, QUEUE | {"commitOffset": "10"})).code == 0
@@ -43,7 +43,7 @@ def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
 
 def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Path) -> None:
     """A consumer that leaves names its offset last; its pull, sent before, was gathered and comes after."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     received_ms = rig.clock.monotonic_ms()
     rig.clock.advance(2)
     trio.run(lambda: rig.ask(15, QUEUE | {"commitOffset": "13"}))
@@ -70,7 +70,7 @@ def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Pa
 def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
     tmp_path: Path, count: int, low: int, begin: int, on_disk_below: int, code: int
 ) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     if count:
         rig.store.fill("T", 0, count, low=low)
         rig.store.begins["T", 0] = begin
@@ -84,4 +84,4 @@ def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
 
 
 def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:
-    assert trio.run(lambda: SlowLaneRig(tmp_path).ask(14, {"topic": "T"})).code == 1
+    assert trio.run(lambda: SlowPathRig(tmp_path).ask(14, {"topic": "T"})).code == 1

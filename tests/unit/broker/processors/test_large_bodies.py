@@ -12,7 +12,7 @@ from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.schema import REQUEST_BYTES_MAX
 from rocketpy.remoting.fastjson import JsonValue
 from rocketpy.transport.bodies import AT_ONCE_BYTES_MAX
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 SIZE = 15 * 1024 * 1024
 SUBSCRIPTION = b'{"topic":"T","subString":"*"},'
@@ -36,7 +36,7 @@ BODIES = {
 
 @pytest.mark.parametrize("kind", BODIES)
 def test_no_code_reads_a_large_body_in_the_loop(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     real = fastjson.loads_text
 
     def loads_text(text: str, *, is_strict: bool = False) -> JsonValue:
@@ -59,7 +59,7 @@ def test_no_code_reads_a_large_body_in_the_loop(tmp_path: Path, kind: str, monke
 
 def test_bodies_of_official_clients_are_taken(tmp_path: Path) -> None:
     """4 000 subscriptions, 8 000 queues."""
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         topics = {f"Topic-of-some-length-{number}": "*" for number in range(4000)}

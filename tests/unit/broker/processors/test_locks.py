@@ -7,7 +7,7 @@ from typing import Any
 
 import trio
 
-from tests.support.slow_lane import SlowLaneRig, body_of
+from tests.support.slow_path import SlowPathRig, body_of
 
 
 def lock_body(client_id: str, *queue_ids: int) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def lock_body(client_id: str, *queue_ids: int) -> dict[str, Any]:
 
 
 def test_lock_answers_what_the_caller_holds_as_it_was_named(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         first = await rig.ask(41, None, lock_body("a", 0))

@@ -7,13 +7,13 @@ from pathlib import Path
 import trio
 
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import SlowLaneRig, body_of
+from tests.support.slow_path import SlowPathRig, body_of
 
 KEY = {"topic": "T", "key": "k", "maxNum": "64", "beginTimestamp": "1", "endTimestamp": "2"}
 
 
 def test_query_by_key(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         nothing = await rig.ask(12, KEY)
@@ -28,7 +28,7 @@ def test_query_by_key(tmp_path: Path) -> None:
 
 
 def test_messages_of_a_query_by_unique_key(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path, default_query_max_num=5)
+    rig = SlowPathRig(tmp_path, default_query_max_num=5)
 
     async def main() -> None:
         await rig.ask(12, KEY | {"_UNIQUE_KEY_QUERY": "true"})
@@ -39,7 +39,7 @@ def test_messages_of_a_query_by_unique_key(tmp_path: Path) -> None:
 
 
 def test_view_by_offset(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.records[77] = b"record"
 
     async def main() -> None:
@@ -51,7 +51,7 @@ def test_view_by_offset(tmp_path: Path) -> None:
 
 
 def test_units_of_a_queue(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=1, write_queue_nums=1))
     rig.store.fill("T", 0, 3, tags_code=5)
     ask = {"topic": "T", "queueId": "0", "index": "1", "count": "5", "consumerGroup": "G"}

@@ -8,13 +8,13 @@ import trio
 
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_lane import FakeChannel, SlowLaneRig, record
+from tests.support.slow_path import FakeChannel, SlowPathRig, record
 
 ASK = {"consumerGroup": "G", "clientId": "a", "jstackEnable": "true"}
 
 
 def test_running_info_is_relayed(tmp_path: Path) -> None:
-    rig, client = SlowLaneRig(tmp_path), FakeChannel(2)
+    rig, client = SlowPathRig(tmp_path), FakeChannel(2)
 
     async def main() -> None:
         offline = await rig.ask(307, ASK)
@@ -31,7 +31,7 @@ def test_running_info_is_relayed(tmp_path: Path) -> None:
 
 
 def test_old_clients_cannot(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         body = {"clientID": "a", "consumerDataSet": [{"groupName": "G"}]}
@@ -43,7 +43,7 @@ def test_old_clients_cannot(tmp_path: Path) -> None:
 
 
 def test_consume_directly_carries_the_message(tmp_path: Path) -> None:
-    rig, client = SlowLaneRig(tmp_path), FakeChannel(2)
+    rig, client = SlowPathRig(tmp_path), FakeChannel(2)
     rig.store.records[1000] = record()
     client.answer = RemotingCommand.response(0, None, body=b"{}")
     message_id = encode_offset_message_id(("127.0.0.1", 10911), 1000)

@@ -9,7 +9,7 @@ import trio
 from rocketpy.codes import LanguageCode
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_lane import NOW_MS, FakeChannel, SlowLaneRig, body_of
+from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig, body_of
 
 RESET = {"topic": "T", "group": "G", "timestamp": str(NOW_MS + 5), "isForce": "false"}
 JAVA_FORM = (
@@ -18,8 +18,8 @@ JAVA_FORM = (
 )
 
 
-def rig_with_group(root: Path) -> SlowLaneRig:
-    rig = SlowLaneRig(root)
+def rig_with_group(root: Path) -> SlowPathRig:
+    rig = SlowPathRig(root)
     rig.services.topics.update(TopicConfig(topic_name="T", read_queue_nums=2, write_queue_nums=2))
     rig.store.fill("T", 0, 20)
     rig.store.fill("T", 1, 20)

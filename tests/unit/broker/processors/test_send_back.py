@@ -12,35 +12,41 @@ from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_lane import NOW_MS, SlowLaneRig, record
+from tests.support.slow_path import NOW_MS, SlowPathRig, record
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 BACK = {"offset": "1000", "group": "G", "delayLevel": "0", "originMsgId": "x", "originTopic": "T"}
 
 
-def send_back(rig: SlowLaneRig, **changes: Any) -> tuple[int, str | None]:
+def send_back(rig: SlowPathRig, **changes: Any) -> tuple[int, str | None]:
     version = changes.pop("version", 409)
     response = trio.run(lambda: rig.ask(36, BACK | changes, version=version))
     return response.code, response.remark
 
 
-def stored(rig: SlowLaneRig) -> tuple[str, int, dict[str, str]]:
-    message = rig.hot_lane.puts[-1]
+def stored(rig: SlowPathRig) -> tuple[str, int, dict[str, str]]:
+    message = rig.fast_path.puts[-1]
     return message.topic, message.queue_id, decode_properties(message.properties.decode())
 
 
 def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(properties=b"KEYS\x01k\x02TAGS\x01a")
     assert send_back(rig) == (0, None)
     assert stored(rig) == (
-        "SCHEDULE_TOPIC_XXXX", 2,
+        "SCHEDULE_TOPIC_XXXX",
+        2,
         {
-            "KEYS": "k", "TAGS": "a", "RETRY_TOPIC": "T", "DELAY": "3", "REAL_TOPIC": "%RETRY%G", "REAL_QID": "0",
+            "KEYS": "k",
+            "TAGS": "a",
+            "RETRY_TOPIC": "T",
+            "DELAY": "3",
+            "REAL_TOPIC": "%RETRY%G",
+            "REAL_QID": "0",
             "ORIGIN_MESSAGE_ID": encode_offset_message_id(("127.0.0.1", 10911), 1000),
         },
-    )  # fmt: skip
-    message = rig.hot_lane.puts[-1]
+    )
+    message = rig.fast_path.puts[-1]
     assert message.reconsume_times == 1 and message.body == b"body" and not message.wait_store
     assert (message.born_host, message.born_timestamp_ms, message.message_flag) == (("10.1.1.1", 99), NOW_MS - 5, 2)
     item = rig.services.stats.item("SNDBCK_PUT_NUMS", "T@G")
@@ -49,14 +55,14 @@ def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
 
 
 def test_a_count_of_attempts_that_its_sender_made_up_stays_in_its_field(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(reconsume_times=(1 << 31) - 1)
     assert send_back(rig) == (0, None)
-    assert rig.hot_lane.puts[-1].reconsume_times == (1 << 31) - 1
+    assert rig.fast_path.puts[-1].reconsume_times == (1 << 31) - 1
 
 
 def test_later_retries_wait_longer_and_remember_where_they_come_from(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(
         topic="%RETRY%G", properties=b"RETRY_TOPIC\x01T\x02ORIGIN_MESSAGE_ID\x01FIRST\x02DELAY\x013", reconsume_times=4
     )
@@ -80,7 +86,7 @@ def test_later_retries_wait_longer_and_remember_where_they_come_from(tmp_path: P
     ],
 )
 def test_dead_letters(tmp_path: Path, reconsume_times: int, changes: dict[str, Any], is_dead: bool) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(properties=b"DELAY\x013", reconsume_times=reconsume_times)
     assert send_back(rig, **changes) == (0, None)
     topic, queue_id, properties = stored(rig)
@@ -93,13 +99,13 @@ def test_dead_letters(tmp_path: Path, reconsume_times: int, changes: dict[str, A
 
 
 def test_refusals_in_order(tmp_path: Path) -> None:
-    closed = SlowLaneRig(tmp_path, auto_create_subscription_group=False, broker_permission=4)
+    closed = SlowPathRig(tmp_path, auto_create_subscription_group=False, broker_permission=4)
     assert send_back(closed) == (26, f"subscription group not exist, G {FAQ}")
     assert send_back(closed, group="TOOLS_CONSUMER") == (16, "the broker[127.0.0.1] sending message is forbidden")
-    rig = SlowLaneRig(tmp_path / "2")
+    rig = SlowPathRig(tmp_path / "2")
     rig.services.groups.update(SubscriptionGroupConfig(group_name="NONE", retry_queue_nums=0))
     assert send_back(rig, group="NONE") == (0, None)
-    assert rig.hot_lane.puts == [] and rig.services.topics.select("%RETRY%NONE") is None
+    assert rig.fast_path.puts == [] and rig.services.topics.select("%RETRY%NONE") is None
     rig.services.topics.update(TopicConfig(topic_name="%RETRY%R", perm=4))
     assert send_back(rig, group="R") == (16, "the topic[%RETRY%R] sending message is forbidden")
     assert send_back(rig) == (1, "look message by offset failed, 1000")
@@ -114,7 +120,7 @@ def test_refusals_in_order(tmp_path: Path) -> None:
     [(10, "FLUSH_DISK_TIMEOUT"), (11, "SLAVE_NOT_AVAILABLE"), (12, "FLUSH_SLAVE_TIMEOUT"), (1, "UNKNOWN_ERROR")],
 )
 def test_anything_but_success_is_a_failure(tmp_path: Path, code: int, name: str) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record()
-    rig.hot_lane.put_code = code
+    rig.fast_path.put_code = code
     assert send_back(rig) == (1, name)

@@ -11,16 +11,22 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 
 def test_a_stranger_may_ask_but_not_administer(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     stranger = FakeChannel(7, Peer("10.0.0.2", 4000))
     topic = {
-        "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
-        "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-    }  # fmt: skip
+        "topic": "T",
+        "defaultTopic": "TBW102",
+        "readQueueNums": "1",
+        "writeQueueNums": "1",
+        "perm": "6",
+        "topicFilterType": "SINGLE_TAG",
+        "topicSysFlag": "0",
+        "order": "false",
+    }
 
     async def main() -> None:
         with pytest.raises(RequestRefused) as refused:

@@ -6,22 +6,35 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.slow_lane import SlowLaneRig
+from tests.support.slow_path import SlowPathRig
 
 SEND = {
-    "producerGroup": "g", "topic": "T", "defaultTopic": "TBW102", "defaultTopicQueueNums": "4", "queueId": "0",
-    "sysFlag": "0", "bornTimestamp": "1", "flag": "0",
-}  # fmt: skip
+    "producerGroup": "g",
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "defaultTopicQueueNums": "4",
+    "queueId": "0",
+    "sysFlag": "0",
+    "bornTimestamp": "1",
+    "flag": "0",
+}
 V2 = dict(zip("abcdefgh", SEND.values(), strict=True))
 PULL = {
-    "consumerGroup": "g", "topic": "T", "queueId": "0", "queueOffset": "0", "maxMsgNums": "32", "sysFlag": "0",
-    "commitOffset": "0", "suspendTimeoutMillis": "0", "subVersion": "0",
-}  # fmt: skip
+    "consumerGroup": "g",
+    "topic": "T",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": "0",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "0",
+}
 
 
 @pytest.mark.parametrize(("code", "fields"), [(10, SEND), (310, V2), (320, V2), (11, PULL), (361, PULL)])
 def test_what_is_wrong_is_named(tmp_path: Path, code: int, fields: dict[str, str]) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def remark_to(asked: dict[str, str]) -> str:
         answer = await rig.ask(code, asked)

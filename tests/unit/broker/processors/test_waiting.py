@@ -13,13 +13,19 @@ from rocketpy.broker.processors.deletion import EXPIRED_ARE_LEFT
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.slow_lane import FakeChannel, SlowLaneRig
+from tests.support.slow_path import FakeChannel, SlowPathRig
 
 GROUP = {"consumerGroup": "G", "clientId": "c"}
 TOPIC = {
-    "topic": "T", "defaultTopic": "TBW102", "readQueueNums": "1", "writeQueueNums": "1", "perm": "6",
-    "topicFilterType": "SINGLE_TAG", "topicSysFlag": "0", "order": "false",
-}  # fmt: skip
+    "topic": "T",
+    "defaultTopic": "TBW102",
+    "readQueueNums": "1",
+    "writeQueueNums": "1",
+    "perm": "6",
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": "0",
+    "order": "false",
+}
 WAITING = [
     (RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP, 77),
     (RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, 77),
@@ -33,7 +39,7 @@ WAITING = [
 
 @pytest.mark.parametrize(("code", "fields", "target"), WAITING, ids=lambda value: getattr(value, "name", ""))
 def test_it_is_handed_out(tmp_path: Path, code: RequestCode, fields: dict[str, str], target: object) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
 
     async def main() -> None:
         await rig.heartbeat("c", group="G", topics={"T": "*"}, channel=FakeChannel(77))
@@ -44,8 +50,8 @@ def test_it_is_handed_out(tmp_path: Path, code: RequestCode, fields: dict[str, s
 
 
 def test_expired_queues_that_are_not_gone_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rig = SlowLaneRig(tmp_path)
-    monkeypatch.setattr(rig.hot_lane, "clean_expired_queues", trio.sleep_forever, raising=False)
+    rig = SlowPathRig(tmp_path)
+    monkeypatch.setattr(rig.fast_path, "clean_expired_queues", trio.sleep_forever, raising=False)
     answers: list[RemotingCommand] = []
 
     async def main() -> None:
@@ -56,7 +62,7 @@ def test_expired_queues_that_are_not_gone_are_named(tmp_path: Path, monkeypatch:
 
 
 def test_members_are_asked_few_at_a_time_and_no_longer_than_allowed(tmp_path: Path) -> None:
-    rig = SlowLaneRig(tmp_path)
+    rig = SlowPathRig(tmp_path)
     asked: list[int] = []
 
     class Silent(FakeChannel):

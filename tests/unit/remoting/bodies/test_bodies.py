@@ -90,14 +90,18 @@ TEXTS: list[tuple[type[Body], str]] = [
     (TopicConfigSerializeWrapper, '{"dataVersion":' + VERSION + ',"topicConfigTable":{"T":' + TOPIC + "}}"),
     (
         RegisterBrokerBody,
-        '{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":' + VERSION + ',"topicConfigTable":{"T":'
-        + TOPIC + "}}}",
+        '{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":'
+        + VERSION
+        + ',"topicConfigTable":{"T":'
+        + TOPIC
+        + "}}}",
     ),
     (SubscriptionGroupWrapper, '{"dataVersion":' + VERSION + ',"subscriptionGroupTable":{"G":' + GROUP + "}}"),
     (
         HeartbeatData,
         '{"clientID":"c","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET","consumeType":'
-        '"CONSUME_PASSIVELY","groupName":"G","messageModel":"CLUSTERING","subscriptionDataSet":[' + SUBSCRIPTION
+        '"CONSUME_PASSIVELY","groupName":"G","messageModel":"CLUSTERING","subscriptionDataSet":['
+        + SUBSCRIPTION
         + '],"unitMode":false}],"producerDataSet":[{"groupName":"CLIENT_INNER_PRODUCER"}]}',
     ),
     (CheckClientRequestBody, '{"clientId":"c","group":"G","subscriptionData":' + SUBSCRIPTION + "}"),
@@ -126,7 +130,8 @@ TEXTS: list[tuple[type[Body], str]] = [
     (LockBatchResponseBody, '{"lockOKMQSet":[]}'),
     (
         QueryConsumeTimeSpanBody,
-        '{"consumeTimeSpanSet":[{"consumeTimeStamp":1,"delayTime":2,"maxTimeStamp":3,"messageQueue":' + MQ
+        '{"consumeTimeSpanSet":[{"consumeTimeStamp":1,"delayTime":2,"maxTimeStamp":3,"messageQueue":'
+        + MQ
         + ',"minTimeStamp":4}]}',
     ),
     (
@@ -156,7 +161,7 @@ TEXTS: list[tuple[type[Body], str]] = [
     ),
     (ConsumeByWho, '{"consumedGroup":[],"notConsumedGroup":[],"offset":0,"queueId":0}'),
     (OffsetMovedEvent, '{"consumerGroup":"G","messageQueue":' + MQ + ',"offsetNew":1,"offsetRequest":2}'),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "text"), TEXTS, ids=lambda value: value.__name__ if isinstance(value, type) else "")
@@ -227,10 +232,16 @@ def test_unread_messages_are_summed() -> None:
 
 
 INFLATED_REGISTRATION = (
-    bytes.fromhex("00000027") + b'{"counter":0,"timestamp":1795161004916}' + bytes.fromhex("00000002")
-    + bytes.fromhex("00000014") + b"T 16 16 6 SINGLE_TAG" + bytes.fromhex("00000013") + b"T2 1 2 6 SINGLE_TAG"
-    + bytes.fromhex("00000002") + b"[]"
-)  # fmt: skip
+    bytes.fromhex("00000027")
+    + b'{"counter":0,"timestamp":1795161004916}'
+    + bytes.fromhex("00000002")
+    + bytes.fromhex("00000014")
+    + b"T 16 16 6 SINGLE_TAG"
+    + bytes.fromhex("00000013")
+    + b"T2 1 2 6 SINGLE_TAG"
+    + bytes.fromhex("00000002")
+    + b"[]"
+)
 
 
 def test_compressed_registration_is_read_and_written_as_java_does() -> None:
@@ -263,11 +274,20 @@ def test_registration_by_version() -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        None, b"[]", b"1", b'{"topic":{}}', b'{"codeSet":5}', b'{"codeSet":["x"]}', b'{"codeSet":[4294967296]}',
-        b'{"subVersion":1.5}', b'{"subVersion":true0}', b'{"classFilterMode":[]}', b'{"tagsSet":[[]]}',
+        None,
+        b"[]",
+        b"1",
+        b'{"topic":{}}',
+        b'{"codeSet":5}',
+        b'{"codeSet":["x"]}',
+        b'{"codeSet":[4294967296]}',
+        b'{"subVersion":1.5}',
+        b'{"subVersion":true0}',
+        b'{"classFilterMode":[]}',
+        b'{"tagsSet":[[]]}',
         b'{"subVersion":99999999999999999999}',
     ],
-)  # fmt: skip
+)
 def test_members_of_the_wrong_type_are_refused(data: bytes | None) -> None:
     with pytest.raises(BodyInvalid):
         SubscriptionData.decode(data)

@@ -1,0 +1,115 @@
+/* Open addressing with linear probing; a deleted entry keeps its place until the next growth. */
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random_seed.h"
+
+enum { RP_MAP_DELETED = UINT32_MAX };
+
+static inline uint64_t mix(uint64_t a, uint64_t b) {
+    __uint128_t product = (__uint128_t)a * b;
+    return (uint64_t)product ^ (uint64_t)(product >> 64);
+}
+
+uint64_t rp_hash_bytes(const void *data, uint32_t size, uint64_t seed) {
+    const uint8_t *at = data;
+    uint64_t hash = seed ^ (0x9E3779B97F4A7C15ull + size);
+    uint64_t word;
+    for (; size >= 8; at += 8, size -= 8) {
+        memcpy(&word, at, 8);
+        hash = mix(hash ^ word, 0xA0761D6478BD642Full);
+    }
+    word = 0;
+    memcpy(&word, at, size);
+    return mix(hash ^ word, 0xE7037ED1A0B428DBull);
+}
+
+int rp_map_init(rp_map *map, uint32_t capacity) {
+    uint64_t size = 16;
+    while (size < capacity) size *= 2;
+    map->entries = calloc(size, sizeof *map->entries);
+    map->mask = size - 1;
+    map->used = map->live = 0;
+    map->seed = rp_random_seed();
+    return map->entries ? 0 : -1;
+}
+
+void rp_map_destroy(rp_map *map, void (*release)(void *value)) {
+    if (!map->entries) return;
+    for (uint64_t i = 0; i <= map->mask; i++) {
+        rp_map_entry *entry = &map->entries[i];
+        if (!entry->value) continue;
+        if (release) release(entry->value);
+        free((void *)entry->key);
+    }
+    free(map->entries);
+    map->entries = NULL;
+}
+
+static rp_map_entry *find(const rp_map *map, uint64_t hash, const void *key, uint32_t key_size) {
+    for (uint64_t i = hash & map->mask;; i = (i + 1) & map->mask) {
+        rp_map_entry *entry = &map->entries[i];
+        if (!entry->value && entry->key_size != RP_MAP_DELETED) return NULL;
+        if (entry->value && entry->hash == hash && entry->key_size == key_size &&
+            memcmp(entry->key, key, key_size) == 0)
+            return entry;
+    }
+}
+
+static int grow(rp_map *map) {
+    rp_map larger;
+    if (rp_map_init(&larger, (uint32_t)((map->live + 8) * 4)) != 0) return -1;
+    larger.seed = map->seed;
+    for (uint64_t i = 0; i <= map->mask; i++) {
+        rp_map_entry *entry = &map->entries[i];
+        if (!entry->value) continue;
+        uint64_t at = entry->hash & larger.mask;
+        while (larger.entries[at].value) at = (at + 1) & larger.mask;
+        larger.entries[at] = *entry;
+        larger.used++;
+        larger.live++;
+    }
+    free(map->entries);
+    *map = larger;
+    return 0;
+}
+
+void *rp_map_get(const rp_map *map, const void *key, uint32_t key_size) {
+    rp_map_entry *entry = find(map, rp_hash_bytes(key, key_size, map->seed), key, key_size);
+    return entry ? entry->value : NULL;
+}
+
+void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, int *failed) {
+    uint64_t hash = rp_hash_bytes(key, key_size, map->seed);
+    rp_map_entry *entry = find(map, hash, key, key_size);
+    *failed = 0;
+    if (entry) {
+        void *before = entry->value;
+        entry->value = value;
+        return before;
+    }
+    uint8_t *copy = NULL;
+    if ((map->used * 10 >= (map->mask + 1) * 7 && grow(map) != 0) || !(copy = malloc(key_size ? key_size : 1))) {
+        *failed = 1;
+        return NULL;
+    }
+    memcpy(copy, key, key_size);
+    uint64_t at = hash & map->mask;
+    while (map->entries[at].value) at = (at + 1) & map->mask;
+    map->used += map->entries[at].key_size != RP_MAP_DELETED;
+    map->entries[at] = (rp_map_entry){.hash = hash, .value = value, .key = copy, .key_size = key_size};
+    map->live++;
+    return NULL;
+}
+
+void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size) {
+    rp_map_entry *entry = find(map, rp_hash_bytes(key, key_size, map->seed), key, key_size);
+    if (!entry) return NULL;
+    void *value = entry->value;
+    free((void *)entry->key);
+    *entry = (rp_map_entry){.key_size = RP_MAP_DELETED};
+    map->live--;
+    return value;
+}

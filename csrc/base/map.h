@@ -1,0 +1,32 @@
+#ifndef ROCKETPY_MAP_H
+#define ROCKETPY_MAP_H
+/* A hash map from byte strings to pointers: the private tables of the send and pull processes (topics, groups,
+ * subscriptions, connections). Grows by doubling at load 0.7, never shrinks; keys are copied. Keys may be chosen by
+ * clients: hashes have a random seed. Single-threaded. */
+#include <stdint.h>
+
+typedef struct rp_map_entry {
+    uint64_t hash;
+    void *value; /* NULL: free, or deleted if key_size is RP_MAP_DELETED */
+    const uint8_t *key;
+    uint32_t key_size;
+} rp_map_entry;
+
+typedef struct rp_map {
+    rp_map_entry *entries;
+    uint64_t mask;
+    uint64_t used; /* live and deleted */
+    uint64_t live;
+    uint64_t seed; /* of the hashes: random */
+} rp_map;
+
+uint64_t rp_hash_bytes(const void *data, uint32_t size, uint64_t seed);
+int rp_map_init(rp_map *map, uint32_t capacity); /* 0, or -1 without memory */
+/* Free the map; `release` (or NULL) is called for every value. */
+void rp_map_destroy(rp_map *map, void (*release)(void *value));
+void *rp_map_get(const rp_map *map, const void *key, uint32_t key_size);
+/* Set, returning the value that stood there before (NULL if none); `value` must not be NULL. *failed is set to 1
+ * without memory (nothing has changed then). */
+void *rp_map_put(rp_map *map, const void *key, uint32_t key_size, void *value, int *failed);
+void *rp_map_remove(rp_map *map, const void *key, uint32_t key_size);
+#endif

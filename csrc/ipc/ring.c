@@ -1,0 +1,432 @@
+/* Byte rings between processes, and the doorbells that wake their consumers; the protocol is in ring.h.
+ *
+ * A ring is one memfd: a page of positions, then the data. The data is mapped twice in a row, so a record that wraps
+ * around is contiguous all the same. All of it is mapped before the fork and therefore at the same address in every
+ * process. Positions are counts of bytes since the ring was created; they never wrap (2^64 bytes).
+ *
+ *   record:  size(4)  type(2)  part(2)  payload, padded to 8       part: 0 whole, 1 first, 2 next
+ *   first part of a large record: payload = total size(8), then its first bytes
+ *
+ * Who stores what: tail and producer_waiting = 1 by the producer; head and producer_waiting = 0 by the consumer. Each
+ * side keeps the other's position cached and looks at the shared one only when the cached one says full or empty: in
+ * a busy ring the two lines move between the cores once per batch. */
+#define _GNU_SOURCE
+#include "ipc/ring.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+
+enum { RECORD_HEADER = 8, TOTAL_SIZE = 8, CAPACITY_MIN = 65536, CAPACITY_MAX = RP_RING_RECORD_MAX, HEADER_PAGE = 4096 };
+enum { PART_WHOLE = 0, PART_FIRST = 1, PART_NEXT = 2 };
+
+struct rp_ring {
+    uint8_t *data;
+    uint64_t mask;
+    uint32_t capacity;
+    uint32_t small_max; /* largest record that crosses in one piece */
+    rp_worker *producer;
+    rp_worker *consumer;
+    _Alignas(64) uint64_t tail;
+    _Alignas(64) uint64_t head;
+    _Alignas(64) uint32_t producer_waiting;
+};
+_Static_assert(sizeof(rp_ring) <= HEADER_PAGE, "the positions share one page");
+
+typedef struct record_header {
+    uint32_t size;
+    uint16_t type;
+    uint16_t part;
+} record_header;
+_Static_assert(sizeof(record_header) == RECORD_HEADER, "records stay 8-aligned");
+
+struct rp_ring_writer {
+    rp_ring *ring;
+    uint64_t tail;       /* ours; equals ring->tail between calls */
+    uint64_t head_seen;  /* the consumer had come at least this far */
+    uint64_t tail_woken; /* the consumer knows of everything below */
+    uint8_t *large;      /* our copy of a record that is leaving in parts, or NULL */
+    uint32_t large_size;
+    uint32_t large_sent;
+    uint16_t large_type;
+};
+
+struct rp_ring_reader {
+    rp_ring *ring;
+    uint64_t head;       /* ours; equals ring->head between calls */
+    uint64_t next;       /* behind the record read last */
+    uint64_t tail_seen;
+    uint64_t head_fenced; /* a waiting producer has been looked for, with a fence, at this head */
+    uint8_t *large;      /* a record that is being put together from parts, or NULL */
+    uint32_t large_size;
+    uint32_t large_have;
+    uint16_t large_type;
+    uint8_t large_held; /* complete, given out and not yet released */
+};
+
+static uint64_t record_span(uint32_t size) { return (RECORD_HEADER + (uint64_t)size + 7) & ~(uint64_t)7; }
+
+/* ---- workers and doorbells ---- */
+
+rp_worker *rp_worker_create(uint32_t index) {
+    rp_worker *worker = mmap(NULL, sizeof *worker, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (worker == MAP_FAILED) return NULL;
+    worker->index = index;
+    worker->doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (worker->doorbell < 0) {
+        int reason = errno;
+        munmap(worker, sizeof *worker);
+        errno = reason;
+        return NULL;
+    }
+    return worker;
+}
+
+void rp_worker_wake(rp_worker *worker, int force) {
+    const uint64_t one = 1;
+
+    if (!force && rp_load_acquire32(&worker->asleep) == 0) return;
+    if (rp_exchange32(&worker->asleep, 0) == 0 && !force) return; /* somebody else has just rung */
+    /* EAGAIN means 2^64-2 unread rings: the doorbell is readable, which is all that is wanted. */
+    while (write(worker->doorbell, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void rp_worker_prepare_sleep(rp_worker *worker) {
+    rp_store_release32(&worker->asleep, 1);
+    rp_full_fence(); /* before the caller's last look at the tails */
+}
+
+void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns) {
+    struct pollfd doorbell = {.fd = worker->doorbell, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+
+    (void)ppoll(&doorbell, 1, timeout_ns < 0 ? NULL : &timeout, NULL); /* EINTR: the caller's loop looks again */
+    rp_worker_awake(worker);
+}
+
+void rp_worker_awake(rp_worker *worker) {
+    uint64_t rings;
+
+    rp_store_release32(&worker->asleep, 0);
+    while (read(worker->doorbell, &rings, sizeof rings) < 0 && errno == EINTR) {
+    }
+}
+
+/* ---- the ring ---- */
+
+static uint8_t *map_twice(int fd, uint32_t capacity) {
+    size_t once = HEADER_PAGE + (size_t)capacity;
+    uint8_t *base = mmap(NULL, once + capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (base == MAP_FAILED) return NULL;
+    if (mmap(base, once, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED ||
+        mmap(base + once, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, HEADER_PAGE) == MAP_FAILED) {
+        int reason = errno;
+        munmap(base, once + capacity);
+        errno = reason;
+        return NULL;
+    }
+    return base;
+}
+
+rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consumer) {
+    if (capacity < CAPACITY_MIN || capacity > CAPACITY_MAX || (capacity & (capacity - 1)) != 0) {
+        errno = EINVAL;
+        return NULL;
+    }
+    int fd = memfd_create("rocketpy-ring", MFD_CLOEXEC);
+    if (fd < 0) return NULL;
+    uint8_t *base = ftruncate(fd, HEADER_PAGE + (off_t)capacity) == 0 ? map_twice(fd, capacity) : NULL;
+    int reason = errno;
+    close(fd); /* the mappings keep the memory */
+    if (base == NULL) {
+        errno = reason;
+        return NULL;
+    }
+    rp_ring *ring = (rp_ring *)(void *)base;
+    ring->data = base + HEADER_PAGE;
+    ring->capacity = capacity;
+    ring->mask = capacity - 1;
+    ring->small_max = capacity / 4;
+    ring->producer = producer;
+    ring->consumer = consumer;
+    return ring;
+}
+
+void rp_ring_destroy(rp_ring *ring) {
+    if (ring != NULL) munmap(ring, HEADER_PAGE + 2 * (size_t)ring->capacity);
+}
+
+uint64_t rp_ring_tail(const rp_ring *ring) { return rp_load_acquire(&ring->tail); }
+uint32_t rp_ring_capacity(const rp_ring *ring) { return ring->capacity; }
+
+const rp_worker *rp_ring_consumer(const rp_ring *ring) { return ring->consumer; }
+
+uint64_t rp_ring_depth(const rp_ring *ring) {
+    uint64_t head = rp_load_acquire(&ring->head); /* head first: it never passes a tail read later */
+    return rp_load_acquire(&ring->tail) - head;
+}
+
+/* ---- producer ---- */
+
+rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {
+    rp_ring_writer *writer = calloc(1, sizeof *writer);
+
+    if (writer == NULL) return NULL;
+    writer->ring = ring;
+    writer->tail = rp_load_acquire(&ring->tail);
+    writer->head_seen = rp_load_acquire(&ring->head);
+    writer->tail_woken = writer->head_seen; /* a predecessor may have died between publishing and ringing */
+    return writer;
+}
+
+void rp_ring_writer_close(rp_ring_writer *writer) {
+    if (writer == NULL) return;
+    free(writer->large);
+    free(writer);
+}
+
+/* 1 if `span` bytes fit. If not, the consumer rings us once half of the ring is free again, which is room for any
+ * piece. The second look comes behind the fence: either it sees the consumer's head, or the consumer sees us wait. */
+static int has_room(rp_ring_writer *writer, uint64_t span) {
+    rp_ring *ring = writer->ring;
+    uint64_t used_max = ring->capacity - span;
+
+    if (writer->tail - writer->head_seen <= used_max) return 1;
+    writer->head_seen = rp_load_acquire(&ring->head);
+    if (writer->tail - writer->head_seen <= used_max) return 1;
+    rp_store_release32(&ring->producer_waiting, 1);
+    rp_full_fence();
+    writer->head_seen = rp_load_acquire(&ring->head);
+    if (writer->tail - writer->head_seen > used_max) return 0;
+    rp_store_release32(&ring->producer_waiting, 0);
+    return 1;
+}
+
+static uint8_t *record_at(rp_ring *ring, uint64_t position) { return ring->data + (position & ring->mask); }
+
+static void publish(rp_ring_writer *writer, uint32_t size, uint16_t type, uint16_t part) {
+    record_header header = {.size = size, .type = type, .part = part};
+
+    memcpy(record_at(writer->ring, writer->tail), &header, sizeof header);
+    writer->tail += record_span(size);
+    rp_store_release(&writer->ring->tail, writer->tail); /* publishes header and payload */
+}
+
+rp_status rp_ring_pump(rp_ring_writer *writer) {
+    uint32_t piece_max = writer->ring->capacity / 8; /* several fit, so that both sides work at once */
+
+    while (writer->large != NULL) {
+        int first = writer->large_sent == 0;
+        uint32_t prefix = first ? TOTAL_SIZE : 0;
+        uint32_t rest = writer->large_size - writer->large_sent;
+        uint32_t piece = rest < piece_max ? rest : piece_max;
+
+        if (!has_room(writer, record_span(prefix + piece))) return RP_FULL;
+        uint8_t *payload = record_at(writer->ring, writer->tail) + RECORD_HEADER;
+        uint64_t total = writer->large_size;
+        if (first) memcpy(payload, &total, TOTAL_SIZE);
+        memcpy(payload + prefix, writer->large + writer->large_sent, piece);
+        publish(writer, prefix + piece, writer->large_type, first ? PART_FIRST : PART_NEXT);
+        writer->large_sent += piece;
+        if (writer->large_sent == writer->large_size) {
+            free(writer->large);
+            writer->large = NULL;
+        }
+    }
+    return RP_OK;
+}
+
+uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size) {
+    if (size > writer->ring->small_max) return NULL;
+    if (writer->large != NULL && rp_ring_pump(writer) != RP_OK) return NULL;
+    if (!has_room(writer, record_span(size))) return NULL;
+    return record_at(writer->ring, writer->tail) + RECORD_HEADER;
+}
+
+int rp_ring_can_take(rp_ring_writer *writer, uint32_t size) {
+    uint32_t small_max = writer->ring->small_max;
+
+    /* Also for a large record: it may turn out small, and then needs its room at once. */
+    return rp_ring_reserve(writer, size < small_max ? size : small_max) != NULL;
+}
+
+void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type) { publish(writer, size, type, PART_WHOLE); }
+
+static void gather(uint8_t *to, const rp_span *spans, uint32_t span_count) {
+    for (uint32_t i = 0; i < span_count; i++) {
+        if (spans[i].size == 0) continue; /* its data may be NULL */
+        memcpy(to, spans[i].data, spans[i].size);
+        to += spans[i].size;
+    }
+}
+
+rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *spans, uint32_t span_count) {
+    uint64_t size = 0;
+
+    for (uint32_t i = 0; i < span_count; i++) size += spans[i].size;
+    if (size <= writer->ring->small_max) {
+        uint8_t *at = rp_ring_reserve(writer, (uint32_t)size);
+        if (at == NULL) return RP_FULL;
+        gather(at, spans, span_count);
+        rp_ring_commit(writer, (uint32_t)size, type);
+        return RP_OK;
+    }
+    if (size > CAPACITY_MAX) return RP_TOO_LARGE;
+    if (writer->large != NULL && rp_ring_pump(writer) != RP_OK) return RP_FULL;
+    writer->large = malloc(size);
+    if (writer->large == NULL) return RP_NO_MEMORY;
+    gather(writer->large, spans, span_count);
+    writer->large_size = (uint32_t)size;
+    writer->large_sent = 0;
+    writer->large_type = type;
+    (void)rp_ring_pump(writer); /* what does not fit now leaves later; the record is taken either way */
+    return RP_OK;
+}
+
+void rp_ring_wake(rp_ring_writer *writer) {
+    if (writer->tail == writer->tail_woken) return;
+    writer->tail_woken = writer->tail;
+    rp_full_fence(); /* our tail is out before we look whether the consumer sleeps */
+    rp_worker_wake(writer->ring->consumer, 0);
+}
+
+uint64_t rp_ring_tail_after(const rp_ring_writer *writer, uint32_t size) { return writer->tail + record_span(size); }
+
+/* ---- consumer ---- */
+
+rp_ring_reader *rp_ring_reader_open(rp_ring *ring) {
+    rp_ring_reader *reader = calloc(1, sizeof *reader);
+
+    if (reader == NULL) return NULL;
+    reader->ring = ring;
+    reader->head = reader->next = reader->head_fenced = rp_load_acquire(&ring->head);
+    reader->tail_seen = rp_load_acquire(&ring->tail);
+    return reader;
+}
+
+static void drop_large(rp_ring_reader *reader) {
+    free(reader->large);
+    reader->large = NULL;
+    reader->large_held = 0;
+}
+
+void rp_ring_reader_close(rp_ring_reader *reader) {
+    if (reader == NULL) return;
+    drop_large(reader);
+    free(reader);
+}
+
+/* Rung however awake it is: a producer that found the ring full may be about to sleep without looking here again. */
+static void ring_waiting_producer(rp_ring_reader *reader) {
+    rp_ring *ring = reader->ring;
+
+    if (rp_load_acquire32(&ring->producer_waiting) == 0) return;
+    if (rp_load_acquire(&ring->tail) - reader->head > ring->capacity / 2) return;
+    if (rp_exchange32(&ring->producer_waiting, 0) == 1) rp_worker_wake(ring->producer, 1);
+}
+
+static void move_head(rp_ring_reader *reader, uint64_t head) {
+    reader->head = reader->next = head;
+    rp_store_release(&reader->ring->head, head); /* our reads of what lies before it are done */
+    ring_waiting_producer(reader); /* without a fence: may be missed here, but not when the ring is found empty */
+}
+
+static rp_status found_empty(rp_ring_reader *reader) {
+    if (reader->head_fenced != reader->head) {
+        reader->head_fenced = reader->head;
+        rp_full_fence(); /* our head is out before we look whether the producer waits */
+        ring_waiting_producer(reader);
+    }
+    return RP_EMPTY;
+}
+
+/* Take one part into the record under assembly. RP_OK: it is complete; RP_INCOMPLETE: go on with the next record. */
+static rp_status take_part(rp_ring_reader *reader, const record_header *header, const uint8_t *payload) {
+    uint32_t size = header->size;
+
+    if (header->part == PART_FIRST) {
+        uint64_t total;
+        drop_large(reader); /* of a producer that did not live to finish it */
+        memcpy(&total, payload, sizeof total);
+        reader->large = malloc(total);
+        if (reader->large == NULL) return RP_NO_MEMORY;
+        reader->large_size = (uint32_t)total;
+        reader->large_type = header->type;
+        reader->large_have = 0;
+        payload += TOTAL_SIZE;
+        size -= TOTAL_SIZE;
+    }
+    /* A part without a beginning: our predecessor took it and died. Its producer's client asks again. */
+    if (reader->large == NULL || size > reader->large_size - reader->large_have) return RP_INCOMPLETE;
+    memcpy(reader->large + reader->large_have, payload, size);
+    reader->large_have += size;
+    return reader->large_have == reader->large_size ? RP_OK : RP_INCOMPLETE;
+}
+
+rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *size, uint16_t *type) {
+    while (!reader->large_held) {
+        record_header header;
+
+        if (reader->head == reader->tail_seen) {
+            reader->tail_seen = rp_load_acquire(&reader->ring->tail);
+            if (reader->head == reader->tail_seen) return found_empty(reader);
+        }
+        const uint8_t *at = record_at(reader->ring, reader->head);
+        memcpy(&header, at, sizeof header);
+        reader->next = reader->head + record_span(header.size);
+        if (header.part == PART_WHOLE) {
+            if (reader->large != NULL) drop_large(reader);
+            *data = at + RECORD_HEADER;
+            *size = header.size;
+            *type = header.type;
+            return RP_OK;
+        }
+        rp_status status = take_part(reader, &header, at + RECORD_HEADER);
+        if (status == RP_NO_MEMORY) return status;
+        if (status == RP_OK)
+            reader->large_held = 1;
+        else
+            move_head(reader, reader->next);
+    }
+    *data = reader->large;
+    *size = reader->large_size;
+    *type = reader->large_type;
+    return RP_OK;
+}
+
+const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type) {
+    record_header header;
+
+    if (rp_ring_is_empty(reader) || reader->large_held) return NULL;
+    const uint8_t *at = record_at(reader->ring, reader->head);
+    memcpy(&header, at, sizeof header);
+    *size = header.size;
+    *type = header.type;
+    return header.part == PART_WHOLE ? at + RECORD_HEADER : NULL;
+}
+
+void rp_ring_release(rp_ring_reader *reader) {
+    if (reader->large_held) drop_large(reader);
+    move_head(reader, reader->next);
+}
+
+uint64_t rp_ring_head_after(const rp_ring_reader *reader) { return reader->next; }
+
+void rp_ring_skip_to(rp_ring_reader *reader, uint64_t head) {
+    if (head <= reader->head || head > rp_load_acquire(&reader->ring->tail)) return;
+    drop_large(reader);
+    move_head(reader, head);
+}
+
+int rp_ring_is_empty(const rp_ring_reader *reader) {
+    return !reader->large_held && reader->head == rp_load_acquire(&reader->ring->tail);
+}

@@ -1,0 +1,113 @@
+#ifndef ROCKETPY_RING_H
+#define ROCKETPY_RING_H
+/* Byte rings between processes, and the doorbell that wakes their consumers.
+ *
+ * A ring has one producer process and one consumer process. It lives in a memfd that is mapped before the workers
+ * are forked, its data twice in a row, so that a record is always contiguous. A worker has one doorbell (an eventfd)
+ * for everything it waits for; it is rung only when the worker has declared itself asleep. Waiting is race-free:
+ *   consumer: asleep = 1; full fence; look at every ring once more; block on the doorbell only if all are empty
+ *   producer: publish the tail; full fence; if the consumer's asleep was 1, swap it to 0 and write the doorbell
+ * and likewise for a producer that waits for room (producer_waiting). The model is checked in tests/csrc.
+ *
+ * A record larger than a quarter of the ring crosses in parts: the writer keeps its copy until all parts are out,
+ * the reader assembles it in private memory; each side holds at most one. A producer that dies mid-write leaves
+ * nothing: the tail moves only after the whole part is in place. */
+#include <stdint.h>
+#include "base/status.h"
+
+enum {
+    RP_COUNTERS_MAX = 128,
+    RP_RESUME_POINTS_MAX = 16,
+    RP_RING_RECORD_MAX = 1 << 30 /* bytes, of a ring's capacity too */
+};
+
+/* What all processes may see of a worker. 64-byte aligned pieces; zeroed when the worker is (re)started, but for
+ * counters, which only grow, and resume points. */
+typedef struct rp_worker {
+    uint32_t asleep;       /* 1: ring the doorbell after publishing */
+    uint32_t stop;         /* 1: finish what is in the rings and leave */
+    uint32_t ready;        /* 1: serving */
+    int32_t doorbell;      /* eventfd, the same number in every process */
+    uint32_t index;        /* in the supervisor's list of workers */
+    uint32_t epoch;        /* how often this worker has been started */
+    uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
+    uint64_t busy_since_ns; /* when it took up what it is at; 0 between two passes. Send only: a stalled append shows */
+    uint64_t serving; /* connection whose request is being served; 0: none */
+    uint64_t suspect; /* set by the supervisor: connection whose request the last worker crashed on; 0: none */
+    uint64_t reserved;
+    uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of worker_messages.h; plain stores by the worker alone */
+    /* Per input ring: how far it is known to be done, so that a successor neither repeats nor drops a record.
+     * The input up to `source_head` is done once `evidence` of `output` has reached `output_position`. */
+    struct {
+        uint64_t source_head;
+        uint64_t output_position;
+        uint32_t output;
+        uint32_t reserved;
+    } resume_points[RP_RESUME_POINTS_MAX];
+} rp_worker;
+
+typedef struct rp_span {
+    const void *data;
+    uint32_t size;
+} rp_span;
+
+typedef struct rp_ring rp_ring; /* shared; opaque */
+typedef struct rp_ring_writer rp_ring_writer; /* private to the producer process */
+typedef struct rp_ring_reader rp_ring_reader; /* private to the consumer process */
+
+/* A zeroed, shared rp_worker with its eventfd; NULL with errno. Call before forking. */
+rp_worker *rp_worker_create(uint32_t index);
+/* Ring the doorbell if the worker is asleep (or `force`). */
+void rp_worker_wake(rp_worker *worker, int force);
+/* First half of going to sleep: asleep = 1 and the full fence. Look at all inputs again before you block. */
+void rp_worker_prepare_sleep(rp_worker *worker);
+/* Block on the doorbell until rung or `timeout_ns` passed (for loops that wait for nothing else), then awake. */
+void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns);
+/* asleep = 0 and drain the doorbell; after any other way of waiting on it. */
+void rp_worker_awake(rp_worker *worker);
+
+/* Create a ring of `capacity` bytes (a power of two, at least 64 KiB) and map it. Call before forking. */
+rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consumer);
+void rp_ring_destroy(rp_ring *ring);
+/* Bytes written and not yet released; for metrics. */
+uint64_t rp_ring_depth(const rp_ring *ring);
+uint64_t rp_ring_tail(const rp_ring *ring);
+uint32_t rp_ring_capacity(const rp_ring *ring);
+const rp_worker *rp_ring_consumer(const rp_ring *ring);
+
+/* Producer. A writer may be opened anew on the same ring after its predecessor died. */
+rp_ring_writer *rp_ring_writer_open(rp_ring *ring);
+void rp_ring_writer_close(rp_ring_writer *writer);
+/* Room for a record of `size` bytes to be built in place; NULL if full (the ring then rings the producer's doorbell
+ * when there is room again) or if the record is for rp_ring_write (larger than a quarter of the ring). */
+uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size);
+/* Publish the record built at the last reserve, cut to `size`; does not wake: see rp_ring_wake. 8 <= size. */
+void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type);
+/* Copy a record of any size into the ring; a large one is taken whole (copied) and leaves part by part, in
+ * rp_ring_pump and ahead of later writes. RP_OK taken, RP_FULL nothing taken, RP_NO_MEMORY. */
+rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *spans, uint32_t span_count);
+/* 1 if rp_ring_write is sure to take the next record, of `size` bytes or less. */
+int rp_ring_can_take(rp_ring_writer *writer, uint32_t size);
+/* Move on with a large record that is under way; RP_OK when none is left. */
+rp_status rp_ring_pump(rp_ring_writer *writer);
+/* Wake the consumer if anything was published since the last call. Once per batch. */
+void rp_ring_wake(rp_ring_writer *writer);
+/* Where the tail will be after the record reserved last is committed at `size`; for resume points. */
+uint64_t rp_ring_tail_after(const rp_ring_writer *writer, uint32_t size);
+
+/* Consumer. The reader of a restarted consumer goes on at the ring's head. */
+rp_ring_reader *rp_ring_reader_open(rp_ring *ring);
+void rp_ring_reader_close(rp_ring_reader *reader);
+/* The next whole record, 8-aligned, valid until released: RP_OK, RP_EMPTY, RP_NO_MEMORY. Parts are assembled on the
+ * way; an unfinished record of a producer that was restarted is thrown away. */
+rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *size, uint16_t *type);
+/* The next record as it lies in the ring, not taken: its bytes, or NULL if there is none or it crosses in parts. */
+const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type);
+/* Done with the record read last: frees its room and rings a producer that waits for it. */
+void rp_ring_release(rp_ring_reader *reader);
+/* Where the head will be after rp_ring_release; for resume points. */
+uint64_t rp_ring_head_after(const rp_ring_reader *reader);
+/* Skip everything before `head` (a resume point says that it was done by the predecessor). */
+void rp_ring_skip_to(rp_ring_reader *reader, uint64_t head);
+int rp_ring_is_empty(const rp_ring_reader *reader);
+#endif

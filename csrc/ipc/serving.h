@@ -1,0 +1,17 @@
+#ifndef ROCKETPY_SERVING_H
+#define ROCKETPY_SERVING_H
+/* The connection whose request a worker is serving, in its worker block. If the worker crashes or hangs, its successor
+ * skips that request and closes its connection (rocketpy/reactor/poison.py). One relaxed store per request. C only. */
+#include "base/atomic.h"
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
+
+static inline void rp_serving(rp_worker *worker, uint64_t connection) {
+    __atomic_store_n(&worker->serving, connection, __ATOMIC_RELAXED);
+}
+
+/* `record` begins with an rp_origin; a shorter one counts as no request. */
+static inline void rp_serving_record(rp_worker *worker, const uint8_t *record, uint32_t size) {
+    rp_serving(worker, size >= sizeof(rp_origin) ? ((const rp_origin *)record)->connection : 0);
+}
+#endif

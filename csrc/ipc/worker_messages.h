@@ -1,0 +1,270 @@
+#ifndef ROCKETPY_WORKER_MESSAGES_H
+#define ROCKETPY_WORKER_MESSAGES_H
+/* Messages between workers, which cross the rings. Native byte order; every message begins with one of the structs
+ * below, followed by its strings back to back. docs/architecture.md shows the workers.
+ *
+ *   selector -> codec      FRAME, CLOSED
+ *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
+ *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET
+ *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
+ *                          COMPLETED after each SEND of the slow path; to send POSITION (answered by PUT_RESULT)
+ *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
+ *   store -> pull          ARRIVAL
+ *   any -> selector        REPLY, PULL_REPLY */
+#include <stdint.h>
+#include "base/host.h"
+
+enum {
+    RP_MSG_FRAME = 1,
+    RP_MSG_CLOSED = 2,
+    RP_MSG_COMMAND = 3,
+    RP_MSG_SEND = 4,
+    RP_MSG_PULL = 5,
+    RP_MSG_REPLY = 6,
+    RP_MSG_PULL_REPLY = 7,
+    RP_MSG_PUT_RESULT = 8,
+    RP_MSG_COMMIT_OFFSET = 9,
+    RP_MSG_ARRIVAL = 10,
+    RP_MSG_TOPIC = 11,
+    RP_MSG_GROUP = 12,
+    RP_MSG_SUBSCRIPTION = 13,
+    RP_MSG_TABLES_END = 14,
+    RP_MSG_BROKER = 15,
+    RP_MSG_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
+    RP_MSG_CLEANED = 17,
+    RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
+    RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
+    RP_MSG_POSITION = 21, /* manager -> send: rp_position; PUT_RESULT with its token returns the end of the log */
+    RP_MSG_COMPLETED = 18 /* manager -> send: rp_completed: a SEND of the slow path has been completed */
+};
+
+/* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
+ * generation is dropped by the selector. The generation is the selector's epoch << RP_GENERATION_BITS | uses of the
+ * slot. A selector that dies sends no CLOSED; by the epoch, other workers recognise its connections.
+ * RP_CONNECTION_INTERNAL: the request was made by the manager; the answer is a PUT_RESULT. */
+#define RP_CONNECTION_INTERNAL 0xFF00000000000000ull
+enum { RP_GENERATION_BITS = 20, RP_EPOCH_MASK = 0xFFF };
+typedef struct rp_origin {
+    uint64_t connection;
+    uint64_t received_ns; /* CLOCK_MONOTONIC when the selector had the whole frame */
+    rp_host peer;
+    uint32_t listener;    /* 0 main port, 1 VIP port (listenPort - 2) */
+} rp_origin;
+
+/* FRAME, COMMAND: rp_origin, then the frame without its 4 length bytes. CLOSED: rp_origin alone. */
+
+enum { /* rp_send_request.flags, rp_pull_request.flags */
+       RP_REQUEST_ONEWAY = 1,
+       RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
+       RP_REQUEST_BATCH = 4,
+       RP_REQUEST_NO_WAIT = 8,   /* WAIT=false: neither flush nor slave is waited for */
+       RP_REQUEST_SPECIAL = 16,  /* DELAY, TRAN_MSG, %RETRY% ...: for the manager to validate */
+       RP_REQUEST_RESOLVED = 32, /* from the manager: checked, rewritten where needed; append as it stands */
+       RP_REQUEST_HAS_MAX_RECONSUME = 64,
+       RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not hold again, do not commit again */
+       RP_REQUEST_ADD_CLUSTER = 256, /* send: append the CLUSTER property; set by the codec, cleared by a rewrite */
+       RP_REQUEST_DELIVERY = 512 /* internal put: an rp_delivery (delivered.h) stands in the producer group's place */
+};
+
+typedef struct rp_send_request {
+    rp_origin origin; /* peer is the born host */
+    int32_t opaque;
+    int32_t code;
+    int32_t version;
+    uint32_t flags;
+    int32_t queue_id;
+    int32_t sys_flag;
+    int32_t message_flag;
+    int32_t reconsume_times;
+    int32_t max_reconsume_times;
+    int32_t default_topic_queue_nums;
+    int64_t born_timestamp_ms;
+    int64_t prepared_transaction_offset;
+    uint64_t token; /* of an internal put: comes back in PUT_RESULT; of a send left to the manager: in COMPLETED */
+    uint32_t topic_size;
+    uint32_t group_size;
+    uint32_t default_topic_size;
+    uint32_t properties_size; /* without WAIT; CLUSTER is appended where ADD_CLUSTER says so */
+    uint32_t body_size;
+    uint32_t unit_mode;
+    /* topic, producer group, default topic, properties, body */
+} rp_send_request;
+
+typedef struct rp_pull_request {
+    rp_origin origin;
+    int32_t opaque;
+    int32_t code;
+    int32_t version;
+    uint32_t flags;
+    int32_t queue_id;
+    int32_t max_msg_nums;
+    int32_t sys_flag;
+    int32_t reserved;
+    int64_t queue_offset;
+    int64_t commit_offset;
+    int64_t sub_version;
+    int64_t suspend_timeout_ms;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t subscription_size;
+    uint32_t expression_type_size;
+    /* consumer group, topic, subscription, expression type */
+} rp_pull_request;
+
+typedef struct rp_position {
+    uint64_t token; /* comes back in PUT_RESULT */
+} rp_position;
+
+typedef struct rp_completed {
+    rp_origin origin;
+    uint64_t token;
+} rp_completed;
+
+/* The table is whole. To send also: what it left to the manager at ring positions below `sends_from` has gone with a
+ * predecessor of the manager and will not be completed; whose `epoch` it is has nothing there from a predecessor. */
+typedef struct rp_msg_tables_end {
+    uint64_t sends_from;
+    uint32_t epoch; /* of the worker that it is meant for */
+    uint32_t reserved;
+} rp_msg_tables_end;
+
+/* A frame for a connection: rp_reply, then the whole frame. */
+enum { RP_REPLY_CLOSE_AFTER = 1 };
+typedef struct rp_reply {
+    uint64_t connection;
+    uint32_t flags;
+    uint32_t size;
+} rp_reply;
+
+/* A frame whose body lies in the CommitLog: rp_pull_reply_head, `slice_count` slices, then the frame's head. */
+typedef struct rp_slice {
+    uint64_t phy_offset;
+    uint64_t size; /* bytes; a slice lies in one file */
+} rp_slice;
+typedef struct rp_msg_pull_reply {
+    uint64_t connection;
+    uint32_t head_size;
+    uint32_t slice_count;
+    uint32_t message_count;
+    uint32_t reserved;
+} rp_msg_pull_reply;
+
+typedef struct rp_put_result {
+    uint64_t token;
+    uint64_t phy_offset;
+    uint64_t queue_offset;
+    int64_t store_timestamp_ms;
+    int32_t code; /* response code: 0, 10, 11, 12 stored; 13, 17 will never be; any other: not now */
+    int32_t queue_id;
+    uint32_t size;
+    uint32_t reserved;
+} rp_put_result;
+
+typedef struct rp_commit_offset {
+    int64_t offset;
+    int32_t queue_id;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t reserved;
+    uint64_t received_ns; /* of the pull that brought it: an offset that was told later is newer, and stays */
+    /* group, topic */
+} rp_commit_offset;
+
+typedef struct rp_arrival {
+    uint32_t queue; /* index in the control block */
+    uint32_t reserved;
+} rp_arrival;
+
+/* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
+typedef struct rp_clean_topic {
+    uint64_t token; /* the manager's own: one per deletion; 0: CLEAN_EXPIRED */
+    uint32_t topic_size;
+    uint32_t reserved;
+    /* topic */
+} rp_clean_topic;
+
+enum { /* rp_msg_topic.flags */
+       RP_TABLE_REMOVE = 1,
+       RP_TOPIC_NO_SEND = 2, /* in the not-allowed-to-send set */
+       RP_TOPIC_ORDER = 4,
+       RP_TOPIC_MULTI_TAG = 8,
+       RP_TOPIC_SLOW = 16 /* every send to it is for the manager (retry topics) */
+};
+typedef struct rp_msg_topic {
+    uint32_t flags;
+    int32_t perm;
+    int32_t read_queue_nums;
+    int32_t write_queue_nums;
+    uint32_t topic_size;
+    uint32_t reserved;
+    /* topic */
+} rp_msg_topic;
+
+enum { RP_GROUP_CONSUME_ENABLE = 2, RP_GROUP_BROADCAST_ENABLE = 4, RP_GROUP_ONLINE = 8, RP_GROUP_BROADCASTING = 16 };
+typedef struct rp_msg_group {
+    uint32_t flags; /* RP_TABLE_REMOVE, RP_GROUP_* */
+    int32_t broker_id;
+    int32_t which_broker_when_slow;
+    uint32_t group_size;
+    /* group */
+} rp_msg_group;
+
+/* The online subscription of a group to a topic; also how a compiled tag set reaches the fast path. */
+enum { RP_SUBSCRIPTION_ALL = 2, RP_SUBSCRIPTION_SLOW = 4 /* not a tag expression: the manager evaluates */ };
+typedef struct rp_msg_subscription {
+    int64_t sub_version;
+    uint32_t flags;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t tag_count;
+    /* tag_count x int32_t tag hashes, group, topic */
+} rp_msg_subscription;
+
+typedef struct rp_msg_broker {
+    int32_t permission; /* brokerPermission */
+    uint32_t max_message_size; /* bytes of body; 0: as it was */
+} rp_msg_broker;
+
+/* Counters of a worker's block; each worker adds to those it knows. */
+enum {
+    RP_COUNT_LOOPS = 0,
+    RP_COUNT_SLEEPS = 1,
+    RP_COUNT_CONNECTIONS_OPENED = 2,
+    RP_COUNT_CONNECTIONS_CLOSED = 3,
+    RP_COUNT_CONNECTIONS_REFUSED = 4,
+    RP_COUNT_BYTES_IN = 5,
+    RP_COUNT_BYTES_OUT = 6,
+    RP_COUNT_FRAMES_IN = 7,
+    RP_COUNT_FRAMES_OUT = 8,
+    RP_COUNT_FRAMES_BAD = 9,
+    RP_COUNT_STALLS = 10,
+    RP_COUNT_IDLE_CLOSED = 11,
+    RP_COUNT_PINNING_CLOSED = 13,
+    RP_COUNT_UNFINISHED_CLOSED = 14,
+    RP_COUNT_UNSENT_CLOSED = 15, /* selector_limits.c */
+    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; among FRAMES_BAD as well */
+    RP_COUNT_MESSAGES_PUT = 16,
+    RP_COUNT_BYTES_PUT = 17,
+    RP_COUNT_PUT_FAILED = 18,
+    RP_COUNT_BUSY = 19,
+    RP_COUNT_SLOW = 20,
+    RP_COUNT_ROLLS = 21,
+    RP_COUNT_MESSAGES_GET = 24,
+    RP_COUNT_BYTES_GET = 25,
+    RP_COUNT_PULLS = 26,
+    RP_COUNT_PULL_MISS = 27,
+    RP_COUNT_SUSPENDED = 28, /* gauge: suspended pulls */
+    RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: memory of the suspended pulls */
+    RP_COUNT_SUSPEND_REFUSED = 30, /* pulls answered at once because of the bounds in suspended_pulls.h */
+    RP_COUNT_SUSPENDED_STEPS = 31, /* suspended pulls that the sweep or a look after an arrival came to */
+    RP_COUNT_DISPATCHED = 32,
+    RP_COUNT_INDEXED = 33,
+    RP_COUNT_FLUSHES = 34,
+    RP_COUNT_FLUSH_NS = 35,
+    RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index takes */
+    RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
+    RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
+    RP_COUNT_PUT_LATENCY_BUCKETS = 24,
+    RP_COUNT_PUT_LATENCY_SUM_US = 88
+};
+#endif

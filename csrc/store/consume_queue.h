@@ -1,0 +1,44 @@
+#ifndef ROCKETPY_CONSUME_QUEUE_H
+#define ROCKETPY_CONSUME_QUEUE_H
+/* Consume queue units: 8 bytes offset, 4 size, 8 tags code, big-endian; unit n of a queue is at byte 20 n of it.
+ * Queues are not mapped: files are opened on use and kept in a bounded cache of descriptors. */
+#include <stdint.h>
+#include "store/control_block.h"
+#include "base/status.h"
+
+enum { RP_CQ_UNIT_SIZE = 20 };
+typedef struct rp_cq_reader rp_cq_reader;
+
+/* 1 if a queue can have a unit at `offset`: its place in bytes is a file's name. Anything else is a damaged record's.
+ */
+int rp_cq_is_offset(uint64_t offset);
+
+rp_cq_reader *rp_cq_reader_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max);
+void rp_cq_reader_close(rp_cq_reader *reader);
+/* Up to `count` units from `offset` on, raw, to the end of their file at the most, and below max_offset.
+ * Returns how many were read; 0 if none can be; -1 with errno. */
+int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units);
+/* Close files that were removed, so that their disk space is free; about once a second. */
+void rp_cq_reader_release(rp_cq_reader *reader);
+
+uint64_t rp_cq_units_per_file(const rp_cq_reader *reader);
+
+/* The one writer: dispatch. `file_size` is a multiple of 20. */
+typedef struct rp_cq_writer rp_cq_writer;
+rp_cq_writer *rp_cq_writer_open(rp_control_block *block, const char *directory, uint64_t file_size, uint32_t files_max);
+void rp_cq_writer_close(rp_cq_writer *writer);
+/* Write `count` units from `offset` on, across files where need be. A file that is not there is made whole with its
+ * first units, behind pre-blank units (0, 0x7FFFFFFF, 0) where `offset` is not its first.
+ * RP_OK; RP_NO_SPACE, RP_IO_ERROR: nothing is lost, the same call may be made again. */
+rp_status rp_cq_write(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint32_t count,
+                      const uint8_t *units);
+/* 1 if the unit at `offset`, shown or not, names the record of `size` bytes at `phy_offset`; 0 if not, or none is
+ * there. */
+int rp_cq_holds(rp_cq_writer *writer, const rp_queue *queue, uint64_t offset, uint64_t phy_offset, uint32_t size);
+/* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
+rp_status rp_cq_remove(rp_cq_writer *writer, const rp_queue *queue);
+/* As rp_cq_reader_release. */
+void rp_cq_writer_release(rp_cq_writer *writer);
+/* Bring to the disk what was written before the call. The only call that another thread may make. */
+rp_status rp_cq_writer_sync(rp_cq_writer *writer);
+#endif

@@ -1,0 +1,38 @@
+#ifndef ROCKETPY_DELIVERED_H
+#define ROCKETPY_DELIVERED_H
+/* The last delivered message of each delay level, in shared memory that outlives the workers (docs/adr/0091).
+ *
+ * A delivery is an internal put that names the delayed message it stores again. The send process marks it in the same
+ * step in which it publishes the record, and answers a repeated delivery as stored without storing it. So a manager
+ * that does not know the outcome of a delivery, or its successor, may repeat it.
+ *
+ * Created before the workers are forked; the send process is the only writer. A mark counts once the published position
+ * has reached its end: if the process dies between the two, its successor removes the mark. */
+#include <stdint.h>
+#include "base/status.h"
+
+/* Carried by a put with RP_REQUEST_DELIVERY. Within a level both offsets rise from message to message. */
+typedef struct rp_delivery {
+    uint64_t phy_offset;   /* of the delayed message */
+    uint64_t queue_offset; /* in the queue of its level */
+    uint32_t level;        /* from 1 on */
+    uint32_t reserved;
+} rp_delivery;
+
+typedef struct rp_delivered rp_delivered; /* the mapping; opaque */
+
+/* For the levels 1 to `level_max`, none delivered; NULL with errno. */
+rp_delivered *rp_delivered_create(uint32_t level_max);
+void rp_delivered_destroy(rp_delivered *delivered);
+/* Send process, before anything else: remove marks beyond `published_phy_offset`, whose records were not published.
+ * RP_INVALID: the mapping has another layout. */
+rp_status rp_delivered_open(rp_delivered *delivered, uint64_t published_phy_offset);
+/* Send process: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
+int rp_delivered_has(const rp_delivered *delivered, const rp_delivery *delivery);
+/* Send process: a delivery will be stored once the published position is at `end_phy_offset`. */
+void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uint64_t end_phy_offset);
+/* The last stored delivery of a level, as far as `published_phy_offset`; 0 if there is none. Any process. While the
+ * send process marks another one of the level, the two fields may belong to different deliveries: compare them with the
+ * queue. */
+int rp_delivered_last(const rp_delivered *delivered, uint32_t level, uint64_t published_phy_offset, rp_delivery *last);
+#endif

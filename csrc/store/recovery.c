@@ -1,0 +1,283 @@
+/* See recovery.h. */
+#define _GNU_SOURCE
+#include "store/recovery.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#include "base/atomic.h"
+#include "store/consume_queue.h"
+#include "base/crash_point.h"
+#include "base/endian.h"
+#include "store/mapped_file.h"
+#include "store/new_file.h"
+#include "store/record.h"
+
+/* Dispatch makes a unit of it. What carries a place that no queue has is damaged, or no broker's: it gets none. */
+static int gets_unit(const rp_record_view *record) {
+    int32_t transaction = record->sys_flag & 0xC; /* none, or commit */
+    return (transaction == 0 || transaction == 0x8) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
+}
+
+/* A record whose body is sound may still have lost sectors of its properties when the power went. What is lost of a
+ * sector is its end (it was written from the front, if at all): zeros before its boundary, or at the record's end.
+ * A record that is durable may have zeros there by itself: Java brokers store what clients send. Sound records behind
+ * an undurable one say nothing of it: later pages may reach the disk, and earlier ones not. */
+static int is_torn(const rp_record_view *record, uint64_t phy_offset, const rp_log_durable *durable) {
+    enum { SECTOR = 512 };
+    if (record->phy_offset != phy_offset) return 1;
+    if (phy_offset + record->size <= durable->phy_offset) return 0;
+    if (record->store_timestamp_ms > 0 && record->store_timestamp_ms < durable->before_ms) return 0;
+    if (memchr(record->topic, 0, record->topic_size)) return 1;
+    if (!record->properties_size) return 0;
+    uint64_t end = phy_offset + record->size, start = end - record->properties_size;
+    for (uint64_t at = start + SECTOR - start % SECTOR; at < end; at += SECTOR)
+        if (record->properties[at - 1 - start] == 0) return 1;
+    return record->properties[record->properties_size - 1] == 0;
+}
+
+static void look_up_unit(rp_control_block *block, const rp_record_view *record, rp_log_scan *scan) {
+    if (!gets_unit(record) || !rp_control_is_name(record->topic, record->topic_size)) return;
+    rp_queue *queue = rp_control_find(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
+    if (scan->missing == UINT64_MAX && (!queue || queue->max_phy_offset < scan->end + record->size))
+        scan->missing = scan->end;
+    if (!queue && !record->queue_offset) /* a new one: entered as dispatch will do, to follow it */
+        queue = rp_control_add(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
+    if (scan->gap == UINT64_MAX && record->queue_offset > (queue ? queue->next_offset : 0)) scan->gap = scan->end;
+    if (queue && queue->next_offset <= record->queue_offset) queue->next_offset = record->queue_offset + 1;
+}
+
+/* The part of the walk that lies in the file at `image`, which starts at `start`. */
+static void scan_file(const uint8_t *image, uint64_t start, uint64_t file_size, uint64_t limit, uint32_t flags,
+                      const rp_log_durable *durable, rp_control_block *block, rp_log_scan *scan) {
+    scan->reason = RP_OK;
+    while (scan->end < limit && scan->end < start + file_size) {
+        rp_record_view record;
+        uint64_t at = scan->end - start;
+        rp_status status = rp_record_decode(image + at, file_size - at, flags & RP_SCAN_CRC, &record);
+        if (status == RP_OK && durable && is_torn(&record, scan->end, durable)) status = RP_CORRUPT;
+        if (status == RP_END_OF_FILE) {
+            scan->end = start + file_size;
+            return;
+        }
+        if (status != RP_OK) {
+            scan->reason = status;
+            return;
+        }
+        if (block) look_up_unit(block, &record, scan);
+        scan->end += record.size;
+        scan->records++;
+        scan->last_store_timestamp_ms = record.store_timestamp_ms;
+    }
+}
+
+rp_status rp_recovery_scan_log(const char *commitlog_directory, uint64_t file_size, uint64_t from, uint64_t limit,
+                               uint32_t flags, const rp_log_durable *durable, rp_control_block *block,
+                               rp_log_scan *scan) {
+    *scan = (rp_log_scan){.end = from, .missing = UINT64_MAX, .gap = UINT64_MAX, .reason = RP_OK};
+    while (scan->end < limit && scan->reason == RP_OK) {
+        uint8_t *image;
+        uint64_t start = scan->end - scan->end % file_size;
+        rp_status status = rp_mapped_file_map(commitlog_directory, start, file_size, 0, &image);
+        if (status == RP_NOT_FOUND) {
+            scan->reason = RP_NOT_FOUND;
+            break;
+        }
+        if (status != RP_OK) return status;
+        madvise(image, file_size, MADV_SEQUENTIAL);
+        scan_file(image, start, file_size, limit, flags, durable, block, scan);
+        munmap(image, file_size);
+    }
+    return RP_OK;
+}
+
+uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_offset) {
+    enum { OWN_OFFSET_AT = 28, HEAD = 40 };
+    for (uint64_t at = 1; at + HEAD <= size; at++) {
+        rp_record_view record;
+        uint32_t magic = rp_load32(image + at + 4);
+        if ((magic != (uint32_t)RP_MESSAGE_MAGIC_V1 && magic != (uint32_t)RP_MESSAGE_MAGIC_V2) ||
+            rp_load64(image + at + OWN_OFFSET_AT) != phy_offset + at)
+            continue;
+        if (rp_record_decode(image + at, size - at, 1, &record) == RP_OK) return at;
+    }
+    return size;
+}
+
+/* Move `next` (by queue, below `count`) past the published records from `position` on. A queue that the block does not
+ * know is entered, as dispatch will do when it comes there. */
+static rp_status follow_log(rp_control_block *block, const char *directory, uint64_t position, uint64_t *next,
+                            uint32_t count) {
+    const rp_control *control = rp_control_header(block);
+    uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
+    while (position < end) {
+        uint8_t *image;
+        uint64_t start = position - position % file_size, stop = end < start + file_size ? end : start + file_size;
+        rp_status status = rp_mapped_file_map(directory, start, file_size, 0, &image);
+        if (status == RP_NOT_FOUND) { /* dispatch passes over it, too */
+            position = stop;
+            continue;
+        }
+        if (status != RP_OK) return status;
+        while (position < stop) {
+            rp_record_view record;
+            status = rp_record_decode(image + (position - start), stop - position, 0, &record);
+            if (status == RP_END_OF_FILE) {
+                position = stop;
+                break;
+            }
+            if (status != RP_OK) { /* dispatch passes over the same bytes */
+                position += rp_recovery_resync(image + (position - start), stop - position, position);
+                continue;
+            }
+            position += record.size;
+            if (!gets_unit(&record)) continue;
+            rp_queue *queue = rp_control_find(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
+            if (!queue) queue = rp_control_add(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
+            if (!queue && !rp_control_refuses(errno)) { /* the disk's fault: to go on would forget the queue's end */
+                status = rp_status_of_errno();
+                munmap(image, file_size);
+                return status;
+            }
+            if (!queue) continue; /* no directory can have its name, or the table is full: it gets no units either */
+            uint32_t index = rp_control_queue_index(block, queue);
+            uint64_t *at = index < count ? &next[index] : &queue->next_offset;
+            if (*at <= record.queue_offset) rp_store_release(at, record.queue_offset + 1);
+        }
+        munmap(image, file_size);
+    }
+    return RP_OK;
+}
+
+rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory) {
+    const rp_control *control = rp_control_header(block);
+    uint32_t count = rp_load_acquire32(&control->queue_count);
+    uint64_t *next = malloc((count + 1ull) * sizeof *next), from;
+    rp_status status = next ? RP_OK : RP_NO_MEMORY;
+    do {
+        /* First the position, then the maxima: dispatch moves the maxima first, so none is older than the position. */
+        uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset),
+                 min = rp_load_acquire(&control->min_phy_offset);
+        from = dispatched > min ? dispatched : min;
+        for (uint32_t i = 0; i < count && status == RP_OK; i++)
+            next[i] = rp_load_acquire(&rp_control_queue(block, i)->max_offset);
+        if (status == RP_OK) status = follow_log(block, commitlog_directory, from, next, count);
+        /* Cleaning follows dispatch: had it taken a file that was still to be read here, the maxima are newer by now.
+         */
+    } while (status == RP_OK && rp_load_acquire(&control->min_phy_offset) > from);
+    for (uint32_t i = 0; i < count && status == RP_OK; i++)
+        rp_store_release(&rp_control_queue(block, i)->next_offset, next[i]);
+    free(next);
+    return status;
+}
+
+void rp_recovery_forget_watchers(rp_control_block *block) {
+    uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
+    for (uint32_t i = 0; i < count; i++) rp_store_release32(&rp_control_queue(block, i)->watched, 0);
+}
+
+uint32_t rp_recovery_count_units(const uint8_t *units, uint32_t size, uint64_t phy_limit, uint64_t *max_phy_offset) {
+    uint32_t count = 0;
+    *max_phy_offset = 0;
+    for (; (count + 1) * (uint64_t)RP_CQ_UNIT_SIZE <= size; count++) {
+        const uint8_t *unit = units + count * (uint64_t)RP_CQ_UNIT_SIZE;
+        uint64_t phy_offset = rp_load64(unit);
+        int32_t record_size = (int32_t)rp_load32(unit + 8);
+        if (phy_offset > INT64_MAX || phy_offset >= phy_limit || record_size <= 0) break;
+        if (record_size == INT32_MAX) continue;
+        if ((uint64_t)record_size > phy_limit - phy_offset) break;
+        *max_phy_offset = phy_offset + (uint64_t)record_size;
+    }
+    return count;
+}
+
+/* The directories of topics, one open at a time: the queues of a topic mostly stand together in the block, and a name
+ * below an open directory is found in half the time of a whole path. */
+struct topic_directory {
+    int root; /* of all consume queues */
+    int fd;
+    uint32_t topic; /* whose `fd` is; UINT32_MAX: nobody's */
+};
+
+static int enter_topic(const rp_control_block *block, struct topic_directory *at, uint32_t topic) {
+    const uint8_t *name;
+    char path[NAME_MAX + 1];
+    if (at->topic == topic) return at->fd;
+    if (at->fd >= 0) close(at->fd);
+    int size = (int)rp_control_topic(block, topic, &name);
+    snprintf(path, sizeof path, "%.*s", size, (const char *)name);
+    at->fd = openat(at->root, path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    at->topic = topic;
+    return at->fd;
+}
+
+/* 1 if the queue's last unit is on file and names the queue's last record; 0 if not, or if it cannot be read: what the
+ * disk does not give back is made again; -1 with errno: that says nothing of the file. */
+static int has_last_unit(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
+                         uint64_t file_size) {
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    char name[40]; /* 10 digits, a slash, 20 digits */
+    uint64_t position = (queue->max_offset - 1) * RP_CQ_UNIT_SIZE;
+    int directory = enter_topic(block, at, queue->topic), fd = -1;
+    snprintf(name, sizeof name, "%" PRIu32 "/%020" PRIu64, queue->queue_id, position - position % file_size);
+    /* To note the time of access would dirty an inode per queue; not to is the owner's privilege. */
+    if (directory >= 0) fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOATIME);
+    if (directory >= 0 && fd < 0 && errno == EPERM) fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
+    ssize_t size = pread(fd, unit, sizeof unit, (off_t)(position % file_size));
+    close(fd);
+    return size == sizeof unit && rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset;
+}
+
+/* 1 if the entry's numbers fit each other and the log, and the last unit is there; 0 if not; -1 with errno. */
+static int is_trustworthy(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
+                          uint64_t file_size, uint64_t log_end) {
+    if (queue->max_phy_offset > log_end) return 0;
+    if (queue->max_offset == 0) return 1; /* whatever min_offset says: it is set before the first units are shown */
+    if (!rp_cq_is_offset(queue->max_offset) || queue->min_offset > queue->max_offset) return 0;
+    if (queue->min_offset == queue->max_offset) return 1; /* all were deleted */
+    return has_last_unit(block, at, queue, file_size);
+}
+
+int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
+    rp_control *control = rp_control_header(block);
+    int64_t lost = 0;
+    struct topic_directory at = {.fd = -1, .topic = UINT32_MAX};
+    at.root = open(consume_queue_directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    rp_cq_writer *writer = rp_cq_writer_open(block, consume_queue_directory, file_size, 4);
+    if (at.root < 0 || !writer) lost = -1;
+    for (uint32_t i = 0; lost >= 0 && i < control->queue_count; i++) {
+        rp_queue *queue = rp_control_queue(block, i);
+        if (queue->state != RP_QUEUE_LIVE) continue;
+        int is_sound = is_trustworthy(block, &at, queue, file_size, control->published_phy_offset);
+        if (is_sound < 0) lost = -1;
+        if (is_sound) continue;
+        if (!control->rebuilding) { /* before any queue shows less than it did; what its units were is not certain */
+            rp_store_release(&control->units_durable_phy_offset, 0);
+            rp_store_release(&control->rebuilding, 1);
+            if (rp_control_sync(block) != RP_OK) {
+                lost = -1;
+                continue;
+            }
+        }
+        RP_CRASH_POINT("recovery.queue_lost");
+        queue->max_offset = queue->min_offset = queue->max_phy_offset = 0;
+        queue->generation++;
+        if (rp_cq_remove(writer, queue) != RP_OK)
+            lost = -1;
+        else
+            lost++;
+        at.topic = UINT32_MAX; /* its directory may have gone with its last queue */
+    }
+    int error = errno;
+    if (at.fd >= 0) close(at.fd);
+    if (at.root >= 0) close(at.root);
+    rp_cq_writer_close(writer);
+    errno = error;
+    return lost;
+}

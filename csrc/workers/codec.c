@@ -1,0 +1,362 @@
+/* Each input frame yields exactly one output record (or a refusal), and the input is released only after the output
+ * is published. A resume point in the worker's shared block ties the two together, so that a codec that dies between
+ * them neither loses the request nor makes it twice: its successor skips what the resume point proves done. */
+#include "workers/codec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "workers/admission.h"
+#include "base/atomic.h"
+#include "ipc/backlog.h"
+#include "base/clock.h"
+#include "workers/codec_request.h"
+#include "base/endian.h"
+#include "workers/error_reply.h"
+#include "wire/header.h"
+#include "ipc/serving.h"
+
+static const int64_t LOOK_INTERVAL_NS = 1000000;
+enum {
+    SYSTEM_BUSY = 2,
+    BATCH_FRAMES = 256,
+    CODES = 512,
+    PULLS_WAITING_MAX = 512 * 1024 /* bytes of pulls that wait for the ring: each may take long to serve */
+};
+static const char OVERLOAD[] = "[OVERLOAD]system busy, start flow control for a while";
+
+struct rp_codec {
+    rp_worker *worker;
+    uint32_t input_count;
+    uint32_t selector_count;
+    uint32_t output_count; /* send, pull, managers */
+    int32_t version;
+    uint64_t (*clock_ns)(void);
+    uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
+    uint64_t send_stall_ns;
+    uint64_t looked_ns; /* at the send processor; it writes what we read there, so seldom */
+    int is_send_stalled;
+    uint8_t destinations[CODES]; /* by request code; others go to manager 0 */
+    rp_ring_reader **inputs;
+    rp_ring_writer **outputs;   /* by destination */
+    rp_backlog *backlogs;       /* by destination; all but that of sends are used */
+    rp_ring_writer **selectors;
+    rp_ring **output_rings;
+    uint32_t current_input; /* whose frame is being taken; input_count when inline */
+};
+
+/* A resume point is used once: later output would prove a record done that only its successor in the ring has been. */
+static void resume(rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->input_count && i < RP_RESUME_POINTS_MAX; i++) {
+        uint32_t output = codec->worker->resume_points[i].output;
+        if (output < codec->output_count &&
+            rp_ring_tail(codec->output_rings[output]) >= codec->worker->resume_points[i].output_position)
+            rp_ring_skip_to(codec->inputs[i], codec->worker->resume_points[i].source_head);
+        rp_store_release(&codec->worker->resume_points[i].source_head, 0);
+    }
+}
+
+rp_codec *rp_codec_open(const rp_codec_config *config) {
+    rp_codec *codec = calloc(1, sizeof *codec);
+    if (!codec) return NULL;
+    codec->worker = config->worker;
+    codec->version = config->version;
+    codec->clock_ns = config->clock_ns ? config->clock_ns : rp_now_ns;
+    codec->opened_ns = codec->clock_ns();
+    codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
+    codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
+    codec->outputs = calloc(config->manager_count + 2, sizeof *codec->outputs);
+    codec->output_rings = calloc(config->manager_count + 2, sizeof *codec->output_rings);
+    codec->backlogs = calloc(config->manager_count + 2, sizeof *codec->backlogs);
+    codec->selectors = calloc(config->selector_count + 1, sizeof *codec->selectors);
+    if (!codec->inputs || !codec->outputs || !codec->backlogs || !codec->output_rings || !codec->selectors) goto fail;
+    memset(codec->destinations, RP_TO_MANAGER, sizeof codec->destinations);
+    for (uint32_t i = 0; i < config->route_count; i++)
+        if (config->routes[i].code >= 0 && config->routes[i].code < CODES &&
+            config->routes[i].destination < config->manager_count + 2)
+            codec->destinations[config->routes[i].code] = (uint8_t)config->routes[i].destination;
+    for (uint32_t i = 0; i < config->manager_count + 2; i++, codec->output_count++) {
+        rp_ring *ring = i == RP_TO_SEND ? config->send : i == RP_TO_PULL ? config->pull : config->managers[i - 2];
+        codec->output_rings[i] = ring;
+        if (!(codec->outputs[i] = rp_ring_writer_open(ring)) ||
+            rp_backlog_init(&codec->backlogs[i], codec->outputs[i]) != 0)
+            goto fail;
+    }
+    codec->backlogs[RP_TO_PULL].bytes_max = PULLS_WAITING_MAX;
+    for (uint32_t i = 0; i < config->selector_count; i++, codec->selector_count++)
+        if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
+    for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
+        if (!(codec->inputs[i] = rp_ring_reader_open(config->inputs[i]))) goto fail;
+    resume(codec);
+    return codec;
+fail:
+    rp_codec_close(codec);
+    return NULL;
+}
+
+void rp_codec_close(rp_codec *codec) {
+    if (!codec) return;
+    for (uint32_t i = 0; i < codec->input_count; i++) rp_ring_reader_close(codec->inputs[i]);
+    for (uint32_t i = 0; i < codec->output_count; i++) {
+        rp_backlog_destroy(&codec->backlogs[i]);
+        rp_ring_writer_close(codec->outputs[i]);
+    }
+    for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_writer_close(codec->selectors[i]);
+    free(codec->inputs);
+    free(codec->outputs);
+    free(codec->backlogs);
+    free(codec->output_rings);
+    free(codec->selectors);
+    free(codec);
+}
+
+static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
+    uint64_t index = connection >> 56;
+    return index < codec->selector_count ? codec->selectors[index] : NULL;
+}
+
+/* Answer SYSTEM_BUSY, and keep the fast path moving. */
+static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_header *header, uint8_t serialize_type,
+                        const char *remark) {
+    rp_ring_writer *selector = selector_of(codec, origin->connection);
+    rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
+    if (!selector || !header || header->flag & (RP_FLAG_ONEWAY | RP_FLAG_RESPONSE)) return RP_OK;
+    rp_error_reply reply = {.connection = origin->connection,
+                            .opaque = header->opaque,
+                            .code = SYSTEM_BUSY,
+                            .version = codec->version,
+                            .serialize_type = serialize_type,
+                            .remark = remark};
+    return rp_error_reply_send(selector, &reply);
+}
+
+/* Before the output is published: it proves the current input done. */
+static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_after) {
+    uint32_t input = codec->current_input;
+    if (input >= codec->input_count || input >= RP_RESUME_POINTS_MAX) return;
+    codec->worker->resume_points[input].output = output;
+    codec->worker->resume_points[input].output_position = tail_after;
+    rp_store_release(&codec->worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
+}
+
+/* Nobody waits behind it, whether or not the manager has room: what it has none for goes to a backlog, or is refused,
+ * as the reference does when a pool's queue is full. One that cannot even be refused ends its connection (RP_INVALID).
+ */
+static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_origin *origin, const uint8_t *frame,
+                            uint32_t size, const rp_header *header) {
+    rp_ring_writer *output = codec->outputs[destination];
+    rp_backlog *backlog = &codec->backlogs[destination];
+    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(output, (uint32_t)sizeof *origin + size) : NULL;
+    rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
+    if (room) {
+        memcpy(room, origin, sizeof *origin);
+        memcpy(room + sizeof *origin, frame, size);
+        set_resume_point(codec, destination, rp_ring_tail_after(output, (uint32_t)sizeof *origin + size));
+        rp_ring_commit(output, (uint32_t)sizeof *origin + size, RP_MSG_COMMAND);
+        return RP_OK;
+    }
+    rp_status status =
+        rp_backlog_put(backlog, origin->connection, RP_MSG_COMMAND, spans, 2); /* full, or large: not noted */
+    if (status != RP_FULL) return status;
+    return header ? refuse(codec, origin, header, frame[0], OVERLOAD) : RP_INVALID;
+}
+
+typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
+
+/* Build the record in the ring. RP_UNSUPPORTED: the manager is to look at it; RP_FULL: no room, or it is too large. */
+static rp_status fill_ring(rp_codec *codec, uint32_t destination, fill_function fill, uint32_t bound, uint16_t type,
+                           const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    rp_ring_writer *output = codec->outputs[destination];
+    uint8_t *room = rp_ring_reserve(output, bound);
+    if (!room) return RP_FULL;
+    uint32_t size = fill(header, frame, origin, room);
+    if (!size) return RP_UNSUPPORTED;
+    set_resume_point(codec, destination, rp_ring_tail_after(output, size));
+    rp_ring_commit(output, size, type);
+    return RP_OK;
+}
+
+static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame,
+                              const rp_header *header) {
+    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_send_request));
+    rp_status status = fill_ring(codec, RP_TO_SEND, rp_send_request_fill, bound, RP_MSG_SEND, origin, frame, header);
+    if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[RP_TO_SEND]) / 4) return status;
+    if (rp_ring_pump(codec->outputs[RP_TO_SEND]) != RP_OK) return RP_FULL;
+    uint8_t *copy = malloc(bound);
+    if (!copy) return RP_NO_MEMORY;
+    rp_span span = {copy, rp_send_request_fill(header, frame, origin, copy)};
+    status = span.size ? rp_ring_write(codec->outputs[RP_TO_SEND], RP_MSG_SEND, &span, 1) : RP_UNSUPPORTED;
+    free(copy);
+    return status;
+}
+
+/* A pull. Pulls may take long to serve, so nobody else's sends wait behind those of one connection: what the ring has
+ * no room for goes to a backlog, or is refused. */
+static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    uint32_t bound = rp_request_bound(header, 0, sizeof(rp_pull_request));
+    rp_backlog *backlog = &codec->backlogs[RP_TO_PULL];
+    rp_status status = RP_FULL;
+    if (rp_backlog_is_empty(backlog))
+        status = fill_ring(codec, RP_TO_PULL, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header);
+    if (status != RP_FULL) return status;
+    uint8_t *copy = malloc(bound);
+    if (!copy) return RP_NO_MEMORY;
+    rp_span span = {copy, rp_pull_request_fill(header, frame, origin, copy)};
+    status = span.size ? rp_backlog_put(backlog, origin->connection, RP_MSG_PULL, &span, 1) : RP_UNSUPPORTED;
+    free(copy);
+    return status == RP_FULL ? refuse(codec, origin, header, frame->serialize_type, OVERLOAD) : status;
+}
+
+static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
+    codec->looked_ns = now_ns;
+    codec->is_send_stalled =
+        rp_worker_is_stalled(rp_ring_consumer(codec->output_rings[RP_TO_SEND]), codec->send_stall_ns, now_ns);
+    return codec->is_send_stalled;
+}
+
+/* A send. While the send processor is stalled (its disk is busy) more are refused, as the reference does, and so what
+ * waits for room in its ring gets out of the way of others. */
+static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
+    int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
+    int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
+    if (!stalled || !is_send_stalled(codec, codec->clock_ns())) {
+        rp_status status = send_to_ring(codec, origin, frame, header);
+        if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
+    }
+    return refuse(codec, origin, header, frame->serialize_type,
+                  "[REJECTREQUEST]system busy, start flow control for a while");
+}
+
+static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *data, uint32_t size) {
+    rp_frame frame = {.size = size + 4};
+    rp_header header;
+    if (size < 4) return RP_INVALID;
+    uint32_t descriptor = rp_load32(data);
+    frame.serialize_type = (uint8_t)(descriptor >> 24);
+    frame.header_size = descriptor & 0xFFFFFF;
+    if (frame.serialize_type > RP_SERIALIZE_ROCKETMQ || frame.header_size > size - 4) return RP_INVALID;
+    frame.header = data + 4;
+    frame.body = data + 4 + frame.header_size;
+    frame.body_size = size - 4 - frame.header_size;
+
+    rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
+    if (status == RP_UNSUPPORTED) return to_manager(codec, RP_TO_MANAGER, origin, data, size, NULL);
+    if (status != RP_OK) return RP_INVALID;
+    if (header.flag & RP_FLAG_RESPONSE) return to_manager(codec, RP_TO_MANAGER, origin, data, size, &header);
+    uint32_t destination =
+        header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
+    if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
+        status = destination == RP_TO_SEND ? to_send(codec, origin, &frame, &header)
+                                           : to_pull(codec, origin, &frame, &header);
+        if (status != RP_UNSUPPORTED) return status;
+    }
+    if (destination < RP_TO_MANAGER) destination = RP_TO_MANAGER;
+    return to_manager(codec, destination, origin, data, size, &header);
+}
+
+rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
+    rp_origin late;
+    if (origin->received_ns < codec->opened_ns && codec->input_count) {
+        late = *origin;
+        late.received_ns = codec->opened_ns;
+        origin = &late;
+    }
+    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_IN], codec->input_count ? 1 : 0);
+    return take(codec, origin, frame, size);
+}
+
+/* Both the pull worker and the manager must learn of it; learning it twice does no harm. */
+rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
+    rp_span span = {origin, sizeof *origin};
+    for (uint32_t i = RP_TO_PULL; i < codec->output_count; i++)
+        if (rp_backlog_put(&codec->backlogs[i], RP_CONNECTION_INTERNAL, RP_MSG_CLOSED, &span, 1) == RP_FULL)
+            return RP_FULL;
+    return RP_OK;
+}
+
+static void flush_outputs(rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->output_count; i++) {
+        rp_ring_pump(codec->outputs[i]);
+        rp_backlog_flush(&codec->backlogs[i]);
+    }
+}
+
+static int has_backlog(const rp_codec *codec) {
+    for (uint32_t i = 0; i < codec->output_count; i++)
+        if (!rp_backlog_is_empty(&codec->backlogs[i])) return 1;
+    return 0;
+}
+
+void rp_codec_wake(rp_codec *codec) {
+    flush_outputs(codec);
+    for (uint32_t i = 0; i < codec->output_count; i++) rp_ring_wake(codec->outputs[i]);
+    for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_wake(codec->selectors[i]);
+}
+
+/* A connection that does not speak the protocol: have its selector close it. */
+static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
+    rp_ring_writer *selector = selector_of(codec, origin->connection);
+    rp_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
+    rp_span span = {&close, sizeof close};
+    rp_add(&codec->worker->counters[RP_COUNT_FRAMES_BAD], 1);
+    return selector ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
+}
+
+/* Up to BATCH_FRAMES of one selector; returns how many were taken. */
+static uint32_t drain(rp_codec *codec, uint32_t input) {
+    rp_ring_reader *reader = codec->inputs[input];
+    const uint8_t *data;
+    uint32_t size, taken = 0;
+    uint16_t type;
+    codec->current_input = input;
+    while (taken < BATCH_FRAMES && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        const rp_origin *origin = (const rp_origin *)data;
+        rp_status status = RP_OK;
+        rp_serving_record(codec->worker, data, size);
+        if (size >= sizeof *origin && type == RP_MSG_FRAME)
+            status = rp_codec_frame(codec, origin, data + sizeof *origin, size - (uint32_t)sizeof *origin);
+        else if (size >= sizeof *origin && type == RP_MSG_CLOSED)
+            status = rp_codec_closed(codec, origin);
+        if (status == RP_INVALID) status = close_bad(codec, origin);
+        if (status == RP_FULL || status == RP_NO_MEMORY) {
+            rp_add(&codec->worker->counters[RP_COUNT_STALLS], 1);
+            break;
+        }
+        rp_ring_release(reader);
+        taken++;
+    }
+    rp_serving(codec->worker, 0);
+    return taken;
+}
+
+static uint32_t pass(rp_codec *codec) {
+    uint32_t taken = 0;
+    /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
+    flush_outputs(codec);
+    for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
+    rp_codec_wake(codec);
+    return taken;
+}
+
+rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
+    rp_worker *worker = codec->worker;
+    uint64_t end = rp_now_ns() + (uint64_t)timeout_ns;
+    for (;;) {
+        uint64_t now = rp_now_ns();
+        worker->heartbeat_ns = now;
+        rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
+        if (pass(codec)) {
+            if (now >= end) return RP_OK;
+            continue;
+        }
+        if (rp_load_acquire32(&worker->stop) && !has_backlog(codec)) return RP_STOPPED;
+        if (now >= end) return RP_OK;
+        rp_worker_prepare_sleep(worker);
+        if (pass(codec)) {
+            rp_worker_awake(worker);
+            continue;
+        }
+        rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+        rp_worker_sleep(worker, (int64_t)(end - now));
+    }
+}

@@ -1,0 +1,52 @@
+#ifndef ROCKETPY_CODEC_H
+#define ROCKETPY_CODEC_H
+/* M1: read the header of each frame and pass the request to the processor that serves its code.
+ *
+ * Sends and pulls become the structs of worker_messages.h; everything else, and what the fast reader finds odd, goes to
+ * a manager as the frame came. Runs as a process of its own, or inside the selector when codecWorkers = 0. */
+#include <stdint.h>
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
+#include "base/status.h"
+
+enum { RP_TO_SEND = 0, RP_TO_PULL = 1, RP_TO_MANAGER = 2 /* + number of the manager */ };
+
+typedef struct rp_route {
+    int32_t code;
+    uint32_t destination;
+} rp_route;
+
+typedef struct rp_codec_config {
+    rp_worker *worker;   /* the process it runs in */
+    uint32_t input_count;/* rings from selectors; 0 when inline */
+    uint32_t manager_count;
+    uint32_t selector_count;
+    uint32_t route_count;
+    rp_ring **inputs;
+    rp_ring *send;
+    rp_ring *pull;
+    rp_ring **managers;
+    rp_ring **selectors; /* reply rings, for frames that are refused here */
+    const rp_route *routes; /* codes without a route go to manager 0 */
+    int32_t version;     /* ours, for those replies */
+    int64_t send_stall_ms; /* sends are refused while the send processor has been at one thing for longer; 0: never */
+    uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */
+} rp_codec_config;
+
+typedef struct rp_codec rp_codec;
+
+/* The config is read during the call only (rings and worker stay borrowed). NULL without memory. */
+rp_codec *rp_codec_open(const rp_codec_config *config);
+void rp_codec_close(rp_codec *codec);
+
+/* Take one frame (without its length bytes). RP_OK: taken; RP_FULL: nothing taken, come again when woken;
+ * RP_INVALID: not a frame, close the connection; RP_NO_MEMORY. */
+rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size);
+/* The connection has gone: tell everyone who may hold something of it. RP_OK or RP_FULL (nothing told). */
+rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin);
+/* Move large records on and wake the consumers of what was written; once per batch. */
+void rp_codec_wake(rp_codec *codec);
+
+/* The loop of a codec process: RP_OK after `timeout_ns`, RP_STOPPED once stopped and drained. GIL released. */
+rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns);
+#endif

@@ -1,0 +1,154 @@
+/* Units are examined in chunks, to the end of their file at the most, at least RP_EXAMINED_MIN of them if there is
+ * room. As in the reference it is as many as messages are asked for; but a client can ask for any number, so
+ * RP_EXAMINED_MAX are the most. Adjacent records of one file become one slice. */
+#include "workers/fetch.h"
+
+#include "base/atomic.h"
+#include "base/endian.h"
+
+enum { CHUNK = 64 };
+
+const char *rp_fetch_status_name(rp_fetch_status status) {
+    static const char *const names[] = {"FOUND",
+                                        "NO_MATCHED_MESSAGE",
+                                        "MESSAGE_WAS_REMOVING",
+                                        "OFFSET_FOUND_NULL",
+                                        "OFFSET_OVERFLOW_BADLY",
+                                        "OFFSET_OVERFLOW_ONE",
+                                        "OFFSET_TOO_SMALL",
+                                        "NO_MESSAGE_IN_QUEUE"};
+    return names[status];
+}
+
+static int is_full(const rp_fetch *out, uint32_t size, int is_far, uint32_t max, const rp_fetch_limits *limits) {
+    if (out->message_count == 0) return 0;
+    uint32_t bytes_max = is_far ? limits->bytes_on_disk : limits->bytes_in_memory;
+    uint32_t count_max = is_far ? limits->count_on_disk : limits->count_in_memory;
+    return out->message_count >= max || out->message_count >= count_max || out->body_size + size > bytes_max;
+}
+
+/* Returns 0 if there is no slice left for it. */
+static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_size) {
+    rp_slice *last = out->slice_count ? &out->slices[out->slice_count - 1] : NULL;
+    if (last && last->phy_offset + last->size == phy_offset && phy_offset % file_size != 0) {
+        last->size += size;
+    } else {
+        if (out->slice_count == RP_SLICES_MAX) return 0;
+        out->slices[out->slice_count++] = (rp_slice){phy_offset, size};
+    }
+    out->message_count++;
+    out->body_size += size;
+    return 1;
+}
+
+/* The queue's test. A tags code that cannot be found passes: the client looks again. */
+static int matches(rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, int64_t code) {
+    rp_cq_ext_unit unit;
+    if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
+    if (!rp_cq_ext_is_address(code)) return rp_tags_match(tags, code);
+    return !ext || rp_cq_ext_read(ext, queue, code, &unit) != RP_OK || rp_tags_match(tags, unit.tags_code);
+}
+
+/* The unit names bytes that a consumer can be sent: in one file, below the log's end. What a damaged one names cannot
+ * be mapped, and the selector would close the connection at each attempt. */
+static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64_t file_size) {
+    return size > 0 && phy_offset < log_end && size <= log_end - phy_offset &&
+           size <= file_size - phy_offset % file_size;
+}
+
+/* One look at units; where the log begins, as it began, and ends, as it read the last of them. */
+struct look {
+    const rp_control *control;
+    uint64_t log_min;
+    uint64_t log_end;
+    uint32_t max;
+    const rp_fetch_limits *limits;
+};
+
+/* One unit; 0 if it is left for the next pull. */
+static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags,
+                   const uint8_t *unit, rp_fetch *out) {
+    uint64_t phy_offset = rp_load64(unit);
+    uint32_t size = rp_load32(unit + 8);
+    int is_far = look->log_end > phy_offset && look->log_end - phy_offset > look->limits->memory_bytes;
+    out->is_far_behind = is_far;
+    int is_there =
+        phy_offset >= look->log_min && is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
+    if (is_there && is_full(out, size, is_far, look->max, look->limits)) return 0;
+    if (!matches(ext, queue, tags, (int64_t)rp_load64(unit + 12))) {
+        if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
+    } else if (!is_there) { /* deleted, pre-blank, or damage */
+        if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
+    } else {
+        if (!add(out, phy_offset, size, look->control->commitlog_file_size)) return 0;
+        out->status = RP_FOUND;
+    }
+    return 1;
+}
+
+/* How many units one look may read. */
+static uint64_t units_max(uint32_t max) {
+    return max < RP_EXAMINED_MIN ? RP_EXAMINED_MIN : max > RP_EXAMINED_MAX ? RP_EXAMINED_MAX : max;
+}
+
+static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
+                 const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
+    uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
+    struct look look = {
+        .control = control, .log_min = rp_load_acquire(&control->min_phy_offset), .max = max, .limits = limits};
+    uint64_t begin = out->next_begin_offset, per_file = rp_cq_units_per_file(reader);
+    uint64_t file_end = begin - begin % per_file + per_file;
+    uint64_t end = begin + units_max(max);
+    if (end > file_end) end = file_end;
+    out->status = RP_NO_MATCHED_MESSAGE;
+    while (out->next_begin_offset < end && out->next_begin_offset < out->max_offset) {
+        uint64_t want = tags->flags & RP_SUBSCRIPTION_ALL ? max - out->message_count + 1ull : CHUNK;
+        if (want > end - out->next_begin_offset) want = end - out->next_begin_offset;
+        int32_t count = rp_cq_read(reader, queue, out->next_begin_offset, want < CHUNK ? (uint32_t)want : CHUNK, units);
+        if (count <= 0) {
+            if (out->next_begin_offset > begin) return;
+            out->status = RP_OFFSET_FOUND_NULL;
+            if (count == 0) out->next_begin_offset = file_end; /* else it may be read another time */
+            return;
+        }
+        /* After the units: a queue that grows meanwhile shows no record behind this end. */
+        look.log_end = rp_load_acquire(&control->published_phy_offset);
+        out->examined += (uint32_t)count;
+        for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
+            if (!examine(&look, ext, queue, tags, units + i * RP_CQ_UNIT_SIZE, out)) return;
+    }
+}
+
+/* Status and next offset where there is nothing to read at `offset`; 0 where there is something. */
+static int place(const rp_queue *queue, int64_t offset, rp_fetch *out) {
+    out->min_offset = queue ? rp_load_acquire(&queue->min_offset) : 0;
+    out->max_offset = queue ? rp_load_acquire(&queue->max_offset) : 0;
+    if (out->max_offset == 0) {
+        out->status = RP_NO_MESSAGE_IN_QUEUE;
+        out->next_begin_offset = 0;
+    } else if (offset < (int64_t)out->min_offset) {
+        out->status = RP_OFFSET_TOO_SMALL;
+        out->next_begin_offset = out->min_offset;
+    } else if ((uint64_t)offset == out->max_offset) {
+        out->status = RP_OFFSET_OVERFLOW_ONE;
+        out->next_begin_offset = (uint64_t)offset;
+    } else if ((uint64_t)offset > out->max_offset) {
+        out->status = RP_OFFSET_OVERFLOW_BADLY;
+        out->next_begin_offset = out->max_offset;
+    } else {
+        return 0;
+    }
+    return 1;
+}
+
+void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue,
+                       int64_t offset, int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits,
+                       rp_fetch *out) {
+    out->message_count = out->body_size = out->slice_count = out->examined = 0;
+    out->is_far_behind = 0;
+    if (place(queue, offset, out)) return;
+    out->next_begin_offset = (uint64_t)offset;
+    scan(reader, ext, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
+    /* Cleaned or dropped between our two looks: nothing there is to be passed over. */
+    if (out->status == RP_OFFSET_FOUND_NULL) place(queue, offset, out);
+}

@@ -1,0 +1,200 @@
+/* The pull processor's process: what it opens, and its loop. What a pull gets is in pull_serve.c. */
+#include "workers/pull.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "workers/pull_private.h"
+#include "ipc/serving.h"
+
+enum { BATCH_REQUESTS = 128 };
+
+rp_pull *rp_pull_open(const rp_pull_config *config) {
+    rp_pull *pull = calloc(1, sizeof *pull);
+    if (!pull) return NULL;
+    pull->config = *config;
+    if (!pull->config.clock_ns) pull->config.clock_ns = rp_now_ns;
+    pull->control = rp_control_header(config->block);
+    pull->permission = RP_PERM_READ | RP_PERM_WRITE;
+    pull->limits = (rp_fetch_limits){config->bytes_in_memory, config->count_in_memory, config->bytes_on_disk,
+                                     config->count_on_disk, config->memory_bytes};
+    pull->inputs = calloc(config->input_count + 2, sizeof *pull->inputs);
+    pull->input_rings = calloc(config->input_count + 2, sizeof *pull->input_rings);
+    pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);
+    pull->selector_workers = calloc(config->selector_count + 1, sizeof *pull->selector_workers);
+    if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers ||
+        rp_map_init(&pull->topics, 256) != 0 || rp_map_init(&pull->groups, 64) != 0 ||
+        rp_map_init(&pull->subscriptions, 64) != 0 ||
+        rp_suspended_pulls_init(&pull->suspended_pulls, config->suspended) != 0 || rp_commits_init(&pull->commits) != 0)
+        goto fail;
+    pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
+                                     config->files_max);
+    if (config->consume_queue_ext_file_size &&
+        !(pull->ext =
+              rp_cq_ext_open(config->block, config->consume_queue_directory, config->consume_queue_ext_file_size)))
+        goto fail;
+    if (!pull->reader || !(pull->manager = rp_ring_writer_open(config->to_manager)) ||
+        rp_backlog_init(&pull->waiting, pull->manager) != 0)
+        goto fail;
+    for (uint32_t i = 0; i < config->input_count + 2; i++, pull->input_count++) {
+        rp_ring *ring = i < config->input_count    ? config->inputs[i]
+                        : i == config->input_count ? config->from_manager
+                                                   : config->from_store;
+        pull->input_rings[i] = ring;
+        if (!(pull->inputs[i] = rp_ring_reader_open(ring))) goto fail;
+    }
+    for (uint32_t i = 0; i < config->selector_count; i++, pull->selector_count++) {
+        pull->selector_workers[i] = rp_ring_consumer(config->selectors[i]);
+        if (!(pull->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
+    }
+    return pull;
+fail:;
+    int error = errno;
+    rp_pull_close(pull);
+    errno = error ? error : ENOMEM;
+    return NULL;
+}
+
+void rp_pull_close(rp_pull *pull) {
+    if (!pull) return;
+    for (uint32_t i = 0; i < pull->input_count; i++) rp_ring_reader_close(pull->inputs[i]);
+    for (uint32_t i = 0; i < pull->selector_count; i++) rp_ring_writer_close(pull->selectors[i]);
+    rp_backlog_destroy(&pull->waiting);
+    if (pull->manager) rp_ring_writer_close(pull->manager);
+    if (pull->reader) rp_cq_reader_close(pull->reader);
+    rp_cq_ext_close(pull->ext);
+    rp_map_destroy(&pull->topics, free);
+    rp_map_destroy(&pull->groups, free);
+    rp_map_destroy(&pull->subscriptions, free);
+    if (pull->suspended_pulls.by_queue) rp_suspended_pulls_destroy(&pull->suspended_pulls);
+    rp_commits_destroy(&pull->commits);
+    free(pull->inputs);
+    free(pull->input_rings);
+    free(pull->selectors);
+    free(pull->selector_workers);
+    free(pull);
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_t type) {
+    switch (type) {
+        case RP_MSG_PULL: return rp_pull_take(pull, data, size);
+        case RP_MSG_ARRIVAL:
+            if (size >= sizeof(rp_arrival))
+                rp_suspended_pulls_arrived(&pull->suspended_pulls, ((const rp_arrival *)data)->queue);
+            return RP_OK;
+        case RP_MSG_CLOSED:
+            if (size >= sizeof(rp_origin))
+                rp_suspended_pulls_drop_connection(&pull->suspended_pulls, ((const rp_origin *)data)->connection);
+            return RP_OK;
+        case RP_MSG_TOPIC:
+            return rp_topics_apply(&pull->topics, pull->config.block, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY
+                                                                                                  : RP_OK;
+        case RP_MSG_GROUP: return rp_groups_apply(&pull->groups, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
+        case RP_MSG_SUBSCRIPTION:
+            return rp_subscriptions_apply(&pull->subscriptions, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
+        case RP_MSG_BROKER:
+            if (size >= sizeof(rp_msg_broker)) pull->permission = ((const rp_msg_broker *)data)->permission;
+            return RP_OK;
+        case RP_MSG_TABLES_END: /* of another epoch: it was for our predecessor, and ours is still to come */
+            if (size >= sizeof(rp_msg_tables_end) &&
+                ((const rp_msg_tables_end *)data)->epoch == pull->config.worker->epoch && !pull->tables_ready) {
+                pull->tables_ready = 1;
+                pull->presence.since_ns = pull->now_ns;
+            }
+            return RP_OK;
+        default: return RP_OK;
+    }
+}
+
+static uint32_t drain(rp_pull *pull, uint32_t input) {
+    rp_ring_reader *reader = pull->inputs[input];
+    const uint8_t *data;
+    uint32_t size, taken = 0;
+    uint16_t type;
+    pull->waiting_bytes = rp_ring_depth(pull->input_rings[input]);
+    pull->units = 0;
+    while (taken < BATCH_REQUESTS && pull->units < PULL_UNITS_MAX &&
+           rp_ring_read(reader, &data, &size, &type) == RP_OK) {
+        rp_serving_record(pull->config.worker, data, type == RP_MSG_PULL ? size : 0);
+        rp_status status = take(pull, data, size, type);
+        if (status == RP_FULL || status == RP_NO_MEMORY) {
+            pull_count(pull, RP_COUNT_STALLS, 1);
+            pull->is_blocked = 1;
+            break;
+        }
+        rp_ring_release(reader);
+        taken++;
+    }
+    rp_serving(pull->config.worker, 0);
+    return taken;
+}
+
+static uint32_t pass(rp_pull *pull) {
+    uint32_t codecs = pull->input_count - 2, taken = 0;
+    pull->now_ns = pull->config.clock_ns();
+    rp_presence_begin(&pull->presence, pull->now_ns);
+    pull->is_unfinished = pull->is_blocked = 0;
+    rp_pull_answer_orphans(pull);
+    taken += drain(pull, codecs);
+    taken += drain(pull, codecs + 1);
+    rp_pull_look_at_arrived(pull);
+    for (uint32_t i = 0; i < codecs && pull->tables_ready; i++) taken += drain(pull, i);
+    rp_pull_sweep(pull, 0);
+    __atomic_store_n(&pull->config.worker->counters[RP_COUNT_SUSPENDED], pull->suspended_pulls.count, __ATOMIC_RELAXED);
+    __atomic_store_n(&pull->config.worker->counters[RP_COUNT_SUSPENDED_BYTES], pull->suspended_pulls.bytes,
+                     __ATOMIC_RELAXED);
+    if (pull->commits.pending.live && (pull->commits.pending.live >= RP_COMMITS_MAX ||
+                                       pull->now_ns - pull->commits.flushed_ns > RP_COMMITS_INTERVAL_NS))
+        rp_commits_flush(&pull->commits, pull->manager, pull->now_ns);
+    for (uint32_t i = 0; i < pull->selector_count; i++) {
+        rp_ring_pump(pull->selectors[i]);
+        rp_ring_wake(pull->selectors[i]);
+    }
+    rp_ring_pump(pull->manager);
+    rp_backlog_flush(&pull->waiting);
+    rp_ring_wake(pull->manager);
+    return taken + (uint32_t)pull->is_unfinished;
+}
+
+/* How long the loop may sleep: commits and deadlines want to be looked at in time. */
+static int64_t nap(const rp_pull *pull, uint64_t end) {
+    uint64_t until = end;
+    if (pull->suspended_pulls.count && pull->now_ns + PULL_SWEEP_NS / 4 < until)
+        until = pull->now_ns + PULL_SWEEP_NS / 4;
+    if (pull->commits.pending.live && pull->now_ns + RP_COMMITS_INTERVAL_NS < until)
+        until = pull->now_ns + RP_COMMITS_INTERVAL_NS;
+    return (int64_t)(until - pull->now_ns);
+}
+
+rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
+    rp_worker *worker = pull->config.worker;
+    uint64_t end = pull->config.clock_ns() + (uint64_t)timeout_ns;
+    for (;;) {
+        uint32_t taken = pass(pull);
+        worker->heartbeat_ns = pull->now_ns;
+        pull_count(pull, RP_COUNT_LOOPS, 1);
+        if (!taken) {
+            if (rp_load_acquire32(&worker->stop)) {
+                rp_pull_sweep(pull, 1);
+                rp_commits_flush(&pull->commits, pull->manager, pull->now_ns);
+                pass(pull);
+                return RP_STOPPED;
+            }
+            rp_worker_prepare_sleep(worker);
+            if (!pass(pull) && pull->now_ns < end) {
+                pull_count(pull, RP_COUNT_SLEEPS, 1);
+                pull->presence.has_slept = !pull->is_blocked;
+                rp_worker_sleep(worker, nap(pull, end));
+            } else {
+                rp_worker_awake(worker);
+            }
+        }
+        if (pull->now_ns >= end) break;
+    }
+    rp_cq_reader_release(pull->reader);
+    if (pull->ext) rp_cq_ext_release(pull->ext);
+    return RP_OK;
+}

@@ -1,0 +1,83 @@
+#ifndef ROCKETPY_PULL_PRIVATE_H
+#define ROCKETPY_PULL_PRIVATE_H
+/* Shared by the two files of the pull worker: pull.c opens it and runs its loop, pull_serve.c serves pulls. */
+#include "workers/admission.h"
+#include "base/atomic.h"
+#include "ipc/backlog.h"
+#include "workers/commits.h"
+#include "workers/fetch.h"
+#include "workers/suspended_pulls.h"
+#include "workers/pull.h"
+#include "workers/tables.h"
+
+enum {
+    PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
+    PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
+    PULL_UNITS_OF_A_CHAIN = 1 << 12, /* examined for the pulls of one chain before the next chain has its turn */
+    PULL_UNITS_OF_A_LOOK = 32 /* counted for each look at a queue, even if it examines fewer */
+};
+static const uint64_t PULL_SWEEP_NS = 500000000;
+
+struct rp_pull {
+    rp_pull_config config;
+    rp_fetch_limits limits;
+    rp_control *control;
+    rp_cq_reader *reader;
+    rp_cq_ext *ext; /* or NULL */
+    rp_ring_reader **inputs; /* codecs, manager, store */
+    rp_ring **input_rings;
+    uint32_t input_count;
+    uint64_t waiting_bytes; /* bytes waiting in the ring that the current request came from */
+    rp_ring_writer *manager;
+    rp_backlog waiting; /* pulls for the manager while its ring is full */
+    rp_ring_writer **selectors;
+    const rp_worker **selector_workers;
+    uint32_t selector_count;
+    rp_map topics, groups, subscriptions;
+    rp_suspended_pulls suspended_pulls;
+    rp_commits commits;
+    rp_tags parsed; /* the expression of the current pull */
+    rp_fetch fetch; /* the messages found for the current pull */
+    int32_t permission;
+    int tables_ready;
+    int is_blocked; /* an input waits for room in a ring */
+    rp_presence presence;
+    uint64_t now_ns;
+    uint64_t swept_ns;
+    uint32_t sweep_chain;
+    uint32_t sweep_due;   /* chains that the sweep is behind */
+    int is_in_chain;      /* the sweep goes on in the middle of its chain, at suspended_pulls.sweep */
+    uint32_t units;       /* examined since the turn of this input began */
+    int is_unfinished;    /* suspended pulls are left to look at: the next turn begins without sleeping */
+};
+
+static inline void pull_count(rp_pull *pull, uint32_t counter, uint64_t n) {
+    rp_add(&pull->config.worker->counters[counter], n);
+}
+
+static inline rp_ring_writer *pull_selector_of(const rp_pull *pull, uint64_t connection) {
+    uint64_t index = connection >> 56;
+    return index < pull->selector_count ? pull->selectors[index] : NULL;
+}
+
+/* 1 if the selector of the connection has died since: the answer could not be delivered. */
+static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
+    uint64_t index = connection >> 56;
+    if (index >= pull->selector_count) return 0;
+    uint32_t epoch = rp_load_acquire32(&pull->selector_workers[index]->epoch);
+    return ((connection >> RP_GENERATION_BITS ^ epoch) & RP_EPOCH_MASK) != 0;
+}
+
+/* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
+rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
+/* Look at the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX, chain after chain; the
+ * rest has its look in the next calls. */
+void rp_pull_look_at_arrived(rp_pull *pull);
+/* End suspended pulls whose deadline has passed or whose selector has died, and look at all others in case an ARRIVAL
+ * was lost. Each call handles the chains that are due, and of them no more than PULL_UNITS_MAX: all of them are handled
+ * twice a second, or as soon as the calls can. */
+void rp_pull_sweep(rp_pull *pull, int stopping);
+/* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset.
+ */
+void rp_pull_answer_orphans(rp_pull *pull);
+#endif

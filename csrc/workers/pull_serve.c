@@ -1,0 +1,376 @@
+/* Serves a pull: check it against the tables, fetch its consume queue units, answer or suspend it. Messages are not
+ * read: the answer names slices of the log, which the selector writes from its mapping.
+ *
+ * Suspending is race-free against dispatch: mark the queue watched, full fence, look at its max offset once more;
+ * dispatch publishes the max offset, full fence, swaps watched. One of the two sees the other.
+ *
+ * No request holds the loop for long: a look at a queue examines a bounded number of units (fetch.h), a suspended pull
+ * has LOOKS_MAX of them at one time. When many wait for one queue, each turn looks at a part of them, and goes on in
+ * the next turn where it stopped; the queues with new units take turns, so that none waits for the pulls of another. */
+#include <string.h>
+
+#include "workers/error_reply.h"
+#include "wire/header.h"
+#include "workers/pull_private.h"
+#include "ipc/serving.h"
+
+enum {
+    LOOKS_MAX = 8, /* of a suspended pull at one time */
+    FLAG_COMMIT_OFFSET = 1,
+    FLAG_SUSPEND = 2,
+    FLAG_SUBSCRIPTION = 4,
+    CODE_SUCCESS = 0,
+    CODE_SYSTEM_ERROR = 1,
+    CODE_SYSTEM_BUSY = 2,
+    CODE_PULL_NOT_FOUND = 19,
+    CODE_PULL_RETRY_IMMEDIATELY = 20,
+    CODE_PULL_OFFSET_MOVED = 21
+};
+static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
+
+/* A pull that may be served from the fast path, with its table entries. */
+typedef struct checked_pull {
+    const rp_pull_request *request;
+    const uint8_t *names; /* group, topic */
+    const rp_group *group;
+    const rp_tags *tags;
+    rp_queue *queue;
+} checked_pull;
+
+/* ------------------------------------------------------------------ answers */
+
+static rp_status error_reply(rp_pull *pull, const rp_pull_request *request, int32_t code, const char *remark) {
+    rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
+    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    rp_error_reply reply = {.connection = request->origin.connection,
+                            .opaque = request->opaque,
+                            .code = code,
+                            .version = pull->config.version,
+                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                            .remark = remark};
+    if (code == CODE_SYSTEM_BUSY) pull_count(pull, RP_COUNT_BUSY, 1);
+    return rp_error_reply_send(selector, &reply);
+}
+
+static int32_t code_of(const rp_fetch *fetch, const rp_pull_request *request) {
+    switch (fetch->status) {
+        case RP_FOUND: return CODE_SUCCESS;
+        case RP_NO_MATCHED_MESSAGE:
+        case RP_MESSAGE_WAS_REMOVING: return CODE_PULL_RETRY_IMMEDIATELY;
+        case RP_OFFSET_OVERFLOW_ONE:
+        case RP_OFFSET_FOUND_NULL: return CODE_PULL_NOT_FOUND;
+        case RP_NO_MESSAGE_IN_QUEUE: return request->queue_offset == 0 ? CODE_PULL_NOT_FOUND : CODE_PULL_OFFSET_MOVED;
+        default: return CODE_PULL_OFFSET_MOVED;
+    }
+}
+
+static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled) {
+    if (!pull->config.slave_read_enable || !pulled->group) return 0;
+    return pull->fetch.is_far_behind ? pulled->group->which_broker_when_slow : pulled->group->broker_id;
+}
+
+/* Answer with what pull->fetch holds. RP_OK or RP_FULL. */
+static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code) {
+    const rp_pull_request *request = pulled->request;
+    const rp_fetch *fetch = &pull->fetch;
+    rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
+    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    uint32_t slices = code == CODE_SUCCESS ? fetch->slice_count : 0;
+    uint32_t fixed = (uint32_t)(sizeof(rp_msg_pull_reply) + slices * sizeof(rp_slice));
+    uint8_t *room = rp_ring_reserve(selector, fixed + PULL_HEAD_MAX);
+    if (!room) return RP_FULL;
+    const char *remark = rp_fetch_status_name(fetch->status);
+    rp_pull_reply reply = {.serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                           .opaque = request->opaque,
+                           .code = code,
+                           .version = pull->config.version,
+                           .suggest_which_broker_id = suggest_broker(pull, pulled),
+                           .next_begin_offset = fetch->next_begin_offset,
+                           .min_offset = fetch->min_offset,
+                           .max_offset = fetch->max_offset,
+                           .body_size = slices ? fetch->body_size : 0,
+                           .remark = (const uint8_t *)remark,
+                           .remark_size = (uint32_t)strlen(remark)};
+    rp_msg_pull_reply *record = (rp_msg_pull_reply *)room;
+    *record = (rp_msg_pull_reply){.connection = request->origin.connection,
+                                  .slice_count = slices,
+                                  .message_count = slices ? fetch->message_count : 0};
+    memcpy(record + 1, fetch->slices, slices * sizeof(rp_slice));
+    record->head_size = rp_pull_reply_encode(&reply, room + fixed, PULL_HEAD_MAX);
+    rp_ring_commit(selector, fixed + record->head_size, RP_MSG_PULL_REPLY);
+    if (slices) {
+        pull_count(pull, RP_COUNT_MESSAGES_GET, fetch->message_count);
+        pull_count(pull, RP_COUNT_BYTES_GET, fetch->body_size);
+    } else {
+        pull_count(pull, RP_COUNT_PULL_MISS, 1);
+    }
+    return RP_OK;
+}
+
+/* ------------------------------------------------------------------ checking */
+
+static int is_whole(const rp_pull_request *request, uint32_t size) {
+    return size >= sizeof *request && (uint64_t)request->group_size + request->topic_size + request->subscription_size +
+                                              request->expression_type_size ==
+                                          size - sizeof *request;
+}
+
+/* The tag filter that the pull itself carries; NULL if it is no tag expression. */
+static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, const uint8_t *names) {
+    const uint8_t *subscription = names + request->group_size + request->topic_size;
+    const uint8_t *type = subscription + request->subscription_size;
+    if (request->expression_type_size && !(request->expression_type_size == 3 && memcmp(type, "TAG", 3) == 0))
+        return NULL;
+    return rp_tags_parse(subscription, request->subscription_size, &pull->parsed) == RP_OK ? &pull->parsed : NULL;
+}
+
+/* The tag filter of its group; NULL if it is no tag expression, or the subscription table does not (yet) have it. */
+static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pulled) {
+    const rp_pull_request *request = pulled->request;
+    uint32_t flags = pulled->group->flags;
+    if (!(flags & RP_GROUP_ONLINE) || (flags & RP_GROUP_BROADCASTING && !(flags & RP_GROUP_BROADCAST_ENABLE)))
+        return NULL;
+    const rp_tags *tags = rp_subscriptions_find(&pull->subscriptions, pulled->names, request->group_size,
+                                                pulled->names + request->group_size, request->topic_size);
+    return tags && !(tags->flags & RP_SUBSCRIPTION_SLOW) && tags->sub_version >= request->sub_version ? tags : NULL;
+}
+
+/* Fill `pulled`; 0 if the tables or permissions do not allow the fast path. `tags`: of a suspended pull, else NULL. */
+static int check(rp_pull *pull, const rp_pull_request *request, const uint8_t *names, const rp_tags *tags,
+                 checked_pull *pulled) {
+    *pulled = (checked_pull){.request = request, .names = names};
+    if (!(pull->permission & RP_PERM_READ)) return 0;
+    pulled->group = rp_map_get(&pull->groups, names, request->group_size);
+    if (!pulled->group || !(pulled->group->flags & RP_GROUP_CONSUME_ENABLE)) return 0;
+    const rp_topic *topic = rp_map_get(&pull->topics, names + request->group_size, request->topic_size);
+    if (!topic || !(topic->perm & RP_PERM_READ)) return 0;
+    if (request->queue_id < 0 || request->queue_id >= topic->read_queue_nums) return 0;
+    pulled->queue = (uint32_t)request->queue_id < topic->queue_count ? topic->queues[request->queue_id] : NULL;
+    pulled->tags = !(request->sys_flag & FLAG_SUBSCRIPTION) ? tags_of_group(pull, pulled)
+                   : tags                                   ? tags
+                                                            : own_tags(pull, request, names);
+    return pulled->tags != NULL && pulled->queue != NULL;
+}
+
+static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
+    const rp_pull_request *request = (const rp_pull_request *)data;
+    rp_span span = {data, size};
+    if (request->flags & RP_REQUEST_RESOLVED)
+        return error_reply(pull, request, CODE_SYSTEM_ERROR,
+                           "topic, group or subscription changed meanwhile; pull again");
+    pull_count(pull, RP_COUNT_SLOW, 1);
+    if (rp_backlog_put(&pull->waiting, request->origin.connection, RP_MSG_PULL, &span, 1) == RP_OK) return RP_OK;
+    return error_reply(pull, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
+}
+
+/* ------------------------------------------------------------------ fetching and suspending */
+
+static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
+    rp_fetch_messages(pull->reader, pull->ext, pull->control, pulled->queue, offset, pulled->request->max_msg_nums,
+                      pulled->tags, &pull->limits, &pull->fetch);
+    pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK;
+}
+
+static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired);
+
+static uint64_t deadline_of(const rp_pull *pull, const rp_pull_request *request) {
+    int64_t wait_ms = pull->config.long_polling ? request->suspend_timeout_ms : pull->config.short_polling_ms;
+    if (wait_ms < 0) wait_ms = 0;
+    if (wait_ms > SUSPEND_MAX_MS) wait_ms = SUSPEND_MAX_MS;
+    return pull->now_ns + (uint64_t)wait_ms * 1000000u;
+}
+
+/* A pull beyond the bounds of suspended_pulls.h is answered at once, as if it had not asked to wait. */
+static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
+    const rp_pull_request *request = pulled->request;
+    rp_suspended_pull *suspended =
+        rp_suspended_pulls_add(&pull->suspended_pulls, pull->config.block, pulled->queue, request, pulled->names,
+                               request->sys_flag & FLAG_SUBSCRIPTION ? pulled->tags : NULL);
+    if (!suspended) {
+        rp_status status = answer(pull, pulled, CODE_PULL_NOT_FOUND);
+        if (status == RP_OK) pull_count(pull, RP_COUNT_SUSPEND_REFUSED, 1);
+        return status;
+    }
+    suspended->deadline_ns = deadline_of(pull, request);
+    suspended->scanned = (uint64_t)request->queue_offset;
+    suspended->request.flags |= RP_REQUEST_FIRST_TRY_DONE;
+    if (rp_suspension_watch(suspended, pull->config.store)) return RP_OK;
+    rp_status status = look_again(pull, suspended, 0);
+    if (status == RP_FULL)
+        rp_suspended_pulls_remove(&pull->suspended_pulls,
+                                  suspended); /* its request stays in the ring and is served again */
+    return status;
+}
+
+/* Examine the units since the last look. On a miss everything below max_offset is examined and the queue watched. After
+ * LOOKS_MAX looks without reaching the end, the client is told to continue from there. */
+static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const checked_pull *pulled) {
+    for (int looks = 0;; looks++) {
+        fetch(pull, pulled, (int64_t)suspended->scanned);
+        int32_t code = code_of(&pull->fetch, pulled->request);
+        if (code == CODE_PULL_RETRY_IMMEDIATELY)
+            suspended->scanned = pull->fetch.next_begin_offset;
+        else if (code != CODE_PULL_NOT_FOUND)
+            return code;
+        if (rp_suspension_watch(suspended, pull->config.store)) return CODE_PULL_NOT_FOUND;
+        if (looks == LOOKS_MAX) return code;
+    }
+}
+
+/* Topic, group or permission of a suspended pull has changed. Its request was not kept, so the manager cannot answer
+ * it: the client pulls again from the same offset, and that pull is answered with the reason. */
+static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_suspended_pull *suspended) {
+    pull->fetch = (rp_fetch){.status = RP_NO_MATCHED_MESSAGE,
+                             .next_begin_offset = (uint64_t)pulled->request->queue_offset,
+                             .min_offset = rp_load_acquire(&suspended->queue->min_offset),
+                             .max_offset = rp_load_acquire(&suspended->queue->max_offset)};
+    return answer(pull, pulled, CODE_PULL_RETRY_IMMEDIATELY);
+}
+
+/* Look at a suspended pull whose queue may have grown or whose deadline has passed. Removed when answered; RP_FULL: it
+ * stays. `scanned` moves past messages that do not match, so each is examined once; the answer tells the client. */
+static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired) {
+    checked_pull pulled;
+    rp_status status;
+    suspended->looked_ns = pull->now_ns;
+    rp_serving(pull->config.worker, suspended->request.origin.connection);
+    if (!check(pull, &suspended->request, suspended->names, suspended->tags, &pulled)) {
+        status = send_back(pull, &pulled, suspended);
+    } else {
+        int32_t code = examine(pull, suspended, &pulled);
+        if (code == CODE_PULL_NOT_FOUND && !expired) return RP_OK;
+        if (code == CODE_PULL_NOT_FOUND && suspended->scanned > (uint64_t)pulled.request->queue_offset)
+            code = CODE_PULL_RETRY_IMMEDIATELY;
+        status = answer(pull, &pulled, code);
+    }
+    if (status == RP_OK) rp_suspended_pulls_remove(&pull->suspended_pulls, suspended);
+    return status;
+}
+
+rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
+    const rp_pull_request *request = (const rp_pull_request *)data;
+    checked_pull pulled;
+    if (!is_whole(request, size)) return RP_OK;
+    uint64_t age_ns = rp_presence_age(&pull->presence, request->origin.received_ns, pull->now_ns);
+    if (pull->config.fast_failure && !(request->flags & RP_REQUEST_RESOLVED) &&
+        age_ns > (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u) {
+        char remark[160];
+        return error_reply(
+            pull, request, CODE_SYSTEM_BUSY,
+            rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE", age_ns, pull->waiting_bytes / size));
+    }
+    if (!check(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, data, size);
+    fetch(pull, &pulled, request->queue_offset);
+    int32_t code = code_of(&pull->fetch, request);
+    int is_first = !(request->flags & RP_REQUEST_FIRST_TRY_DONE);
+    rp_status status = code == CODE_PULL_NOT_FOUND && is_first && request->sys_flag & FLAG_SUSPEND
+                           ? suspend(pull, &pulled)
+                           : answer(pull, &pulled, code);
+    if (status != RP_OK) return status;
+    pull_count(pull, RP_COUNT_PULLS, 1);
+    if (is_first && request->sys_flag & FLAG_COMMIT_OFFSET && !pull->config.is_slave)
+        rp_commits_add(&pull->commits, pulled.names, request->group_size, pulled.names + request->group_size,
+                       request->topic_size, request->queue_id, request->commit_offset, request->origin.received_ns);
+    return RP_OK;
+}
+
+/* Where it stops in the chain is kept there. RP_FULL: no room for the answer to the pull it stopped at. */
+static rp_status look_at_chain(rp_pull *pull, rp_suspension_chain *chain) {
+    uint32_t end = pull->units + PULL_UNITS_OF_A_CHAIN;
+    for (rp_suspended_pull *suspended; (suspended = chain->next) && pull->units < end;) {
+        pull->units++;
+        pull_count(pull, RP_COUNT_SUSPENDED_STEPS, 1);
+        chain->next = suspended->next_of_queue;
+        if (rp_load_acquire(&suspended->queue->max_offset) <= suspended->scanned) continue;
+        if (look_again(pull, suspended, 0) != RP_FULL) continue;
+        chain->next = suspended;
+        return RP_FULL;
+    }
+    return RP_OK;
+}
+
+void rp_pull_look_at_arrived(rp_pull *pull) {
+    uint32_t full = 0; /* chains that had no room for their answer, one after the other */
+    pull->units = 0;
+    while (pull->suspended_pulls.arrived > full && pull->units < PULL_UNITS_MAX) {
+        rp_suspension_chain *chain = rp_suspended_pulls_take_arrived(&pull->suspended_pulls);
+        full = look_at_chain(pull, chain) == RP_FULL ? full + 1 : 0;
+        rp_suspended_pulls_return_arrived(&pull->suspended_pulls, chain);
+    }
+    if (full) {
+        pull_count(pull, RP_COUNT_STALLS, 1);
+        pull->is_blocked = 1;
+    }
+    if (pull->suspended_pulls.arrived > full) pull->is_unfinished = 1;
+    rp_serving(pull->config.worker, 0);
+}
+
+static void sweep_pull(rp_pull *pull, rp_suspended_pull *suspended, int stopping) {
+    if (pull_is_gone(pull, suspended->request.origin.connection)) {
+        rp_suspended_pulls_remove(&pull->suspended_pulls, suspended);
+        return;
+    }
+    int expired = stopping || pull->now_ns >= suspended->deadline_ns;
+    int is_late = !suspended->chain->is_arrived && pull->now_ns - suspended->looked_ns >= PULL_SWEEP_NS / 2 &&
+                  rp_load_acquire(&suspended->queue->max_offset) > suspended->scanned;
+    if (expired || is_late) look_again(pull, suspended, expired);
+}
+
+/* Sweep one chain, from where the last call stopped in it. 0: stopped at PULL_UNITS_MAX. */
+static int sweep_chain(rp_pull *pull, int stopping) {
+    rp_suspended_pulls *suspended_pulls = &pull->suspended_pulls;
+    if (!pull->is_in_chain || stopping) suspended_pulls->sweep = suspended_pulls->by_queue[pull->sweep_chain].first;
+    pull->is_in_chain = 1;
+    for (rp_suspended_pull *suspended; (suspended = suspended_pulls->sweep);) {
+        if (!stopping && pull->units >= PULL_UNITS_MAX) return 0;
+        pull->units++;
+        pull_count(pull, RP_COUNT_SUSPENDED_STEPS, 1);
+        suspended_pulls->sweep = suspended->next_of_queue;
+        sweep_pull(pull, suspended, stopping);
+    }
+    pull->is_in_chain = 0;
+    return 1;
+}
+
+void rp_pull_sweep(rp_pull *pull, int stopping) {
+    uint32_t chains = pull->suspended_pulls.mask + 1;
+    uint64_t due = stopping ? chains : (pull->now_ns - pull->swept_ns) * chains / PULL_SWEEP_NS;
+    if (due) {
+        pull->sweep_due = due < chains - pull->sweep_due ? pull->sweep_due + (uint32_t)due : chains;
+        pull->swept_ns = pull->now_ns;
+    }
+    pull->units = 0;
+    for (; pull->sweep_due && pull->suspended_pulls.count; pull->sweep_due--) {
+        if (!sweep_chain(pull, stopping)) {
+            pull->is_unfinished = 1;
+            break;
+        }
+        pull->sweep_chain = (pull->sweep_chain + 1) & pull->suspended_pulls.mask;
+    }
+    if (!pull->suspended_pulls.count) pull->sweep_due = 0;
+    rp_serving(pull->config.worker, 0);
+}
+
+void rp_pull_answer_orphans(rp_pull *pull) {
+    static const char REMARK[] = "the pull service was restarted; pull again";
+    for (const rp_suspension_slot *suspended; (suspended = rp_suspended_pulls_orphan(&pull->suspended_pulls));
+         rp_suspended_pulls_drop_orphan(&pull->suspended_pulls)) {
+        rp_ring_writer *selector = pull_selector_of(pull, suspended->connection);
+        if (!selector || suspended->flags & RP_REQUEST_ONEWAY) continue;
+        rp_msg_pull_reply *record = (rp_msg_pull_reply *)rp_ring_reserve(selector, sizeof *record + PULL_HEAD_MAX);
+        if (!record) return;
+        const rp_queue *queue = rp_control_queue(pull->config.block, suspended->queue);
+        rp_pull_reply reply = {.serialize_type = suspended->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                               .opaque = suspended->opaque,
+                               .code = CODE_PULL_RETRY_IMMEDIATELY,
+                               .version = pull->config.version,
+                               .next_begin_offset = (uint64_t)suspended->queue_offset,
+                               .min_offset = rp_load_acquire(&queue->min_offset),
+                               .max_offset = rp_load_acquire(&queue->max_offset),
+                               .remark = (const uint8_t *)REMARK,
+                               .remark_size = sizeof REMARK - 1};
+        *record = (rp_msg_pull_reply){.connection = suspended->connection};
+        record->head_size = rp_pull_reply_encode(&reply, (uint8_t *)(record + 1), PULL_HEAD_MAX);
+        rp_ring_commit(selector, (uint32_t)sizeof *record + record->head_size, RP_MSG_PULL_REPLY);
+    }
+}

@@ -1,0 +1,388 @@
+/* One selector: everything that is ready, in one call, until the deadline.
+ *
+ *   turn:  sockets (read, cut, pass to codecs; write where blocked) -> reply rings -> flush what they filled
+ *          -> connections that waited for a codec -> wake the codecs -> close the idle and the costly
+ * (selector_limits.c)
+ *          -> sleep if nothing moved
+ *
+ * Input. One readv per ready socket and turn: first what an unfinished frame still lacks, straight behind its
+ * beginning, then the big buffer, out of which frames are cut and copied once, into the codec's ring. What is left
+ * over goes to a buffer of the connection's own. When the ring has no room, the frames stay there and the connection
+ * is not read until it has (back-pressure reaches the client through TCP).
+ *
+ * Output. All replies of a turn are queued per connection and leave in one sendmsg each. Reply bytes are copied out
+ * of the ring, so a slow peer holds nothing but its own memory; slices of the log are written from the mapping. */
+#define _GNU_SOURCE
+#include "workers/selector_private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "workers/codec.h"
+#include "wire/frame.h"
+#include "ipc/serving.h"
+
+enum {
+    EVENTS_MAX = 256,
+    CONNECTIONS_DEFAULT = 20000,
+    DESCRIPTORS_KEPT = 64, /* of the limit, for everything that is not a connection */
+    HIGH_WATER_DEFAULT = 1024 * 1024,
+    UNFINISHED_DEFAULT = 256 * 1024 * 1024,
+    UNSENT_DEFAULT = 256 * 1024 * 1024,
+    DELETED_GRACE_DEFAULT_MS = 30000,
+    STOP_S = 5
+};
+#define ACKNOWLEDGE_NS 500000000ull /* a peer that is gone acknowledges nothing */
+#define LOOK_AGAIN_NS 5000000ull    /* acknowledgements wake nobody */
+#define EVENT_DOORBELL UINT64_MAX
+#define EVENT_HANDOFF (UINT64_MAX - 1)
+
+rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
+    uint32_t slot = (uint32_t)(number >> 32) & (CONNECTIONS_LIMIT - 1);
+
+    if (number >> 56 != selector->index || slot >= selector->connections.slots_used) return NULL;
+    rp_connection *connection = at_slot(selector, slot);
+    if (connection->generation != (uint32_t)number || !(connection->flags & CONNECTION_OPEN)) return NULL;
+    return connection;
+}
+
+static void tick(rp_selector *selector) {
+    selector->now_ns = rp_now_ns();
+    selector->now_s = (uint32_t)(selector->now_ns / NS_PER_S);
+}
+
+/* ---- what epoll is told ---- */
+
+void rp_selector_update_interest(rp_selector *selector, rp_connection *connection) {
+    uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER;
+    uint32_t interest = (connection->flags & unread) || selector->stop_ns ? 0 : EPOLLIN;
+
+    if (connection->flags & CONNECTION_BLOCKED) interest |= EPOLLOUT;
+    if (interest == connection->interest) return;
+    struct epoll_event event = {.events = interest, .data.u64 = number_of(selector, connection)};
+    (void)epoll_ctl(selector->epoll, EPOLL_CTL_MOD, connection->fd, &event); /* a registered fd: cannot fail */
+    connection->interest = interest;
+}
+
+/* ---- new connections ---- */
+
+static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
+    const int on = 1;
+    uint32_t slot = selector->stop_ns ? (uint32_t)NO_SLOT : rp_connections_take(&selector->connections);
+
+    if (slot == NO_SLOT) {
+        count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
+        close(fd);
+        return;
+    }
+    rp_connection *connection = at_slot(selector, slot);
+    connection->fd = fd;
+    connection->listener = listener;
+    connection->peer = rp_peer_of_socket(fd);
+    connection->interest = EPOLLIN;
+    rp_selector_reset_at_death(fd);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on); /* not of a unix socket */
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = number_of(selector, connection)};
+    if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
+        epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
+        close(fd);
+        rp_connections_give_back(&selector->connections, slot);
+        count(selector, RP_COUNT_CONNECTIONS_REFUSED, 1);
+        return;
+    }
+    connection->flags = CONNECTION_OPEN;
+    if (rp_peer_is_in(&connection->peer, selector->proxies, selector->proxy_count))
+        connection->flags |= CONNECTION_PROXIED;
+    selector->connections.open_count++;
+    rp_connection_touch(&selector->connections, slot, selector->now_s);
+    count(selector, RP_COUNT_CONNECTIONS_OPENED, 1);
+}
+
+/* Take one message of the acceptor. Returns 0 when there is none. */
+static int take_handoff(rp_selector *selector) {
+    uint8_t listeners[RP_HANDOFF_MAX] = {0};
+    struct iovec vector = {listeners, sizeof listeners};
+    union {
+        struct cmsghdr align;
+        uint8_t bytes[CMSG_SPACE(RP_HANDOFF_MAX * sizeof(int))];
+    } control;
+    struct msghdr message = {
+        .msg_iov = &vector, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    ssize_t got = recvmsg(selector->handoff, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int fds[RP_HANDOFF_MAX];
+    size_t fd_count = 0;
+
+    if (got < 0) return errno == EINTR;
+    if (got == 0) { /* nobody holds the other end any more */
+        (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+        return 0;
+    }
+    for (struct cmsghdr *part = CMSG_FIRSTHDR(&message); part != NULL; part = CMSG_NXTHDR(&message, part)) {
+        if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+        fd_count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        memcpy(fds, CMSG_DATA(part), fd_count * sizeof(int));
+    }
+    for (size_t i = 0; i < fd_count; i++) open_connection(selector, fds[i], listeners[i]);
+    /* Out of descriptors: the kernel has closed those that it could not give us. */
+    if ((size_t)got > fd_count) count(selector, RP_COUNT_CONNECTIONS_REFUSED, (uint64_t)got - fd_count);
+    return 1;
+}
+
+/* ---- the loop ---- */
+
+static void handle_socket(rp_selector *selector, const struct epoll_event *event) {
+    rp_connection *connection = rp_selector_find(selector, event->data.u64);
+
+    if (connection == NULL) return; /* closed earlier in this batch */
+    if (event->events & EPOLLOUT) rp_selector_flush(selector, connection);
+    if (!(connection->flags & CONNECTION_OPEN)) return;
+    if (event->events & EPOLLIN && connection->interest & EPOLLIN) {
+        /* Its codec has no room for others either: do not even read. */
+        if (rp_selector_way_is_full(selector, connection))
+            rp_selector_stall(selector, connection);
+        else
+            rp_selector_read(selector, connection);
+    } else if (event->events & (EPOLLHUP | EPOLLERR)) {
+        rp_selector_close_connection(selector, connection);
+    }
+}
+
+static void wake_codecs(rp_selector *selector) {
+    if (selector->codec != NULL) rp_codec_wake(selector->codec);
+    for (uint32_t i = 0; i < selector->way_count; i++) {
+        if (selector->ways[i].writer == NULL) continue;
+        (void)rp_ring_pump(selector->ways[i].writer);
+        rp_ring_wake(selector->ways[i].writer);
+    }
+}
+
+static int replies_waiting(const rp_selector *selector) {
+    for (uint32_t i = 0; i < selector->reply_count; i++)
+        if (!rp_ring_is_empty(selector->replies[i])) return 1;
+    return 0;
+}
+
+static int output_waiting(const rp_selector *selector) {
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++)
+        if (selector->connections.slots[slot].first != NULL) return 1;
+    return 0;
+}
+
+static void begin_stop(rp_selector *selector) {
+    selector->stop_ns = selector->now_ns;
+    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, selector->handoff, NULL);
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++)
+        if (at_slot(selector, slot)->flags & CONNECTION_OPEN)
+            rp_selector_update_interest(selector, at_slot(selector, slot));
+}
+
+/* 1: the peer has not acknowledged all bytes of an answer. Closing a socket with unread input sends a reset, which
+ * would overtake them. Those found to be done are not asked again; the caller bounds the time. */
+static int unacknowledged(rp_selector *selector) {
+    for (; selector->acknowledged_slots < selector->connections.slots_used; selector->acknowledged_slots++) {
+        const rp_connection *connection = at_slot(selector, selector->acknowledged_slots);
+        int bytes = 0;
+        if (!(connection->flags & CONNECTION_OPEN)) continue;
+        if (ioctl(connection->fd, SIOCOUTQ, &bytes) == 0 && bytes > 0) return 1;
+    }
+    return 0;
+}
+
+/* 1: everything that was answered is sent, or it has taken too long. */
+static int has_stopped(rp_selector *selector) {
+    uint32_t stop = rp_load_acquire32(&selector->worker->stop);
+
+    if (stop == 0) return 0;
+    if (selector->stop_ns == 0) begin_stop(selector);
+    if (stop != RP_STOP_LEAVE) return 0;
+    if (selector->leave_ns == 0) selector->leave_ns = selector->now_ns;
+    if (selector->now_ns - selector->leave_ns >= STOP_S * NS_PER_S) return 1;
+    if (replies_waiting(selector) || output_waiting(selector)) return 0;
+    return selector->now_ns - selector->leave_ns >= ACKNOWLEDGE_NS || !unacknowledged(selector);
+}
+
+/* How long nothing can be due, in epoll's milliseconds, rounded up; -1: for ever. */
+static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
+    uint64_t due_ns = deadline_ns;
+
+    if (selector->idle_s != 0 && selector->connections.oldest != NO_SLOT) {
+        uint64_t idle_ns =
+            (selector->connections.slots[selector->connections.oldest].active_s + (uint64_t)selector->idle_s) *
+            NS_PER_S;
+        if (idle_ns < due_ns) due_ns = idle_ns;
+    }
+    if (selector->leave_ns != 0 && selector->leave_ns + STOP_S * NS_PER_S < due_ns)
+        due_ns = selector->leave_ns + STOP_S * NS_PER_S;
+    if (selector->leave_ns != 0 && selector->now_ns + LOOK_AGAIN_NS < due_ns) due_ns = selector->now_ns + LOOK_AGAIN_NS;
+    if (due_ns == UINT64_MAX) return -1;
+    if (due_ns <= selector->now_ns) return 0;
+    uint64_t ms = (due_ns - selector->now_ns + 999999) / 1000000;
+    return ms > 60000 ? 60000 : (int)ms;
+}
+
+/* Wait (if `may_sleep`) and work through what is ready. Returns the number of events, or -1. */
+static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns) {
+    struct epoll_event events[EVENTS_MAX];
+    int timeout = may_sleep ? timeout_ms(selector, deadline_ns) : 0;
+
+    if (timeout != 0) {
+        rp_worker_prepare_sleep(selector->worker);
+        if (replies_waiting(selector))
+            timeout = 0;
+        else
+            count(selector, RP_COUNT_SLEEPS, 1);
+    }
+    int ready = epoll_wait(selector->epoll, events, EVENTS_MAX, timeout);
+    if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
+    rp_store_release32(&selector->worker->asleep, 0); /* the doorbell is drained when epoll says that it was rung */
+    tick(selector);
+    for (int i = 0; i < ready; i++) {
+        if (events[i].data.u64 == EVENT_DOORBELL)
+            rp_worker_awake(selector->worker);
+        else if (events[i].data.u64 == EVENT_HANDOFF)
+            while (take_handoff(selector)) {
+            }
+        else
+            handle_socket(selector, &events[i]);
+    }
+    return ready;
+}
+
+rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
+    tick(selector);
+    rp_selector_close_pinning(selector);
+    uint64_t deadline_ns = timeout_ns < 0 ? UINT64_MAX : selector->now_ns + (uint64_t)timeout_ns;
+    int may_sleep = 0;
+
+    for (;;) {
+        int ready = poll_once(selector, may_sleep, deadline_ns);
+        if (ready < 0) return RP_IO_ERROR;
+        int more = rp_selector_drain_replies(selector);
+        rp_selector_resume_stalled(selector);
+        rp_serving(selector->worker, 0);
+        wake_codecs(selector);
+        rp_selector_close_costly(selector);
+        __atomic_store_n(&selector->worker->heartbeat_ns, selector->now_ns, __ATOMIC_RELAXED);
+        count(selector, RP_COUNT_LOOPS, 1);
+        if (has_stopped(selector)) return RP_STOPPED;
+        if (selector->now_ns >= deadline_ns) return RP_OK;
+        may_sleep = ready <= 0 && !more;
+    }
+}
+
+/* ---- open and close ---- */
+
+static uint32_t connections_allowed(uint32_t wanted) {
+    struct rlimit limit;
+    uint64_t allowed = wanted == 0 ? CONNECTIONS_DEFAULT : wanted;
+
+    if (allowed > CONNECTIONS_LIMIT) allowed = CONNECTIONS_LIMIT;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < allowed + DESCRIPTORS_KEPT)
+        allowed = limit.rlim_cur > DESCRIPTORS_KEPT ? limit.rlim_cur - DESCRIPTORS_KEPT : 1;
+    return (uint32_t)allowed;
+}
+
+static int watch(rp_selector *selector, int fd, uint64_t name) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = name};
+
+    return epoll_ctl(selector->epoll, EPOLL_CTL_ADD, fd, &event);
+}
+
+static int take_proxies(rp_selector *selector, const rp_selector_config *config) {
+    selector->proxies = calloc(config->proxy_count + 1u, sizeof *selector->proxies);
+    if (selector->proxies == NULL) return 0;
+    for (; selector->proxy_count < config->proxy_count; selector->proxy_count++)
+        selector->proxies[selector->proxy_count] = config->proxies[selector->proxy_count];
+    return 1;
+}
+
+static int open_rings(rp_selector *selector, const rp_selector_config *config) {
+    uint32_t ways = config->codec_count == 0 ? 1 : config->codec_count;
+
+    selector->replies = calloc(config->reply_count + 1, sizeof *selector->replies);
+    selector->ways = calloc(ways, sizeof *selector->ways);
+    if (selector->replies == NULL || selector->ways == NULL) return 0;
+    for (; selector->reply_count < config->reply_count; selector->reply_count++) {
+        rp_ring_reader *reader = rp_ring_reader_open(config->replies[selector->reply_count]);
+        if (reader == NULL) return 0;
+        selector->replies[selector->reply_count] = reader;
+    }
+    for (; selector->way_count < ways; selector->way_count++) {
+        codec_way *way = &selector->ways[selector->way_count];
+        way->first_stalled = way->last_stalled = NO_SLOT;
+        if (config->codec_count == 0) continue;
+        way->writer = rp_ring_writer_open(config->codecs[selector->way_count]);
+        if (way->writer == NULL) return 0;
+    }
+    return 1;
+}
+
+rp_selector *rp_selector_open(const rp_selector_config *config) {
+    rp_selector *selector = calloc(1, sizeof *selector);
+
+    if (selector == NULL) return NULL;
+    selector->worker = config->worker;
+    selector->index = config->index;
+    selector->handoff = config->handoff;
+    selector->codec = config->codec_count == 0 ? config->inline_codec : NULL;
+    selector->frame_size_max = config->frame_size_max == 0 ? RP_FRAME_SIZE_MAX : config->frame_size_max;
+    selector->idle_s = config->idle_s;
+    selector->high_water_bytes = config->high_water_bytes == 0 ? HIGH_WATER_DEFAULT : config->high_water_bytes;
+    selector->unfinished_bytes_max =
+        config->unfinished_bytes_max == 0 ? UNFINISHED_DEFAULT : config->unfinished_bytes_max;
+    selector->unsent_bytes_max = config->unsent_bytes_max == 0 ? UNSENT_DEFAULT : config->unsent_bytes_max;
+    selector->deleted_grace_ms = config->deleted_grace_ms == 0 ? DELETED_GRACE_DEFAULT_MS : config->deleted_grace_ms;
+    selector->first_dirty = NO_SLOT;
+    selector->epoll = epoll_create1(EPOLL_CLOEXEC);
+    selector->buffer = malloc(SELECTOR_BUFFER_SIZE);
+    if (config->codec_count == 0 && config->inline_codec == NULL)
+        errno = EINVAL;
+    else if (selector->epoll >= 0 && selector->buffer != NULL && take_proxies(selector, config) &&
+             open_rings(selector, config) &&
+             rp_connections_open(&selector->connections, connections_allowed(config->connections_max),
+                                 config->worker->epoch, config->log) == RP_OK &&
+             watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
+             watch(selector, selector->handoff, EVENT_HANDOFF) == 0) {
+        /* The connections of a predecessor that died went with it. */
+        uint64_t *counters = selector->worker->counters;
+        counters[RP_COUNT_CONNECTIONS_CLOSED] = counters[RP_COUNT_CONNECTIONS_OPENED];
+        return selector;
+    }
+    int reason = errno;
+    rp_selector_close(selector);
+    errno = reason;
+    return NULL;
+}
+
+void rp_selector_close(rp_selector *selector) {
+    if (selector == NULL) return;
+    for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++) {
+        rp_connection *connection = at_slot(selector, slot);
+        if (!(connection->flags & CONNECTION_OPEN)) continue;
+        rp_selector_close_socket(connection->fd, connection->first == NULL);
+        rp_connection_drop_rest(&selector->connections, connection);
+        rp_connection_drop_output(&selector->connections, connection);
+    }
+    rp_connections_close(&selector->connections);
+    for (uint32_t i = 0; i < selector->reply_count; i++) rp_ring_reader_close(selector->replies[i]);
+    for (uint32_t i = 0; i < selector->way_count; i++) rp_ring_writer_close(selector->ways[i].writer);
+    free(selector->replies);
+    free(selector->ways);
+    free(selector->proxies);
+    free(selector->buffer);
+    if (selector->epoll >= 0) close(selector->epoll);
+    free(selector);
+}
+
+uint32_t rp_selector_connection_count(const rp_selector *selector) { return selector->connections.open_count; }

@@ -1,0 +1,96 @@
+#ifndef ROCKETPY_SELECTOR_PRIVATE_H
+#define ROCKETPY_SELECTOR_PRIVATE_H
+/* What selector.c (loop), selector_input.c and selector_output.c share. */
+#include "workers/selector.h"
+
+#include "base/atomic.h"
+#include "workers/connection.h"
+
+enum {
+    CONNECTIONS_LIMIT = 1 << 24, /* the slot has 24 bits of a connection's number */
+    SELECTOR_BUFFER_SIZE = 256 * 1024
+};
+#define NS_PER_S 1000000000ull
+
+typedef struct codec_way {
+    rp_ring_writer *writer; /* NULL: the codec is in this process */
+    uint32_t first_stalled; /* connections that wait for room, in order */
+    uint32_t last_stalled;
+} codec_way;
+
+struct rp_selector {
+    rp_worker *worker;
+    rp_connections connections;
+    codec_way *ways;
+    uint32_t way_count;
+    struct rp_codec *codec;
+    rp_ring_reader **replies;
+    uint32_t reply_count;
+    uint32_t index;
+    uint32_t frame_size_max;
+    uint32_t idle_s;
+    uint32_t high_water_bytes;
+    uint32_t deleted_grace_ms;
+    uint64_t unfinished_bytes_max;
+    uint64_t unsent_bytes_max;
+    rp_network *proxies;
+    uint32_t proxy_count;
+    int epoll;
+    int handoff;
+    uint32_t first_dirty;
+    uint32_t now_s;
+    uint64_t now_ns;
+    uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
+    uint64_t leave_ns; /* when the order to leave was noticed */
+    uint32_t acknowledged_slots; /* slots below it have nothing left to be acknowledged */
+    uint8_t *buffer;
+};
+
+static inline void count(rp_selector *selector, uint32_t counter, uint64_t n) {
+    rp_add(&selector->worker->counters[counter], n);
+}
+
+static inline rp_connection *at_slot(rp_selector *selector, uint32_t slot) {
+    return &selector->connections.slots[slot];
+}
+
+static inline uint32_t slot_of(const rp_selector *selector, const rp_connection *connection) {
+    return (uint32_t)(connection - selector->connections.slots);
+}
+
+static inline uint64_t number_of(const rp_selector *selector, const rp_connection *connection) {
+    return (uint64_t)selector->index << 56 | (uint64_t)slot_of(selector, connection) << 32 | connection->generation;
+}
+
+/* The open connection with this number, or NULL: it has gone, what came is for nobody. */
+rp_connection *rp_selector_find(rp_selector *selector, uint64_t number);
+/* Tell epoll what the connection waits for now. */
+void rp_selector_update_interest(rp_selector *selector, rp_connection *connection);
+
+/* selector_input.c */
+void rp_selector_read(rp_selector *selector, rp_connection *connection);
+/* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
+void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
+/* Have the kernel reset the connection if this process dies (docs/adr/0044). */
+void rp_selector_reset_at_death(int fd);
+void rp_selector_close_socket(int fd, int is_orderly);
+/* Wait for room on the way to the codec. */
+void rp_selector_stall(rp_selector *selector, rp_connection *connection);
+/* Others wait there already: reading on would be in vain. */
+int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection);
+/* Go on with those that waited, in the order in which they stalled, as far as there is room. */
+void rp_selector_resume_stalled(rp_selector *selector);
+
+/* selector_limits.c */
+/* Close connections that have kept a deleted log file on the disk for too long. Once per run: it looks at the files. */
+void rp_selector_close_pinning(rp_selector *selector);
+/* Close idle connections; the oldest unfinished frames and the largest unread output while all together are too large.
+ */
+void rp_selector_close_costly(rp_selector *selector);
+
+/* selector_output.c */
+/* Queue what the reply rings hold and write it; 1 if a ring still has more. */
+int rp_selector_drain_replies(rp_selector *selector);
+/* Write what is queued, as far as the socket takes it; may close the connection. */
+void rp_selector_flush(rp_selector *selector, rp_connection *connection);
+#endif

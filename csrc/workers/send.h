@@ -1,0 +1,51 @@
+#ifndef ROCKETPY_SEND_H
+#define ROCKETPY_SEND_H
+/* The send processor: the only writer of the CommitLog.
+ *
+ * Appends sends of known topics and answers them; leaves the rest to the manager (worker_messages.h). Runs alone in its
+ * process, GIL released. What it holds: the log's writer, a private topic table, replies that wait for the disk. */
+#include <stdint.h>
+#include "store/commitlog.h"
+#include "store/delivered.h"
+#include "store/record.h"
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
+#include "base/status.h"
+
+typedef struct rp_send_config {
+    rp_worker *worker;
+    rp_worker *store;             /* rung after appends (dispatch) and when a reply waits for the disk (flush) */
+    rp_control_block *block;
+    const char *commitlog_directory;
+    uint32_t input_count;         /* rings from codecs (or selectors, when inline) */
+    uint32_t selector_count;
+    rp_ring **inputs;
+    rp_ring *from_manager;
+    rp_ring *to_manager;
+    rp_ring **selectors;          /* reply rings */
+    rp_delivered *delivered;      /* NULL: deliveries are not recognised when repeated */
+    rp_host store_host;           /* brokerIP1:listenPort */
+    const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
+    const char *region;           /* regionId; needs no JSON escapes */
+    int32_t version;
+    uint32_t trace_on;
+    uint32_t max_message_size;    /* bytes of body */
+    uint32_t sync_flush;          /* 1: SYNC_FLUSH */
+    uint32_t fast_failure;        /* brokerFastFailureEnable */
+    int64_t sync_flush_timeout_ms;
+    int64_t wait_time_in_queue_ms;/* waitTimeMillsInSendQueue */
+    int64_t page_cache_busy_ms;   /* osPageCacheBusyTimeOutMills */
+    uint64_t dispatch_lag_max;    /* dispatchLagMax, bytes; 0: no bound */
+    uint64_t (*clock_ns)(void);   /* NULL: CLOCK_MONOTONIC */
+    int64_t (*wall_ms)(void);     /* NULL: CLOCK_REALTIME */
+    int64_t (*boot_ms)(void);     /* NULL: CLOCK_BOOTTIME */
+} rp_send_config;
+
+typedef struct rp_send rp_send;
+
+/* NULL with errno. Recovers each queue's next offset from what its predecessor published; before the first run. */
+rp_send *rp_send_open(const rp_send_config *config);
+void rp_send_close(rp_send *send);
+/* RP_OK after `timeout_ns`; RP_STOPPED once stopped and every reply is out. */
+rp_status rp_send_run(rp_send *send, int64_t timeout_ns);
+#endif

@@ -1,0 +1,132 @@
+/* A batch is a row of entries (store.md 2.8); each becomes a record of its own with consecutive queue offsets:
+ *
+ *   entry: size(4) magic(4) crc(4) flag(4) body size(4) body properties size(2) properties */
+#include "workers/send_store.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/crash_point.h"
+#include "base/endian.h"
+
+int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
+    const rp_send_request *request = (const rp_send_request *)data;
+    if (size < sizeof *request || (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
+                                          request->properties_size + request->body_size !=
+                                      size - sizeof *request)
+        return 0;
+    *put = (rp_put){.request = request, .topic = data + sizeof *request};
+    put->properties = put->topic + request->topic_size + request->group_size + request->default_topic_size;
+    put->body = put->properties + request->properties_size;
+    put->is_delivery = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_DELIVERY &&
+                       request->group_size == sizeof put->delivery;
+    if (put->is_delivery) memcpy(&put->delivery, put->topic + request->topic_size, sizeof put->delivery);
+    return 1;
+}
+
+static void record_of(const rp_put *put, rp_record *record) {
+    const rp_send_request *request = put->request;
+    *record = (rp_record){.queue_id = put->queue_id,
+                          .flag = request->message_flag,
+                          .sys_flag = request->sys_flag | put->extra_sys_flag,
+                          .reconsume_times = request->reconsume_times,
+                          .born_timestamp_ms = request->born_timestamp_ms,
+                          .store_timestamp_ms = put->store_timestamp_ms,
+                          .prepared_transaction_offset = request->prepared_transaction_offset,
+                          .born_host = request->origin.peer,
+                          .store_host = put->store_host,
+                          .body = put->body,
+                          .topic = put->topic,
+                          .properties = put->properties,
+                          .properties_tail = (const uint8_t *)put->cluster_property,
+                          .body_size = request->body_size,
+                          .topic_size = request->topic_size,
+                          .properties_size = request->properties_size,
+                          .properties_tail_size = put->cluster_property ? (uint32_t)strlen(put->cluster_property) : 0};
+}
+
+/* The batch entry at `at`; returns the place of the next, or NULL if it is malformed. Batch-level properties are not
+ * appended to entries: they would override the entries' own (protocol.md trap 25). */
+static const uint8_t *next_entry(const uint8_t *at, const uint8_t *end, rp_record *record) {
+    if (end - at < RP_BATCH_ENTRY_MIN) return NULL;
+    uint32_t size = rp_load32(at);
+    uint32_t body_size = rp_load32(at + 16);
+    if (size < RP_BATCH_ENTRY_MIN || size > (uint64_t)(end - at) || body_size > size - RP_BATCH_ENTRY_MIN) return NULL;
+    uint32_t properties_size = rp_load16(at + 20 + body_size);
+    if (size != RP_BATCH_ENTRY_MIN + body_size + properties_size) return NULL;
+    record->flag = (int32_t)rp_load32(at + 12);
+    record->body = at + 20;
+    record->body_size = body_size;
+    record->properties = at + RP_BATCH_ENTRY_MIN + body_size;
+    record->properties_size = properties_size;
+    return at + size;
+}
+
+/* A zero byte in the properties could be what a power failure leaves of a sector: recovery would end the log at such a
+ * record (recovery.c). What the broker puts on its own account comes from the log and is kept as it is. */
+static int are_properties_legal(const rp_put *put, const rp_record *record) {
+    return put->request->origin.connection >= RP_CONNECTION_INTERNAL || !record->properties_size ||
+           !memchr(record->properties, 0, record->properties_size);
+}
+
+uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
+    rp_record record;
+    uint32_t count = 0, size;
+    record_of(put, &record);
+    *total = 0;
+    if (!(put->request->flags & RP_REQUEST_BATCH)) {
+        *total = size = rp_record_size(&record);
+        return size && are_properties_legal(put, &record) ? 1 : 0;
+    }
+    const uint8_t *at = put->body, *end = put->body + put->request->body_size;
+    while (at < end) {
+        if (!(at = next_entry(at, end, &record)) || !(size = rp_record_size(&record))) return 0;
+        if (!are_properties_legal(put, &record)) return 0;
+        *total += size;
+        count++;
+    }
+    return count;
+}
+
+rp_status rp_put_append(rp_commitlog *log, const rp_put *put, uint64_t total, uint32_t count,
+                        rp_before_publish before_publish, void *context, rp_stored *stored) {
+    uint8_t *at;
+    rp_record record;
+    if (total > UINT32_MAX) return RP_TOO_LARGE;
+    rp_status status = rp_commitlog_reserve(log, (uint32_t)total, &at, &stored->phy_offset);
+    if (status != RP_OK) return status;
+    record_of(put, &record);
+    int32_t transaction = record.sys_flag & RP_TRANSACTION_BITS;
+    int counts = transaction != RP_TRANSACTION_PREPARED && transaction != RP_TRANSACTION_ROLLBACK;
+    stored->queue_offset = counts ? put->queue->next_offset : 0;
+    stored->size = (uint32_t)total;
+    stored->records = at;
+    stored->message_count = count;
+    stored->end_phy_offset = stored->phy_offset + total;
+    record.phy_offset = stored->phy_offset;
+    record.queue_offset = stored->queue_offset;
+    const uint8_t *entry = put->body, *end = put->body + put->request->body_size;
+    for (uint32_t i = 0; i < count; i++) {
+        if (put->request->flags & RP_REQUEST_BATCH) entry = next_entry(entry, end, &record);
+        RP_CRASH_POINT("append.record");
+        uint32_t size = rp_record_encode(&record, at);
+        at += size;
+        record.phy_offset += size;
+        record.queue_offset += (uint64_t)counts;
+    }
+    before_publish(context, put, stored);
+    rp_commitlog_publish(log, (uint32_t)total, put->store_timestamp_ms);
+    if (counts) __atomic_store_n(&put->queue->next_offset, record.queue_offset, __ATOMIC_RELAXED);
+    return RP_OK;
+}
+
+uint32_t rp_put_message_ids(const rp_put *put, const rp_stored *stored, uint8_t *out) {
+    uint8_t *at = out;
+    uint64_t offset = 0;
+    for (uint32_t i = 0; i < stored->message_count; i++) {
+        if (i) *at++ = ',';
+        at += rp_message_id(&put->store_host, stored->phy_offset + offset, at);
+        offset += rp_load32(stored->records + offset);
+    }
+    return (uint32_t)(at - out);
+}

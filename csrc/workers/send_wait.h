@@ -1,0 +1,40 @@
+#ifndef ROCKETPY_SEND_WAIT_H
+#define ROCKETPY_SEND_WAIT_H
+/* Replies that may leave only when the disk has the message (SYNC_FLUSH): a bounded queue in log order. One
+ * fdatasync lets all go that it covers (group commit). C only. */
+#include <stdint.h>
+#include "base/status.h"
+
+enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
+
+/* What is needed to answer later. `ids` is the caller's until rp_waits_push copies it. */
+typedef struct rp_wait {
+    uint64_t need_phy_offset; /* the durable position that lets it go */
+    uint64_t deadline_ns;
+    uint64_t received_ns;
+    uint64_t connection;
+    uint64_t token;
+    uint64_t phy_offset;
+    uint64_t queue_offset;
+    int64_t store_timestamp_ms;
+    int32_t opaque;
+    int32_t queue_id;
+    uint32_t flags; /* RP_REQUEST_* */
+    uint32_t size;
+    uint8_t *ids;
+    uint32_t ids_size;
+} rp_wait;
+
+typedef struct rp_waits {
+    rp_wait *entries; /* a circle of RP_WAITING_MAX, allocated at first use */
+    uint64_t head, tail;
+    uint64_t bytes; /* of ids held */
+} rp_waits;
+
+/* 1 if another reply with `ids_size` bytes of ids can be taken. */
+int rp_waits_have_room(const rp_waits *waits, uint32_t ids_size);
+rp_status rp_waits_push(rp_waits *waits, const rp_wait *wait); /* RP_OK, RP_FULL, RP_NO_MEMORY */
+rp_wait *rp_waits_first(rp_waits *waits);                     /* NULL if none waits */
+void rp_waits_pop(rp_waits *waits);
+void rp_waits_destroy(rp_waits *waits);
+#endif

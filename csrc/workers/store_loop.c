@@ -1,0 +1,86 @@
+/* See store_loop.h. */
+#define _GNU_SOURCE
+#include "workers/store_loop.h"
+#include <poll.h>
+#include <time.h>
+#include "base/atomic.h"
+#include "ipc/worker_messages.h"
+
+enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
+static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */
+/* While messages come in, the worker dozes between them instead of having itself woken for each: a wake-up costs the
+ * send processor and this one some 15 microseconds. Who waits for a message in a suspended pull does not wait for the
+ * doze: the send processor rings unasked when the queue is watched, the pull processor when what it watches for is
+ * stored. */
+enum { DOZE_MS = 1 };
+static const int64_t DOZE_AFTER_WORK_NS = 50000000;
+
+static int64_t now_ns(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+static void show_counts(const rp_dispatch *dispatch, const rp_flush *flush, rp_worker *worker) {
+    rp_dispatch_counts counts;
+    rp_flush_counts flush_counts;
+    rp_dispatch_read_counts(dispatch, &counts);
+    __atomic_store_n(&worker->counters[RP_COUNT_DISPATCHED], counts.records, __ATOMIC_RELAXED);
+    __atomic_store_n(&worker->counters[RP_COUNT_INDEXED], counts.keys, __ATOMIC_RELAXED);
+    __atomic_store_n(&worker->counters[RP_COUNT_KEYS_CUT_SHORT], counts.cut_short, __ATOMIC_RELAXED);
+    if (!flush) return;
+    rp_flush_read_counts(flush, &flush_counts);
+    __atomic_store_n(&worker->counters[RP_COUNT_FLUSHES], flush_counts.flushes, __ATOMIC_RELAXED);
+    __atomic_store_n(&worker->counters[RP_COUNT_FLUSH_NS], flush_counts.flush_ns, __ATOMIC_RELAXED);
+}
+
+static int has_request(const rp_worker *worker, const rp_ring_reader *manager) {
+    return rp_load_acquire32(&worker->stop) || (manager && !rp_ring_is_empty(manager));
+}
+
+static int is_behind(const rp_control *control) {
+    return rp_load_acquire(&control->dispatched_phy_offset) < rp_load_acquire(&control->published_phy_offset);
+}
+
+static void sleep_until(rp_worker *worker, int64_t until_ns) {
+    int64_t left_ns = until_ns - now_ns();
+    rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+    rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns < SLEEP_MAX_NS ? left_ns : SLEEP_MAX_NS);
+}
+
+static void doze(rp_worker *worker) {
+    struct pollfd bell = {.fd = worker->doorbell, .events = POLLIN};
+    rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+    if (poll(&bell, 1, DOZE_MS) > 0) rp_worker_awake(worker);
+}
+
+rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
+                        rp_flush *flush, int pokes_flush, int64_t timeout_ns) {
+    int64_t until_ns = now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
+    rp_dispatch_beat(dispatch, &worker->heartbeat_ns);
+    rp_dispatch_poke(dispatch, pokes_flush ? flush : NULL);
+    for (;;) {
+        int64_t now = now_ns();
+        if (is_behind(control)) worked_ns = now;
+        rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
+        rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
+        if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
+        if (has_request(worker, manager)) return RP_OK;
+        if (now >= until_ns) return RP_EMPTY;
+        if (pokes_flush && flush && is_behind(control)) rp_flush_poke(flush);
+        rp_status status = rp_dispatch_run(dispatch, BUDGET);
+        show_counts(dispatch, flush, worker);
+        if (status == RP_OK) continue;
+        if (status != RP_EMPTY && status != RP_FULL) return status;
+        if (status == RP_EMPTY && !pokes_flush && now - worked_ns < DOZE_AFTER_WORK_NS) {
+            doze(worker);
+            continue;
+        }
+        rp_worker_prepare_sleep(worker);
+        /* A full ring rings this doorbell when there is room: being behind is no reason to stay awake then. */
+        if (has_request(worker, manager) || (status == RP_EMPTY && is_behind(control)))
+            rp_worker_awake(worker);
+        else
+            sleep_until(worker, until_ns);
+    }
+}

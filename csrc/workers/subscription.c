@@ -1,0 +1,86 @@
+#include "workers/subscription.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/record.h"
+
+enum { KEY_MAX = 1024 };
+
+static int is_blank(uint8_t c) { return c <= ' '; }
+
+static void add_tag(rp_tags *tags, const uint8_t *start, const uint8_t *end) {
+    while (start < end && is_blank(*start)) start++;
+    while (end > start && is_blank(end[-1])) end--;
+    if (start < end) tags->hashes[tags->count++] = rp_string_hash(start, (uint32_t)(end - start));
+}
+
+static int compare(const void *left, const void *right) {
+    int32_t a = *(const int32_t *)left, b = *(const int32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static void sort_tags(rp_tags *tags) { qsort(tags->hashes, tags->count, sizeof tags->hashes[0], compare); }
+
+rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags) {
+    const uint8_t *at = expression, *end = expression + size;
+    tags->flags = tags->count = 0;
+    if (size == 0 || (size == 1 && *expression == '*')) {
+        tags->flags = RP_SUBSCRIPTION_ALL;
+        return RP_OK;
+    }
+    while (at < end) {
+        const uint8_t *bar = at;
+        while (bar < end && !(bar + 1 < end && bar[0] == '|' && bar[1] == '|')) bar++;
+        if (tags->count == RP_TAGS_MAX) return RP_UNSUPPORTED;
+        add_tag(tags, at, bar);
+        at = bar + 2;
+    }
+    sort_tags(tags);
+    return RP_OK;
+}
+
+static uint32_t key_of(uint8_t *key, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
+                       uint32_t topic_size) {
+    if ((uint64_t)group_size + topic_size + 1 > KEY_MAX) return 0;
+    memcpy(key, group, group_size);
+    key[group_size] = 0;
+    memcpy(key + group_size + 1, topic, topic_size);
+    return group_size + topic_size + 1;
+}
+
+rp_status rp_subscriptions_apply(rp_map *subscriptions, const uint8_t *data, uint32_t size) {
+    const rp_msg_subscription *message = (const rp_msg_subscription *)data;
+    uint8_t key[KEY_MAX];
+    if (size < sizeof *message ||
+        (uint64_t)message->tag_count * 4 + message->group_size + message->topic_size > size - sizeof *message)
+        return RP_INVALID;
+    const uint8_t *hashes = data + sizeof *message;
+    const uint8_t *group = hashes + message->tag_count * 4;
+    uint32_t key_size = key_of(key, group, message->group_size, group + message->group_size, message->topic_size);
+    if (!key_size) return RP_INVALID;
+    if (message->flags & RP_TABLE_REMOVE) {
+        free(rp_map_remove(subscriptions, key, key_size));
+        return RP_OK;
+    }
+    rp_tags *tags = calloc(1, sizeof *tags);
+    int failed = !tags;
+    if (tags) {
+        tags->sub_version = message->sub_version;
+        tags->flags = message->flags;
+        tags->count = message->tag_count < RP_TAGS_MAX ? message->tag_count : RP_TAGS_MAX;
+        if (message->tag_count > RP_TAGS_MAX) tags->flags |= RP_SUBSCRIPTION_SLOW;
+        memcpy(tags->hashes, hashes, tags->count * sizeof tags->hashes[0]);
+        sort_tags(tags);
+        free(rp_map_put(subscriptions, key, key_size, tags, &failed));
+    }
+    if (failed) free(tags);
+    return failed ? RP_NO_MEMORY : RP_OK;
+}
+
+const rp_tags *rp_subscriptions_find(const rp_map *subscriptions, const uint8_t *group, uint32_t group_size,
+                                     const uint8_t *topic, uint32_t topic_size) {
+    uint8_t key[KEY_MAX];
+    uint32_t key_size = key_of(key, group, group_size, topic, topic_size);
+    return key_size ? rp_map_get(subscriptions, key, key_size) : NULL;
+}

@@ -1,0 +1,44 @@
+#ifndef ROCKETPY_SUBSCRIPTION_H
+#define ROCKETPY_SUBSCRIPTION_H
+/* Tag filters of the fast path: a set of tag hashes, from a pull's own expression or from the manager's table. C only.
+ */
+#include <stdint.h>
+#include "base/map.h"
+#include "ipc/worker_messages.h"
+#include "base/status.h"
+
+enum { RP_TAGS_MAX = 256 };
+
+typedef struct rp_tags {
+    int64_t sub_version;
+    uint32_t flags; /* RP_SUBSCRIPTION_* */
+    uint32_t count;
+    int32_t hashes[RP_TAGS_MAX]; /* in ascending order */
+} rp_tags;
+
+/* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (more than RP_TAGS_MAX tags). */
+rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags);
+/* Whether a tags code is subscribed to. Hash collisions pass, clients look again. Asked for every unit that a pull
+ * examines, so it takes a few steps however many tags there are. */
+static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
+    int32_t wanted = (int32_t)tags_code;
+    uint32_t from = 0;
+    if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
+    for (uint32_t size = tags->count; size > 0;) {
+        uint32_t half = size / 2;
+        if (tags->hashes[from + half] == wanted) return 1;
+        if (tags->hashes[from + half] < wanted) {
+            from += half + 1;
+            size -= half + 1;
+        } else {
+            size = half;
+        }
+    }
+    return 0;
+}
+
+/* Apply one SUBSCRIPTION record to the table (keys: group, 0x00, topic). */
+rp_status rp_subscriptions_apply(rp_map *subscriptions, const uint8_t *data, uint32_t size);
+const rp_tags *rp_subscriptions_find(const rp_map *subscriptions, const uint8_t *group, uint32_t group_size,
+                                     const uint8_t *topic, uint32_t topic_size);
+#endif

@@ -1,0 +1,108 @@
+"""What the send and pull processes were told, so that they are told each change once and nothing twice.
+
+Heartbeats repeat a group's subscriptions every 30 s; only differences cross the ring. Every call returns before the
+reply of the request that caused it is pushed, and rings keep their order: a client never sees an answer that the hot
+processors do not know yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from rocketpy.message import names
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
+from rocketpy.remoting.fast_path import FastPath
+
+
+@attrs.frozen
+class _GroupState:
+    config: SubscriptionGroupConfig
+    is_online: bool
+    is_broadcasting: bool
+
+
+class FastPathTables:
+    def __init__(self, fast_path: FastPath) -> None:
+        self._fast_path = fast_path
+        self._topics: dict[str, TopicConfig] = {}
+        self._configs: dict[str, SubscriptionGroupConfig] = {}
+        self._online: dict[str, bool] = {}  # group -> is broadcasting
+        self._groups: dict[str, _GroupState] = {}
+        self._subscriptions: dict[str, dict[str, SubscriptionData]] = {}
+
+    def topic(self, config: TopicConfig) -> None:
+        """Raises: StoreError (no room for the topic's queues); nothing was told then."""
+        if self._topics.get(config.topic_name) == config:
+            return
+        self._fast_path.topic_changed(
+            config.topic_name,
+            perm=config.perm,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            order=config.order,
+            multi_tag=config.topic_filter_type is TopicFilterType.MULTI_TAG,
+            no_send=config.topic_name in names.NOT_ALLOWED_SEND_TOPICS,
+            slow=config.topic_name.startswith(names.RETRY_PREFIX),
+        )
+        self._topics[config.topic_name] = config
+
+    def topic_removed(self, topic: str) -> None:
+        if self._topics.pop(topic, None) is not None:
+            self._fast_path.topic_removed(topic)
+
+    def group(self, config: SubscriptionGroupConfig) -> None:
+        self._configs[config.group_name] = config
+        self._tell_group(config.group_name)
+
+    def group_removed(self, group: str) -> None:
+        if self._configs.pop(group, None) is not None:
+            self._groups.pop(group, None)
+            self._fast_path.group_removed(group)
+
+    def group_online(self, group: str, *, is_broadcasting: bool, subscriptions: Mapping[str, SubscriptionData]) -> None:
+        """The group has members, with these subscriptions."""
+        self._online[group] = is_broadcasting
+        self._tell_group(group)
+        told = self._subscriptions.setdefault(group, {})
+        for topic in told.keys() - subscriptions.keys():
+            del told[topic]
+            self._fast_path.subscription_removed(group, topic)
+        for topic, subscription in subscriptions.items():
+            if told.get(topic) != subscription:
+                told[topic] = subscription
+                self._fast_path.subscription_changed(
+                    group,
+                    topic,
+                    expression_type=subscription.expression_type or "TAG",
+                    sub_string=subscription.sub_string,
+                    sub_version=subscription.sub_version,
+                )
+
+    def group_offline(self, group: str) -> None:
+        """The last member has gone."""
+        for topic in self._subscriptions.pop(group, {}):
+            self._fast_path.subscription_removed(group, topic)
+        if self._online.pop(group, None) is not None:
+            self._tell_group(group)
+
+    def _tell_group(self, group: str) -> None:
+        config = self._configs.get(group)
+        if config is None:
+            return
+        state = _GroupState(config, group in self._online, self._online.get(group, False))
+        if self._groups.get(group) == state:
+            return
+        self._groups[group] = state
+        self._fast_path.group_changed(
+            group,
+            consume_enable=config.consume_enable,
+            consume_broadcast_enable=config.consume_broadcast_enable,
+            broker_id=config.broker_id,
+            which_broker_when_consume_slowly=config.which_broker_when_consume_slowly,
+            is_online=state.is_online,
+            is_broadcasting=state.is_broadcasting,
+        )

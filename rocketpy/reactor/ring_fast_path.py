@@ -1,0 +1,326 @@
+"""`remoting.fast_path.FastPath` over rings: from the manager to the send, pull and store processes.
+
+Each of them has one ordered outbox, so an entry of a table always arrives before the request that needs it. What the
+tables hold now is kept here as records, and said again to a send or pull process that has been restarted: it begins
+with empty tables.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import attrs
+import trio
+
+from rocketpy.codes import ResponseCode
+from rocketpy.config.properties import format_mapping
+from rocketpy.native.core import lib
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.frame import SerializeType
+
+from .deletion import QueueDeletions, QueueTable
+from .delivered import Delivered
+from .outbox import Outbox
+from .puts import Put, Puts
+from .ring import RingReader, WorkerBlock
+from .worker_messages import (
+    BROKER,
+    TABLES_END,
+    WorkerMessage,
+    connection_of,
+    encode_clean_expired,
+    encode_completed,
+    encode_group,
+    encode_subscription,
+    encode_topic,
+    resolve_pull,
+    resolve_send,
+    token_of,
+)
+
+BUSY = "[OVERLOAD]system busy, start flow control for a while"
+TableKey = tuple[int, str, str]
+
+
+@attrs.define(eq=False)
+class _FastPathProcess:
+    """A send, pull or store process as seen from here."""
+
+    block: WorkerBlock
+    outbox: Outbox
+    takes: frozenset[int]
+    epoch: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.epoch = self.block.epoch
+
+
+class RingFastPath:
+    """The manager's way to the send and pull processes.
+
+    Args:
+        store: the store process, for cleaning; None where there is none (tests).
+        queues: the entries of the control block.
+        store_host: brokerIP1 and listenPort, for message ids.
+        delivered: what is known of delayed messages; None where there is none (tests).
+        sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
+    """
+
+    def __init__(
+        self,
+        *,
+        send: tuple[WorkerBlock, Outbox],
+        pull: tuple[WorkerBlock, Outbox],
+        store: tuple[WorkerBlock, Outbox] | None,
+        queues: QueueTable,
+        store_host: tuple[str, int],
+        sends: RingReader | None = None,
+        delivered: Delivered | None = None,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        common = {WorkerMessage.TOPIC, WorkerMessage.BROKER}
+        self._send = _FastPathProcess(*send, frozenset(common))
+        self._pull = _FastPathProcess(*pull, frozenset(common | {WorkerMessage.GROUP, WorkerMessage.SUBSCRIPTION}))
+        self._store = None if store is None else _FastPathProcess(*store, frozenset())
+        self._queues = queues
+        self._tables: dict[TableKey, bytes] = {}
+        self._puts = Puts(self._send.outbox, store_host, now_ns)
+        self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
+        self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
+        self._store_settings: dict[str, str] = {}  # changed since we were started
+        self._delivered = delivered
+        self._sends = sends
+        self._sends_from = 0 if sends is None else sends.position
+        self._are_tables_whole = False
+        self._incomplete: dict[int, tuple[int, int]] = {}  # connection -> sends that are here, the last one's token
+        self._owes_tables_end = False
+
+    # -- tables
+
+    def topic_changed(
+        self,
+        topic: str,
+        *,
+        perm: int,
+        read_queue_nums: int,
+        write_queue_nums: int,
+        order: bool,
+        multi_tag: bool,
+        no_send: bool = False,
+        slow: bool = False,
+    ) -> None:
+        for queue_id in range(max(read_queue_nums, write_queue_nums)):
+            self._queues.add_queue(topic.encode(), queue_id)
+        flags = (
+            order * lib.RP_TOPIC_ORDER
+            | multi_tag * lib.RP_TOPIC_MULTI_TAG
+            | no_send * lib.RP_TOPIC_NO_SEND
+            | slow * lib.RP_TOPIC_SLOW
+        )
+        record = encode_topic(
+            topic, flags=flags, perm=perm, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums
+        )
+        self._enter(WorkerMessage.TOPIC, topic, "", record)
+
+    def topic_removed(self, topic: str) -> None:
+        self._remove(WorkerMessage.TOPIC, topic, "", encode_topic(topic, flags=lib.RP_TABLE_REMOVE))
+
+    def group_changed(
+        self,
+        group: str,
+        *,
+        consume_enable: bool,
+        consume_broadcast_enable: bool,
+        broker_id: int,
+        which_broker_when_consume_slowly: int,
+        is_online: bool,
+        is_broadcasting: bool,
+    ) -> None:
+        flags = (
+            consume_enable * lib.RP_GROUP_CONSUME_ENABLE
+            | consume_broadcast_enable * lib.RP_GROUP_BROADCAST_ENABLE
+            | is_online * lib.RP_GROUP_ONLINE
+            | is_broadcasting * lib.RP_GROUP_BROADCASTING
+        )
+        record = encode_group(
+            group, flags=flags, broker_id=broker_id, which_broker_when_slow=which_broker_when_consume_slowly
+        )
+        self._enter(WorkerMessage.GROUP, group, "", record)
+
+    def group_removed(self, group: str) -> None:
+        self._remove(WorkerMessage.GROUP, group, "", encode_group(group, flags=lib.RP_TABLE_REMOVE))
+
+    def subscription_changed(
+        self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int
+    ) -> None:
+        tags = [tag.strip() for tag in sub_string.split("||") if tag.strip()]
+        flags = 0
+        if expression_type not in ("", "TAG"):
+            flags, tags = lib.RP_SUBSCRIPTION_SLOW, []
+        elif not tags or sub_string.strip() == "*":
+            flags, tags = lib.RP_SUBSCRIPTION_ALL, []
+        record = encode_subscription(group, topic, flags=flags, sub_version=sub_version, tags=tags)
+        self._enter(WorkerMessage.SUBSCRIPTION, group, topic, record)
+
+    def subscription_removed(self, group: str, topic: str) -> None:
+        record = encode_subscription(group, topic, flags=lib.RP_TABLE_REMOVE)
+        self._remove(WorkerMessage.SUBSCRIPTION, group, topic, record)
+
+    def broker_changed(self, *, permission: int, max_message_size: int) -> None:
+        self._enter(WorkerMessage.BROKER, "", "", BROKER.pack(permission, max_message_size))
+
+    def tables_end(self) -> None:
+        self._are_tables_whole = True
+        for process in (self._send, self._pull):
+            self._put_tables_end(process)
+
+    def _enter(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
+        self._tables[kind, name, second] = record
+        self._tell(kind, record)
+
+    def _remove(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
+        self._tables.pop((kind, name, second), None)
+        self._tell(kind, record)
+
+    def _tell(self, kind: WorkerMessage, record: bytes) -> None:
+        for process in (self._send, self._pull):
+            if kind in process.takes:
+                process.outbox.put(kind, record, always=True)
+
+    def _tell_all(self, process: _FastPathProcess) -> None:
+        """A successor starts with empty tables: everything again, the end mark last.
+
+        The mark lets a send process serve its codecs. It does not know which connections have sends here that its
+        predecessor left, so it gets the mark when all of those have gone back: else later sends would overtake them.
+        """
+        for key, record in self._tables.items():
+            if key[0] in process.takes:
+                process.outbox.put(key[0], record, always=True)
+        if process is self._send:
+            self._owes_tables_end = True
+            self._end_tables_if_completed()
+        else:
+            self._put_tables_end(process)
+
+    def _end_tables_if_completed(self) -> None:
+        if self._owes_tables_end and not self._incomplete and (self._sends is None or self._sends.is_empty()):
+            self._owes_tables_end = False
+            self._put_tables_end(self._send)
+
+    def _put_tables_end(self, process: _FastPathProcess) -> None:
+        if self._are_tables_whole:
+            process.outbox.put(
+                WorkerMessage.TABLES_END, TABLES_END.pack(self._sends_from, process.epoch, 0), always=True
+            )
+
+    # -- requests
+
+    def resend(
+        self,
+        request: SendRequest,
+        *,
+        topic: str | None = None,
+        queue_id: int | None = None,
+        properties: bytes | None = None,
+        sys_flag: int | None = None,
+    ) -> None:
+        record = resolve_send(request, topic=topic, queue_id=queue_id, properties=properties, sys_flag=sys_flag)
+        if not self._send.outbox.put(WorkerMessage.SEND, record):
+            self._refuse(request)
+
+    def took(self, request: SendRequest) -> None:
+        """A send has been left to us; it will be completed."""
+        connection = connection_of(request.raw)
+        count, last = self._incomplete.get(connection, (0, 0))
+        self._incomplete[connection] = count + 1, max(last, token_of(request.raw))
+
+    def complete(self, request: SendRequest) -> None:
+        connection = connection_of(request.raw)
+        count, last = self._incomplete.pop(connection, (1, token_of(request.raw)))
+        if count > 1:
+            self._incomplete[connection] = count - 1, last
+            return
+        self._send.outbox.put(WorkerMessage.COMPLETED, encode_completed(request.raw, last), always=True)
+        self._end_tables_if_completed()
+
+    def repull(self, request: PullRequest) -> None:
+        if not self._pull.outbox.put(WorkerMessage.PULL, resolve_pull(request)):
+            self._refuse(request)
+
+    def _refuse(self, request: SendRequest | PullRequest) -> None:
+        if request.is_oneway:
+            return
+        response = RemotingCommand.response(ResponseCode.SYSTEM_BUSY, BUSY)
+        response.opaque = request.opaque
+        response.serialize_type = SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON
+        request.channel.push(response)
+
+    def last_delivery(self, level: int) -> Delivery | None:
+        return None if self._delivered is None else self._delivered.last(level)
+
+    def begin_put(self, message: MessageToPut) -> Put:
+        return self._puts.begin(message)
+
+    async def put(self, message: MessageToPut) -> PutResult:
+        return await self._puts.begin(message).wait()
+
+    def store_settings_changed(self, changes: Mapping[str, str]) -> None:
+        self._store_settings.update(changes)
+        self._tell_store_settings()
+
+    def _tell_store_settings(self) -> None:
+        if self._store is not None and self._store_settings:
+            text = format_mapping(self._store_settings)
+            self._store.outbox.put(WorkerMessage.SETTINGS, text.encode(), always=True)
+
+    def delete_queues(self, topic: str) -> trio.Event:
+        self.topic_removed(topic)  # perhaps once more: a predecessor may have died before it came to that
+        return self._deletions.begin(topic)
+
+    async def clean_expired_queues(self) -> None:
+        if self._store is None:
+            return
+        if self._expired is None:
+            self._expired = trio.Event()
+            self._store.outbox.put(WorkerMessage.CLEAN_EXPIRED, encode_clean_expired(), always=True)
+        await self._expired.wait()
+
+    # -- the server's side
+
+    def put_finished(self, record: bytes) -> None:
+        """A PUT_RESULT has come: the outcome of a put, or the position that a deletion has asked for."""
+        if not self._deletions.position_is(record):
+            self._puts.finished(record)
+
+    def cleaned(self, record: bytes) -> None:
+        """A CLEANED has come: the record that asked for it."""
+        self._deletions.cleaned(record)
+        if self._expired is not None and record == encode_clean_expired():
+            self._expired.set()
+            self._expired = None
+
+    def turn(self) -> None:
+        """Move what waits, and look whether a send or pull process has been replaced."""
+        for process in (self._send, self._pull):
+            if process.block.epoch != process.epoch:
+                process.epoch = process.block.epoch
+                self._tell_all(process)
+                if process is self._send:
+                    self._puts.send_process_replaced()
+            process.outbox.flush()
+        self._end_tables_if_completed()
+        if self._store is not None:
+            if self._store.block.epoch != self._store.epoch:
+                self._store.epoch = self._store.block.epoch
+                self._tell_store_settings()
+                self._deletions.ask_again()
+                if self._expired is not None:
+                    self._store.outbox.put(WorkerMessage.CLEAN_EXPIRED, encode_clean_expired(), always=True)
+            self._store.outbox.flush()
+
+    def is_idle(self) -> bool:
+        """Nothing waits to go out, and no put waits for its outcome."""
+        outboxes = [self._send.outbox, self._pull.outbox] + ([self._store.outbox] if self._store is not None else [])
+        return self._puts.is_empty() and all(outbox.is_empty() for outbox in outboxes)

@@ -1,0 +1,125 @@
+"""The broker's workers: which there are, what each is born with, and in which order they start and stop."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator, Sequence
+
+from rocketpy.broker.clock import SystemClock
+from rocketpy.broker.kept import ManagerMemory
+from rocketpy.config import BrokerSettings
+from rocketpy.reactor.acceptor import Acceptor, Target
+from rocketpy.reactor.codec import CodecMain
+from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.selector import SelectorMain, SelectorSettings
+from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
+from rocketpy.remoting.networks import parse_networks
+from rocketpy.store.files import StorePaths
+from rocketpy.store.formats.delay_level import parse_delay_levels
+from rocketpy.store.recovery.lifecycle import OpenedStore
+
+from ..workers.manager import ManagerMain
+from ..workers.send_and_pull import MANAGER, PullMain, SendMain
+from ..workers.store import StoreMain
+
+__all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
+
+MAIN_LISTENER, VIP_LISTENER = 0, 1
+FAST_PATH_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE})
+
+
+def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
+    own = settings.rocketpy
+    return ReactorSizes(
+        selector_workers=own.selector_workers,
+        codec_workers=own.codec_workers,
+        ring_bytes=own.ring_size,
+        shared_bytes_max=own.ring_memory_max,
+    )
+
+
+def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemory:
+    """What a killed manager leaves to its successor; before the first fork."""
+    own = settings.rocketpy
+    return ManagerMemory.create(
+        opened.paths.root,
+        own.kept_memory_bytes,
+        is_ours=opened.is_ours,
+        clock=SystemClock(),
+        clients_max=own.connections_max * own.selector_workers,
+    )
+
+
+def worker_specs(
+    settings: BrokerSettings,
+    topology: Topology,
+    opened: OpenedStore,
+    memory: ManagerMemory,
+    listeners: Sequence[socket.socket],
+    metrics: socket.socket | None,
+) -> Iterator[WorkerSpec]:
+    """Every worker of the broker, in the order in which they start: whoever feeds others last."""
+    table, control, sizes = DispatchTable(), opened.control, topology.sizes
+    paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
+    stall_ms = settings.store.os_page_cache_busy_time_out_mills
+    hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
+
+    def spec(
+        name: str,
+        role: str,
+        main: Callable[[WorkerContext], None],
+        phase: int,
+        *,
+        keep_fds: tuple[int, ...] = (),
+        quiet_phase: int | None = None,
+    ) -> WorkerSpec:
+        return WorkerSpec(
+            name=name,
+            role=role,
+            block=topology.blocks[name],
+            main=main,
+            keep_fds=keep_fds,
+            stop_phase=phase,
+            quiet_phase=quiet_phase,
+            hang_timeout_s=hang_s,
+            is_hot=role in FAST_PATH_ROLES,
+        )
+
+    levels = len(parse_delay_levels(settings.store.message_delay_level))
+    delivered = Delivered(levels, lambda: control.published_phy_offset)
+    writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
+    yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
+    yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.PROCESSORS, keep_fds=writes)
+    yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
+    yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
+    for codec in sizes.codecs:
+        yield spec(codec, "codec", CodecMain(topology, table, stall_ms), StopPhase.CODECS)
+    selector_settings = SelectorSettings(
+        commitlog_directory=str(paths.commitlog),
+        commitlog_file_bytes=settings.store.mapped_file_size_commit_log,
+        min_phy_offset=lambda: control.min_phy_offset,
+        connections_max=settings.rocketpy.connections_max,
+        frame_bytes_max=settings.rocketpy.frame_max_length,
+        idle_s=settings.server.server_channel_max_idle_time_seconds,
+        send_stall_ms=stall_ms,
+        unfinished_bytes_max=settings.rocketpy.unfinished_input_max,
+        unsent_bytes_max=settings.rocketpy.unsent_output_max,
+        proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
+    )
+    for selector in sizes.selectors:
+        yield spec(
+            selector,
+            "selector",
+            SelectorMain(topology, table, selector_settings),
+            StopPhase.SELECTORS,
+            quiet_phase=StopPhase.INTAKE,
+            keep_fds=(topology.handoffs[selector][1].fileno(),),
+        )
+    targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in sizes.selectors]
+    numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
+    acceptor = Acceptor(numbered, targets, topology.blocks[ACCEPTOR])
+    kept = [sock.fileno() for sock in (*listeners, *(target.handoff for target in targets))]
+    yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(kept))

@@ -1,0 +1,119 @@
+"""`rocketpy doctor`: what this machine offers a broker, and what to do where it falls short."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from rocketpy import __version__
+from rocketpy.errors import NativeMissing
+
+PORTS = {
+    10911: "broker",
+    10909: "broker, VIP channel",
+    10912: "broker, replication",
+    9876: "name server",
+    5557: "metrics",
+}
+FILES_WANTED = 20_000
+DISK_WANTED_BYTES = 4 << 30
+KERNEL_WANTED = (5, 14)  # pidfd, memfd, MADV_POPULATE_WRITE
+
+
+@attrs.frozen
+class Finding:
+    """One line of the report; `remedy` is empty where all is well."""
+
+    subject: str
+    found: str
+    remedy: str = ""
+    is_fatal: bool = False
+
+
+def examine(store: Path) -> int:
+    """Print the findings for a broker with its store at `store`; 1 if one of them keeps a broker from running."""
+    from rich.console import Console
+    from rich.table import Table
+
+    findings = list(_findings(store))
+    table = Table(title=f"rocketpy {__version__}", title_justify="left")
+    for heading in ("what", "found", "remedy"):
+        table.add_column(heading, overflow="fold")
+    for finding in findings:
+        table.add_row(
+            finding.subject, finding.found, finding.remedy or "fine", style="red" if finding.is_fatal else None
+        )
+    Console().print(table)
+    return int(any(finding.is_fatal for finding in findings))
+
+
+def _findings(store: Path) -> Iterator[Finding]:
+    yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
+    yield _core()
+    yield _kernel()
+    yield Finding("cores", str(len(os.sched_getaffinity(0))))
+    yield _open_files()
+    yield _disk(store)
+    for port, use in PORTS.items():
+        yield _port(port, use)
+
+
+def _core() -> Finding:
+    try:
+        from rocketpy.native.core import lib
+    except NativeMissing as exc:
+        return Finding("compiled core", "missing", f"{exc} (clients and admin run without it, a broker does not)", True)
+    way = "carry-less multiply" if lib.rp_crc32_is_accelerated() else "table (this CPU has no carry-less multiply)"
+    return Finding("compiled core", f"present; CRC-32 by {way}")
+
+
+def _kernel() -> Finding:
+    release = platform.release()
+    numbers = tuple(int(part) for part in release.replace("-", ".").split(".")[:2] if part.isdigit())
+    if sys.platform != "linux":
+        return Finding("kernel", sys.platform, "a broker runs on Linux only", True)
+    if numbers < KERNEL_WANTED:
+        return Finding("kernel", release, "5.14 or newer pre-faults the log ahead of writes: steadier latency")
+    return Finding("kernel", release)
+
+
+def _open_files() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < FILES_WANTED:
+        return Finding("open files", f"{soft} (hard limit {hard})", f"ulimit -n {FILES_WANTED} for many connections")
+    return Finding("open files", f"{soft}")
+
+
+def _disk(store: Path) -> Finding:
+    place = store
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    found = f"{free / (1 << 30):.1f} GiB free at {store}"
+    if not os.access(place, os.W_OK):
+        return Finding("store", f"{place} is not writable", "choose another directory with --store", True)
+    if free < DISK_WANTED_BYTES:
+        return Finding(
+            "store",
+            found,
+            "two CommitLog files of 1 GiB are allocated ahead: free space or lower mappedFileSizeCommitLog",
+        )
+    return Finding("store", found)
+
+
+def _port(port: int, use: str) -> Finding:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as exc:
+            return Finding(f"port {port}", f"{use}: {exc.strerror}", "stop what uses it (ss -ltnp), or choose another")
+    return Finding(f"port {port}", f"{use}: free")

@@ -1,0 +1,141 @@
+"""The main of the manager worker: the broker's slow path behind the reactor's rings, under one trio loop."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import random
+import socket
+from collections.abc import AsyncIterator
+
+import attrs
+import trio
+
+from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.clock import SystemClock
+from rocketpy.broker.kept import ManagerMemory
+from rocketpy.config import BrokerSettings
+from rocketpy.faults import Faults
+from rocketpy.reactor.channel import Gateway, RingChannel
+from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.poison import set_aside
+from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.ring import RingReader, RingWriter
+from rocketpy.reactor.ring_fast_path import RingFastPath
+from rocketpy.reactor.selector_deaths import SelectorDeaths
+from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.transport.client import open_remoting_client
+
+from .counters import fast_path_counters
+from .loading import loading
+
+log = logging.getLogger(__name__)
+
+
+@attrs.frozen(eq=False)
+class ManagerMain:
+    """`main` of the manager worker: owns topics, groups, offsets, client tables and locks."""
+
+    topology: Topology
+    control: ControlBlock
+    settings: BrokerSettings
+    table: DispatchTable
+    metrics: socket.socket | None  # listens where metrics are served
+    memory: ManagerMemory
+    delivered: Delivered
+
+    def __call__(self, context: WorkerContext) -> None:
+        store = MessageStore(self.settings.store, self.control)
+        try:
+            trio.run(self._run, context, store)
+        finally:
+            store.close()
+
+    async def _run(self, context: WorkerContext, store: MessageStore) -> None:
+        topology, name = self.topology, context.name
+        set_aside(context.block, topology)
+        faults = Faults()
+        gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)], faults)
+        inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
+        fast_path = RingFastPath(
+            send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
+            pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
+            store=(topology.blocks[STORE], Outbox(RingWriter(topology.ring(name, STORE)))),
+            queues=self.control,
+            store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
+            sends=inputs[SEND],
+            delivered=self.delivered,
+        )
+        with contextlib.ExitStack() as start:
+            async with open_remoting_client() as client:
+                start.enter_context(loading(context.block))
+                controller = BrokerController(
+                    self.settings,
+                    store,
+                    fast_path,
+                    client,
+                    SystemClock(),
+                    lambda: fast_path_counters(topology),
+                    random.Random(),
+                    faults,
+                    self.memory,
+                )
+                controller.load(
+                    lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
+                )
+                server = ProcessorServer(
+                    block=context.block,
+                    inputs=list(inputs.values()),
+                    gateway=gateway,
+                    processors={code: processor for code, (_, processor) in controller.processors().items()},
+                    table=self.table,
+                    slow_path=controller,
+                    fast_path=fast_path,
+                    faults=faults,
+                    deaths=SelectorDeaths(
+                        [topology.blocks[selector] for selector in topology.sizes.selectors],
+                        topology.is_connection_gone,
+                    ),
+                    drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
+                )
+                async with trio.open_nursery() as nursery:
+                    await nursery.start(controller.run)
+                    start.close()
+                    gc.freeze()  # the tables stay: looking through them for garbage would hold the loop for tens of ms
+                    async with _metrics(self.metrics, topology, self.settings, controller, store):
+                        context.report_ready()
+                        await server.run()
+                    await controller.stop()
+
+
+@contextlib.asynccontextmanager
+async def _metrics(
+    listener: socket.socket | None,
+    topology: Topology,
+    settings: BrokerSettings,
+    controller: BrokerController,
+    store: MessageStore,
+) -> AsyncIterator[None]:
+    """The metrics endpoint for as long as the block lasts; none without a listener."""
+    if listener is None:
+        yield
+        return
+    from rocketpy.metrics.collector import BrokerCollector  # 3 MB that only this process needs, and only now
+    from rocketpy.metrics.endpoint import Endpoint
+
+    from .snapshot import SnapshotTaker
+
+    take, token = SnapshotTaker(topology, settings, controller, store), trio.lowlevel.current_trio_token()
+    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token))
+    endpoint = Endpoint(listener, collector)
+    try:
+        yield
+    finally:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(endpoint.close)  # a scrape under way still needs this loop

@@ -1,0 +1,175 @@
+"""The mains of the send and pull workers: the C loops of csrc/workers/send.c and csrc/workers/pull.c, once around per
+second for Python's sake. What they are configured with is decided here, from the broker's settings and the machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from typing import Any
+
+import attrs
+
+from rocketpy.codes import OUR_VERSION
+from rocketpy.config import BrokerSettings
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.poison import set_aside
+from rocketpy.reactor.ring import ring_array
+from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.files import StorePaths
+from rocketpy.store.formats.unit import rounded_file_size
+
+TURN_NS = 1_000_000_000
+QUEUE_FILES_MAX = 4096  # consume queue files that the pull worker keeps open
+MANAGER = "manager"
+
+
+@attrs.frozen(eq=False)
+class SendMain:
+    """`main` of the send worker: the only writer of the CommitLog."""
+
+    topology: Topology
+    control: ControlBlock
+    settings: BrokerSettings
+    delivered: Delivered
+
+    def __call__(self, context: WorkerContext) -> None:
+        topology, settings = self.topology, self.settings
+        set_aside(context.block, topology)
+        paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
+        strings = [
+            ffi.new("char[]", text)
+            for text in (
+                os.fsencode(paths.commitlog),
+                f"CLUSTER\x01{settings.broker.broker_cluster_name}".encode(),
+                settings.broker.region_id.encode(),
+            )
+        ]
+        inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
+        config = ffi.new(
+            "rp_send_config *",
+            {
+                "worker": context.block.pointer,
+                "store": topology.blocks[STORE].pointer,
+                "block": self.control.block,
+                "commitlog_directory": strings[0],
+                "input_count": len(topology.requests_to(SEND)),
+                "selector_count": len(topology.sizes.selectors),
+                "inputs": inputs,
+                "from_manager": topology.ring(MANAGER, SEND).pointer,
+                "to_manager": topology.ring(SEND, MANAGER).pointer,
+                "selectors": selectors,
+                "delivered": self.delivered.pointer,
+                "store_host": store_host(settings.broker.broker_ip1, settings.server.listen_port),
+                "cluster_property": strings[1],
+                "region": strings[2],
+                "version": OUR_VERSION,
+                "trace_on": settings.broker.trace_on,
+            }
+            | send_limits(settings),
+        )
+        send = lib.rp_send_open(config)
+        if send == ffi.NULL:
+            raise StoreError(f"cannot write the CommitLog in {paths.commitlog}: {os.strerror(ffi.errno)}")
+        context.report_ready()
+        while lib.rp_send_run(send, TURN_NS) != lib.RP_STOPPED:
+            pass
+        lib.rp_send_close(send)
+
+
+@attrs.frozen(eq=False)
+class PullMain:
+    """`main` of the pull worker: answers pulls, holds those that found nothing."""
+
+    topology: Topology
+    control: ControlBlock
+    settings: BrokerSettings
+    suspended: Any = attrs.field(init=False)
+    """The pulls that wait, where a successor finds them and answers them."""
+
+    def __attrs_post_init__(self) -> None:
+        suspended = lib.rp_suspension_slots_create(self.settings.broker.pull_thread_pool_queue_capacity)
+        if suspended == ffi.NULL:
+            raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
+        object.__setattr__(self, "suspended", suspended)
+
+    def __call__(self, context: WorkerContext) -> None:
+        topology, store = self.topology, self.settings.store
+        set_aside(context.block, topology)
+        paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
+        directory = ffi.new("char[]", os.fsencode(paths.consumequeue))
+        inputs, selectors = ring_array(topology.requests_to(PULL)), ring_array(topology.replies_from(PULL))
+        config = ffi.new(
+            "rp_pull_config *",
+            {
+                "worker": context.block.pointer,
+                "store": topology.blocks[STORE].pointer,
+                "block": self.control.block,
+                "consume_queue_directory": directory,
+                "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
+                "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
+                "files_max": QUEUE_FILES_MAX,
+                "suspended": self.suspended,
+                "input_count": len(topology.requests_to(PULL)),
+                "selector_count": len(topology.sizes.selectors),
+                "inputs": inputs,
+                "from_manager": topology.ring(MANAGER, PULL).pointer,
+                "from_store": topology.ring(STORE, PULL).pointer,
+                "to_manager": topology.ring(PULL, MANAGER).pointer,
+                "selectors": selectors,
+                "version": OUR_VERSION,
+            }
+            | pull_limits(self.settings, machine_memory_bytes()),
+        )
+        pull = lib.rp_pull_open(config)
+        if pull == ffi.NULL:
+            raise StoreError(f"cannot read the consume queues in {paths.consumequeue}: {os.strerror(ffi.errno)}")
+        context.report_ready()
+        while lib.rp_pull_run(pull, TURN_NS) != lib.RP_STOPPED:
+            pass
+        lib.rp_pull_close(pull)
+
+
+def send_limits(settings: BrokerSettings) -> dict[str, Any]:
+    """What the send loop takes from the settings."""
+    broker, store = settings.broker, settings.store
+    return {
+        "max_message_size": store.max_message_size,
+        "sync_flush": settings.is_sync_flush,
+        "fast_failure": broker.broker_fast_failure_enable,
+        "sync_flush_timeout_ms": store.sync_flush_timeout,
+        "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,
+        "page_cache_busy_ms": store.os_page_cache_busy_time_out_mills,
+        "dispatch_lag_max": settings.rocketpy.dispatch_lag_max,
+    }
+
+
+def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
+    """What the pull loop takes from the settings, on a machine with so much memory."""
+    broker, store = settings.broker, settings.store
+    return {
+        "is_slave": settings.is_slave,
+        "slave_read_enable": broker.slave_read_enable,
+        "long_polling": broker.long_polling_enable,
+        "fast_failure": broker.broker_fast_failure_enable,
+        "short_polling_ms": broker.short_polling_time_mills,
+        "wait_time_in_queue_ms": broker.wait_time_mills_in_pull_queue,
+        "bytes_in_memory": store.max_transfer_bytes_on_message_in_memory,
+        "count_in_memory": store.max_transfer_count_on_message_in_memory,
+        "bytes_on_disk": store.max_transfer_bytes_on_message_in_disk,
+        "count_on_disk": store.max_transfer_count_on_message_in_disk,
+        "memory_bytes": memory_bytes * store.access_message_in_memory_max_ratio // 100,
+    }
+
+
+def store_host(address: str, port: int) -> dict[str, Any]:
+    """An rp_host; `address` is numeric."""
+    packed = ipaddress.ip_address(address).packed
+    return {"address": list(packed), "port": port, "family": 4 if len(packed) == 4 else 6}
+
+
+def machine_memory_bytes() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,2 @@
+"""The store's files beside the log as values: consume queue units and their extensions, index headers, checkpoint,
+delay levels."""

@@ -1,0 +1,90 @@
+"""Extension units of consume queues (ConsumeQueueExt), as values; csrc/store/consume_queue_ext.c writes them.
+
+With enableConsumeQueueExt the third field of a queue's unit is the address of one of these:
+
+    0   i16  size            of the unit: 20 and the filter bits
+    2   i64  tags_code       hash of the tags; delivery time (ms) in a delay queue
+    10  i64  store_timestamp_ms
+    18  i16  bitmap size     in bytes
+    20  -    bitmap          filter bits; Java brokers write them for SQL filters
+
+The address is the offset over all files of the queue + the smallest i64. No tags code is that small. Files lie in
+`consumequeue_ext/{topic}/{queue}`; those that exist are read whether the option is on or not.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import NamedTuple
+
+from ..files import Files, file_name, numbered_files
+
+ADDRESS_MAX = -(1 << 31) - 1
+ADDRESS_BASE = -(1 << 63)
+EXT_END_SIZE = 4  # kept free at the end of a file
+EXT_UNIT = struct.Struct(
+    ">h"  # size         of the whole unit
+    "q"  # tags_code     hash of the tag; delivery time (ms) in a delay queue
+    "q"  # store_timestamp_ms
+    "h"  # bitmap size   bytes that follow
+)
+assert EXT_UNIT.size == 20
+
+
+class ExtUnit(NamedTuple):
+    tags_code: int
+    store_timestamp_ms: int
+    bitmap: bytes
+
+
+def is_ext_address(field: int) -> bool:
+    """Whether the third field of a queue's unit is an address."""
+    return field <= ADDRESS_MAX
+
+
+def real_offset(address: int) -> int:
+    """Where in the queue's extension files the unit begins."""
+    return address - ADDRESS_BASE
+
+
+def read_ext_unit(files: Files, directory: Path, file_size: int, address: int) -> ExtUnit | None:
+    """The unit at an address of the queue whose extension files are in `directory`; None if there is no sound one.
+
+    For tools, which do without the compiled core.
+    """
+    number, at = divmod(real_offset(address), file_size)
+    path = directory / file_name(number * file_size)
+    if not is_ext_address(address) or files.info(path) is None:
+        return None
+    data = files.read(path, at, EXT_UNIT.size)
+    if len(data) < EXT_UNIT.size:
+        return None
+    size, tags_code, store_timestamp_ms, bitmap_size = EXT_UNIT.unpack(data)
+    if bitmap_size < 0 or size < EXT_UNIT.size + bitmap_size or at + size + EXT_END_SIZE > file_size:
+        return None
+    return ExtUnit(tags_code, store_timestamp_ms, files.read(path, at + EXT_UNIT.size, bitmap_size))
+
+
+def check_ext_files(files: Files, directory: Path, file_size: int) -> None:
+    """Look at the files of one queue; all have the same size.
+
+    Raises:
+        StoreError: another size than configured, or a file that does not belong there.
+    """
+    for topic in files.entries(directory):
+        for queue in files.entries(directory / topic.name) if topic.is_directory else []:
+            if numbered_files(files, directory / topic.name / queue.name, file_size):
+                return
+
+
+def remove_ext_files(files: Files, directory: Path, below: int | None = None) -> int:
+    """Remove a queue's extension files, all of them or those that end at or before `below`; returns how many went."""
+    removed = 0
+    for info in files.entries(directory):
+        if below is None or (info.name.isdecimal() and int(info.name) + info.size <= below):
+            files.remove(directory / info.name)
+            removed += 1
+    if below is None and files.info(directory) is not None:
+        files.remove(directory)
+    return removed

@@ -1,0 +1,164 @@
+"""The index from keys to CommitLog offsets, read (csrc/store/index_file.c writes it; its header holds the layout).
+
+Only hashes are compared, as in the reference: who asks filters by the real key. Names are local creation times.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from rocketpy.errors import StoreError
+from rocketpy.message.tags import index_hash
+
+from ..files import Files, translated
+
+INDEX_HEADER = struct.Struct(
+    ">q"  # begin timestamp  ms
+    "q"  # end timestamp
+    "q"  # begin phy offset
+    "q"  # end phy offset    records below it are in this file or an older one
+    "i"  # slots in use
+    "i"  # index count       number of the next unit: 1 in an empty file, unit 0 is never used
+)
+INDEX_SLOT = struct.Struct(">i")  # newest unit of the chain, 0: none
+INDEX_UNIT = struct.Struct(
+    ">i"  # hash of topic#key
+    "q"  # phy offset
+    "i"  # seconds since the file's begin timestamp
+    "i"  # previous unit of the chain, 0: none
+)
+END_PHY_OFFSET_AT = 24
+assert (INDEX_HEADER.size, INDEX_SLOT.size, INDEX_UNIT.size) == (40, 4, 20)
+
+
+@attrs.frozen
+class IndexHeader:
+    """The first 40 bytes of a file: what its units span, in time and in the log, and how many there are."""
+
+    begin_timestamp_ms: int
+    end_timestamp_ms: int
+    begin_phy_offset: int
+    end_phy_offset: int
+    slot_count: int
+    index_count: int
+
+    @classmethod
+    def parse(cls, data: bytes) -> IndexHeader:
+        begin_ms, end_ms, begin, end, slots, count = INDEX_HEADER.unpack_from(data)
+        return cls(begin_ms, end_ms, begin, end, slots, max(count, 1))
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        return self.begin_timestamp_ms <= end_ms and self.end_timestamp_ms >= begin_ms
+
+
+@attrs.frozen
+class IndexQuery:
+    """What a query found: offsets, newest first, and how far the index has come."""
+
+    phy_offsets: list[int]
+    last_update_timestamp_ms: int
+    last_update_phy_offset: int
+
+
+def index_files(files: Files, directory: Path) -> list[Path]:
+    """The index files, oldest first; other names are passed over."""
+    infos = [info for info in files.entries(directory) if info.name.isdecimal() and not info.is_directory]
+    return [directory / info.name for info in sorted(infos, key=lambda info: int(info.name))]
+
+
+def read_header(files: Files, path: Path) -> IndexHeader | None:
+    """The header, or None if the file is too short to have one."""
+    data = files.read(path, 0, INDEX_HEADER.size)
+    return IndexHeader.parse(data) if len(data) == INDEX_HEADER.size else None
+
+
+def index_end(files: Files, directory: Path) -> int:
+    """Offset of the last record that was entered, by the newest file that says one; 0 if none does."""
+    headers = (read_header(files, path) for path in reversed(index_files(files, directory)))
+    return next((header.end_phy_offset for header in headers if header and header.end_phy_offset > 0), 0)
+
+
+def check_newest_index(files: Files, directory: Path, hash_slot_num: int, index_num: int) -> None:
+    """Look whether the newest file can be gone on with.
+
+    Raises:
+        StoreError: it is larger than it would be made. (A smaller one is grown, as in the reference.)
+    """
+    paths = index_files(files, directory)
+    info = files.info(paths[-1]) if paths else None
+    size = INDEX_HEADER.size + hash_slot_num * INDEX_SLOT.size + index_num * INDEX_UNIT.size
+    if info is not None and info.size > size:
+        raise StoreError(
+            f"{paths[-1]} has {info.size} bytes, {size} are configured: maxHashSlotNum and maxIndexNum must be what "
+            "the store was made with"
+        )
+
+
+def limit_index(files: Files, directory: Path, phy_offset: int) -> None:
+    """Have the newest file forget that it knows records from `phy_offset` on, so that they are entered (again)."""
+    paths = index_files(files, directory)
+    header = read_header(files, paths[-1]) if paths else None
+    if header and not 0 <= header.end_phy_offset <= phy_offset:
+        files.write(paths[-1], END_PHY_OFFSET_AT, struct.pack(">q", phy_offset))
+
+
+class Index:
+    """Query side. Files are mapped for the length of one query."""
+
+    def __init__(self, directory: Path, hash_slot_num: int, index_num: int, files: Files) -> None:
+        self.directory = directory
+        self.hash_slot_num = hash_slot_num
+        self.index_num = index_num
+        self.units_at = INDEX_HEADER.size + hash_slot_num * INDEX_SLOT.size
+        self.file_size = self.units_at + index_num * INDEX_UNIT.size
+        self._files = files
+
+    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> IndexQuery:
+        """Offsets of records whose key has the hash of `key`, stored within the times.
+
+        Source: RocketMQ 4.9 `IndexService#queryOffset`. A file's times are whole seconds from its begin: a message may
+        look up to 999 ms older than it is.
+        """
+        found: list[int] = []
+        newest: IndexHeader | None = None
+        for path in reversed(index_files(self._files, self.directory)):
+            header = read_header(self._files, path)
+            if header is None:
+                continue
+            newest = newest or header
+            if header.overlaps(begin_ms, end_ms):
+                self._select(path, header, index_hash(f"{topic}#{key}"), max_num, begin_ms, end_ms, found)
+            if header.begin_timestamp_ms < begin_ms or len(found) >= max_num:
+                break
+        return IndexQuery(found, newest.end_timestamp_ms if newest else 0, newest.end_phy_offset if newest else 0)
+
+    def _select(
+        self, path: Path, header: IndexHeader, key_hash: int, max_num: int, begin_ms: int, end_ms: int, found: list[int]
+    ) -> None:
+        with translated(path, "read"), path.open("rb") as file:
+            if os.fstat(file.fileno()).st_size < self.file_size:
+                return
+            with mmap.mmap(file.fileno(), self.file_size, prot=mmap.PROT_READ) as image:
+                for time_ms, unit_hash, phy_offset in self._chain(image, header, key_hash):
+                    if len(found) >= max_num or time_ms < begin_ms:
+                        return
+                    if unit_hash == key_hash and time_ms <= end_ms and phy_offset not in found:
+                        found.append(phy_offset)
+
+    def _chain(self, image: mmap.mmap, header: IndexHeader, key_hash: int) -> Iterator[tuple[int, int, int]]:
+        """(time, hash, offset) of the units in the key's slot, newest first. Unit numbers must fall: no loop."""
+        slot_at = INDEX_HEADER.size + key_hash % self.hash_slot_num * INDEX_SLOT.size
+        (unit,) = INDEX_SLOT.unpack_from(image, slot_at)
+        bound = min(header.index_count, self.index_num)
+        while 0 < unit < bound:
+            unit_hash, phy_offset, seconds, previous = INDEX_UNIT.unpack_from(image, self.units_at + unit * 20)
+            if seconds < 0:
+                return
+            yield header.begin_timestamp_ms + seconds * 1000, unit_hash, phy_offset
+            unit, bound = previous, unit

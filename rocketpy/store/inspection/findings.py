@@ -1,0 +1,61 @@
+"""What a check says: problems with their places, notes, and how far it has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import attrs
+
+
+@attrs.frozen
+class Problem:
+    """Something that does not hold, and where: a file below the store's root and a byte in it (-1: the whole)."""
+
+    file: str
+    position: int
+    text: str
+
+    @property
+    def place(self) -> str:
+        return self.file if self.position < 0 else f"{self.file} at byte {self.position}"
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.text}"
+
+
+@attrs.define
+class Findings:
+    """Collects what is found. A note is no damage: what the next start repairs, or what could not be checked."""
+
+    root: Path
+    problems: list[Problem] = attrs.field(factory=list)
+    notes: list[str] = attrs.field(factory=list)
+
+    def problem(self, path: Path, position: int, text: str) -> None:
+        self.problems.append(Problem(self.name(path), position, text))
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def name(self, path: Path) -> str:
+        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+
+
+class Watcher(Protocol):
+    """Is told how far a check has come."""
+
+    def begin(self, what: str, total: int, unit: str) -> None:
+        """A stage of `total` bytes or pieces (`unit`) begins; the stage before has ended."""
+
+    def reached(self, done: int) -> None: ...
+
+
+class Unwatched:
+    """Nobody looks."""
+
+    def begin(self, what: str, total: int, unit: str) -> None:
+        pass
+
+    def reached(self, done: int) -> None:
+        pass

@@ -1,0 +1,207 @@
+"""The log walked from end to end in C (csrc/store/verify.c): every record's CRC, own offset and queue offset, the
+blanks, the files' sizes and order; and what lies behind the log's end. On the way, a tally per queue of the units it
+must have."""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.message.record import decode_record
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from ..files import FileInfo
+from .findings import Findings, Watcher
+from .reader import HEAD, StoreReader, next_record
+from .state_files import StoreState
+
+STEP = 64 << 20  # bytes between two looks at the progress
+UNLIMITED = (1 << 64) - 1
+
+
+class LogCheck:
+    """One walk. `begin`, `end` and the tallies are there when it is done."""
+
+    def __init__(
+        self, reader: StoreReader, state: StoreState, findings: Findings, watcher: Watcher, *, check_crc: bool = True
+    ) -> None:
+        self._reader = reader
+        self._findings = findings
+        self._watcher = watcher
+        self._check_crc = check_crc
+        control = state.control
+        self._is_closed = state.is_closed
+        # What the control block says counts as long as it is that of the last life, and of this boot.
+        known = control if control and control.is_current and (control.is_same_boot or control.is_clean) else None
+        self._published = known.published_phy_offset if known else None
+        self._stop = known.published_phy_offset if known and state.in_use_by is not None else UNLIMITED
+        self.is_dispatch_known = known is not None
+        self._units_limit = known.dispatched_phy_offset if known else UNLIMITED
+        self.begin = self.end = 0
+        self._verify = lib.rp_verify_open()
+        if self._verify == ffi.NULL:
+            raise StoreError("not enough memory to check a store")
+
+    def __enter__(self) -> LogCheck:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lib.rp_verify_close(self._verify)
+        self._verify = ffi.NULL
+
+    @property
+    def totals(self) -> Any:
+        totals = ffi.new("rp_verify_totals *")
+        lib.rp_verify_read_totals(self._verify, totals)
+        return totals
+
+    def tallies(self) -> Iterator[Any]:
+        """`rp_tally *` of every queue that has records."""
+        for index in range(self.totals.tallies):
+            yield lib.rp_verify_tally(self._verify, index)
+
+    def run(self) -> None:
+        infos = self._reader.log_files()
+        self._watcher.begin("log", sum(info.size for info in infos), "bytes")
+        self.begin = self.end = int(infos[0].name) if infos else 0
+        self._check_names(infos)
+        for number, info in enumerate(infos):
+            self.end = max(self.end, int(info.name))
+            if not self._walk_file(info, infos[number + 1 :]):
+                break
+        self._check_end()
+        self._name_findings(infos)
+
+    # --- files ---
+
+    def _check_names(self, infos: list[FileInfo]) -> None:
+        directory = self._reader.paths.commitlog
+        for before, info in itertools.pairwise(infos):
+            if info.size != infos[0].size:
+                text = f"has {info.size} bytes, the first file {infos[0].size}: all must be of one size"
+                self._findings.problem(directory / info.name, -1, text)
+            expected = int(before.name) + before.size
+            if int(info.name) != expected:
+                text = f"follows on {before.name}: the file at {expected} is missing"
+                self._findings.problem(directory / info.name, -1, text)
+        for info in self._reader.files.entries(directory):
+            if not info.name.isdecimal() or not info.size:
+                text = "does not belong here: Java brokers refuse the store"
+                self._findings.problem(directory / info.name, -1, text)
+
+    def _walk_file(self, info: FileInfo, later: list[FileInfo]) -> bool:
+        """Returns whether the log goes on in the next file."""
+        path = self._reader.paths.commitlog / info.name
+        with self._reader.image(path) as image:
+            if image is None:
+                return bool(later)
+            image.madvise(mmap.MADV_SEQUENTIAL)
+            with ffi.from_buffer("uint8_t[]", image) as view:
+                return self._walk(path, image, view, later)
+
+    def _walk(self, path: Path, image: mmap.mmap, view: Any, later: list[FileInfo]) -> bool:
+        start, size = int(path.name), len(image)
+        position = ffi.new("uint64_t *", start)
+        while True:
+            stop = min(self._stop, position[0] + STEP)
+            status = lib.rp_verify_log(
+                self._verify, view, size, start, position, stop, self._units_limit, self._check_crc
+            )
+            self.end = position[0]
+            self._watcher.reached(self.end - self.begin)
+            if status == Status.NO_MEMORY:
+                raise StoreError("not enough memory to check a store")
+            if status == Status.END_OF_FILE or self.end == start + size:
+                return self.end < self._stop
+            if self.end >= self._stop:
+                return False
+            if status == Status.EMPTY:
+                self._check_rest(path, self.end - start, later)
+                return False
+            if status != Status.OK and not self._pass_damage(path, image, position, later):
+                return self.end == start + size
+
+    def _pass_damage(self, path: Path, image: mmap.mmap, position: Any, later: list[FileInfo]) -> bool:
+        """Returns whether there are more records in this file. `end` moves on if the log goes on in the next one."""
+        start, at = int(path.name), position[0] - int(path.name)
+        following = next_record(image, at, start)
+        is_last = following == len(image)
+        goes_on = not is_last or self._has_records(later)
+        text = f"offset {position[0]}: {reason_of(image, at, position[0])}"
+        if not goes_on and not self._is_closed and (self._published is None or self._published <= position[0]):
+            place = f"{self._findings.name(path)} at byte {at}"
+            self._findings.note(f"{place}: half a record, which the next start cuts off")
+            return False
+        extent = "; nothing sound follows" if not goes_on else f"; {following - at} bytes up to what is sound again"
+        self._findings.problem(path, at, text + extent)
+        lib.rp_verify_damage(self._verify, position[0])
+        if is_last and goes_on:
+            self.end = start + len(image)
+        position[0] = start + following
+        return not is_last
+
+    def _has_records(self, later: list[FileInfo]) -> bool:
+        directory = self._reader.paths.commitlog
+        return any(self._reader.files.read(directory / info.name, 4, 4).strip(b"\0") for info in later)
+
+    def _check_rest(self, path: Path, position: int, later: list[FileInfo]) -> None:
+        """Behind the log's end there is nothing but zeros, else a later end might meet records of an earlier life."""
+        if self._has_records(later):
+            text = f"offset {self.end}: zeros, but later files have records"
+            self._findings.problem(path, position, text)
+        elif self._is_closed and not self._reader.files.is_zero(path, position):
+            self._findings.problem(path, position, f"offset {self.end}: the log ends here, but old bytes lie behind")
+        if self._is_closed and len(later) > 2:
+            self._findings.problem(path, -1, f"{len(later)} empty files follow: Java brokers stand no more than two")
+
+    def _check_end(self) -> None:
+        if self._published is not None and self.end < self._published:
+            text = f"says that the log ends at {self._published}, it ends at {self.end}"
+            self._findings.problem(self._reader.paths.control, -1, text)
+
+    # --- findings ---
+
+    def _name_findings(self, infos: list[FileInfo]) -> None:
+        count = self.totals.findings
+        for index in range(min(count, lib.RP_FINDINGS_MAX)):
+            finding = lib.rp_verify_finding(self._verify, index)
+            info = next(info for info in reversed(infos) if int(info.name) <= finding.phy_offset)
+            path, position = self._reader.paths.commitlog / info.name, finding.phy_offset - int(info.name)
+            if finding.kind == lib.RP_FOUND_OWN_OFFSET:
+                text = f"the record says that it is at {finding.found}"
+            else:
+                name = queue_name(lib.rp_verify_tally(self._verify, finding.tally))
+                text = f"queue offset {finding.found} of {name}, expected {finding.expected}"
+            self._findings.problem(path, position, f"offset {finding.phy_offset}: {text}")
+        if count > lib.RP_FINDINGS_MAX:
+            more = f"{count - lib.RP_FINDINGS_MAX} more records with wrong offsets"
+            self._findings.problem(self._reader.paths.commitlog, -1, more)
+
+
+def topic_of(tally: Any) -> str:
+    return bytes(ffi.buffer(tally.topic, tally.topic_size)).decode("utf-8", "replace")
+
+
+def queue_name(tally: Any) -> str:
+    return f"{topic_of(tally)}/{tally.queue_id}"
+
+
+def reason_of(image: mmap.mmap, position: int, phy_offset: int) -> str:
+    """Why the bytes at `position` are no record, in the words of the record's own decoder."""
+    head = image[position : position + HEAD.size]
+    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
+    try:
+        record = decode_record(image[position : position + max(size, HEAD.size)], phy_offset, check_crc=True)
+    except RecordCorrupt as exc:
+        return exc.reason
+    if record is None:
+        return f"a blank of {size} bytes where {len(image) - position} are left"
+    return "its fields do not fit each other"

@@ -1,0 +1,223 @@
+"""Consume queues compared with the log: by sums over all units in C, and unit by unit where the sums differ.
+
+One queue, one file at a time: the number of queues costs neither mappings nor descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.message.names import TOPIC_LENGTH_MAX
+from rocketpy.message.properties import (
+    DELAY,
+    INNER_MULTI_DISPATCH,
+    INNER_MULTI_QUEUE_OFFSET,
+    TAGS,
+    decode_properties,
+)
+from rocketpy.message.record import StoredRecord
+from rocketpy.message.tags import tags_code
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from ..formats.consume_queue_ext import is_ext_address, real_offset
+from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
+from .findings import Findings, Watcher
+from .log_check import LogCheck, topic_of
+from .reader import QueueDirectory, StoreReader
+from .state_files import StoreState, read_deletions
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+NO_RECORDS = (1 << 64) - 1
+PROBLEMS_PER_QUEUE = 20
+
+
+class QueueCheck:
+    """All queues of a store, after the log."""
+
+    def __init__(
+        self, reader: StoreReader, state: StoreState, findings: Findings, watcher: Watcher, log: LogCheck
+    ) -> None:
+        self._reader = reader
+        self._state = state
+        self._findings = findings
+        self._watcher = watcher
+        self._log = log
+        self._file_size = ffi.new("uint64_t *")  # of all queues, once the first has shown it
+        self._odd = ffi.new("uint32_t *")
+        self._log_files = reader.log_files()
+        self._sum = ffi.new("rp_units *")
+        self._deletions = read_deletions(reader.files, reader.paths)
+        self._behind = 0  # records without a unit, which the next start (or the running broker) makes
+        # Units may be behind the log where no control block says how far dispatch is.
+        self._may_lag = not state.is_closed and not log.is_dispatch_known
+        self.units = 0
+        self.queues = 0
+
+    def run(self) -> None:
+        tallies = {(topic_of(tally), int(tally.queue_id)): tally for tally in self._log.tallies()}
+        self._watcher.begin("queues", len(tallies), "queues")
+        for queue in self._reader.queues():
+            self._check(queue, tallies.pop((queue.topic, queue.queue_id), None))
+            self.queues += 1
+            self._watcher.reached(self.queues)
+        known = self._topics()
+        for (topic, queue_id), tally in tallies.items():
+            name = self._reader.paths.consumequeue / topic / str(queue_id)
+            if not tally.units or tally.topic_size > TOPIC_LENGTH_MAX:  # of 5.x: it has no queue here
+                continue
+            if (known is not None and topic not in known) or tally.max_phy_offset <= self._deletions.get(
+                (topic, queue_id), 0
+            ):
+                self._findings.note(f"{topic}/{queue_id}: {tally.records} records of a deleted topic")
+            elif self._may_lag:
+                self._behind += tally.units
+            else:
+                self._findings.problem(name, -1, f"the log has {tally.records} records but no queue is there")
+        if self._behind:
+            self._findings.note(f"{self._behind} records have no unit yet: the next start makes them")
+
+    def count(self) -> None:
+        """Queues and units only."""
+        for queue in self._reader.queues():
+            total = self._add_up(queue, None)
+            self.units += total.stray + total.beyond + total.units
+            self.queues += 1
+
+    def _topics(self) -> set[str] | None:
+        """The topics that topics.json knows, to tell a deleted topic from a lost queue; None if it cannot be read."""
+        try:
+            path = self._reader.paths.root / "config" / "topics.json"
+            table = json.loads(path.read_bytes())["topicConfigTable"]
+            return set(table) if isinstance(table, dict) else None
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    # --- one queue ---
+
+    def _check(self, queue: QueueDirectory, tally: Any | None) -> None:
+        total = self._add_up(queue, tally)
+        if self._odd[0] & ~lib.RP_QUEUE_NOT_ZERO:
+            self._name_files(queue)
+        if self._odd[0] & lib.RP_QUEUE_NOT_ZERO and self._state.in_use_by is None:
+            self._name_rest(queue)
+        self.units += total.units + total.stray + total.beyond
+        if tally is None:
+            if total.stray:
+                self._check_units(queue, None)
+            return
+        is_equal = total.units == tally.units and total.places_sum == tally.places_sum
+        if not total.extended and queue.topic != SCHEDULE_TOPIC:
+            is_equal = is_equal and total.units_sum == tally.units_sum
+        has_more = total.beyond and self._state.in_use_by is None
+        if not is_equal or total.stray or has_more or total.extended:
+            self._check_units(queue, tally)
+
+    def _name_files(self, queue: QueueDirectory) -> None:
+        expected = -1
+        for info in self._reader.files.entries(queue.path):
+            path = queue.path / info.name
+            if info.is_directory or not info.name.isdecimal() or info.size != self._file_size[0]:
+                text = f"has {info.size} bytes, other queue files {self._file_size[0]}: Java brokers refuse the store"
+                self._findings.problem(path, -1, text)
+            elif expected not in (-1, int(info.name)):
+                self._findings.problem(path, -1, f"the file at {expected} is missing before it")
+            expected = int(info.name) + info.size if info.name.isdecimal() else -1
+
+    def _add_up(self, queue: QueueDirectory, tally: Any | None) -> Any:
+        total = self._sum
+        ffi.memmove(total, bytes(ffi.sizeof("rp_units")), ffi.sizeof("rp_units"))
+        first = tally.first_offset if tally is not None else NO_RECORDS
+        end = tally.units_end if tally is not None else NO_RECORDS
+        status = lib.rp_verify_queue(
+            os.fsencode(queue.path), self._file_size, first, end, self._log.begin, total, self._odd
+        )
+        if status == Status.NO_MEMORY:
+            raise StoreError("not enough memory to check a store")
+        if status == Status.IO_ERROR:
+            self._findings.problem(queue.path, -1, f"cannot be read: {os.strerror(ffi.errno)}")
+        return total
+
+    def _name_rest(self, queue: QueueDirectory) -> None:
+        """Behind the last unit there is nothing but zeros, or should be."""
+        end = max((offset + 1 for offset, _ in self._reader.units(queue, blanks=True)), default=0)
+        path, position = self._place(queue, end)
+        self._findings.problem(path, position, f"the units end at offset {end}, but not in zeros")
+
+    def _place(self, queue: QueueDirectory, offset: int) -> tuple[Any, int]:
+        position = offset * CQ_STORE_UNIT_SIZE
+        for info in reversed(self._reader.queue_files(queue)):
+            if int(info.name) <= position:
+                return queue.path / info.name, position - int(info.name)
+        return queue.path, position
+
+    def _check_units(self, queue: QueueDirectory, tally: Any | None) -> None:
+        """The sums differ: find the units that do not fit."""
+        found = matched = 0
+        end = begin = -1
+        for offset, unit in self._reader.units(queue):
+            end = offset + 1
+            begin = offset if begin < 0 else begin
+            if unit.phy_offset < self._log.begin or (tally is None and self._state.in_use_by is not None):
+                continue  # its record was deleted; or has only come since
+            if tally is not None and offset >= tally.units_end and self._state.in_use_by is not None:
+                continue
+            text = self._check_unit(queue, offset, unit)
+            matched += not text
+            if text and found < PROBLEMS_PER_QUEUE:
+                path, position = self._place(queue, offset)
+                self._findings.problem(path, position, f"unit {offset} of {queue.name} {text}")
+            found += bool(text)
+        if found > PROBLEMS_PER_QUEUE:
+            self._findings.problem(queue.path, -1, f"{found - PROBLEMS_PER_QUEUE} more units that do not fit")
+        missing = int(tally.units) - matched - found if tally is not None else 0
+        if tally is not None and begin > tally.first_offset and (queue.topic, queue.queue_id) in self._deletions:
+            missing -= begin - int(tally.first_offset)  # its topic was deleted, and created again
+        if missing > 0 and self._may_lag:
+            self._behind += missing
+        elif missing > 0:
+            text = f"ends at offset {end}, its records at {tally.next_offset}" if tally is not None else ""
+            self._findings.problem(queue.path, -1, f"{text}: {missing} units are missing")
+
+    def _check_unit(self, queue: QueueDirectory, offset: int, unit: ConsumeQueueUnit) -> str | None:
+        names = f"names {unit.size} bytes at {unit.phy_offset}"
+        if unit.phy_offset + unit.size > self._log.end:
+            return f"{names}, behind the log's end"
+        try:
+            record = self._reader.record_at(unit.phy_offset, self._log_files)
+        except (RecordCorrupt, StoreError) as exc:
+            return f"{names}: {exc}"
+        if record is None:
+            return f"{names}, where there is no record"
+        properties = decode_properties(record.properties.decode("utf-8", "replace"))
+        found = (record.topic, record.queue_id, record.queue_offset, record.size)
+        wanted = (queue.topic, queue.queue_id, offset, unit.size)
+        if found != wanted and not _is_dispatched_to(properties, queue, offset):
+            return f"names the record {record.topic}/{record.queue_id}@{record.queue_offset} of {record.size} bytes"
+        return self._check_tags(queue, record, properties, unit)
+
+    def _check_tags(
+        self, queue: QueueDirectory, record: StoredRecord, properties: dict[str, str], unit: ConsumeQueueUnit
+    ) -> str | None:
+        """A delay queue's unit holds a time that depends on the broker's levels: not checked."""
+        code = unit.tags_code
+        if is_ext_address(code):
+            ext = self._reader.ext_unit(queue, unit)
+            if ext is None:
+                return f"has its extension unit at {real_offset(code)}, where there is none"
+            if ext.store_timestamp_ms != record.store_timestamp_ms:
+                return f"has an extension unit of store time {ext.store_timestamp_ms}, not {record.store_timestamp_ms}"
+            code = ext.tags_code
+        is_delayed = record.topic == SCHEDULE_TOPIC and DELAY in properties
+        expected = tags_code(properties.get(TAGS))
+        return None if is_delayed or code == expected else f"has the tags code {code}, expected {expected}"
+
+
+def _is_dispatched_to(properties: dict[str, str], queue: QueueDirectory, offset: int) -> bool:
+    """One record may have units in several queues (multi-dispatch), whose names and offsets it carries."""
+    names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
+    offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    return any(name == queue.topic and at == str(offset) for name, at in zip(names, offsets, strict=False))

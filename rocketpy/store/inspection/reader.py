@@ -1,0 +1,298 @@
+"""A store directory read from outside: any 4.x directory, a Java broker's as well; nothing is ever written.
+
+Needs neither the lock nor the compiled core (verify does). A directory in use may change between two reads: files that
+go meanwhile are passed over.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.message.record import StoredRecord, decode_record
+
+from ..files import DiskFiles, FileInfo, Files, StorePaths, translated
+from ..formats.consume_queue_ext import ExtUnit, is_ext_address, read_ext_unit
+from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT, IndexHeader, index_files, read_header
+from ..formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
+
+BLANK_MAGIC = 0xCBD43194
+MESSAGE_MAGIC = 0xDAA320A7.to_bytes(4, "big")
+HEAD = struct.Struct(">iI")  # size, magic
+OWN_OFFSET = struct.Struct(">q")
+MAGIC_AT, OWN_OFFSET_AT = 4, 28
+READ_UNITS_MIN, READ_UNITS_MAX = 200, 25_600  # per read; a quiet queue's file is mostly hole
+DEFAULT_SLOTS = 5_000_000
+DEFAULT_INDEX_SIZE = 40 + 4 * DEFAULT_SLOTS + 20 * 20_000_000
+BYTES_PER_SLOT = 84  # of an index file with four units per slot, as the defaults have it
+STORE_ENTRIES = ("commitlog", "consumequeue", "checkpoint", "abort", "index")
+
+
+@attrs.frozen
+class Damage:
+    """Bytes of the log that are no record though there should be one."""
+
+    phy_offset: int
+    size: int  # up to the next sound record, or to the end of the file
+    reason: str
+    is_last: bool  # nothing sound follows in the file
+
+
+@attrs.frozen
+class QueueDirectory:
+    """Where a queue's units lie."""
+
+    topic: str
+    queue_id: int
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}/{self.queue_id}"
+
+
+@attrs.frozen
+class IndexEntry:
+    """A unit of an index file, and its number."""
+
+    number: int
+    key_hash: int
+    phy_offset: int
+    time_ms: int  # as decoded: up to 999 ms early
+    previous: int
+
+
+class StoreReader:
+    """One directory."""
+
+    def __init__(self, root: Path, commitlog: str | Path = "", files: Files | None = None) -> None:
+        """
+        Raises:
+            StoreError: no such directory, or nothing of a store in it.
+        """
+        self.paths = StorePaths.of(root, commitlog)
+        self.files = files or DiskFiles()
+        info = self.files.info(self.paths.root)
+        if info is None or not info.is_directory:
+            raise StoreError(f"{root} is not a directory")
+        if not commitlog and not any(self.files.info(self.paths.root / name) for name in STORE_ENTRIES):
+            raise StoreError(f"{root} is no store: it has no {', '.join(STORE_ENTRIES[:-1])} or {STORE_ENTRIES[-1]}")
+
+    # --- the log ---
+
+    def log_files(self) -> list[FileInfo]:
+        """The log's files, in the log's order."""
+        infos = [info for info in self.files.entries(self.paths.commitlog) if info.name.isdecimal() and info.size > 0]
+        return sorted(infos, key=lambda info: int(info.name))
+
+    @contextmanager
+    def image(self, path: Path) -> Iterator[mmap.mmap | None]:
+        """A file mapped for reading; None if it is gone or empty."""
+        with translated(path, "read"):
+            try:
+                with path.open("rb") as file:
+                    image = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
+            except (FileNotFoundError, ValueError):
+                yield None
+                return
+        with image:
+            yield image
+
+    def walk(self, from_phy_offset: int = 0, *, check_crc: bool = False) -> Iterator[StoredRecord | Damage]:
+        """Records and damage from `from_phy_offset` on; where damage ends in a sound record, the walk goes on there."""
+        for info in self.log_files():
+            start = int(info.name)
+            if start + info.size <= from_phy_offset:
+                continue
+            with self.image(self.paths.commitlog / info.name) as image:
+                if image is None:
+                    continue
+                walk = _FileWalk(image, start, check_crc)
+                yield from walk.run(from_phy_offset)
+                if not walk.goes_on:
+                    return
+
+    def records(self, from_phy_offset: int = 0, *, check_crc: bool = False) -> Iterator[StoredRecord]:
+        """Every record from the first at or behind `from_phy_offset`.
+
+        Raises:
+            RecordCorrupt: in the middle of the log.
+        """
+        for found in self.walk(from_phy_offset, check_crc=check_crc):
+            if isinstance(found, Damage):
+                raise RecordCorrupt(found.phy_offset, found.reason)
+            yield found
+
+    def record_at(self, phy_offset: int, infos: list[FileInfo] | None = None) -> StoredRecord | None:
+        """The record that starts at an offset; None if there is none, or no such file.
+
+        Args:
+            infos: the log's files, where many records are asked for.
+
+        Raises:
+            RecordCorrupt: there is something else.
+        """
+        for info in self.log_files() if infos is None else infos:
+            start = int(info.name)
+            if start <= phy_offset < start + info.size:
+                path, position = self.paths.commitlog / info.name, phy_offset - start
+                head = self.files.read(path, position, HEAD.size)
+                size = HEAD.unpack(head)[0] if len(head) == HEAD.size else HEAD.size
+                return decode_record(
+                    self.files.read(path, position, min(max(size, HEAD.size), info.size - position)), phy_offset
+                )
+        return None
+
+    # --- the queues ---
+
+    def queues(self, topic: str | None = None, queue_id: int | None = None) -> Iterator[QueueDirectory]:
+        """Queue directories in the order of topic and number, one topic's names in memory at a time."""
+        for info in self.files.entries(self.paths.consumequeue):
+            if not info.is_directory or topic not in (None, info.name):
+                continue
+            directory = self.paths.consumequeue / info.name
+            names = [entry.name for entry in self.files.entries(directory) if entry.is_directory]
+            for number in sorted(int(name) for name in names if name.isdecimal() and name.isascii()):
+                if queue_id in (None, number):
+                    yield QueueDirectory(info.name, number, directory / str(number))
+
+    def queue_files(self, queue: QueueDirectory) -> list[FileInfo]:
+        infos = [info for info in self.files.entries(queue.path) if info.name.isdecimal() and not info.is_directory]
+        return sorted(infos, key=lambda info: int(info.name))
+
+    def unit_runs(self, queue: QueueDirectory, from_offset: int = 0) -> Iterator[tuple[int, bytes]]:
+        """(queue offset, raw units from there on): stretches of the queue's files up to where zeros begin in each."""
+        for info in self.queue_files(queue):
+            base, count = int(info.name) // CQ_STORE_UNIT_SIZE, info.size // CQ_STORE_UNIT_SIZE
+            at, step = max(0, from_offset - base), READ_UNITS_MIN
+            while at < count:
+                try:
+                    path = queue.path / info.name
+                    data = self.files.read(path, at * CQ_STORE_UNIT_SIZE, min(step, count - at) * CQ_STORE_UNIT_SIZE)
+                except StoreError:
+                    return  # deleted meanwhile
+                if not data:
+                    return
+                yield base + at, data[: len(data) - len(data) % CQ_STORE_UNIT_SIZE]
+                if not any(data[-CQ_STORE_UNIT_SIZE:]):
+                    return
+                at, step = at + step, min(step * 4, READ_UNITS_MAX)
+
+    def units(
+        self, queue: QueueDirectory, from_offset: int = 0, *, blanks: bool = False
+    ) -> Iterator[tuple[int, ConsumeQueueUnit]]:
+        """(queue offset, unit) of every message of a queue; pre-blank units are left out unless asked for."""
+        for base, data in self.unit_runs(queue, from_offset):
+            for index, fields in enumerate(CQ_UNIT.iter_unpack(data)):
+                unit = ConsumeQueueUnit(*fields)
+                if unit.size <= 0 or unit.phy_offset < 0:
+                    return
+                if blanks or unit.size != BLANK_SIZE:
+                    yield base + index, unit
+
+    def ext_unit(self, queue: QueueDirectory, unit: ConsumeQueueUnit) -> ExtUnit | None:
+        """The extension of a unit; None if it has none, or if it is lost (the third field is an address then)."""
+        directory = self.paths.consumequeue_ext / queue.topic / str(queue.queue_id)
+        sizes = {info.size for info in self.files.entries(directory)} if is_ext_address(unit.tags_code) else set()
+        return read_ext_unit(self.files, directory, sizes.pop(), unit.tags_code) if len(sizes) == 1 else None
+
+    # --- the index ---
+
+    def index_headers(self) -> list[tuple[Path, IndexHeader | None]]:
+        paths = index_files(self.files, self.paths.index)
+        return [(path, read_header(self.files, path)) for path in paths]
+
+    def index_entries(self, path: Path, slots: int) -> Iterator[IndexEntry]:
+        """The units of an index file with so many slots."""
+        with self.image(path) as image:
+            if image is None or len(image) < INDEX_HEADER.size:
+                return
+            header = IndexHeader.parse(image[: INDEX_HEADER.size])
+            units_at = INDEX_HEADER.size + slots * INDEX_SLOT.size
+            room = (len(image) - units_at) // INDEX_UNIT.size
+            for number in range(1, min(header.index_count, room)):
+                unit = INDEX_UNIT.unpack_from(image, units_at + number * INDEX_UNIT.size)
+                key_hash, phy_offset, seconds, previous = unit
+                yield IndexEntry(number, key_hash, phy_offset, header.begin_timestamp_ms + seconds * 1000, previous)
+
+
+def guess_slots(size: int) -> int | None:
+    """How many slots an index file of `size` bytes has, if it keeps the reference's four units per slot. A file does
+    not say: maxHashSlotNum is to be told where it was changed alone."""
+    if size == DEFAULT_INDEX_SIZE:
+        return DEFAULT_SLOTS
+    slots, rest = divmod(size - INDEX_HEADER.size, BYTES_PER_SLOT)
+    return slots if rest == 0 and slots > 0 else None
+
+
+def next_record(image: mmap.mmap, position: int, start: int) -> int:
+    """Where behind `position` the next record begins that knows its own offset; the file's size if there is none."""
+    while True:
+        at = image.find(MESSAGE_MAGIC, position + 1 + MAGIC_AT) - MAGIC_AT
+        if at < 0 or at + OWN_OFFSET_AT + OWN_OFFSET.size > len(image):
+            return len(image)
+        if OWN_OFFSET.unpack_from(image, at + OWN_OFFSET_AT)[0] == start + at:
+            try:
+                if decode_record(_record_bytes(image, at), start + at, check_crc=True) is not None:
+                    return at
+            except RecordCorrupt:
+                pass
+        position = at
+
+
+def ends_with_blank(image: mmap.mmap, position: int) -> bool:
+    """Whether the log goes on in the next file: a blank fills the rest of this one."""
+    head = image[position : position + HEAD.size]
+    return len(head) == HEAD.size and HEAD.unpack(head) == (len(image) - position, BLANK_MAGIC)
+
+
+def _record_bytes(image: mmap.mmap, position: int) -> bytes:
+    head = image[position : position + HEAD.size]
+    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else HEAD.size
+    return image[position : min(position + max(size, HEAD.size), len(image))]
+
+
+class _FileWalk:
+    """From record to record through one file."""
+
+    def __init__(self, image: mmap.mmap, start: int, check_crc: bool) -> None:
+        self._image = image
+        self._start = start
+        self._check_crc = check_crc
+        self.goes_on = False  # in the next file
+
+    def run(self, from_phy_offset: int) -> Iterator[StoredRecord | Damage]:
+        position = self._skip_to(from_phy_offset - self._start)
+        while position < len(self._image):
+            phy_offset = self._start + position
+            try:
+                record = decode_record(_record_bytes(self._image, position), phy_offset, check_crc=self._check_crc)
+                if record is not None and record.phy_offset != phy_offset:
+                    raise RecordCorrupt(phy_offset, f"the record says that it is at {record.phy_offset}")
+            except RecordCorrupt as exc:
+                following = next_record(self._image, position, self._start)
+                yield Damage(phy_offset, following - position, exc.reason, following == len(self._image))
+                position = following
+                continue
+            if record is None:
+                self.goes_on = ends_with_blank(self._image, position)
+                return
+            yield record
+            position += record.size
+        self.goes_on = True
+
+    def _skip_to(self, wanted: int) -> int:
+        """Position of the first record at or behind `wanted`, by sizes alone."""
+        position = 0
+        while position < wanted and position + HEAD.size <= len(self._image):
+            size, magic = HEAD.unpack_from(self._image, position)
+            if magic.to_bytes(4, "big") != MESSAGE_MAGIC or size < HEAD.size:
+                break
+            position += size
+        return position

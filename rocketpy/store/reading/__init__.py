@@ -1,0 +1,1 @@
+"""What the broker's Python asks of the store: single messages, units, pulls, times."""

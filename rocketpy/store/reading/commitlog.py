@@ -1,0 +1,86 @@
+"""Reading the CommitLog: copies of single records, for what is not on the fast path.
+
+A record is read only where it lies whole between the log's beginning and its published position.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from pathlib import Path
+
+from rocketpy.message.record import StoredRecord, decode_record
+from rocketpy.native.core import ffi, lib
+
+from ..control_block import ControlBlock, fail
+
+RECORD_SIZE = struct.Struct(">i")
+STORE_TIMESTAMP = struct.Struct(">q")
+BORN_HOST_AT = 48
+SYS_FLAG_AT = 36
+BORN_HOST_V6 = 0x10
+MAPPINGS_MAX = 8
+
+
+class CommitLog:
+    """One process's view; not for several threads at once."""
+
+    def __init__(self, directory: Path, control: ControlBlock) -> None:
+        self.control = control
+        self.file_size = int(control.header.commitlog_file_size)
+        self._view = lib.rp_log_view_open(os.fsencode(directory), self.file_size, MAPPINGS_MAX)
+        if self._view == ffi.NULL:
+            raise fail(f"cannot read {directory}")
+
+    def close(self) -> None:
+        if self._view != ffi.NULL:
+            lib.rp_log_view_close(self._view)
+            self._view = ffi.NULL
+
+    def trim(self) -> None:
+        """Let go of files that cleaning has deleted."""
+        lib.rp_log_view_trim(self._view, self.control.min_phy_offset)
+
+    def read(self, phy_offset: int, size: int) -> bytes | None:
+        """`size` bytes at `phy_offset`; None if they are not all there, in one file.
+
+        Raises:
+            StoreError: the file cannot be read now, which says nothing of the bytes.
+        """
+        if size <= 0 or phy_offset < self.control.min_phy_offset:
+            return None
+        if phy_offset + size > self.control.published_phy_offset:
+            return None
+        at = lib.rp_log_view_acquire(self._view, phy_offset, size)
+        if at == ffi.NULL:
+            if ffi.errno in (errno.ENOENT, errno.EINVAL):
+                return None
+            raise fail(f"cannot read the log at {phy_offset}")
+        try:
+            return bytes(ffi.buffer(at, size))
+        finally:
+            lib.rp_log_view_release(self._view, phy_offset)
+
+    def record_image(self, phy_offset: int) -> bytes | None:
+        """The record that starts at `phy_offset`, or None."""
+        head = self.read(phy_offset, RECORD_SIZE.size)
+        return None if head is None else self.read(phy_offset, RECORD_SIZE.unpack(head)[0])
+
+    def record(self, phy_offset: int) -> StoredRecord | None:
+        """The same, decoded.
+
+        Raises:
+            RecordCorrupt: there is something, but it does not hold together.
+        """
+        image = self.record_image(phy_offset)
+        return None if image is None else decode_record(image, phy_offset)
+
+    def store_timestamp_ms(self, phy_offset: int, size: int) -> int:
+        """Store time of the record, or -1 if it cannot be read."""
+        head = self.read(phy_offset, min(size, BORN_HOST_AT + 20 + STORE_TIMESTAMP.size))
+        if head is None or len(head) < BORN_HOST_AT + 8 + STORE_TIMESTAMP.size:
+            return -1
+        sys_flag = RECORD_SIZE.unpack_from(head, SYS_FLAG_AT)[0]
+        at = BORN_HOST_AT + (20 if sys_flag & BORN_HOST_V6 else 8)
+        return int(STORE_TIMESTAMP.unpack_from(head, at)[0]) if len(head) >= at + STORE_TIMESTAMP.size else -1

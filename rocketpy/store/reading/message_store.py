@@ -1,0 +1,278 @@
+"""The store as the broker's Python asks it: the read facade of the manager process.
+
+Everything it returns is at most as old as the control block, which the send and pull processes keep current. Calls are
+plain reads of the page cache; a reader far behind may wait for the disk. Not for several threads at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.units import PhyOffset, QueueOffset
+
+from ..clocks import boot_clock_ms, wall_clock_ms
+from ..control_block import ControlBlock, QueueState
+from ..disk import disk_ratio
+from ..files import DiskFiles, Files, StorePaths
+from ..formats.index_file import Index
+from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit, rounded_file_size
+from .commitlog import CommitLog
+from .consume_queue import ConsumeQueues
+from .get_message import GetMessageResult, GetMessageStatus, TransferLimits, get_message
+from .time_search import offset_by_time
+
+__all__ = ["GetMessageResult", "GetMessageStatus", "MessageStore", "QueryResult", "StoreStatistics"]
+
+QUERY_ROUNDS = 3
+RECORD_SIZE_MIN = 91
+
+
+@attrs.frozen
+class QueryResult:
+    """Records whose key has the right hash (the client compares the key), oldest first."""
+
+    records: list[bytes]
+    index_last_update_timestamp_ms: int
+    index_last_update_phy_offset: int
+
+
+@attrs.frozen
+class StoreStatistics:
+    """The store at one moment; offsets in bytes of the log."""
+
+    min_phy_offset: int
+    published_phy_offset: int
+    durable_phy_offset: int
+    dispatched_phy_offset: int
+    replicated_phy_offset: int
+    dispatch_behind_bytes: int
+    flush_behind_bytes: int
+    last_store_timestamp_ms: int
+    queue_count: int
+    topic_count: int
+    commitlog_disk_ratio: float
+    consume_queue_disk_ratio: float
+    running_flags: int
+
+
+def physical_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+class MessageStore:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        files: Files | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        """`memory_bytes`: of the machine; what is further from the log's end than its configured share is on disk."""
+        self.config = config
+        self.control = control
+        self.files = files or DiskFiles()
+        self.paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        self.log = CommitLog(self.paths.commitlog, control)
+        size = rounded_file_size(config.mapped_file_size_consume_queue)
+        self.queues = ConsumeQueues(
+            self.paths.consumequeue, control, size, self.files, config.mapped_file_size_consume_queue_ext
+        )
+        self.index = Index(self.paths.index, config.max_hash_slot_num, config.max_index_num, self.files)
+        memory = physical_memory_bytes() if memory_bytes is None else memory_bytes
+        self.limits = TransferLimits(
+            memory_bytes=memory * config.access_message_in_memory_max_ratio // 100,
+            bytes_in_memory=config.max_transfer_bytes_on_message_in_memory,
+            count_in_memory=config.max_transfer_count_on_message_in_memory,
+            bytes_in_disk=config.max_transfer_bytes_on_message_in_disk,
+            count_in_disk=config.max_transfer_count_on_message_in_disk,
+        )
+
+    def close(self) -> None:
+        """Lets go of files; the control block stays its owner's."""
+        self.log.close()
+        self.queues.close()
+
+    # --- time ---
+
+    def clock_ms(self) -> int:
+        """The clock that store times and times of delivery follow, ms since the epoch; it never goes back."""
+        return self.control.clock_ms(wall_clock_ms(), boot_clock_ms())
+
+    def clock_slowed_from_ms(self) -> int | None:
+        """Since which of its times that clock has gone at half speed, waiting for the wall clock; None: it does not."""
+        return self.control.clock_slowed_from_ms(wall_clock_ms(), boot_clock_ms())
+
+    # --- queues ---
+
+    def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """First offset that can be read; 0 of an unknown queue."""
+        queue = self.control.queue(topic, queue_id)
+        return QueueOffset(0 if queue is None else int(queue.min_offset))
+
+    def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
+        """Behind the last offset that can be read; 0 of an unknown queue."""
+        queue = self.control.queue(topic, queue_id)
+        return QueueOffset(0 if queue is None else int(queue.max_offset))
+
+    def queue_states(self, topic: str | None = None) -> list[QueueState]:
+        """All live queues, or those of one topic."""
+        return [state for state in self.control.queues() if topic is None or state.topic == topic]
+
+    def used_topics(self) -> dict[str, int]:
+        """Topics that hold messages, or have held some, each with the number of its queues up to the last such one."""
+        return self.control.used_topics()
+
+    def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[ConsumeQueueUnit]:
+        """Up to `count` units from `index` on, across files, with their tags codes or times of delivery."""
+        queue = self.control.queue(topic, queue_id)
+        units: list[ConsumeQueueUnit] = []
+        while queue is not None and len(units) < count:
+            more = self.queues.units(queue, index + len(units), count - len(units))
+            if not more:
+                break
+            units += self.queues.with_tags(queue, more)
+        return units
+
+    def next_queue_file(self, offset: int) -> int:
+        """The first offset behind `offset` that is in another file of its queue: where to go on past damage."""
+        return offset - offset % self.queues.units_per_file + self.queues.units_per_file
+
+    def deleted_topics(self) -> dict[str, bool]:
+        """Topics that have deleted queues; True: which still hold messages."""
+        return self.control.deleted_topics()
+
+    def is_whole(self, topic: str, queue_id: int) -> bool:
+        """Whether the queue still has the first message that was put since its topic was created; True if it is
+        unknown. Offsets go on when a topic is deleted and created again, so the first one need not be 0."""
+        queue = self.control.queue(topic, queue_id)
+        if queue is None or queue.min_offset == 0:
+            return True
+        return bool(queue.deleted_below and self.control.min_phy_offset <= queue.deleted_below)
+
+    # --- time ---
+
+    def message_store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time (ms) of the message at an offset, or -1."""
+        units = self.consume_queue_units(topic, queue_id, offset, 1)
+        return self.log.store_timestamp_ms(units[0].phy_offset, units[0].size) if units else -1
+
+    def earliest_store_timestamp(self, topic: str, queue_id: int) -> int:
+        """Store time (ms) of the queue's first message, or -1."""
+        return self.message_store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def earliest_message_time(self) -> int:
+        """Store time (ms) of the log's first record, or -1."""
+        at = self.control.min_phy_offset
+        image = self.log.record_image(at)
+        return -1 if image is None else self.log.store_timestamp_ms(at, len(image))
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> QueueOffset:
+        """The offset whose message was stored nearest to a moment; see time_search.py."""
+        queue = self.control.queue(topic, queue_id)
+        if queue is None:
+            return QueueOffset(0)
+        return QueueOffset(
+            offset_by_time(
+                self.queues.file_times(queue),
+                self.queues.file_size,
+                int(queue.min_offset),
+                int(queue.max_offset),
+                self.control.min_phy_offset,
+                timestamp_ms,
+                lambda position: self.queues.unit(queue, position // CQ_STORE_UNIT_SIZE),
+                lambda unit: self.log.store_timestamp_ms(unit.phy_offset, unit.size),
+            )
+        )
+
+    # --- messages ---
+
+    def look_message_by_offset(self, phy_offset: int) -> bytes | None:
+        """The record that starts at a log offset, or None where there cannot be one."""
+        return self.log.record_image(phy_offset)
+
+    def get_message(
+        self, topic: str, queue_id: int, offset: int, max_num: int, tag_hashes: Collection[int] | None = None
+    ) -> GetMessageResult:
+        """Records from a queue offset on; see get_message.py. `tag_hashes`: hashes of the tags wanted, None for all."""
+        queue = self.control.queue(topic, queue_id)
+        return get_message(queue, offset, max_num, tag_hashes, queues=self.queues, log=self.log, limits=self.limits)
+
+    def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryResult:
+        """Records by key, in up to three rounds of the index, each further back.
+
+        Source: RocketMQ 4.9 `DefaultMessageStore#queryMessage`.
+        """
+        max_num = min(max_num, self.config.max_msgs_num_batch)
+        records: list[bytes] = []
+        updated_ms = updated_phy_offset = 0
+        for _ in range(QUERY_ROUNDS):
+            found = self.index.query(topic, key, max_num, begin_ms, end_ms)
+            updated_ms, updated_phy_offset = found.last_update_timestamp_ms, found.last_update_phy_offset
+            offsets = sorted(found.phy_offsets)
+            records = [image for image in map(self.log.record_image, offsets) if image is not None]
+            if records or not offsets:
+                break
+            end_ms = self.log.store_timestamp_ms(offsets[0], RECORD_SIZE_MIN)
+            if end_ms < begin_ms:
+                break
+        return QueryResult(records, updated_ms, updated_phy_offset)
+
+    # --- the log ---
+
+    @property
+    def min_phy_offset(self) -> PhyOffset:
+        return PhyOffset(self.control.min_phy_offset)
+
+    @property
+    def max_phy_offset(self) -> PhyOffset:
+        return PhyOffset(self.control.published_phy_offset)
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        return max(0, self.control.published_phy_offset - self.control.dispatched_phy_offset)
+
+    def is_in_disk(self, phy_offset: int) -> bool:
+        """Whether a record lies so far back that it is probably not in memory."""
+        return self.control.published_phy_offset - phy_offset > self.limits.memory_bytes
+
+    @property
+    def commitlog_disk_ratio(self) -> float:
+        return disk_ratio(self.files, self.paths.commitlog)
+
+    @property
+    def consume_queue_disk_ratio(self) -> float:
+        return disk_ratio(self.files, self.paths.consumequeue)
+
+    def request_delete_expired(self) -> None:
+        """Have the store worker delete files that are past their time, whatever the hour (code 329)."""
+        self.control.header.delete_requests += 1
+
+    def trim(self) -> None:
+        """Let go of deleted files, so that their disk space is free; now and then."""
+        self.log.trim()
+        self.queues.release_files()
+
+    def statistics(self) -> StoreStatistics:
+        header = self.control.header
+        published = int(header.published_phy_offset)
+        return StoreStatistics(
+            min_phy_offset=header.min_phy_offset,
+            published_phy_offset=published,
+            durable_phy_offset=header.durable_phy_offset,
+            dispatched_phy_offset=header.dispatched_phy_offset,
+            replicated_phy_offset=header.replicated_phy_offset,
+            dispatch_behind_bytes=max(0, published - header.dispatched_phy_offset),
+            flush_behind_bytes=max(0, published - header.durable_phy_offset),
+            last_store_timestamp_ms=header.last_store_timestamp_ms,
+            queue_count=header.queue_count,
+            topic_count=header.topic_count,
+            commitlog_disk_ratio=self.commitlog_disk_ratio,
+            consume_queue_disk_ratio=self.consume_queue_disk_ratio,
+            running_flags=header.running_flags,
+        )

@@ -1,0 +1,84 @@
+"""The index after a power failure: what it lost is found, and the log offset from which its keys are entered again.
+
+The reference removes the newest file and loses the keys of everything before the point where its recovery starts. Here
+a file keeps the units that hold together (csrc/store/index_repair.h), and dispatch goes on from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from ..control_block import fail
+from ..files import Files
+from ..formats.index_file import index_files, read_header
+
+logger = logging.getLogger(__name__)
+
+
+def repair_index(
+    files: Files,
+    directory: Path,
+    hash_slot_num: int,
+    index_num: int,
+    synced_until_ms: int,
+    phy_limit: int,
+    *,
+    has_failed_sync: bool = False,
+) -> int | None:
+    """Repair the files that were not certainly on the disk, newest first.
+
+    Args:
+        phy_limit: keys of records from here on are entered again; those that are there may be of lost records.
+        synced_until_ms: store time up to which the index is on the disk, by the checkpoint.
+        has_failed_sync: what else there is may be in the page cache alone though the kernel calls it clean: it is
+            removed, as a file that looks whole now would be missing units once it is read from the disk.
+    Returns: the log offset from which on keys may be missing; None if the index has no files, and had none.
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    paths = index_files(files, directory)
+    end = 0
+    following: list[Path] = []
+    for path in reversed(paths):
+        is_lost = has_failed_sync and not _is_synced(files, path, synced_until_ms)
+        found = None if is_lost else _repair(path, hash_slot_num, index_num, phy_limit)
+        if found is None or found[1]:  # what it lost is entered into the newest file: there must be none behind it
+            for later in following:
+                files.remove(later)
+            following, end = [], 0
+        if found is None:
+            if is_lost:
+                logger.warning("%s: not brought to the disk by a sync that failed; its keys are entered again", path)
+            files.remove(path)
+            continue
+        end = end if following else found[0]
+        following.append(path)
+        if _is_synced(files, path, synced_until_ms):
+            break
+    return end if paths else None
+
+
+def _is_synced(files: Files, path: Path, synced_until_ms: int) -> bool:
+    header = read_header(files, path)
+    return header is not None and 0 < header.end_timestamp_ms <= synced_until_ms
+
+
+def _repair(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> tuple[int, bool] | None:
+    """(log offset of its end, whether it had to be repaired), or None if nothing of it can be kept."""
+    end, is_repaired = ffi.new("uint64_t *"), ffi.new("int *")
+    status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, phy_limit, end, is_repaired)
+    if status == Status.EMPTY:
+        logger.warning("%s is damaged: removed it, its keys will be indexed again", path)
+        return None
+    if status == Status.CORRUPT:
+        return 0, False  # made with other numbers; who opens it says so
+    if status != Status.OK:
+        raise fail(f"cannot repair {path}", status)
+    if is_repaired[0]:
+        logger.warning("%s has lost entries: keys will be indexed again from log offset %d on", path, end[0])
+    return int(end[0]), bool(is_repaired[0])

@@ -1,0 +1,154 @@
+"""Opening and closing a store: what the supervisor does before it forks workers and after they have ended."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from ..control_block import ControlBlock, fail
+from ..dispatch import Dispatch
+from ..files import DiskFiles, Files, StorePaths, numbered_files
+from ..formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
+from ..formats.consume_queue_ext import check_ext_files
+from ..formats.index_file import check_newest_index
+from .positions import Recovery, RecoveryReport, remove_unused_files
+from .store_lock import StoreLock
+
+logger = logging.getLogger(__name__)
+
+DISK_FULL_FLAG = 16  # RunningFlags: the one bit that goes away by itself
+
+
+@attrs.define(eq=False)
+class OpenedStore:
+    """A recovered store. `control` is what the workers inherit; the rest is the supervisor's."""
+
+    config: MessageStoreConfig
+    paths: StorePaths
+    files: Files
+    lock: StoreLock
+    control: ControlBlock
+    report: RecoveryReport
+    is_ours: bool
+    """No other program has had the store since our last run."""
+
+
+def open_store(config: MessageStoreConfig, files: Files | None = None) -> OpenedStore:
+    """Take the lock, recover, mark the store as running. Single-threaded, before workers are forked.
+
+    Raises:
+        StoreError: in use, not writable, files of another size, or damage beyond what recovery repairs.
+    """
+    files = files or DiskFiles()
+    if "," in config.store_path_commit_log:
+        raise StoreError(f"storePathCommitLog names several directories ({config.store_path_commit_log}); give one")
+    paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+    for directory in (paths.root, paths.commitlog, paths.consumequeue):
+        files.make_directory(directory)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise StoreError(f"cannot write to {directory}: permission denied")
+    lock = StoreLock(paths.lock)
+    control: ControlBlock | None = None
+    try:
+        _remove_leftovers(files, paths)
+        numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is made anew
+        if config.enable_consume_queue_ext:
+            check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
+        if config.message_index_enable:
+            check_newest_index(files, paths.index, config.max_hash_slot_num, config.max_index_num)
+        control = ControlBlock(paths.control, config.mapped_file_size_commit_log)
+        was_clean = files.info(paths.abort) is None
+        if not control.is_same_boot:
+            control.forget_clock()
+        is_ours = control.header.lock_mtime_ns == lock.mtime_ns
+        recovery = Recovery(config, paths, files, control)
+        report = recovery.run(
+            checkpoint=read_checkpoint(files, paths.checkpoint),
+            was_clean=was_clean,
+            is_ours=is_ours,
+        )
+        files.write(paths.abort, 0, b"", sync=True)
+        control.header.lock_mtime_ns = lock.sign()
+    except BaseException:
+        if control is not None:
+            control.close()
+        lock.release()
+        raise
+    before = "was closed in order" if was_clean else "was not closed in order"
+    logger.info("store %s %s, opened: %s", paths.root, before, report)
+    return OpenedStore(config, paths, files, lock, control, report, is_ours)
+
+
+def close_store(opened: OpenedStore, *, clean: bool) -> None:
+    """After all workers have ended. `clean`: they ended in order, so everything can be brought to the disk and the
+    store marked as closed. Otherwise (or if that fails) the next opening recovers; nothing is lost either way."""
+    try:
+        if clean:
+            _finish(opened)
+    finally:
+        opened.control.close()
+        opened.lock.release()
+
+
+def save_checkpoint(control: ControlBlock, paths: StorePaths, files: Files) -> None:
+    """The times that the flushers keep in the control block, into the file `checkpoint`."""
+    header = control.header
+    times = StoreCheckpoint(header.physic_timestamp_ms, header.logics_timestamp_ms, header.index_timestamp_ms)
+    write_checkpoint(files, paths.checkpoint, times)
+
+
+def _finish(opened: OpenedStore) -> None:
+    control, header = opened.control, opened.control.header
+    dispatch = Dispatch(opened.config, control)
+    try:
+        dispatch.run_to_end()
+        dispatch.sync(with_index=True)
+    finally:
+        dispatch.close()
+    _flush_log(opened)
+    header.logics_timestamp_ms = header.physic_timestamp_ms
+    if opened.config.message_index_enable:
+        header.index_timestamp_ms = header.physic_timestamp_ms
+    for entry in control.entries():
+        entry.next_offset = entry.max_offset
+    save_checkpoint(control, opened.paths, opened.files)
+    remove_unused_files(
+        opened.files, opened.paths.commitlog, opened.config.mapped_file_size_commit_log, header.published_phy_offset
+    )
+    if header.running_flags & ~DISK_FULL_FLAG:
+        logger.warning(
+            "store %s had faults (flags %#x): it will be recovered at the next start",
+            opened.paths.root,
+            header.running_flags,
+        )
+        return
+    header.clean = 1
+    control.sync()
+    opened.files.remove(opened.paths.abort)
+
+
+def _flush_log(opened: OpenedStore) -> None:
+    flush = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+    if flush == ffi.NULL:
+        raise fail("cannot flush the log")
+    try:
+        status = lib.rp_flush_log(flush)
+    finally:
+        lib.rp_flush_close(flush)
+    if status not in (Status.OK, Status.EMPTY):
+        raise fail(f"cannot flush the log in {opened.paths.commitlog}", status)
+
+
+def _remove_leftovers(files: Files, paths: StorePaths) -> None:
+    """Files under construction of a process that died (only where unnamed files are not supported)."""
+    for directory in {paths.root, paths.commitlog.parent}:
+        for info in files.entries(directory):
+            if ".new." in info.name and not info.is_directory:
+                files.remove(directory / info.name)

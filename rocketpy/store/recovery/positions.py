@@ -1,0 +1,415 @@
+"""Where the store stands when it is opened: trusted, checked, or found again from the files.
+
+    trusted    the control block is ours, nobody else held the store since, and either the same kernel runs (its page
+                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log;
+                what is behind the dispatched position is left to the store worker, which dispatches it while the
+                broker serves: what a queue shows only grows by that
+    flushed     ours, but the machine went down, or a sync failed: what is below the durable positions is trusted, the
+                log behind is scanned with CRC, units behind are dropped and made again
+    files       no block, a damaged one, or a Java broker (or a restored backup) came between: the reference's rules.
+                After a clean exit the last three files are scanned, after another one everything since the checkpoint
+
+In the other two, and where a queue must be made again, dispatch catches up first: no consumer may see a queue that ends
+before what it has read. In each case every queue's next offset is that of its last record in the log plus one, and what
+lies behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+from pathlib import Path
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+
+from ..control_block import QUEUE_LIVE, ControlBlock, fail
+from ..dispatch import Dispatch
+from ..files import Files, StorePaths, file_name, numbered_files
+from ..formats.checkpoint import StoreCheckpoint, write_checkpoint
+from ..formats.index_file import index_end, limit_index
+from ..formats.unit import rounded_file_size
+from ..running_flags import RunningFlag
+from .index_repair import repair_index
+from .progress import Progress
+from .queue_loading import load_queues
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)  # V1; V2, which differs behind what is looked at here
+CHECKPOINT_MARGIN_MS = 3_000
+FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-allocated
+NOTHING_MISSING = (1 << 64) - 1
+LOG_END_MAX = 1 << 63
+SCAN_STEP = 128 << 20  # bytes between two looks at the clock
+
+
+class RecoveryKind(enum.Enum):
+    BELIEVED = "trusted"
+    FLUSHED = "flushed"
+    FILES = "files"
+
+
+@attrs.frozen
+class RecoveryReport:
+    """What opening had to do; for the start-up log."""
+
+    kind: RecoveryKind
+    log_end: int
+    scanned_records: int
+    scanned_bytes: int
+    scan_s: float
+    dispatched_from: int
+    dispatched_to: int  # what lies behind it is left to the store worker
+    queues_rebuilt: int
+    damaged_bytes: int  # passed over by dispatch
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind.value}: log ends at {self.log_end}, {self.scanned_records} records "
+            f"({self.scanned_bytes} bytes) scanned in {self.scan_s:.3f} s, "
+            f"{self.dispatched_to - self.dispatched_from} bytes dispatched again, "
+            f"{self.log_end - self.dispatched_to} left to dispatch, "
+            f"{self.queues_rebuilt} queues rebuilt, {self.damaged_bytes} damaged bytes"
+        )
+
+
+@attrs.frozen
+class _Scan:
+    end: int
+    records: int
+    missing: int
+    gap: int
+    last_store_timestamp_ms: int
+
+
+@attrs.frozen
+class _Durable:
+    """Which records are certainly on the disk, whole, when the power has failed."""
+
+    phy_offset: int  # those below it
+    before_ms: int  # those stored before it
+
+
+class Recovery:
+    """One opening of one store, single-threaded, under the store's lock."""
+
+    def __init__(self, config: MessageStoreConfig, paths: StorePaths, files: Files, control: ControlBlock) -> None:
+        self._config = config
+        self._paths = paths
+        self._files = files
+        self._control = control
+        self._file_size = config.mapped_file_size_commit_log
+        self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
+        self._runs = _runs(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
+        self._starts = self._runs[-1] if self._runs else []  # the files that are the log
+        self._scan_s = 0.0
+        self._has_failed_sync = False  # read from the block, before it is loaded anew
+
+    def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
+        """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
+        header = self._control.header
+        if is_ours and self._is_plausible():
+            self._has_failed_sync = self._read_failed_sync()
+            is_trusted = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
+            if is_trusted and self._take_run(header.published_phy_offset):
+                return self._trust()
+            if not is_trusted and self._take_run(header.durable_phy_offset):
+                return self._from_flushed(checkpoint)
+        self._take_flushed_run(checkpoint)
+        return self._from_files(checkpoint, was_clean)
+
+    # --- the three ways ---
+
+    def _trust(self) -> RecoveryReport:
+        header = self._control.header
+        header.min_phy_offset = self._log_begin(header.published_phy_offset)
+        rebuilt = lib.rp_recovery_check_queues(
+            self._control.block, os.fsencode(self._paths.consumequeue), self._queue_file_size
+        )
+        if rebuilt < 0:
+            raise fail(f"cannot check the consume queues in {self._paths.consumequeue}")
+        if header.rebuilding or header.dispatched_phy_offset < header.min_phy_offset:
+            header.dispatched_phy_offset = header.min_phy_offset
+        behind = header.dispatched_phy_offset
+        header.dispatched_phy_offset = self._redo_for_index(behind, header.indexed_phy_offset)
+        leave = not header.rebuilding and header.dispatched_phy_offset == behind
+        scan = _Scan(header.published_phy_offset, 0, 0, 0, 0)
+        return self._catch_up(RecoveryKind.BELIEVED, scan, 0, rebuilt, leave=leave)
+
+    def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
+        header = self._control.header
+        durable = max(header.durable_phy_offset, self._log_begin(0))
+        scan = self._scan(durable, flags=lib.RP_SCAN_CRC, durable=self._durable(checkpoint))
+        # Below the log's beginning nothing can be made again, nor must it: cleaning waits until units are on the disk.
+        redo_from = min(max(header.units_durable_phy_offset, self._log_begin(0)), scan.end)
+        indexed = min(header.indexed_phy_offset, redo_from)
+        is_written = not self._control.is_same_boot  # else what is scanned may be in the page cache alone
+        times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
+        had_units = self._queues_with_units(redo_from)
+        self._cut_log(scan.end)
+        self._admit_redo(checkpoint, redo_from)
+        self._load(scan, checkpoint, durable=scan.end if is_written else min(durable, scan.end), phy_limit=redo_from)
+        header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
+        header.flush_begun = int(not is_written)  # then the first flush writes it again
+        lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
+        redo_from = self._repair_index(redo_from, checkpoint)
+        limit_index(self._files, self._paths.index, redo_from)
+        redo_from = header.min_phy_offset if lost else max(redo_from, header.min_phy_offset)
+        header.dispatched_phy_offset = self._redo_for_index(redo_from, indexed)
+        return self._catch_up(RecoveryKind.FLUSHED, scan, scan.end - durable, lost)
+
+    def _from_files(self, checkpoint: StoreCheckpoint, was_clean: bool) -> RecoveryReport:
+        header = self._control.header
+        start = self._start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
+        flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
+        scan = self._scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
+        self._cut_log(scan.end)
+        # After a crash units behind the scan's start are made again: each may be torn, or of a record that was lost.
+        reached = self._load(  # what was scanned may be in the page cache alone
+            scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
+        )
+        header.last_store_timestamp_ms = scan.last_store_timestamp_ms
+        limit_index(self._files, self._paths.index, scan.end)
+        rebuilt = 0
+        redo_from = max(reached, header.min_phy_offset) if was_clean else self._repair_index(start, checkpoint)
+        units = self._scan(start, with_queues=True)
+        if (was_clean and units.missing < reached) or units.gap < scan.end:
+            redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue lacks what others have
+        header.dispatched_phy_offset = self._redo_for_index(redo_from, redo_from)
+        return self._catch_up(RecoveryKind.FILES, scan, scan.end - start, rebuilt)
+
+    # --- parts ---
+
+    def _repair_index(self, redo_from: int, checkpoint: StoreCheckpoint) -> int:
+        """Where dispatch is to start so that the index, too, has everything."""
+        config = self._config
+        if not config.message_index_enable:
+            return redo_from
+        end = repair_index(
+            self._files,
+            self._paths.index,
+            config.max_hash_slot_num,
+            config.max_index_num,
+            checkpoint.index_msg_timestamp_ms,
+            redo_from,
+            has_failed_sync=self._has_failed_sync,
+        )
+        return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
+
+    def _redo_for_index(self, redo_from: int, indexed: int) -> int:
+        """Where to dispatch from, further back if the index does not reach `indexed`: files of it are gone."""
+        end = index_end(self._files, self._paths.index) if self._config.message_index_enable else indexed
+        return int(max(min(redo_from, end), self._control.header.min_phy_offset) if end < indexed else redo_from)
+
+    def _admit_redo(self, checkpoint: StoreCheckpoint, redo_from: int) -> None:
+        """Units from `redo_from` on are about to be removed. Should we die before they are made again, the next start
+        has no block, and would trust a checkpoint that promises them."""
+        limit_ms = self._first_record(redo_from - redo_from % self._file_size) if self._starts else 0
+        if limit_ms < checkpoint.logics_msg_timestamp_ms:
+            times = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
+            write_checkpoint(self._files, self._paths.checkpoint, times)
+
+    def _read_failed_sync(self) -> bool:
+        """What lies behind the durable positions may be in the page cache alone, or nowhere, though the kernel calls it
+        clean."""
+        header = self._control.header
+        return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)
+
+    def _durable(self, checkpoint: StoreCheckpoint) -> _Durable | None:
+        """What cannot be torn; None: nothing can, since the page cache holds all that was written.
+
+        A Java broker that ran meanwhile wrote to the same page cache. Without a block the boot is not known. Several
+        records are stored within the checkpoint's millisecond, and it may have been taken between them.
+        """
+        header = self._control.header
+        if self._control.is_same_boot and not header.running_flags & RunningFlag.NOT_WRITEABLE:
+            return None
+        below = int(header.durable_phy_offset) if self._is_plausible() else 0
+        return _Durable(below, checkpoint.physic_msg_timestamp_ms)
+
+    def _is_plausible(self) -> bool:
+        """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
+        one sector: written whole.)"""
+        header = self._control.header
+        return bool(
+            header.min_phy_offset <= header.dispatched_phy_offset <= header.published_phy_offset < LOG_END_MAX
+            and header.durable_phy_offset <= header.published_phy_offset
+        )
+
+    def _take_run(self, phy_offset: int) -> bool:
+        """Make the files around an offset the log: there is a file for it, or it is where the next one would begin
+        (with no files: at 0 only). Behind a gap are files whose predecessor's name never reached the disk."""
+        for run in reversed(self._runs):
+            if run[0] <= phy_offset <= run[-1] + self._file_size:
+                self._starts = run
+                return True
+        return not self._runs and phy_offset == 0
+
+    def _take_flushed_run(self, checkpoint: StoreCheckpoint) -> None:
+        """Make the newest files the log whose first record was certainly flushed; without any, the oldest."""
+        for run in reversed(self._runs):
+            self._starts = run
+            if 0 < self._first_record(run[0]) <= checkpoint.physic_msg_timestamp_ms:
+                return
+
+    def _log_begin(self, default: int) -> int:
+        return self._starts[0] if self._starts else default
+
+    def _first_record(self, start: int) -> int:
+        """Store time of the record that begins a file; 0 if there is none."""
+        path = self._paths.commitlog / file_name(start)
+        head = self._files.read(path, 0, 76) if start in self._starts else b""
+        if len(head) < 76 or int.from_bytes(head[4:8], "big") not in MESSAGE_MAGICS:
+            return 0
+        at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
+        return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+    def _start_after_clean_exit(self) -> int:
+        """The third-last file; further back while only empty files would be looked at."""
+        if not self._starts:
+            return 0
+        at = max(0, len(self._starts) - FILES_SCANNED)
+        while at > 0 and not self._first_record(self._starts[at]):
+            at -= 1
+        return self._starts[at]
+
+    def _start_after_crash(self, checkpoint: StoreCheckpoint) -> int:
+        """The newest file that begins with a record which was certainly flushed, with its unit; else the first."""
+        limit_ms = min(checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) - CHECKPOINT_MARGIN_MS
+        if self._config.message_index_enable and self._config.message_index_safe:
+            limit_ms = min(limit_ms, checkpoint.index_msg_timestamp_ms)
+        for start in reversed(self._starts):
+            if 0 < self._first_record(start) <= limit_ms:
+                return start
+        return self._log_begin(0)
+
+    def _scan(self, start: int, *, flags: int = 0, durable: _Durable | None = None, with_queues: bool = False) -> _Scan:
+        """Follow the records from `start` on to where they end; with `durable`, to where they may be torn."""
+        step = ffi.new("rp_log_scan *")
+        known = ffi.new("rp_log_durable *", attrs.astuple(durable)) if durable else ffi.NULL
+        block = self._control.block if with_queues else ffi.NULL
+        directory = os.fsencode(self._paths.commitlog)
+        progress = Progress("scanning the log", start, self._starts[-1] + self._file_size if self._starts else start)
+        found = _Scan(start, 0, NOTHING_MISSING, NOTHING_MISSING, 0)
+        limit = start
+        while found.end >= limit:
+            limit = min(found.end + SCAN_STEP, found.end - found.end % self._file_size + self._file_size)
+            status = lib.rp_recovery_scan_log(directory, self._file_size, found.end, limit, flags, known, block, step)
+            if status:
+                raise fail(f"cannot read the log in {self._paths.commitlog}", status)
+            found = _Scan(
+                step.end,
+                found.records + step.records,
+                min(found.missing, step.missing),
+                min(found.gap, step.gap),
+                step.last_store_timestamp_ms or found.last_store_timestamp_ms,
+            )
+            progress(found.end)
+        self._scan_s += progress.elapsed_s
+        return found
+
+    def _cut_log(self, end: int) -> None:
+        """Nothing is left behind `end`: files that begin there or later are removed, the last one is wiped."""
+        for start in [start for run in self._runs for start in run if start >= end and start > 0]:
+            self._files.remove(self._paths.commitlog / file_name(start))
+        self._files.sync_directory(self._paths.commitlog)  # else they may come back, behind what is written from now on
+        self._starts = [start for start in self._starts if start < end or start == 0]
+        if self._starts and end < self._starts[-1] + self._file_size:
+            path = self._paths.commitlog / file_name(self._starts[-1])
+            if not self._files.is_zero(path, end - self._starts[-1]):
+                self._files.wipe(path, end - self._starts[-1])
+
+    def _queues_with_units(self, phy_limit: int) -> list[tuple[str, int]]:
+        """Queues of the (possibly half-written) block that must be on file."""
+        return [
+            (self._control.topic_of(entry).decode("utf-8", "replace"), entry.queue_id)
+            for entry in self._control.entries()
+            if entry.state == QUEUE_LIVE
+            and entry.max_offset > entry.min_offset
+            and 0 < entry.max_phy_offset <= phy_limit
+            and self._control.topic_of(entry)
+        ]
+
+    def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, durable: int, phy_limit: int) -> int:
+        """A new block, from the files; at no moment does it promise more than is `durable`. Returns how far the queues
+        reach."""
+        cautious = (self._control.header.cautious_lead_ms, self._control.header.wall_ahead_since_ms)
+        self._control.reset()
+        self._control.sync()  # the old one may not come back: units that it promises are about to be removed
+        header = self._control.header
+        header.cautious_lead_ms, header.wall_ahead_since_ms = cautious  # of this boot: no other's are left
+        header.min_phy_offset = self._log_begin(scan.end)
+        header.published_phy_offset, header.durable_phy_offset = scan.end, durable
+        header.physic_timestamp_ms = checkpoint.physic_msg_timestamp_ms
+        header.logics_timestamp_ms = checkpoint.logics_msg_timestamp_ms
+        header.index_timestamp_ms = checkpoint.index_msg_timestamp_ms
+        return load_queues(
+            self._files,
+            self._paths.consumequeue,
+            self._queue_file_size,
+            self._control,
+            phy_limit=phy_limit,
+            log_min_phy_offset=header.min_phy_offset,
+        )
+
+    def _catch_up(
+        self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False
+    ) -> RecoveryReport:
+        """Dispatch what is behind, unless that is left to the store worker; then find every queue's next offset."""
+        header, block = self._control.header, self._control.block
+        dispatched_from = int(header.dispatched_phy_offset)
+        self._control.mark_boot()
+        header.running_flags = header.clean = 0
+        damaged = 0
+        if dispatched_from < header.published_phy_offset and not leave:
+            dispatch = Dispatch(self._config, self._control)
+            try:
+                damaged = dispatch.run_to_end(
+                    Progress("building queues", dispatched_from, int(header.published_phy_offset))
+                )
+            finally:
+                dispatch.close()
+        header.rebuilding = 0
+        status = lib.rp_recovery_next_offsets(block, os.fsencode(self._paths.commitlog))
+        if status:
+            raise fail(f"cannot read the log in {self._paths.commitlog}", status)
+        lib.rp_recovery_forget_watchers(block)
+        return RecoveryReport(
+            kind,
+            int(header.published_phy_offset),
+            scan.records,
+            scanned_bytes,
+            self._scan_s,
+            dispatched_from,
+            int(header.dispatched_phy_offset),
+            rebuilt,
+            damaged,
+        )
+
+
+def _runs(starts: list[int], file_size: int) -> list[list[int]]:
+    """The files, split where one is missing.
+
+    Raises:
+        StoreError: a name that is no multiple of the file size.
+    """
+    runs: list[list[int]] = []
+    for start in starts:
+        if start % file_size:
+            raise StoreError(f"CommitLog file {file_name(start)} does not begin at a multiple of {file_size} bytes")
+        if not runs or start != runs[-1][-1] + file_size:
+            runs.append([])
+        runs[-1].append(start)
+    return runs
+
+
+def remove_unused_files(files: Files, directory: Path, file_size: int, end: int) -> None:
+    """Pre-allocated log files that nothing was written to."""
+    for start in numbered_files(files, directory, file_size):
+        if start >= end:
+            files.remove(directory / file_name(start))

@@ -1,0 +1,168 @@
+"""Consume queues found again from their files, when the control block cannot say where they stand.
+
+A queue is sound up to its first unit that is empty or names a record at or behind `phy_limit`; what follows is wiped,
+so that it can never be taken for a unit again. A queue with nothing but pre-blank units, or an empty last file, would
+mislead a Java broker: such files are removed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import attrs
+
+from rocketpy.native.core import ffi, lib
+
+from ..control_block import ControlBlock
+from ..files import Files, file_name, numbered_files
+from ..formats.consume_queue_ext import remove_ext_files
+from ..formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
+
+READ_UNITS_MIN, READ_UNITS_MAX = 200, 12_800  # per read; a quiet queue's file is mostly hole
+FILES_LOOKED_AT = 3  # from the end, as in the reference, or further back while their first unit is behind the limit
+
+
+@attrs.frozen
+class LoadedQueue:
+    """Where a queue stands by its files."""
+
+    min_offset: int
+    max_offset: int
+    max_phy_offset: int
+
+
+@attrs.frozen
+class _Sound:
+    """The sound units at the start of a file."""
+
+    count: int
+    max_phy_offset: int
+
+
+class QueueFiles:
+    """The files of one queue."""
+
+    def __init__(self, files: Files, directory: Path, file_size: int) -> None:
+        self._files = files
+        self._directory = directory
+        self._file_size = file_size
+        self.units_per_file = file_size // CQ_STORE_UNIT_SIZE
+        self.starts = numbered_files(files, directory, file_size)
+
+    def load(self, phy_limit: int, log_min_phy_offset: int) -> LoadedQueue | None:
+        """Find the end, wipe what lies behind it, find the beginning. None if nothing was left: no files remain."""
+        max_offset, max_phy_offset = self._find_end(phy_limit)
+        if max_phy_offset == 0:
+            self._remove_files(0)
+            return None
+        self._cut(max_offset)
+        self._remove_front()
+        return LoadedQueue(self._find_begin(max_offset, log_min_phy_offset), max_offset, max_phy_offset)
+
+    def _sound(self, start: int, phy_limit: int) -> _Sound:
+        path = self._directory / file_name(start)
+        last = ffi.new("uint64_t *")
+        total = max_phy_offset = 0
+        step = READ_UNITS_MIN
+        while total < self.units_per_file:
+            data = self._files.read(path, total * CQ_STORE_UNIT_SIZE, step * CQ_STORE_UNIT_SIZE)
+            count = lib.rp_recovery_count_units(ffi.from_buffer(data), len(data), phy_limit, last)
+            total += count
+            max_phy_offset = max(max_phy_offset, last[0])
+            if count < step:
+                break
+            step = min(step * 4, READ_UNITS_MAX)
+        return _Sound(total, max_phy_offset)
+
+    def _find_end(self, phy_limit: int) -> tuple[int, int]:
+        """(offset behind the last sound unit, end of its record); (0, 0) if there is none."""
+        at = max(0, len(self.starts) - FILES_LOOKED_AT)
+        while at > 0 and not self._sound(self.starts[at], phy_limit).count:
+            at -= 1
+        max_offset = max_phy_offset = 0
+        for start in self.starts[at:]:
+            sound = self._sound(start, phy_limit)
+            if sound.count:
+                max_offset = start // CQ_STORE_UNIT_SIZE + sound.count
+                max_phy_offset = max(max_phy_offset, sound.max_phy_offset)
+            if sound.count < self.units_per_file:
+                break
+        return max_offset, max_phy_offset
+
+    def _cut(self, max_offset: int) -> None:
+        end = max_offset * CQ_STORE_UNIT_SIZE
+        self._remove_files(end)
+        last = self.starts[-1]
+        path = self._directory / file_name(last)
+        if end < last + self._file_size and not self._files.is_zero(path, end - last):
+            self._files.wipe(path, end - last)
+
+    def _remove_front(self) -> None:
+        """Files in front of a missing one were about to be removed with it, when everything ended. Nothing reads over
+        such a gap, and a Java broker would take what follows for what is missing."""
+        at = len(self.starts) - 1
+        while at > 0 and self.starts[at - 1] == self.starts[at] - self._file_size:
+            at -= 1
+        if at > 0:
+            self._remove(self.starts[:at])
+
+    def _remove_files(self, from_position: int) -> None:
+        self._remove([start for start in self.starts if start >= from_position])
+
+    def _remove(self, gone: list[int]) -> None:
+        for start in gone:
+            self._files.remove(self._directory / file_name(start))
+            self.starts.remove(start)
+        if not self.starts:
+            self._files.remove(self._directory)
+            self._files.sync_directory(self._directory.parent)
+        elif gone:
+            self._files.sync_directory(self._directory)  # else their units may come back, and lie behind others
+
+    def _unit(self, offset: int) -> tuple[int, int]:
+        position = offset * CQ_STORE_UNIT_SIZE
+        path = self._directory / file_name(position - position % self._file_size)
+        phy_offset, size, _ = CQ_UNIT.unpack(self._files.read(path, position % self._file_size, CQ_STORE_UNIT_SIZE))
+        return phy_offset, size
+
+    def _find_begin(self, max_offset: int, log_min_phy_offset: int) -> int:
+        """First unit of a record that the log still has; units are in the log's order, pre-blank ones before all."""
+        low, high = self.starts[0] // CQ_STORE_UNIT_SIZE, max_offset
+        while low < high:
+            middle = (low + high) // 2
+            phy_offset, size = self._unit(middle)
+            if size == BLANK_SIZE or phy_offset < log_min_phy_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def load_queues(
+    files: Files, directory: Path, file_size: int, control: ControlBlock, *, phy_limit: int, log_min_phy_offset: int
+) -> int:
+    """Enter every queue found below `directory` in the (empty) control block; returns the end of the last record that
+    has its unit, over all queues.
+
+    Raises:
+        StoreError: a file of the wrong size, or one that does not belong there.
+    """
+    reached = 0
+    for topic in files.entries(directory):
+        if not topic.is_directory:
+            continue
+        for queue in files.entries(directory / topic.name):
+            if not (queue.is_directory and queue.name.isdecimal() and queue.name.isascii()):
+                continue
+            loaded = QueueFiles(files, directory / topic.name / queue.name, file_size).load(
+                phy_limit, log_min_phy_offset
+            )
+            if loaded is None:
+                remove_ext_files(files, directory.with_name(f"{directory.name}_ext") / topic.name / queue.name)
+                continue
+            entry = control.add_queue(os.fsencode(topic.name), int(queue.name))
+            entry.min_offset, entry.max_offset = loaded.min_offset, loaded.max_offset
+            entry.next_offset, entry.max_phy_offset = loaded.max_offset, loaded.max_phy_offset
+            reached = max(reached, loaded.max_phy_offset)
+    return reached

@@ -1,0 +1,89 @@
+"""The file `lock`: one program per store, Java brokers included.
+
+A POSIX record lock on byte 0, as Java's FileChannel.tryLock(0, 1, false) takes it. Taken before anything is read or
+changed (Java takes it only after its recovery). Such a lock belongs to the process and is lost with any descriptor of
+the file that the process closes: the supervisor holds it; workers, being other processes, neither hold nor lose it.
+
+A second lock tells whether workers of a killed supervisor still live: flock() on the root directory belongs to the open
+file, which forked workers share (`worker_fd`, to be kept open by every worker that writes). It is free when the last
+of them has ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+
+from rocketpy.errors import StoreError
+
+from ..files import translated
+
+LOCK_TEXT = b"lock"  # what Java writes
+ORPHANS_WAIT_S = 5.0  # workers end with their supervisor; they need a moment
+ORPHANS_POLL_S = 0.02
+
+
+class StoreLock:
+    def __init__(self, path: Path) -> None:
+        """Take the lock.
+
+        Raises:
+            StoreError: `store in use`, or the file cannot be written.
+        """
+        self._path = path
+        self.worker_fd = -1
+        with translated(path, "open"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as exc:
+            os.close(self._descriptor)
+            if exc.errno not in (errno.EACCES, errno.EAGAIN):
+                raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
+            raise StoreError(f"store in use: another broker holds {path}") from exc
+        try:
+            self.worker_fd = _lock_for_workers(path.parent)
+        except BaseException:
+            self.release()
+            raise
+
+    @property
+    def mtime_ns(self) -> int:
+        """When somebody last wrote the file; every program that takes the lock does."""
+        return os.fstat(self._descriptor).st_mtime_ns
+
+    def sign(self) -> int:
+        """Write what Java writes; returns the new mtime, by which a later start knows that nobody came between."""
+        with translated(self._path, "write"):
+            os.pwrite(self._descriptor, LOCK_TEXT, 0)
+            os.fsync(self._descriptor)
+        return self.mtime_ns
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+        if self.worker_fd >= 0:
+            os.close(self.worker_fd)
+            self.worker_fd = -1
+
+
+def _lock_for_workers(root: Path) -> int:
+    """A descriptor of the directory, locked exclusively for as long as any process holds a copy of it."""
+    with translated(root, "open"):
+        descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    deadline = time.monotonic() + ORPHANS_WAIT_S
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
+        except OSError as exc:
+            if exc.errno != errno.EWOULDBLOCK:
+                return descriptor  # no such locks on this file system: workers are not waited for
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                raise StoreError(f"store in use: workers of an earlier broker still hold {root}") from exc
+        time.sleep(ORPHANS_POLL_S)

@@ -1,0 +1,38 @@
+"""The next CommitLog file, made before the writer needs it.
+
+At most one empty file lies ahead (the reference allows two and misplaces the log's end with three). The writer makes
+the file itself if this comes too late; either finds what the other made, since a file appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native.abc import Status
+from rocketpy.native.core import lib
+
+from ..control_block import ControlBlock, fail
+
+ALLOCATE_AT_PERCENT = 60  # of the active file
+
+
+def allocate_ahead(control: ControlBlock, directory: Path) -> int | None:
+    """Start of the file that was made (or is there already) because the active one is mostly full, or None.
+
+    Raises:
+        DiskFull: no room for another file.
+        StoreError: it cannot be made for another reason.
+    """
+    size = int(control.header.commitlog_file_size)
+    published = control.published_phy_offset
+    used = published % size
+    if published and used * 100 <= size * ALLOCATE_AT_PERCENT:
+        return None
+    start = published - used + (size if used else 0)
+    status = lib.rp_mapped_file_create(os.fsencode(directory), start, size)
+    if status:
+        kind = DiskFull if status == Status.NO_SPACE else StoreError
+        raise kind(str(fail(f"cannot make the next file in {directory}", status)))
+    return start

@@ -1,0 +1,200 @@
+"""Deleting what is past its time: log files by age, hour and disk usage; then the units and index files of what they
+held (store.md 9).
+
+A file's age is that of its last write. The active log file, every queue's last file and the newest index file always
+stay, so that offsets go on from where they were. Positions move before files go: who reads below min_phy_offset is
+told so, who has a file mapped keeps it until it lets go.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import StoreError
+
+from ..control_block import ControlBlock
+from ..disk import disk_ratio
+from ..files import Files, StorePaths, file_name
+from ..formats.index_file import index_files, read_header
+from ..running_flags import RunningFlag, RunningFlags
+from .faults import FaultLog
+from .queue_trim import QueueTrim
+
+logger = logging.getLogger(__name__)
+
+FILES_PER_RUN = 10
+MANUAL_RUNS = 20  # that one request by hand is good for
+HOUR_MS = 3_600_000
+
+
+class DiskNeed(enum.IntEnum):
+    """What the fullness of a disk asks for; each includes those before it."""
+
+    NOTHING = 0
+    EXPIRED = 1  # delete what is past its time, whatever the hour
+    AT_ONCE = 2  # delete whatever its age, if cleanFileForciblyEnable allows
+    REFUSE = 3  # and take no messages
+
+
+class Cleaner:
+    """One per store worker, for one thread."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        flags: RunningFlags,
+        files: Files,
+        now_ms: Callable[[], int],
+        pause: Callable[[float], object],
+        queue_lock: threading.Lock | None = None,
+        faults: FaultLog | None = None,
+    ) -> None:
+        """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed."""
+        self.config = config  # replaced when settings change
+        self._control = control
+        self._flags = flags
+        self._files = files
+        self._now_ms = now_ms
+        self._pause = pause
+        self._queue_lock = queue_lock or threading.Lock()
+        self._faults = faults or FaultLog(time.monotonic)
+        self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        self._trim = QueueTrim(config, control, files)
+        self._unfinished: dict[int, Any] = {}  # by index: queues whose files could not be removed
+        self._requests_seen = int(control.header.delete_requests)
+        self._manual_runs = 0
+        self._cleaned_below = 0  # queues hold nothing that was deleted below this log offset
+
+    def close(self) -> None:
+        self._trim.close()
+
+    # --- when ---
+
+    def check_disk(self) -> DiskNeed:
+        """Look at both partitions; set or clear the disk-full flag, and say what is to be deleted.
+
+        Sends are refused from the warning level on, and taken again when both partitions are at the forcible level or
+        below it: between the two, files go, but the flag stays as it is.
+        """
+        need = max(map(self._partition_need, {self._paths.commitlog, self._paths.consumequeue}))
+        if need is DiskNeed.REFUSE:
+            if self._flags.put(RunningFlag.DISK_FULL, True):
+                logger.warning("the disk of %s is full: messages are refused", self._paths.root)
+        elif need is not DiskNeed.AT_ONCE and self._flags.put(RunningFlag.DISK_FULL, False):
+            logger.info("the disk of %s has room again: messages are taken", self._paths.root)
+        return need
+
+    def _partition_need(self, path: Path) -> DiskNeed:
+        ratio = disk_ratio(self._files, path)
+        usage = self._files.usage(path)
+        if usage is not None and usage.usable < self.config.disk_free_min_bytes:
+            return DiskNeed.REFUSE
+        if ratio > self.config.disk_space_warning_level_ratio / 100:
+            return DiskNeed.REFUSE
+        if ratio > self.config.disk_space_clean_forcibly_ratio / 100:
+            return DiskNeed.AT_ONCE
+        is_full = ratio < 0 or ratio > min(max(self.config.disk_max_used_space_ratio, 10), 95) / 100
+        return DiskNeed.EXPIRED if is_full else DiskNeed.NOTHING
+
+    def _is_hour(self) -> bool:
+        hour = datetime.datetime.fromtimestamp(self._now_ms() / 1000).hour
+        hours = (piece.strip() for piece in self.config.delete_when.split(";"))
+        return any(piece.isdecimal() and int(piece) == hour for piece in hours)
+
+    @property
+    def is_asked(self) -> bool:
+        """Somebody wants expired files deleted now (code 329), and no round has been run since."""
+        return int(self._control.header.delete_requests) != self._requests_seen
+
+    def _is_by_hand(self) -> bool:
+        requests = int(self._control.header.delete_requests)
+        if requests != self._requests_seen:
+            self._requests_seen, self._manual_runs = requests, MANUAL_RUNS
+        self._manual_runs -= self._manual_runs > 0
+        return self._manual_runs > 0
+
+    # --- what ---
+
+    def clean(self, *, lacks_room: bool = False) -> int:
+        """One round; returns how many log files went. `lacks_room`: there was none for the next log file."""
+        need = self.check_disk()
+        at_once = lacks_room or need >= DiskNeed.AT_ONCE
+        by_hand, is_hour = self._is_by_hand(), self._is_hour()
+        deleted = 0
+        with self._faults.kept("cannot delete log files"):
+            if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
+                deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable)
+        log_min = self._control.min_phy_offset
+        self._trim.release_files()
+        unfinished, self._unfinished = self._unfinished, {}
+        for entry in unfinished.values():
+            self._try(entry, self._trim.remove_front)
+        if log_min > self._cleaned_below:
+            self._clean_queues(log_min)
+            self._clean_index(log_min)
+            self._cleaned_below = log_min
+        return deleted
+
+    def _clean_log(self, at_once: bool) -> int:
+        size = self.config.mapped_file_size_commit_log
+        header = self._control.header
+        # What is not yet on the disk, with its units, is never given up (after a power failure units are made again
+        # from the log, and queue offsets would start over without it), nor is the file being written.
+        done = min(
+            header.published_phy_offset,
+            header.durable_phy_offset,
+            header.dispatched_phy_offset,
+            header.units_durable_phy_offset,
+        )
+        deleted = 0
+        for start in self._log_files(size):
+            path = self._paths.commitlog / file_name(start)
+            info = self._files.info(path)
+            if start + size > done or deleted == FILES_PER_RUN or info is None:
+                break
+            if not at_once and self._now_ms() < info.mtime_ms + self.config.file_reserved_time * HOUR_MS:
+                break
+            if deleted:
+                self._pause(self.config.delete_commit_log_files_interval / 1000)
+            header.min_phy_offset = start + size
+            self._files.remove(path)
+            # One by one: after a power failure some may come back, but never with a gap behind them.
+            self._files.sync_directory(self._paths.commitlog)
+            deleted += 1
+        return deleted
+
+    def _log_files(self, size: int) -> list[int]:
+        """Starts of the log's files. What else lies there stays: the next start will refuse it."""
+        infos = self._files.entries(self._paths.commitlog)
+        return [int(info.name) for info in infos if info.name.isdecimal() and info.name.isascii() and info.size == size]
+
+    def _clean_queues(self, log_min: int) -> None:
+        for entry in self._control.entries():
+            self._try(entry, lambda entry: self._trim.trim(entry, log_min))
+
+    def _try(self, entry: Any, remove: Callable[[Any], bool]) -> None:
+        try:
+            with self._queue_lock:
+                removed = remove(entry)
+        except (StoreError, OSError) as exc:
+            self._unfinished[self._control.index_of(entry)] = entry
+            self._faults.report("cannot remove files of a consume queue", exc)
+            return
+        if removed:
+            self._pause(self.config.delete_consume_queue_files_interval / 1000)
+
+    def _clean_index(self, log_min: int) -> None:
+        for path in index_files(self._files, self._paths.index)[:-1]:
+            header = read_header(self._files, path)
+            if header is not None and header.end_phy_offset >= log_min:
+                return
+            self._files.remove(path)

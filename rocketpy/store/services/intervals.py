@@ -1,0 +1,77 @@
+"""When the store worker's threads do what they do: flushing of the log and of units, allocation, the look at the disks,
+cleaning. Decisions only, from numbers and a clock that is handed in."""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.config.message_store_config import PAGE_SIZE
+
+UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not yet on the disk: bounds recovery after power loss
+DISK_CHECK_INTERVAL_S = 1.0  # how soon sends are refused, or taken again; the reference looks every 10 s
+CLEAN_DELAY_S = 60.0  # after start
+
+
+@attrs.define
+class FlushIntervals:
+    """Flush once `least_bytes` wait for it, or `thorough_s` after the last time. Looked at every `interval_s`, or, if
+    `is_timed` is off, as soon as enough waits."""
+
+    interval_s: float
+    least_bytes: int
+    thorough_s: float
+    is_timed: bool
+    flushed_s: float
+
+    @classmethod
+    def of_log(cls, config: MessageStoreConfig, now_s: float) -> FlushIntervals:
+        return cls(
+            interval_s=config.flush_interval_commit_log / 1000,
+            least_bytes=config.flush_commit_log_least_pages * PAGE_SIZE,
+            thorough_s=config.flush_commit_log_thorough_interval / 1000,
+            is_timed=config.flush_commit_log_timed,
+            flushed_s=now_s,
+        )
+
+    @classmethod
+    def of_units(cls, config: MessageStoreConfig, now_s: float) -> FlushIntervals:
+        """`least_bytes` counts bytes of the log, whose units are to be flushed."""
+        return cls(
+            interval_s=config.flush_interval_consume_queue / 1000,
+            least_bytes=UNITS_BEHIND_MAX,
+            thorough_s=config.flush_consume_queue_thorough_interval / 1000,
+            is_timed=True,
+            flushed_s=now_s,
+        )
+
+    def is_due(self, waiting_bytes: int, now_s: float) -> bool:
+        return waiting_bytes >= self.least_bytes or now_s - self.flushed_s >= self.thorough_s
+
+
+@attrs.define
+class HousekeepingIntervals:
+    """Every `..._due` that says yes counts from then on."""
+
+    clean_interval_s: float
+    began_s: float
+    checked_s: float = float("-inf")
+    cleaned_s: float = float("-inf")
+
+    @classmethod
+    def of(cls, config: MessageStoreConfig, now_s: float) -> HousekeepingIntervals:
+        return cls(clean_interval_s=config.clean_resource_interval / 1000, began_s=now_s)
+
+    def is_check_due(self, now_s: float) -> bool:
+        if now_s - self.checked_s < DISK_CHECK_INTERVAL_S:
+            return False
+        self.checked_s = now_s
+        return True
+
+    def is_clean_due(self, now_s: float, *, is_asked: bool) -> bool:
+        """`is_asked`: somebody does not want to wait."""
+        is_time = now_s - self.began_s >= CLEAN_DELAY_S and now_s - self.cleaned_s >= self.clean_interval_s
+        if not (is_time or is_asked):
+            return False
+        self.cleaned_s = now_s
+        return True

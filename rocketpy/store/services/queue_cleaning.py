@@ -1,0 +1,97 @@
+"""Removing whole queues at the manager's request: what a deleted topic held (CLEAN_TOPIC), and the files of queues
+whose records have all left the log (CLEAN_EXPIRED, code 306).
+
+Both belong to the thread that dispatches, so that no unit is written meanwhile, and are done in steps, so that dispatch
+goes on between them. Offsets of a queue go on whatever is removed (docs/adr/0057): no offset is ever given twice, so
+the log can be dispatched again from any point.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rocketpy.errors import StoreError
+
+from ..control_block import ControlBlock
+from ..dispatch import Dispatch
+from .faults import FaultLog
+from .queue_trim import QueueTrim
+
+QUEUES_PER_STEP = 1024
+SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"  # what is due may be due long after its record's neighbours have gone
+
+
+class QueueCleaning:
+    """`lock` is held while a queue is changed: the cleaner's thread has its own `QueueTrim`."""
+
+    def __init__(
+        self, control: ControlBlock, dispatch: Dispatch, trim: QueueTrim, lock: threading.Lock, faults: FaultLog
+    ) -> None:
+        self._control = control
+        self._dispatch = dispatch
+        self._trim = trim
+        self._lock = lock
+        self._faults = faults
+        self.has_removed = False  # since the caller has cleared it
+        self._unfinished: dict[int, Any] = {}  # by index: files of theirs could not be removed
+
+    def delete_topic(self, topic: str) -> Iterator[None]:
+        """Remove the units of the topic's records below `deleted_below`: those that dispatch has made so far."""
+        yield from self._delete(self._control.entries_of(topic))
+
+    def finish_deletions(self) -> Iterator[None]:
+        """Whatever a predecessor has not come to, of all topics."""
+        yield from self._delete(self._control.entries())
+
+    def expire(self) -> Iterator[None]:
+        """Remove the files of queues of which the log has nothing left; never-written ones and delay levels stay.
+
+        The reference forgets their offsets, too, and starts them at 0: consumers then read what they have read, or not
+        what they should, and a send under way may meet both. Here they go on (docs/compatibility.md).
+        """
+        for count, entry in enumerate(self._control.entries(), start=1):
+            is_past = 0 < entry.max_phy_offset <= self._control.min_phy_offset
+            if is_past and self._control.topic_of(entry) != SCHEDULE_TOPIC:
+                self._try(entry, self._dispatch.expire_queue)
+            if count % QUEUES_PER_STEP == 0:
+                yield
+
+    def release_files(self) -> None:
+        """Close files that were removed."""
+        self._trim.release_files()
+
+    def retry(self) -> None:
+        """Once more for files that could not be removed; now and then."""
+        entries, self._unfinished = self._unfinished, {}
+        for entry in entries.values():
+            self._try(entry, self._remove_rest)
+
+    def _delete(self, entries: Iterator[Any]) -> Iterator[None]:
+        for count, entry in enumerate(entries, start=1):
+            if entry.deleted_below and entry.max_offset > entry.min_offset:
+                self._try(entry, self._delete_units)
+            if count % QUEUES_PER_STEP == 0:
+                yield
+
+    def _delete_units(self, entry: Any) -> None:
+        if entry.max_phy_offset <= entry.deleted_below:
+            self._dispatch.expire_queue(entry)
+        else:  # the topic was created again, and has messages
+            self._trim.trim(entry, entry.deleted_below)
+
+    def _remove_rest(self, entry: Any) -> None:
+        if entry.min_offset == entry.max_offset:
+            self._dispatch.expire_queue(entry)
+        else:
+            self._trim.remove_front(entry)
+
+    def _try(self, entry: Any, remove: Callable[[Any], object]) -> None:
+        self.has_removed = True
+        try:
+            with self._lock:
+                remove(entry)
+        except (StoreError, OSError) as exc:
+            self._unfinished[self._control.index_of(entry)] = entry
+            self._faults.report("cannot remove files of a consume queue", exc)

@@ -1,0 +1,359 @@
+"""The store worker: dispatch in its main thread, and beside it threads that flush, allocate and clean.
+
+Every long call is C with the GIL released. The main thread returns to Python for the manager's requests, for faults,
+and once a second. Ends when the worker is told to stop, after it has dispatched what is published.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
+from rocketpy.config.setting import evolved
+from rocketpy.errors import DiskFull, StoreError
+from rocketpy.native.abc import Status
+from rocketpy.native.core import ffi, lib
+
+from ..clocks import CautiousClock
+from ..control_block import ControlBlock, fail
+from ..dispatch import Dispatch, sync_units
+from ..files import DiskFiles, Files, StorePaths
+from ..recovery.lifecycle import save_checkpoint
+from ..running_flags import RunningFlag, RunningFlags
+from .allocation import allocate_ahead
+from .cleaning import Cleaner
+from .faults import FaultLog
+from .intervals import FlushIntervals, HousekeepingIntervals
+from .queue_cleaning import QueueCleaning
+from .queue_trim import QueueTrim
+
+logger = logging.getLogger(__name__)
+
+LOOP_NS = 1_000_000_000
+LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to it
+LOOK_S = 1.0  # between two looks for removed files that are still open
+KEYS_LOG_S = 60.0  # between two lines about messages with too many keys
+REMOVAL_RETRY_S = 30.0
+RETRY_S = 0.2
+FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
+ALLOCATE_INTERVAL_S = 0.5
+JOIN_TIMEOUT_S = 30.0
+
+
+@attrs.frozen(eq=False)
+class StoreSeams:
+    """What the worker is joined to; all from before the fork. Anything but `worker` may be missing."""
+
+    worker: Any  # rp_worker *: this one
+    pull: Any = None  # rp_ring_writer *: ARRIVAL
+    manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC, CLEAN_EXPIRED
+    manager_out: Any = None  # rp_ring_writer *: CLEANED
+    send: Any = None  # rp_worker *: waits for the durable position (sync flush)
+
+
+@attrs.define(eq=False)
+class _CleanRequest:
+    record: bytes | None  # goes back as it came; None: nobody asked
+    after_phy_offset: int
+    steps: Iterator[None]
+
+
+class StoreService:
+    """See the module. `run()` once."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        seams: StoreSeams,
+        files: Files | None = None,
+        now_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self._config = config
+        self._control = control
+        self._seams = seams
+        self._files = files or DiskFiles()
+        self._now_ms = now_ms or CautiousClock(control.header).now_ms
+        self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        self._flags = RunningFlags(control)
+        self._stop = threading.Event()
+        self._sync_units = threading.Event()  # now, not when it is due
+        self._failure: BaseException | None = None
+        self._queues_lock = threading.Lock()  # a queue is cleaned or dropped, not both at once
+        self._fault_log = FaultLog(time.monotonic, self._count_fault)
+        self._requests: list[_CleanRequest] = []
+        self._faults = 0
+        self._retried_s = time.monotonic()
+        self._plain = 0  # units without their extension, as told
+        self._cut_short = 0  # records with too many keys, as told
+        self._tell_keys_s = 0.0  # again from then on
+
+    def run(self, report_ready: Callable[[], None]) -> None:
+        """Serve until the worker is told to stop; `report_ready` is called when the files are open.
+
+        Raises:
+            StoreError: the files cannot be opened.
+            BaseException: whatever ended one of the threads: the worker cannot do without it.
+        """
+        dispatch = Dispatch(self._config, self._control)
+        trim = QueueTrim(self._config, self._control, self._files)
+        flush = lib.rp_flush_open(os.fsencode(self._paths.commitlog), self._control.header)
+        if flush == ffi.NULL:
+            raise fail("cannot flush the log")
+        lib.rp_dispatch_notify(dispatch.handle, self._seams.pull or ffi.NULL)
+        duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
+        threads = [threading.Thread(target=self._guard, args=(duty,)) for duty in duties]
+        for thread in threads:
+            thread.start()
+        try:
+            report_ready()
+            cleaning = QueueCleaning(self._control, dispatch, trim, self._queues_lock, self._fault_log)
+            self._ask(None, cleaning.finish_deletions())
+            self._dispatch_until_stopped(dispatch, flush, cleaning)
+        finally:
+            self._stop.set()
+            self._sync_units.set()
+            lib.rp_flush_stop(flush)
+            for thread in threads:
+                thread.join(JOIN_TIMEOUT_S)
+            if not any(thread.is_alive() for thread in threads):
+                lib.rp_flush_close(flush)
+                dispatch.close()
+            trim.close()
+        if self._failure is not None:
+            raise self._failure
+
+    def _count_fault(self) -> None:
+        self._seams.worker.counters[lib.RP_COUNT_STORE_FAULTS] += 1
+
+    def _guard(self, duty: Callable[[], None]) -> None:
+        try:
+            duty()
+        except BaseException as exc:  # handed to the main thread, which ends the worker with it
+            self._failure = exc
+            lib.rp_worker_wake(self._seams.worker, 1)
+
+    # --- main thread ---
+
+    def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning) -> None:
+        manager = self._seams.manager_in or ffi.NULL
+        pokes = self._is_sync_flush or not self._config.flush_commit_log_timed  # the flush thread, for each put
+        looked_s = time.monotonic()
+        while self._failure is None:
+            timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
+            status = lib.rp_store_loop(
+                dispatch.handle, self._control.header, self._seams.worker, manager, flush, pokes, timeout_ns
+            )
+            if status == Status.OK:
+                self._take_requests(cleaning)
+            self._serve_requests(cleaning)
+            self._validate(status, dispatch)
+            if time.monotonic() >= looked_s + LOOK_S:
+                looked_s = time.monotonic()
+                self._look_after_files(dispatch, cleaning)
+            if status == Status.STOPPED:
+                return self._finish(dispatch)
+
+    def _look_after_files(self, dispatch: Dispatch, cleaning: QueueCleaning) -> None:
+        """Disk space that did not come back with the files it belonged to."""
+        dispatch.release_files()
+        cleaning.release_files()
+        if time.monotonic() >= self._retried_s + REMOVAL_RETRY_S:
+            self._retried_s = time.monotonic()
+            cleaning.retry()
+
+    def _validate(self, status: int, dispatch: Dispatch) -> None:
+        """Faults are tried again; damage is passed over, as nothing would be dispatched ever again otherwise."""
+        if status in (Status.CORRUPT, Status.NOT_FOUND):
+            at = self._control.dispatched_phy_offset
+            logger.error(
+                "the CommitLog is damaged at offset %d: skipped %d bytes; see `rocketpy store verify`",
+                at,
+                dispatch.skip(),
+            )
+        elif status < 0:
+            self._faults += 1
+            if self._faults == 1:
+                logger.error("cannot write consume queues or index: %s; trying again", fail("dispatch", status))
+            if self._faults == FAULTS_MAX:
+                self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, True)
+            self._stop.wait(RETRY_S)
+        elif self._faults:
+            self._faults = 0
+            self._flags.put(RunningFlag.CONSUME_QUEUE_FAULT, False)
+        counts = dispatch.counts()
+        self._tell_of_plain(counts.plain)
+        self._tell_of_keys(counts.cut_short)
+
+    def _tell_of_plain(self, plain: int) -> None:
+        """Units that could not be extended do their duty without: nothing but filter bits is lost."""
+        if plain > self._plain:
+            logger.error("cannot write the extensions of %d consume queue units", plain - self._plain)
+            self._plain = plain
+
+    def _tell_of_keys(self, cut_short: int) -> None:
+        """Messages that the index does not find by all of their keys; told once a minute at most."""
+        now_s = time.monotonic()
+        if cut_short > self._cut_short and now_s >= self._tell_keys_s:
+            kept = lib.RP_INDEX_KEYS_MAX
+            logger.warning(
+                "%d messages have more than %d KEYS; only the first ones are indexed", cut_short - self._cut_short, kept
+            )
+            self._cut_short, self._tell_keys_s = cut_short, now_s + KEYS_LOG_S
+
+    def _finish(self, dispatch: Dispatch) -> None:
+        try:
+            dispatch.run_to_end()
+        except StoreError:
+            logger.exception("consume queues are incomplete; they will be completed at the next start")
+
+    # --- requests of the manager ---
+
+    def _take_requests(self, cleaning: QueueCleaning) -> None:
+        data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
+        while lib.rp_ring_read(self._seams.manager_in, data, size, kind) == Status.OK:
+            record = bytes(ffi.buffer(data[0], size[0]))
+            lib.rp_ring_release(self._seams.manager_in)
+            if kind[0] == lib.RP_MSG_CLEAN_TOPIC:
+                head = ffi.from_buffer("rp_clean_topic *", record)
+                start = ffi.sizeof("rp_clean_topic")
+                topic = record[start : start + head.topic_size].decode("utf-8", "replace")
+                # At once, as dispatch may wait for the disk space; and again for the units that it makes until then.
+                self._requests.append(_CleanRequest(None, 0, cleaning.delete_topic(topic)))
+                self._ask(record, cleaning.delete_topic(topic))
+            elif kind[0] == lib.RP_MSG_SETTINGS:
+                self._change_settings(record.decode())
+            elif kind[0] == lib.RP_MSG_CLEAN_EXPIRED:
+                self._ask(record, cleaning.expire())
+            else:
+                logger.error("ignored a message of unknown type %d from the manager", kind[0])
+
+    def _ask(self, record: bytes | None, steps: Iterator[None]) -> None:
+        """Have steps taken once dispatch has come up to where the log ends now."""
+        self._requests.append(_CleanRequest(record, self._control.published_phy_offset, steps))
+
+    def _change_settings(self, text: str) -> None:
+        """What the cleaner follows; everything else has been read when we were started."""
+        try:
+            self._config = evolved(self._config, properties.as_mapping(text))
+        except (ValueError, properties.PropertiesError) as exc:
+            logger.error("ignored changed settings from the manager: %s", exc)
+
+    def _serve_requests(self, cleaning: QueueCleaning) -> None:
+        """A step of the first request that waits for nothing."""
+        dispatched = self._control.dispatched_phy_offset
+        request = next((request for request in self._requests if request.after_phy_offset <= dispatched), None)
+        if request is None:
+            return
+        for _ in request.steps:
+            return  # back in a moment
+        if cleaning.has_removed:
+            cleaning.has_removed = False
+            self._sync_units.set()  # so that no redo starts before this point and brings the units back
+        if request.record is None or self._answer(request.record):  # else the ring is full: again in a moment
+            self._requests.remove(request)
+
+    def _answer(self, record: bytes) -> bool:
+        out = self._seams.manager_out
+        if not out:
+            return True
+        spans = ffi.new("rp_span *")
+        data = ffi.from_buffer(record)
+        spans.data, spans.size = data, len(record)
+        status = lib.rp_ring_write(out, lib.RP_MSG_CLEANED, spans, 1)
+        lib.rp_ring_wake(out)
+        return bool(status == Status.OK)
+
+    # --- threads ---
+
+    def _flush_log(self, flush: Any) -> None:
+        intervals = FlushIntervals.of_log(self._config, time.monotonic())
+        if not self._is_sync_flush:
+            lib.rp_process_prefer_others()
+        waiter = self._seams.send or ffi.NULL
+        while not self._stop.is_set():
+            if self._is_sync_flush:
+                status = lib.rp_flush_serve(flush, waiter, int(intervals.interval_s * 1e9))
+            else:
+                if intervals.is_timed:
+                    self._stop.wait(intervals.interval_s)
+                else:
+                    lib.rp_flush_wait(flush, max(1, intervals.least_bytes), int(intervals.interval_s * 1e9))
+                header = self._control.header
+                dirty = header.published_phy_offset - header.durable_phy_offset
+                if not intervals.is_due(dirty, time.monotonic()) and not self._stop.is_set():
+                    continue
+                status = lib.rp_flush_log(flush)
+                intervals.flushed_s = time.monotonic()
+            if status == Status.NO_MEMORY:
+                self._fault_log.report("cannot open the log's files to flush them", fail("flush", status))
+                self._stop.wait(RETRY_S)
+            elif status < 0:
+                # What could not be synced may be lost though the kernel calls it clean: take nothing more.
+                self._flags.put(RunningFlag.NOT_WRITEABLE, True)
+                logger.error(
+                    "%s: messages are refused until the broker is restarted; check the disk",
+                    fail("cannot flush the log", status),
+                )
+                return
+
+    def _flush_units(self, dispatch: Dispatch) -> None:
+        intervals = FlushIntervals.of_units(self._config, time.monotonic())
+        lib.rp_process_prefer_others()
+        while not self._stop.is_set():
+            is_wanted = self._sync_units.wait(intervals.interval_s)
+            self._sync_units.clear()
+            behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
+            if not is_wanted and not intervals.is_due(behind, time.monotonic()):
+                continue
+            with self._fault_log.kept("cannot flush consume queues"):  # recovery starts further back then
+                sync_units(dispatch)
+                save_checkpoint(self._control, self._paths, self._files)
+            intervals.flushed_s = time.monotonic()
+
+    def _keep_house(self) -> None:
+        cleaner = Cleaner(
+            self._config,
+            self._control,
+            self._flags,
+            self._files,
+            self._now_ms,
+            self._stop.wait,
+            self._queues_lock,
+            self._fault_log,
+        )
+        intervals = HousekeepingIntervals.of(self._config, time.monotonic())
+        is_full = False
+        lib.rp_process_prefer_others()
+        try:
+            while not self._stop.wait(ALLOCATE_INTERVAL_S):
+                is_full = self._allocate(is_full)
+                now_s = time.monotonic()
+                cleaner.config = self._config
+                with self._fault_log.kept("cannot check the free disk space"):
+                    if intervals.is_check_due(now_s):
+                        cleaner.check_disk()
+                with self._fault_log.kept("cannot delete old files"):
+                    if intervals.is_clean_due(now_s, is_asked=cleaner.is_asked):
+                        cleaner.clean(lacks_room=is_full)
+        finally:
+            cleaner.close()
+
+    def _allocate(self, was_full: bool) -> bool:
+        """Returns whether the disk is full; that is said once."""
+        with self._fault_log.kept("cannot make the next log file"):
+            try:
+                allocate_ahead(self._control, self._paths.commitlog)
+            except DiskFull as exc:
+                if not was_full:
+                    logger.error("%s", exc)
+                return True
+        return False

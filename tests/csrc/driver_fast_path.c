@@ -1,0 +1,300 @@
+/* Exercises codec, send, dispatch and pull together under sanitizers: good sends and pulls in both serialisations, and
+ * the same with bytes changed at random. Whatever comes in, every stage goes on, and what was acknowledged is in its
+ * queue.   driver_fast_path [ROUNDS [SEED]] */
+#define _GNU_SOURCE
+#include <inttypes.h>
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "workers/codec.h"
+#include "store/dispatch.h"
+#include "base/endian.h"
+#include "workers/pull.h"
+#include "workers/send.h"
+
+#define CHECK(condition)                                                                                               \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                            \
+            abort();                                                                                                   \
+        }                                                                                                              \
+    } while (0)
+
+enum { RING = 1 << 18, FILE_SIZE = 4 << 20, QUEUES = 4 };
+
+static uint64_t random_state = 88172645463325252ull;
+static uint32_t random32(void) {
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (uint32_t)(random_state >> 16);
+}
+
+struct lane {
+    rp_worker *selector, *send_worker, *pull_worker, *manager, *store;
+    rp_control_block *block;
+    rp_ring *to_send, *to_pull, *to_manager, *send_out, *pull_out, *codec_out;
+    rp_ring *send_manager, *manager_send, *pull_manager, *manager_pull, *store_pull;
+    rp_codec *codec;
+    rp_send *send;
+    rp_pull *pull;
+    rp_dispatch *dispatch;
+    rp_ring_writer *tell_send, *tell_pull, *arrivals;
+    rp_ring_reader *answers[3], *left[3];
+    uint64_t answered;
+};
+
+static void tell(struct lane *lane, uint16_t type, const void *data, uint32_t size) {
+    rp_span span = {data, size};
+    CHECK(rp_ring_write(lane->tell_send, type, &span, 1) == RP_OK);
+    CHECK(rp_ring_write(lane->tell_pull, type, &span, 1) == RP_OK);
+}
+
+static void add_tables(struct lane *lane) {
+    struct {
+        rp_msg_topic topic;
+        char name[8];
+    } topic = {{.perm = 6, .read_queue_nums = QUEUES, .write_queue_nums = QUEUES, .topic_size = 1}, "T"};
+    struct {
+        rp_msg_group group;
+        char name[8];
+    } group = {{.flags = RP_GROUP_CONSUME_ENABLE | RP_GROUP_ONLINE, .group_size = 1}, "G"};
+    struct {
+        rp_msg_subscription subscription;
+        char names[8];
+    } subscription = {{.sub_version = 1, .flags = RP_SUBSCRIPTION_ALL, .group_size = 1, .topic_size = 1}, "GT"};
+    for (uint32_t id = 0; id < QUEUES; id++) CHECK(rp_control_add(lane->block, (const uint8_t *)"T", 1, id));
+    tell(lane, RP_MSG_TOPIC, &topic, sizeof topic);
+    tell(lane, RP_MSG_GROUP, &group, sizeof group);
+    tell(lane, RP_MSG_SUBSCRIPTION, &subscription, sizeof subscription);
+    tell(lane, RP_MSG_TABLES_END, &(rp_msg_tables_end){0}, sizeof(rp_msg_tables_end));
+}
+
+static void open_lane(struct lane *lane, const char *root) {
+    char log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX], control[PATH_MAX];
+    snprintf(log, sizeof log, "%s/commitlog", root);
+    snprintf(queues, sizeof queues, "%s/consumequeue", root);
+    snprintf(index, sizeof index, "%s/index", root);
+    snprintf(control, sizeof control, "%s/control", root);
+    CHECK(mkdir(log, 0700) == 0 && mkdir(queues, 0700) == 0 && mkdir(index, 0700) == 0);
+    rp_worker **workers[] = {&lane->selector, &lane->send_worker, &lane->pull_worker, &lane->manager, &lane->store};
+    for (uint32_t i = 0; i < 5; i++) CHECK(*workers[i] = rp_worker_create(i));
+    CHECK(lane->block = rp_control_open(control, FILE_SIZE));
+    struct {
+        rp_ring **ring;
+        rp_worker *producer, *consumer;
+    } rings[] = {{&lane->to_send, lane->selector, lane->send_worker},
+                 {&lane->to_pull, lane->selector, lane->pull_worker},
+                 {&lane->to_manager, lane->selector, lane->manager},
+                 {&lane->send_out, lane->send_worker, lane->selector},
+                 {&lane->pull_out, lane->pull_worker, lane->selector},
+                 {&lane->codec_out, lane->selector, lane->selector},
+                 {&lane->send_manager, lane->send_worker, lane->manager},
+                 {&lane->manager_send, lane->manager, lane->send_worker},
+                 {&lane->pull_manager, lane->pull_worker, lane->manager},
+                 {&lane->manager_pull, lane->manager, lane->pull_worker},
+                 {&lane->store_pull, lane->store, lane->pull_worker}};
+    for (uint32_t i = 0; i < sizeof rings / sizeof rings[0]; i++)
+        CHECK(*rings[i].ring = rp_ring_create(RING, rings[i].producer, rings[i].consumer));
+    rp_route routes[] = {{10, RP_TO_SEND}, {310, RP_TO_SEND}, {320, RP_TO_SEND}, {11, RP_TO_PULL}};
+    CHECK(lane->codec = rp_codec_open(&(rp_codec_config){.worker = lane->selector,
+                                                         .manager_count = 1,
+                                                         .selector_count = 1,
+                                                         .route_count = 4,
+                                                         .send = lane->to_send,
+                                                         .pull = lane->to_pull,
+                                                         .managers = &lane->to_manager,
+                                                         .selectors = &lane->codec_out,
+                                                         .routes = routes,
+                                                         .version = 409}));
+    CHECK(lane->send =
+              rp_send_open(&(rp_send_config){.worker = lane->send_worker,
+                                             .store = lane->store,
+                                             .block = lane->block,
+                                             .commitlog_directory = log,
+                                             .input_count = 1,
+                                             .selector_count = 1,
+                                             .inputs = &lane->to_send,
+                                             .from_manager = lane->manager_send,
+                                             .to_manager = lane->send_manager,
+                                             .selectors = &lane->send_out,
+                                             .store_host = {.address = {127, 0, 0, 1}, .port = 10911, .family = 4},
+                                             .cluster_property = "CLUSTER\x01"
+                                                                 "C",
+                                             .region = "R",
+                                             .version = 409,
+                                             .trace_on = 1,
+                                             .max_message_size = 1 << 20}));
+    CHECK(lane->pull = rp_pull_open(&(rp_pull_config){.worker = lane->pull_worker,
+                                                      .block = lane->block,
+                                                      .consume_queue_directory = queues,
+                                                      .consume_queue_file_size = 2000,
+                                                      .files_max = 16,
+                                                      .suspended = rp_suspension_slots_create(50),
+                                                      .input_count = 1,
+                                                      .selector_count = 1,
+                                                      .inputs = &lane->to_pull,
+                                                      .from_manager = lane->manager_pull,
+                                                      .from_store = lane->store_pull,
+                                                      .to_manager = lane->pull_manager,
+                                                      .selectors = &lane->pull_out,
+                                                      .version = 409,
+                                                      .long_polling = 1,
+                                                      .bytes_in_memory = 262144,
+                                                      .count_in_memory = 32,
+                                                      .bytes_on_disk = 65536,
+                                                      .count_on_disk = 8,
+                                                      .memory_bytes = 1ull << 40}));
+    CHECK(lane->dispatch = rp_dispatch_open(lane->block, &(rp_dispatch_config){.commitlog_directory = log,
+                                                                               .consume_queue_directory = queues,
+                                                                               .index_directory = index,
+                                                                               .consume_queue_file_size = 2000,
+                                                                               .consume_queue_files_max = 16,
+                                                                               .index_enable = 1,
+                                                                               .hash_slot_num = 100,
+                                                                               .index_num = 1000}));
+    CHECK(lane->arrivals = rp_ring_writer_open(lane->store_pull));
+    rp_dispatch_notify(lane->dispatch, lane->arrivals);
+    CHECK(lane->tell_send = rp_ring_writer_open(lane->manager_send));
+    CHECK(lane->tell_pull = rp_ring_writer_open(lane->manager_pull));
+    rp_ring *outs[] = {lane->send_out, lane->pull_out, lane->codec_out};
+    rp_ring *lefts[] = {lane->to_manager, lane->send_manager, lane->pull_manager};
+    for (uint32_t i = 0; i < 3; i++) {
+        CHECK(lane->answers[i] = rp_ring_reader_open(outs[i]));
+        CHECK(lane->left[i] = rp_ring_reader_open(lefts[i]));
+    }
+    add_tables(lane);
+}
+
+static void close_lane(struct lane *lane) {
+    rp_codec_close(lane->codec);
+    rp_send_close(lane->send);
+    rp_pull_close(lane->pull);
+    rp_dispatch_close(lane->dispatch);
+    rp_ring_writer_close(lane->tell_send);
+    rp_ring_writer_close(lane->tell_pull);
+    rp_ring_writer_close(lane->arrivals);
+    for (uint32_t i = 0; i < 3; i++) {
+        rp_ring_reader_close(lane->answers[i]);
+        rp_ring_reader_close(lane->left[i]);
+    }
+    rp_ring *rings[] = {lane->to_send,      lane->to_pull,      lane->to_manager,   lane->send_out,
+                        lane->pull_out,     lane->codec_out,    lane->send_manager, lane->manager_send,
+                        lane->pull_manager, lane->manager_pull, lane->store_pull};
+    for (uint32_t i = 0; i < sizeof rings / sizeof rings[0]; i++) rp_ring_destroy(rings[i]);
+    rp_control_close(lane->block);
+}
+
+/* Read everything; sends that were left to the manager are completed through `complete` (or NULL), as if refused. */
+static uint32_t empty(rp_ring_reader *reader, rp_ring_writer *complete) {
+    const uint8_t *data;
+    uint32_t size, count = 0;
+    uint16_t type;
+    volatile uint8_t touched = 0;
+    for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; count++) {
+        for (uint32_t i = 0; i < size; i++) touched ^= data[i]; /* every byte that was published must be there */
+        rp_span spans[2] = {{data, sizeof(rp_origin)}, {data + offsetof(rp_send_request, token), sizeof(uint64_t)}};
+        if (complete && type == RP_MSG_SEND) CHECK(rp_ring_write(complete, RP_MSG_COMPLETED, spans, 2) == RP_OK);
+        rp_ring_release(reader);
+    }
+    (void)touched;
+    return count;
+}
+
+static void turn(struct lane *lane) {
+    rp_codec_wake(lane->codec);
+    rp_send_run(lane->send, 0);
+    while (rp_dispatch_run(lane->dispatch, 1 << 30) == RP_OK) {
+    }
+    rp_pull_run(lane->pull, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        lane->answered += empty(lane->answers[i], NULL);
+        empty(lane->left[i], lane->tell_send);
+    }
+}
+
+static uint32_t make_send(uint8_t *out) {
+    char header[1024];
+    int batch = random32() % 4 == 0;
+    int size =
+        snprintf(header, sizeof header,
+                 "{\"code\":%d,\"extFields\":{\"a\":\"P\",\"b\":\"%s\",\"c\":\"TBW102\",\"d\":\"4\",\"e\":\"%d\","
+                 "\"f\":\"0\",\"g\":\"1\",\"h\":\"0\",\"i\":\"TAGS\\u0001a\\u0002WAIT\\u0001%s\\u0002\",\"m\":\"%s\"},"
+                 "\"flag\":%d,\"language\":\"JAVA\",\"opaque\":%u,\"version\":409}",
+                 random32() % 2 ? 310 : 320, random32() % 8 ? "T" : "other", (int)(random32() % 6) - 1,
+                 random32() % 2 ? "true" : "false", batch ? "true" : "false", random32() % 4 ? 0 : 2, random32());
+    rp_store32(out, (uint32_t)size);
+    memcpy(out + 4, header, (uint32_t)size);
+    uint8_t *at = out + 4 + size;
+    uint32_t bodies = batch ? 1 + random32() % 5 : 1;
+    for (uint32_t i = 0; i < bodies; i++) {
+        uint32_t body = random32() % 300;
+        if (batch) {
+            memset(at, 0, 22);
+            rp_store32(at, 22 + body);
+            rp_store32(at + 16, body);
+            memset(at + 20, 'b', body);
+            rp_store16(at + 20 + body, 0);
+            at += 22 + body;
+        } else {
+            memset(at, 'x', body);
+            at += body;
+        }
+    }
+    return (uint32_t)(at - out);
+}
+
+static uint32_t make_pull(uint8_t *out) {
+    char header[1024];
+    int size = snprintf(header, sizeof header,
+                        "{\"code\":11,\"extFields\":{\"consumerGroup\":\"G\",\"topic\":\"T\",\"queueId\":\"%d\","
+                        "\"queueOffset\":\"%u\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"%u\",\"commitOffset\":\"%u\","
+                        "\"suspendTimeoutMillis\":\"%d\",\"subscription\":\"%s\",\"subVersion\":\"0\"},\"flag\":0,"
+                        "\"language\":\"GO\",\"opaque\":%u,\"version\":317}",
+                        (int)(random32() % 5), random32() % 40, (int)(random32() % 40), random32() % 8, random32() % 9,
+                        (int)(random32() % 50), random32() % 2 ? "a || b" : "*", random32());
+    rp_store32(out, (uint32_t)size);
+    memcpy(out + 4, header, (uint32_t)size);
+    return 4 + (uint32_t)size;
+}
+
+int main(int argc, char **argv) {
+    uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 20000;
+    if (argc > 2) random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
+    char root[] = "/tmp/rocketpy-hot-lane-XXXXXX", command[PATH_MAX];
+    CHECK(mkdtemp(root));
+    struct lane lane = {0};
+    open_lane(&lane, root);
+    uint8_t *frame = malloc(4096);
+    for (uint32_t i = 0; i < rounds; i++) {
+        uint32_t size = random32() % 3 ? make_send(frame) : make_pull(frame);
+        if (random32() % 3 == 0)
+            for (uint32_t n = 1 + random32() % 4; n; n--) frame[random32() % size] = (uint8_t)random32();
+        if (random32() % 10 == 0) size = random32() % (size + 1);
+        uint8_t *exact = malloc(size ? size : 1); /* so that a read past the end is seen */
+        memcpy(exact, frame, size);
+        rp_origin origin = {.connection = random32() % 20, .peer = {.address = {127, 0, 0, 1}, .port = 1, .family = 4}};
+        rp_codec_frame(lane.codec, &origin, exact, size);
+        free(exact);
+        if (random32() % 50 == 0) rp_codec_closed(lane.codec, &origin);
+        if (random32() % 8 == 0) turn(&lane);
+    }
+    turn(&lane);
+    rp_control *control = rp_control_header(lane.block);
+    CHECK(control->published_phy_offset == control->dispatched_phy_offset);
+    CHECK(lane.answered > rounds / 8);
+    for (uint32_t id = 0; id < QUEUES; id++) {
+        rp_queue *queue = rp_control_find(lane.block, (const uint8_t *)"T", 1, id);
+        CHECK(queue && queue->next_offset == queue->max_offset && queue->max_offset > 0);
+    }
+    printf("fast path: %u frames, %" PRIu64 " answers, %" PRIu64 " bytes of log\n", rounds, lane.answered,
+           control->published_phy_offset);
+    free(frame);
+    close_lane(&lane);
+    snprintf(command, sizeof command, "rm -r %s", root);
+    return system(command);
+}

@@ -1,0 +1,351 @@
+"""RingFastPath: tables and requests in order, tables again for a successor, puts with their outcome."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor import worker_messages
+from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.puts import PUT_TIMEOUT_S
+from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
+from rocketpy.reactor.ring_fast_path import RingFastPath
+from rocketpy.reactor.worker_messages import WorkerMessage, encode_clean_expired, encode_clean_topic
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, SendRequest
+
+
+@attrs.define
+class ChannelLog:
+    """A Channel that keeps what is pushed."""
+
+    pushed: list[RemotingCommand] = attrs.field(factory=list)
+    connection: int = 77
+
+    def push(self, command: RemotingCommand) -> None:
+        self.pushed.append(command)
+
+
+@attrs.define
+class QueueLog:
+    """Entries of the control block, as the manager writes them."""
+
+    log: list[tuple[object, ...]] = attrs.field(factory=list)
+
+    def add_queue(self, topic: bytes, queue_id: int) -> None:
+        self.log.append((topic, queue_id))
+
+    def delete_queues(self, topic: str) -> None:
+        self.log.append(("delete", topic))
+
+    def delete_units(self, topic: str, below: int) -> None:
+        self.log.append(("below", topic, below))
+
+
+@attrs.define(eq=False)
+class Desk:
+    """A fast path with its three processes played by the test."""
+
+    blocks: dict[str, WorkerBlock]
+    readers: dict[str, RingReader]
+    lane: RingFastPath
+    queues: QueueLog
+
+    @classmethod
+    def open(cls) -> Desk:
+        blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "send", "pull", "store"))}
+        rings = {name: Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull", "store")}
+        boxes = {name: Outbox(RingWriter(ring), bytes_max=40_000) for name, ring in rings.items()}
+        queues = QueueLog()
+        lane = RingFastPath(
+            send=(blocks["send"], boxes["send"]),
+            pull=(blocks["pull"], boxes["pull"]),
+            store=(blocks["store"], boxes["store"]),
+            queues=queues,
+            store_host=("10.0.0.1", 10911),
+            now_ns=lambda: 1000,
+        )
+        return cls(blocks, {name: RingReader(ring) for name, ring in rings.items()}, lane, queues)
+
+    def told(self, name: str) -> list[tuple[int, bytes]]:
+        """Records for one process since the last call; makes room and lets the lane move on."""
+        found = []
+        while True:
+            record = self.readers[name].read()
+            if record is None:
+                self.lane.turn()
+                record = self.readers[name].read()
+                if record is None:
+                    return found
+            found.append(record)
+
+    def kinds(self, name: str) -> list[int]:
+        return [kind for kind, _ in self.told(name)]
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    desk = Desk.open()
+    yield desk
+    for block in desk.blocks.values():
+        os.close(block.doorbell)
+
+
+def announce(lane: FastPath) -> None:
+    """All kinds of table entries."""
+    lane.topic_changed("T", perm=6, read_queue_nums=2, write_queue_nums=3, order=True, multi_tag=False, slow=True)
+    lane.group_changed(
+        "G",
+        consume_enable=True,
+        consume_broadcast_enable=False,
+        broker_id=0,
+        which_broker_when_consume_slowly=1,
+        is_online=True,
+        is_broadcasting=False,
+    )
+    lane.subscription_changed("G", "T", expression_type="TAG", sub_string="TagA || TagB", sub_version=5)
+    lane.broker_changed(permission=6, max_message_size=1000)
+    lane.tables_end()
+
+
+def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
+    announce(desk.lane)
+    assert desk.queues.log == [(b"T", 0), (b"T", 1), (b"T", 2)]
+    assert desk.kinds("send") == [WorkerMessage.TOPIC, WorkerMessage.BROKER, WorkerMessage.TABLES_END]
+    topic, group, subscription, broker, _ = desk.told("pull")
+    flags = lib.RP_TOPIC_ORDER | lib.RP_TOPIC_SLOW
+    assert topic == (
+        WorkerMessage.TOPIC,
+        worker_messages.encode_topic("T", flags=flags, perm=6, read_queue_nums=2, write_queue_nums=3),
+    )
+    flags = lib.RP_GROUP_CONSUME_ENABLE | lib.RP_GROUP_ONLINE
+    assert group == (WorkerMessage.GROUP, worker_messages.encode_group("G", flags=flags, which_broker_when_slow=1))
+    assert subscription == (
+        WorkerMessage.SUBSCRIPTION,
+        worker_messages.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
+    )
+    assert broker == (WorkerMessage.BROKER, worker_messages.BROKER.pack(6, 1000))
+
+
+@pytest.mark.parametrize(
+    ("expression_type", "sub_string", "flags"),
+    [("TAG", "*", "ALL"), ("TAG", "", "ALL"), ("", " * ", "ALL"), ("SQL92", "a > 1", "SLOW")],
+)
+def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string: str, flags: str) -> None:
+    desk.lane.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
+    wanted = worker_messages.encode_subscription(
+        "G", "T", flags=getattr(lib, f"RP_SUBSCRIPTION_{flags}"), sub_version=1
+    )
+    assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
+
+
+def test_a_successor_is_told_everything_that_holds_and_nothing_that_went(desk: Desk) -> None:
+    announce(desk.lane)
+    desk.lane.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.lane.topic_removed("T")
+    desk.lane.subscription_removed("G", "T")
+    desk.lane.group_removed("G")
+    desk.told("send")
+    desk.told("pull")
+    desk.blocks["pull"].begin(1)
+    assert desk.kinds("send") == []
+    again = desk.told("pull")
+    assert [kind for kind, _ in again] == [WorkerMessage.BROKER, WorkerMessage.TOPIC, WorkerMessage.TABLES_END]
+    assert again[1][1].endswith(b"U")
+    assert desk.kinds("pull") == []
+
+
+def test_removals_are_marked(desk: Desk) -> None:
+    desk.lane.topic_removed("T")
+    ((_, record),) = desk.told("send")
+    assert record == worker_messages.encode_topic("T", flags=lib.RP_TABLE_REMOVE)
+
+
+def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b") -> SendRequest:
+    flags = lib.RP_REQUEST_ONEWAY if oneway else 0
+    fixed = worker_messages.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, len(body), 0)
+    origin = worker_messages.ORIGIN.pack(77, 5, *worker_messages.encode_host("1.2.3.4", 9), 0)
+    return worker_messages.decode_send(origin + fixed + b"TG" + body, channel)
+
+
+def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk: Desk) -> None:
+    request = send_request(ChannelLog())
+    desk.lane.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.lane.resend(request, queue_id=0)
+    desk.lane.complete(request)
+    told = desk.told("send")
+    assert [kind for kind, _ in told] == [WorkerMessage.TOPIC, WorkerMessage.SEND, WorkerMessage.COMPLETED]
+    assert worker_messages.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_completed")
+
+
+def test_a_send_process_that_was_replaced_may_go_on_when_all_sends_of_before_are_settled(desk: Desk) -> None:
+    """It does not know of them; its connections' later sends would overtake them."""
+    announce(desk.lane)
+    desk.told("send")
+    first, second = send_request(ChannelLog()), send_request(ChannelLog())
+    desk.lane.took(first)
+    desk.lane.took(second)
+    desk.blocks["send"].begin(1)
+    assert set(desk.kinds("send")) == {WorkerMessage.TOPIC, WorkerMessage.BROKER}
+    desk.lane.complete(first)
+    assert desk.kinds("send") == []
+    desk.lane.complete(second)
+    assert desk.kinds("send") == [WorkerMessage.COMPLETED, WorkerMessage.TABLES_END]
+    assert desk.kinds("send") == []
+
+
+@pytest.mark.parametrize("oneway", [False, True])
+def test_a_send_that_finds_no_room_is_answered_busy_and_tables_still_pass(desk: Desk, oneway: bool) -> None:
+    channel = ChannelLog()
+    for _ in range(12):  # ring and backlog together hold fewer
+        desk.lane.resend(send_request(channel, oneway=oneway, body=bytes(10_000)))
+    desk.lane.complete(send_request(channel))
+    desk.lane.tables_end()
+    kinds = desk.kinds("send")
+    assert kinds[-2:] == [WorkerMessage.COMPLETED, WorkerMessage.TABLES_END]
+    lost = 12 - kinds.count(WorkerMessage.SEND)
+    assert lost > 0
+    assert [(one.code, one.opaque) for one in channel.pushed] == ([] if oneway else [(2, 9)] * lost)
+
+
+def result_record(token: int, code: int) -> bytes:
+    return worker_messages.PUT_RESULT.pack(token, 500, 6, 7, code, 0, 100, 0)
+
+
+def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
+    async def main() -> None:
+        outcomes: dict[str, object] = {}
+
+        async def put(topic: str) -> None:
+            outcomes[topic] = await desk.lane.put(MessageToPut(topic, 0, b"body", b""))
+
+        async with trio.open_nursery() as nursery:
+            for topic in ("a", "b"):
+                nursery.start_soon(put, topic)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not desk.lane.is_idle()
+            asked = {}
+            for _, record in desk.told("send"):
+                request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
+                asked[worker_messages.decode_send(record, ChannelLog()).topic] = request.token
+            desk.lane.put_finished(result_record(1, 0))  # of a predecessor: nobody waits for it
+            desk.lane.put_finished(result_record(asked["b"], 14))
+            desk.lane.put_finished(result_record(asked["a"], 0))
+        assert outcomes["a"].is_stored and outcomes["a"].message_id == "0A00000100002A9F00000000000001F4"
+        assert not outcomes["b"].is_stored and outcomes["b"].code == 14
+        assert desk.lane.is_idle()
+
+    trio.run(main)
+
+
+def test_a_put_without_an_outcome_ends(desk: Desk) -> None:
+    async def main() -> None:
+        before = trio.current_time()
+        result = await desk.lane.put(MessageToPut("a", 3, b"", b""))
+        assert (result.code, result.is_stored, result.queue_id) == (1, False, 3)
+        assert trio.current_time() - before == pytest.approx(PUT_TIMEOUT_S)
+        assert desk.lane.is_idle() or desk.kinds("send")
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_delivery_ends_when_the_send_process_was_replaced(desk: Desk) -> None:
+    async def main() -> None:
+        put = desk.lane.begin_put(MessageToPut("T", 0, b"", b"", delivery=Delivery(1, 2, 3)))
+        desk.blocks["send"].begin(1)
+        desk.lane.turn()
+        assert (await put.wait()).code == 2
+
+    trio.run(main)
+
+
+def test_a_put_that_finds_no_room_says_so(desk: Desk) -> None:
+    async def main() -> None:
+        while desk.lane._send.outbox.put(WorkerMessage.COMPLETED, bytes(10_000)):
+            pass
+        assert (await desk.lane.put(MessageToPut("a", 0, bytes(10_000), b""))).code == 2
+
+    trio.run(main)
+
+
+def answer_position(desk: Desk, record: bytes, phy_offset: int) -> None:
+    (token,) = worker_messages.POSITION.unpack(record)
+    desk.lane.put_finished(worker_messages.PUT_RESULT.pack(token, phy_offset, 0, 0, 0, 0, 0, 0))
+
+
+def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> None:
+    announce(desk.lane)
+    desk.told("send")
+    desk.lane.topic_removed("T")
+    first, second = desk.lane.delete_queues("T"), desk.lane.delete_queues("T")
+    told = desk.told("send")
+    assert [kind for kind, _ in told] == [WorkerMessage.TOPIC] * 2 + [
+        WorkerMessage.POSITION,
+        WorkerMessage.TOPIC,
+        WorkerMessage.POSITION,
+    ]
+    position, other = told[2][1], told[4][1]
+    assert desk.told("store") == []
+    assert desk.queues.log[-2:] == [("delete", "T")] * 2  # not readable from here on
+    answer_position(desk, position, 700)
+    answer_position(desk, position, 700)  # of a send worker that has died, and of its successor
+    assert desk.queues.log[-1] == ("below", "T", 700)
+    ((asked_for, asked),) = desk.told("store")
+    assert asked_for == WorkerMessage.CLEAN_TOPIC and not first.is_set()
+    answer_position(desk, other, 800)
+    desk.lane.cleaned(asked)
+    desk.lane.cleaned(asked)  # once more: nobody waits
+    assert first.is_set() and not second.is_set()
+    ((_, asked),) = desk.told("store")
+    desk.lane.cleaned(asked)
+    assert second.is_set()
+
+
+def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
+    """Its predecessor may have died with the request in its hands; doing it twice does no harm."""
+    done = desk.lane.delete_queues("T")
+    (removed, _), (_, position) = desk.told("send")
+    assert removed == WorkerMessage.TOPIC  # whatever a predecessor has told
+    answer_position(desk, position, 5)
+    asked = desk.told("store")
+    assert [kind for kind, _ in asked] == [WorkerMessage.CLEAN_TOPIC]
+    desk.blocks["store"].begin(1)
+    assert desk.told("store") == asked
+    assert desk.kinds("store") == []
+    desk.lane.cleaned(asked[0][1])
+    assert done.is_set()
+    desk.blocks["store"].begin(1)
+    assert desk.kinds("store") == []
+
+
+def test_settings_of_the_store_are_told_and_told_again(desk: Desk) -> None:
+    desk.blocks["store"].begin(1)
+    assert desk.told("store") == []
+    desk.lane.store_settings_changed({"fileReservedTime": "48"})
+    assert desk.told("store") == [(WorkerMessage.SETTINGS, b"fileReservedTime=48\n")]
+    desk.lane.store_settings_changed({"deleteWhen": "05"})
+    desk.told("store")
+    desk.blocks["store"].begin(2)
+    assert desk.told("store") == [(WorkerMessage.SETTINGS, b"fileReservedTime=48\ndeleteWhen=05\n")]
+
+
+def test_clean_expired_queues_returns_when_the_store_has_done_it(desk: Desk) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(desk.lane.clean_expired_queues)
+            await trio.testing.wait_all_tasks_blocked()
+            desk.lane.cleaned(encode_clean_topic("T", 9))  # another one's
+            await trio.testing.wait_all_tasks_blocked()
+            assert len(nursery.child_tasks) == 1
+            assert desk.told("store") == [(WorkerMessage.CLEAN_EXPIRED, encode_clean_expired())]
+            desk.lane.cleaned(encode_clean_expired())
+
+    trio.run(main)
