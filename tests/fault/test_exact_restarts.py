@@ -79,13 +79,13 @@ def delayed(number: str) -> RemotingCommand:
 
 
 def return_what_was_left(lane: FastPath) -> list[int]:
-    """The manager's part: hand every send back as checked, settle it. Their opaques."""
+    """The manager's part: hand every send back as checked, complete it. Their opaques."""
     found = []
     for kind, data in lane.for_manager():
         if kind == lib.RP_MSG_SEND:
             found.append(ffi.cast("rp_send_request *", ffi.from_buffer(data)).opaque)
             lane.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
-            lane.settle(data)
+            lane.complete(data)
     return found
 
 
