@@ -219,7 +219,7 @@ class BrokerController:
             if topics.select(topic) is None:
                 count = topics.adopt(topic, used, largest).read_queue_nums
                 log.warning(
-                    "topic %s has messages but is missing from topics.json: restored with %d queues", topic, count
+                    "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
                 )
 
     def _finish_deletions(self) -> None:
@@ -309,7 +309,7 @@ class BrokerController:
     @staticmethod
     async def _close_silent(sweep: Generator[None, None, list[Channel]]) -> None:
         for channel in await finished(sweep):
-            log.info("closed the connection of client %s: no heartbeat for 120 s", channel.peer)
+            log.info("closed the connection of client %s: it has not sent a heartbeat for 120 s", channel.peer)
             channel.close()
 
     async def _sample_minute(self) -> None:

@@ -184,13 +184,13 @@ class Journal:
         half = max(self._halves, key=lambda half: half.generation)
         try:
             if not is_formatted(memory, half_bytes):
-                raise ValueError("the layout differs")
+                raise ValueError("the layout of the memory differs")
             if half.generation == 0:
-                raise ValueError("they did not fit their memory")
+                raise ValueError("they did not fit into the shared memory")
             for key, value in half.read():
                 self._apply(key, value)
         except ValueError as exc:
-            log.warning("cannot restore the %s of the last manager: %s", self._name, exc)
+            log.warning("cannot restore the %s of the previous manager: %s; starting without them", self._name, exc)
             self._entries.clear()
             self._live_bytes = 0
             format_memory(memory, owner=owner_of(memory), salt=self._salt())
@@ -306,7 +306,7 @@ class Journal:
         self._generation += 1
         self._copy.seal(self._generation)
         if self._active is None:
-            log.warning("%s fit their memory again: a restarted manager will find them", self._name)
+            log.warning("%s fit into the shared memory again: a restarted manager will restore them", self._name)
         self._active, self._copy = self._copy, None
 
     def _finish_copy(self) -> None:
@@ -317,7 +317,7 @@ class Journal:
     def _lose(self) -> None:
         if self._active is not None:
             log.error(
-                "%s take %d bytes, more than the memory kept for them: a restarted manager will not find them; %s",
+                "%s take %d bytes, more than their shared memory: a restarted manager will start without them; %s",
                 self._name,
                 self._live_bytes,
                 self._remedy,

@@ -55,8 +55,8 @@ class LockFile:
             wait_ms = min(LOCK_LIFE_MS, last_run_ms + WRITE_BACK_MS + LOCK_LIFE_MS - clock.now_ms())
         if wait_ms > 0:
             log.warning(
-                "the store was in use %d s ago and its queue locks are unknown: granting none for %d s, while clients "
-                "may still hold them",
+                "the store was in use %d s ago and its queue locks are lost: granting no lock for %d s, because "
+                "clients may still hold theirs",
                 max(0, clock.now_ms() - (last_run_ms or 0)) // 1000,
                 wait_ms // 1000,
             )

@@ -149,7 +149,7 @@ class BrokerOuterApi:
                 self._count(failures=self.statistics.failures + 1)
                 if len(parts) > 1:
                     log.warning(
-                        "name server %s took %d of %d parts of the registration (%d topics); next time all are sent",
+                        "name server %s accepted %d of %d parts of the registration (%d topics); sending all again",
                         address,
                         number,
                         len(parts),
@@ -182,7 +182,7 @@ class BrokerOuterApi:
         try:
             ordered = KVTable.decode(body).table
         except RocketError as exc:
-            log.warning("name server %s answered a registration with an unreadable table: %s", address, exc)
+            log.warning("cannot read the table of ordered topics from name server %s: %s", address, exc)
             return
         if await self._topics.update_order_topics(ordered.keys()):
             self.topics_changed()
@@ -194,7 +194,7 @@ class BrokerOuterApi:
         except RocketError as exc:
             if address not in self._unreachable:
                 self._unreachable.add(address)
-                log.warning("name server %s: %s failed: %s", address, request.name, exc)
+                log.warning("cannot send %s to name server %s: %s; trying again", request.name, address, exc)
             return None
         if address in self._unreachable:
             self._unreachable.discard(address)

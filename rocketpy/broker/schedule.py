@@ -116,11 +116,11 @@ class ScheduleService:
                 await trio.sleep(LOOK_INTERVAL_S)
 
     def _watch_clock(self) -> None:
-        """Tell the operator when the wall clock was set back, once."""
+        """Tell the operator when the system clock was set back, once."""
         was_slowed, self._is_clock_slowed = self._is_clock_slowed, self._store.clock_slowed_from_ms() is not None
         if self._is_clock_slowed and not was_slowed:
             log.warning(
-                "the wall clock was set back: store times advance at half speed until it has caught up; delayed "
+                "the system clock was set back: store timestamps advance at half speed until it has caught up; delayed "
                 "messages keep their delay"
             )
 
@@ -135,7 +135,7 @@ class ScheduleService:
             while await self.deliver_due(level):
                 pass
         except Exception:  # the level continues later, the other levels at once
-            log.exception("delivery of delay level %d failed; next attempt in %.0f s", level, AFTER_ERROR_S)
+            log.exception("cannot deliver messages of delay level %d; trying again in %.0f s", level, AFTER_ERROR_S)
             self._rest_until[level] = trio.current_time() + AFTER_ERROR_S
         finally:
             self._busy.discard(level)
@@ -163,8 +163,9 @@ class ScheduleService:
         reached = low if offset < low else min(self._store.next_queue_file(offset), high)  # below it was cleaned now
         if offset >= low:
             log.error(
-                "delay level %d: the consume queue of %s, queue %d, cannot be read at %d: delayed messages %d to %d "
-                "skipped; they are in the log: stop the broker, remove consumequeue and control, start it",
+                "delay level %d: cannot read the consume queue of topic %s, queue %d, at offset %d: skipped "
+                "delayed messages %d to %d; they are in the CommitLog: stop the broker, remove consumequeue and "
+                "control, start it",
                 level,
                 SCHEDULE_TOPIC,
                 level - 1,
@@ -275,10 +276,15 @@ class ScheduleService:
         try:
             record = decode_record(memoryview(image), phy_offset, check_crc=False)
         except RecordCorrupt as exc:
-            log.error("skipped a delayed message: %s", exc)
+            log.error("skipped a delayed message that is damaged: %s", exc)
             return None
         if record is not None and record.topic != SCHEDULE_TOPIC:
-            log.error("delayed message at %d skipped: it is of topic %s; its unit is damaged", phy_offset, record.topic)
+            log.error(
+                "skipped a delayed message: its consume queue unit is damaged and points to log offset %d, a message "
+                "of topic %s",
+                phy_offset,
+                record.topic,
+            )
             return None
         return record
 

@@ -40,7 +40,8 @@ class Standstills:
         if late_ms > LATE_MS:
             self._found.append((now_ms, late_ms))
             log.warning(
-                "stood still for %.1f s (stopped, paused or starved): no client or lock is dropped for it",
+                "this process was paused for %.1f s (stopped, frozen or short of CPU): no client or lock expires "
+                "because of it",
                 late_ms / 1000,
             )
 

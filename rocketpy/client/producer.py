@@ -65,7 +65,7 @@ class SendHandle:
             try:
                 self.on_done(self)
             except Exception:
-                logger.exception("on_done of send %s failed", self.msg_id)
+                logger.exception("the on_done callback of message %s failed", self.msg_id)
 
 
 @attrs.define(eq=False)

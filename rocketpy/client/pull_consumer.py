@@ -121,7 +121,7 @@ class PullConsumer(GroupMember):
         try:
             await self._instance.update_route(topic)
         except RocketError as error:
-            logger.warning("group %s subscribes without a route of %s: %s", self.group, topic, error)
+            logger.warning("group %s: subscribed to topic %s, whose route is unknown yet: %s", self.group, topic, error)
         await self._check_expression(subscription)
         self._subscriptions[topic] = subscription
         await self._instance.heartbeat()
@@ -152,7 +152,7 @@ class PullConsumer(GroupMember):
             try:
                 offset = await self._start_offset(queue)
             except RocketError as error:
-                logger.warning("group %s: no start offset for %s: %s", self.group, queue, error)
+                logger.warning("group %s: cannot find the start offset of queue %s: %s", self.group, queue, error)
                 await trio.sleep(ASSIGN_RETRY_S)
                 continue
             if not process_queue.dropped:
@@ -359,7 +359,7 @@ class PullConsumer(GroupMember):
         return True
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
-        logger.info("group %s: %d queues of %s are mine", self.group, len(mine), topic)
+        logger.info("group %s: assigned %d queues of topic %s", self.group, len(mine), topic)
 
     # --- pulls (PullHost) ---------------------------------------------------------------------------------------------
 
@@ -404,7 +404,9 @@ class PullConsumer(GroupMember):
                 try:
                     await self.seek(queue, offset)
                 except RocketError as error:
-                    logger.warning("group %s: %s not reset to %d: %s", self.group, queue, offset, error)
+                    logger.warning(
+                        "group %s: cannot reset the offset of queue %s to %d: %s", self.group, queue, offset, error
+                    )
 
     async def consume_directly(self, message: ReceivedMessage) -> ConsumeMessageDirectlyResult:
         return ConsumeMessageDirectlyResult(

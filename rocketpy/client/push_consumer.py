@@ -129,7 +129,9 @@ class PushConsumer(GroupMember):
             try:
                 await instance.update_route(topic)
             except RocketError as error:
-                logger.warning("group %s starts without a route of %s: %s", self.group, topic, error)
+                logger.warning(
+                    "group %s: subscribed to topic %s, whose route is unknown yet: %s", self.group, topic, error
+                )
         for subscription in self._subscriptions.values():
             await self._check_expression(subscription)
         await instance.heartbeat()
@@ -254,7 +256,7 @@ class PushConsumer(GroupMember):
             self._open.nursery.start_soon(unlock)
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None:
-        logger.info("group %s: %d queues of %s are mine", self.group, len(mine), topic)
+        logger.info("group %s: assigned %d queues of topic %s", self.group, len(mine), topic)
         announced = self._subscriptions[topic]
         newer = self._subscriptions[topic] = build_subscription(topic, self._expressions.get(topic), self._now_ms())
 
@@ -348,7 +350,7 @@ class PushConsumer(GroupMember):
                 process_queue.clear()
             await trio.sleep(self.options.reset_offset_delay)
             for queue, _ in affected:
-                logger.info("group %s: offset of %s reset to %d", self.group, queue, offsets[queue])
+                logger.info("group %s: reset the offset of queue %s to %d", self.group, queue, offsets[queue])
                 self._offsets.update(queue, offsets[queue], increase_only=False)
                 await self._rebalancer.remove(queue)
         finally:

@@ -123,7 +123,7 @@ class NameServer:
     def connection_closed(self, connection: int) -> None:
         """Forget the brokers that registered on it (remoting.abc.ConnectionListener)."""
         for addr in self.routes.connection_closed(connection):
-            log.warning("removed broker %s: its connection closed", addr)
+            log.warning("removed broker %s: its connection was closed", addr)
 
     def statistics(self) -> NamesrvStatistics:
         """Plain numbers; safe to read from another thread."""
@@ -143,7 +143,9 @@ class NameServer:
         self._scanned_at_s = trio.current_time()
         if late_s > LATE_S:
             log.warning(
-                "stood still for %.1f s (stopped, paused or starved of CPU): no broker is removed because of it", late_s
+                "this process was paused for %.1f s (stopped, frozen or short of CPU): no broker is removed because "
+                "of it",
+                late_s,
             )
             self.routes.forgive_silence(_now_ms())
         gone = self.routes.expire(_now_ms())

@@ -147,7 +147,7 @@ class Acceptor:
         self._refused += 1
         if self.clock() >= self._tell_again_at:
             log.warning(
-                "%d connections refused: the limit of open files is reached; raise it (ulimit -Hn)", self._refused
+                "refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", self._refused
             )
             self._refused, self._tell_again_at = 0, self.clock() + LOG_INTERVAL_S
         if self._spare >= 0:

@@ -52,14 +52,14 @@ def set_aside(block: WorkerBlock, topology: Topology) -> None:
     found = [taken for ring in inputs if (taken := _take_from(ring, suspect)) is not None]
     for kind, record in found:
         _log.error(
-            "%s died while it served %s: the request is dropped, its connection closed",
+            "worker %s crashed while it served %s: dropped the request and closed its connection",
             block.name,
             describe(kind, record),
         )
         if suspect == CONNECTION_INTERNAL and block.name == SEND:
             refuse_put(topology.ring(SEND, sizes.managers[0]), record)
     if not found:
-        _log.error("%s died while it served a request of connection %x, which is closed", block.name, suspect)
+        _log.error("worker %s crashed while it served connection %x: closed the connection", block.name, suspect)
     if block.name not in sizes.selectors:  # whose connections ended with it
         close_connection(topology.replies_from(block.name), suspect)
     block.suspect_of(0)

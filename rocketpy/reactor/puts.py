@@ -115,7 +115,7 @@ class Puts:
             try:
                 code = None if self._send(put) else ResponseCode.SYSTEM_BUSY
             except LocalProtocolError as exc:
-                log.error("message for topic %s refused: %s", put.message.topic, exc)
+                log.error("cannot store an internal message of topic %s: %s", put.message.topic, exc)
                 code = ResponseCode.MESSAGE_ILLEGAL
             if code is not None:
                 put.finish(PutResult(code, queue_id=put.message.queue_id))

@@ -27,10 +27,10 @@ TURN_NS = 1_000_000_000
 LOG_INTERVAL_S = 10.0  # between two lines of one reason
 COMPLAINTS: dict[int, str] = {
     lib.RP_COUNT_CONNECTIONS_REFUSED: "the limit is reached; raise connectionsMax, or open files (ulimit -Hn)",
-    lib.RP_COUNT_PINNING_CLOSED: "they did not read answers from CommitLog files that were deleted 30 s ago",
-    lib.RP_COUNT_UNFINISHED_CLOSED: "unfinished requests took more than unfinishedInputMax; these were the oldest",
-    lib.RP_COUNT_UNSENT_CLOSED: "unread answers took more than unsentOutputMax; these had the most",
-    lib.RP_COUNT_PROXY_BAD: "they come from proxyProtocolFrom but do not begin with a PROXY header",
+    lib.RP_COUNT_PINNING_CLOSED: "they did not read responses from CommitLog files that were deleted 30 s ago",
+    lib.RP_COUNT_UNFINISHED_CLOSED: "incomplete requests took more than unfinishedInputMax; these were the oldest",
+    lib.RP_COUNT_UNSENT_CLOSED: "unread responses took more than unsentOutputMax; these had the most",
+    lib.RP_COUNT_PROXY_BAD: "their address is in proxyProtocolFrom, but they sent no PROXY header",
 }
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"  # of an IPv4 address among IPv6 ones
 LOG_MAPPINGS_MAX = 64  # files of the CommitLog that one selector keeps mapped
@@ -148,7 +148,7 @@ class Complaints:
         for counter, reason in COMPLAINTS.items():
             count, now_s = self._block.counter(counter), self._now_s()
             if count > self._told[counter] and now_s >= self._again_s[counter]:
-                log.warning("%s: %d connections closed: %s", self._block.name, count - self._told[counter], reason)
+                log.warning("%s: closed %d connections: %s", self._block.name, count - self._told[counter], reason)
                 self._told[counter], self._again_s[counter] = count, now_s + LOG_INTERVAL_S
 
 

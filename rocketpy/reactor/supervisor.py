@@ -176,7 +176,7 @@ class Supervisor:
         self._turned_at = now
         if late_s <= LATE_S:
             return
-        self.log(f"stood still for {late_s:.1f} s (stopped, paused or starved of CPU)")
+        self.log(f"paused for {late_s:.1f} s (stopped, frozen or short of CPU): missed heartbeats are excused")
         self._watching_since = now
         self._deadline += late_s
         self._phase_deadline += late_s
@@ -236,7 +236,7 @@ class Supervisor:
         delay_s = child.spec.restart.delay_s(child.failed_forks, self.jitter())
         child.restart_at = self.clock() + delay_s
         self.log(
-            f"cannot fork {child.spec.name}: {why.strerror}; tried again in {delay_s * 1000:.0f} ms "
+            f"cannot start worker {child.spec.name}: fork: {why.strerror}; trying again in {delay_s * 1000:.0f} ms "
             "(limits: `ulimit -u`, pids.max and memory.max of the cgroup)"
         )
 
@@ -258,7 +258,7 @@ class Supervisor:
             if spec.block.is_ready:
                 traceback.print_exc()
             else:
-                report(f"{spec.name} cannot start: {exc}")
+                report(f"worker {spec.name} cannot start: {exc}")
                 status = EXIT_CANNOT_BOOT
         except BaseException:
             traceback.print_exc()
@@ -295,16 +295,18 @@ class Supervisor:
         deaths[:] = [at for at in deaths if at > now - policy.window_s]
         if not suspect and len(deaths) >= policy.limit:
             many = f"{len(deaths)} restarts in {policy.window_s:g} s"
-            self.log(f"{child.spec.name} {how}, after {many}: stopping")
+            self.log(f"worker {child.spec.name} {how}, after {many}: stopping")
             self._give_up()
             return
         delay_s = policy.delay_s(len(deaths), self.jitter())
         deaths.append(now)
         if suspect:  # a client can repeat that request: such deaths never end the broker (poison.py)
             child.spec.block.suspect_of(suspect)
-            how += f" over a request of connection {suspect:x}"
+            how += f" while it served a request of connection {suspect:x}"
             delay_s = min(delay_s, FAULT_DELAY_MAX_S)
-        self.log(f"{child.spec.name} {how}; restarted {'at once' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}")
+        self.log(
+            f"worker {child.spec.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}"
+        )
         if delay_s == 0:
             self._start(child)
         else:
@@ -327,7 +329,7 @@ class Supervisor:
                 continue
             silent_s = now - max(child.spec.block.heartbeat_ns / 1e9, self._watching_since)
             if silent_s > limit_s:
-                self.log(f"{child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killed")
+                self.log(f"worker {child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killing it")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.is_hung = True
                 child.spec.block.beat(int(now * 1e9))  # once is enough
@@ -357,7 +359,7 @@ class Supervisor:
             if leaving and now < self._phase_deadline:
                 return
             for child in leaving:
-                self.log(f"{child.spec.name} did not stop in time: killed")
+                self.log(f"worker {child.spec.name} did not stop in time: killing it")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
             if leaving:
                 self._phase_deadline = now + PHASE_GRACE_S

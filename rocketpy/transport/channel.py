@@ -129,7 +129,7 @@ class StreamChannel:
     def push(self, command: RemotingCommand) -> None:
         """Send a one-way command or a reply; never blocks. A dead or choked connection drops it silently."""
         if not self.is_open or len(self._outgoing) >= self._limits.outgoing_size_max:
-            logger.debug("%r: %s dropped", self, command.name)
+            logger.debug("%r: dropped %s: the connection is closed or does not read", self, command.name)
             return
         self._enqueue(self._protocol.send(command))
 
@@ -257,7 +257,7 @@ class StreamChannel:
             if response is not None:
                 await self.send(response)
         except TransportError:
-            logger.debug("%r: closed before the response to %s", self, request.name)
+            logger.debug("%r: the connection closed before the response to %s was sent", self, request.name)
         finally:
             self._requests.release()
             self._requests_size -= size
@@ -300,7 +300,7 @@ class StreamChannel:
             await trio.sleep_until(idle_at_s)
             if trio.current_time() > idle_at_s + LATE_S:  # we stood still: what came meanwhile is to be read first
                 await trio.sleep(LATE_S)
-        logger.debug("%r: closed, idle for %g s", self, self._limits.idle_s)
+        logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
         self.close()
 
     def _enqueue(self, data: bytes) -> None:

@@ -27,7 +27,7 @@ async def real_peer(stream: trio.abc.Stream, peer: Peer, proxies: Sequence[Netwo
             header = await _read_header(stream)
     except (RemoteProtocolError, trio.BrokenResourceError, trio.TooSlowError) as exc:
         reason = str(exc) or type(exc).__name__
-        logger.warning("closed the connection from %s, which is in proxyProtocolFrom: %s", peer, reason)
+        logger.warning("closed the connection of proxy %s (proxyProtocolFrom): %s", peer, reason)
         return None
     return peer if header.kind is ProxyHeaderKind.LOCAL else header.peer
 

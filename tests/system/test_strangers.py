@@ -77,4 +77,4 @@ def test_a_proxy_without_a_header_is_closed_and_logged(broker: RunningBroker) ->
     with open_wire(broker, b"") as wire:
         wire.tell(send_request("Open", b"x"))
         assert wire.is_closed_by_peer()
-    until(lambda: "do not begin with a PROXY header" in broker.text(), "the log line")
+    until(lambda: "sent no PROXY header" in broker.text(), "the log line")

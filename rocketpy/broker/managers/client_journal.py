@@ -64,8 +64,8 @@ class ClientJournal:
             if self._large_bytes + size > self._journal.live_max // 2:
                 if not self._left_out:
                     log.error(
-                        "a client or group of %d bytes has no room in the memory kept for them: a restarted manager "
-                        "does not know it until its next heartbeat; %s",
+                        "a client or group of %d bytes does not fit into the shared memory of clients: a restarted "
+                        "manager learns of it with its next heartbeat; %s",
                         size,
                         REMEDY,
                     )
@@ -97,9 +97,7 @@ class ClientJournal:
             try:
                 self._restore_client(connection, records[CLIENT + b"%d" % connection], members, open_channel)
             except (ValueError, KeyError, TypeError) as exc:
-                log.error(
-                    "cannot restore connection %x: %r; its client is unknown until its next heartbeat", connection, exc
-                )
+                log.error("cannot restore the client of connection %x: %r; its next heartbeat does", connection, exc)
         self._consumers.changes.on_client = self._producers.changes.on_client = self._client
         self._consumers.on_group, self._consumers.on_group_gone = self._group, self._group_gone
         for name, infos in members.items():
@@ -112,7 +110,9 @@ class ClientJournal:
         for _ in self.lose(is_gone):
             pass
         if connections:
-            log.info("restored %d clients and %d consumer groups", len(connections), len(members))
+            log.info(
+                "restored %d clients and %d consumer groups of the previous manager", len(connections), len(members)
+            )
 
     def _restore_client(
         self, connection: int, value: bytes, members: dict[str, list[ClientChannelInfo]], open_channel: OpenChannel
@@ -136,9 +136,7 @@ class ClientJournal:
         try:
             self._consumers.restore(_group(records[_group_key(name)]), infos)
         except (RocketError, KeyError) as exc:
-            log.error(
-                "cannot restore consumer group %r: %r; its members are unknown until their next heartbeats", name, exc
-            )
+            log.error("cannot restore consumer group %r: %r; the next heartbeats of its members do", name, exc)
             return
         for info in infos:  # a client that a later connection has replaced: a death between the two records
             if not self._consumers.is_member(name, info.connection):

@@ -80,7 +80,7 @@ class ConfigFile:
         self._failures = min(self._failures + 1, 16)
         self._retry_at_s = trio.current_time() + wait_s
         log.error(
-            "cannot save %s: %s; the changes stay in memory, next attempt in %.0f s or later",
+            "cannot save %s: %s; keeping the changes in memory, trying again in %.0f s or later",
             self.path,
             exc,
             wait_s,

@@ -80,7 +80,7 @@ class ConsumerOffsetManager:
             if at:
                 self._put(group, topic, queues)
             else:
-                log.warning("%s: ignored key %r: expected topic@group", self.file.path, key)
+                log.warning("%s: ignored the offsets of key %r: expected topic@group", self.file.path, key)
         self._restore()
         self._count = sum(len(queues) for topics in self._offsets.values() for queues in topics.values())
 
@@ -97,7 +97,7 @@ class ConsumerOffsetManager:
                 if not queues:
                     self._drop(group, topic)
         if entries:
-            log.info("restored %d committed offsets that the last manager had not saved", len(entries))
+            log.info("restored %d committed offsets that the previous manager had not saved", len(entries))
             self.file.changed()
 
     def _keep(self, group: str, topic: str, queue_id: int, offset: int | None) -> None:
@@ -127,7 +127,7 @@ class ConsumerOffsetManager:
             more = self._gone_back.more()
             if more is not None:
                 log.warning(
-                    "group %s: committed offset of topic %s queue %d goes back from %d to %d%s",
+                    "group %s: the committed offset of topic %s, queue %d, went back from %d to %d%s",
                     group,
                     topic,
                     queue_id,

@@ -69,7 +69,7 @@ class RebalanceLockManager:
             self._count += 1
         result_of(self.sweep())
         if self._locks:
-            log.info("restored %d queue locks", len(self))
+            log.info("restored %d queue locks of the previous manager", len(self))
 
     def lock(self, group: str, queues: Sequence[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Take or renew what is free, ours or expired; returns the queues that the caller holds now.

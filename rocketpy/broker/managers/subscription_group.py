@@ -96,7 +96,7 @@ class SubscriptionGroupManager:
         require(names.group_fault(group))
         config = SubscriptionGroupConfig(group_name=group)
         self.update(config)
-        log.info("new consumer group %s", group)
+        log.info("created consumer group %s", group)
         return config
 
     def update(self, config: SubscriptionGroupConfig) -> None:

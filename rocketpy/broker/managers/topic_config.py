@@ -208,7 +208,7 @@ class TopicConfigManager:
         self.limit.check(len(self._topics))
 
     def _create(self, config: TopicConfig) -> TopicConfig:
-        log.info("new topic %s", config)
+        log.info("created topic %s", config)
         self._put(config)
         return config
 

@@ -113,7 +113,7 @@ class AdminBrokerProcessor(TableProcessor):
         for topic in found:
             await steps.did()
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
-                log.info("topic %s has queues but no configuration: deleting the queues", topic)
+                log.info("topic %s has queues but no configuration: deleting its queues", topic)
                 deletions.append(services.fast_path.delete_queues(topic))
         return answer_after(deletions)
 

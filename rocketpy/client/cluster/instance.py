@@ -114,7 +114,7 @@ class ClientInstance:
             try:
                 await self.update_route(topic)
             except RocketError as error:
-                logger.warning("route of %s not refreshed: %s", topic, error)
+                logger.warning("cannot refresh the route of topic %s: %s; keeping the known route", topic, error)
 
     # --- routes -------------------------------------------------------------------------------------------------------
 
@@ -130,7 +130,7 @@ class ClientInstance:
             except BrokerError as error:
                 if error.code != ResponseCode.TOPIC_NOT_EXIST:
                     raise
-                logger.debug("no route for %s", topic)
+                logger.debug("topic %s has no route: the name server does not know it", topic)
                 return False
             self._learn(topic, route)
             return True
@@ -149,7 +149,8 @@ class ClientInstance:
     def _learn(self, topic: str, route: TopicRouteData) -> None:
         if same_route(self.routes.get(topic), route):
             return
-        logger.info("route of %s: %s", topic, ", ".join(data.broker_name for data in route.queue_datas) or "no queues")
+        names = ", ".join(data.broker_name for data in route.queue_datas)
+        logger.info("topic %s has a new route: brokers %s", topic, names or "none")
         for data in route.broker_datas:
             self.brokers[data.broker_name] = dict(data.broker_addrs)
         self.routes[topic] = route
@@ -272,7 +273,7 @@ class ClientInstance:
         try:
             self.broker_versions[address] = await self.api.heartbeat(address, data, self.options.api_timeout)
         except RocketError as error:
-            logger.info("heartbeat to %s failed: %s", address, error)
+            logger.info("cannot send a heartbeat to broker %s: %s", address, error)
 
     async def unregister(self) -> None:
         """Tell every broker that our groups are gone, so that others take our queues at once."""
@@ -292,4 +293,4 @@ class ClientInstance:
                     address, self.client_id, producer_group, consumer_group, self.options.api_timeout
                 )
         except RocketError as error:
-            logger.info("unregister at %s failed: %s", address, error)
+            logger.info("cannot unregister from broker %s: %s; it drops this client after 120 s", address, error)

@@ -37,7 +37,7 @@ def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
     try:
         body, _ = decompress_body(body, record.sys_flag)
     except CompressionError as error:
-        logger.error("message %s stays compressed: %s", offset_msg_id, error)
+        logger.error("cannot decompress the body of message %s: %s; delivering it compressed", offset_msg_id, error)
     return ReceivedMessage(
         topic=record.topic,
         body=body,

@@ -94,7 +94,9 @@ class ServerRequests:
         offsets = ResetOffsetBody.decode(request.body).offset_table
         consumer = self._find(header.group)
         if consumer is None:
-            logger.warning("offsets of group %s are to be reset, but it is not ours", header.group)
+            logger.warning(
+                "ignored a request to reset the offsets of group %s: this client has no consumer of it", header.group
+            )
             return
         self.nursery.start_soon(consumer.reset_offsets, header.topic, offsets)
 

@@ -94,7 +94,12 @@ class ConcurrentService:
             process_queue.started_ms[message.queue_offset] = now_ms
         handled = await context.handler.handle(restore_topics(chunk.messages, context.group))
         if process_queue.dropped:
-            logger.info("group %s: result for %s ignored, the queue was given away", context.group, chunk.queue)
+            logger.info(
+                "group %s: ignored the result of %d messages of queue %s, which was assigned to another client",
+                context.group,
+                len(chunk.messages),
+                chunk.queue,
+            )
             return
         done = acknowledged_count(handled.result, len(chunk.messages))
         failed = chunk.messages[done:]
@@ -103,7 +108,9 @@ class ConcurrentService:
         if failed and context.is_clustering:
             again = await self._send_back(failed, handled.result.delay_level)
         elif failed:
-            logger.warning("group %s (broadcasting): %d failed messages are skipped", context.group, len(failed))
+            logger.warning(
+                "group %s (broadcasting): skipped %d messages that the handler failed on", context.group, len(failed)
+            )
         if again:
             nursery.start_soon(self._consume_again, attrs.evolve(chunk, messages=again))
         again_offsets = {message.queue_offset for message in again}
@@ -121,7 +128,13 @@ class ConcurrentService:
             try:
                 await self.context.retries.send_back(message, delay_level)
             except RocketError as error:
-                logger.warning("group %s: %s not sent back: %s", self.context.group, message.msg_id, error)
+                logger.warning(
+                    "group %s: cannot send message %s back to the broker: %s; consuming it again in %.0f s",
+                    self.context.group,
+                    message.msg_id,
+                    error,
+                    CONSUME_AGAIN_DELAY_S,
+                )
                 kept.append(attrs.evolve(message, reconsume_times=message.reconsume_times + 1))
         return kept
 
@@ -146,7 +159,12 @@ class ConcurrentService:
             try:
                 await self.context.retries.send_back(oldest, EXPIRED_DELAY_LEVEL)
             except RocketError as error:
-                logger.warning("group %s: expired %s not sent back: %s", self.context.group, oldest.msg_id, error)
+                logger.warning(
+                    "group %s: cannot send message %s back, whose handler takes too long: %s",
+                    self.context.group,
+                    oldest.msg_id,
+                    error,
+                )
                 return count
             current = process_queue.oldest
             if current is not None and current.queue_offset == oldest.queue_offset:

@@ -60,6 +60,11 @@ class Handler:
             if not isinstance(result, ConsumeResult):
                 raise TypeError(f"a handler returns None or a ConsumeResult, not {type(result).__name__}")
         except Exception as error:
-            logger.warning("handler failed on %s", messages[0].msg_id, exc_info=True)
+            logger.warning(
+                "the message handler failed on %d messages, the first %s",
+                len(messages),
+                messages[0].msg_id,
+                exc_info=True,
+            )
             return Handled(ConsumeResult.retry(), trio.current_time() - begin_s, error)
         return Handled(result, trio.current_time() - begin_s)

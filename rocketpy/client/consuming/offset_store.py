@@ -106,7 +106,7 @@ class RemoteOffsetStore(OffsetTable):
         try:
             await self.requests.update_consumer_offset(self.group, queue, offset, oneway=True)
         except RocketError as error:
-            logger.warning("group %s: offset %d of %s not stored: %s", self.group, offset, queue, error)
+            logger.warning("group %s: cannot commit offset %d of queue %s: %s", self.group, offset, queue, error)
 
 
 @attrs.define(eq=False)
@@ -136,7 +136,7 @@ class LocalOffsetStore(OffsetTable):
         try:
             await trio.to_thread.run_sync(write_offsets, self.path, kept)
         except OSError as error:
-            logger.warning("offsets not written to %s: %s", self.path, error)
+            logger.warning("cannot write offsets to %s: %s", self.path, error)
 
     async def persist_one(self, queue: MessageQueue) -> None:
         """The file is written as a whole, by `persist`."""
@@ -152,7 +152,7 @@ def read_offsets(path: Path) -> dict[MessageQueue, int]:
             continue
         except (RocketError, OSError) as error:
             damaged = error
-            logger.warning("offset file %s cannot be read: %s", candidate, error)
+            logger.warning("cannot read offset file %s: %s", candidate, error)
     if damaged is not None:
         raise ClientError(f"neither {path} nor its backup can be read: {damaged}") from damaged
     return {}

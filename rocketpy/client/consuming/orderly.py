@@ -149,7 +149,9 @@ class OrderlyService:
                     await self.context.retries.send_to_retry_topic(message, limit)
                     continue
                 except RocketError as error:
-                    logger.warning("group %s: %s not given up: %s", self.context.group, message.msg_id, error)
+                    logger.warning(
+                        "group %s: cannot move %s to the retry topic: %s", self.context.group, message.msg_id, error
+                    )
             older = attrs.evolve(message, reconsume_times=message.reconsume_times + 1)
             process_queue.replace(older)
             retried.append(older)

@@ -186,12 +186,14 @@ class PullLoop:
         except BrokerError as error:
             if error.code == ResponseCode.FLOW_CONTROL:
                 return self.settings.flow_control_delay_s
-            logger.warning("pull of %s at %d refused: %s", self.queue, self.next_offset, error)
+            logger.warning(
+                "the broker refused the pull of queue %s at offset %d: %s", self.queue, self.next_offset, error
+            )
             if error.code in SUBSCRIPTION_UNKNOWN:
                 self.host.subscription_refused()
             return self.settings.error_delay_s
         except RocketError as error:
-            logger.warning("pull of %s at %d failed: %s", self.queue, self.next_offset, error)
+            logger.warning("cannot pull queue %s at offset %d: %s", self.queue, self.next_offset, error)
             return self.settings.error_delay_s
         self.host.pulled(self.queue, len(result.messages), trio.current_time() - begin_s)
         if self.process_queue.dropped:
@@ -217,7 +219,7 @@ class PullLoop:
     async def _act(self, result: PullResult) -> float | None:
         if result.status is PullStatus.OFFSET_ILLEGAL:
             logger.warning(
-                "offset %d of %s is outside of %d..%d, going to %d",
+                "offset %d of queue %s is outside of %d to %d: continuing at %d",
                 self.next_offset,
                 self.queue,
                 result.min_offset,

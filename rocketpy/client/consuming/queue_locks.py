@@ -43,7 +43,7 @@ class QueueLocks:
         try:
             locked = await self.brokers.lock(self.group, queues)
         except RocketError as error:
-            logger.warning("group %s: locks not renewed: %s", self.group, error)
+            logger.warning("group %s: cannot renew queue locks: %s", self.group, error)
             return
         for queue in queues:
             self._mark(queue, queue in locked)
@@ -52,7 +52,7 @@ class QueueLocks:
         try:
             locked = queue in await self.brokers.lock(self.group, [queue])
         except RocketError as error:
-            logger.warning("group %s: %s not locked: %s", self.group, queue, error)
+            logger.warning("group %s: cannot lock queue %s: %s", self.group, queue, error)
             return False
         self._mark(queue, locked)
         return locked
@@ -68,4 +68,4 @@ class QueueLocks:
         try:
             await self.brokers.unlock(self.group, queues)
         except RocketError as error:
-            logger.warning("group %s: queues not unlocked, the broker does it after 60 s: %s", self.group, error)
+            logger.warning("group %s: cannot unlock queues: %s; the broker does it after 60 s", self.group, error)

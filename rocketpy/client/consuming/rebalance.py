@@ -88,14 +88,16 @@ class Rebalancer:
                 try:
                     await self._rebalance_topic(topic)
                 except RocketError as error:
-                    logger.warning("group %s: no rebalance of %s: %s", self.group, topic, error)
+                    logger.warning(
+                        "group %s: cannot rebalance topic %s: %s; keeping its assigned queues", self.group, topic, error
+                    )
             for queue in [queue for queue in self.queues if queue.topic not in topics]:
                 await self._give_up(queue)
 
     async def _rebalance_topic(self, topic: str) -> None:
         all_queues = await self.owner.readable_queues(topic)
         if not all_queues:
-            logger.debug("group %s: no readable queue of %s is known", self.group, topic)
+            logger.debug("group %s: no readable queue of topic %s is known", self.group, topic)
             return
         if self.mode is ConsumeMode.BROADCASTING:
             mine: Collection[MessageQueue] = all_queues
@@ -107,7 +109,12 @@ class Rebalancer:
                 mine = share_of(self.allocation, self.client_id, all_queues, member_ids)
             except Exception:
                 # The strategy may be the user's; a failing one must not end the loop.
-                logger.exception("group %s: allocation %s failed on %s", self.group, self.allocation.name, topic)
+                logger.exception(
+                    "group %s: allocation strategy %s failed on topic %s; keeping its assigned queues",
+                    self.group,
+                    self.allocation.name,
+                    topic,
+                )
                 return
         if await self._apply(topic, mine):
             await self.owner.queues_changed(topic, [queue for queue in self.queues if queue.topic == topic])
@@ -120,7 +127,7 @@ class Rebalancer:
             if queue not in wanted:
                 changed |= await self._give_up(queue)
             elif self.drops_idle_pulls and self.queues[queue].is_pull_expired(self.now_ms()):
-                logger.error("group %s: %s was not pulled for 120 s, taking it anew", self.group, queue)
+                logger.error("group %s: queue %s was not pulled for 120 s: assigning it again", self.group, queue)
                 changed |= await self._give_up(queue)
         for queue in sorted(wanted - self.queues.keys(), key=queue_order):
             changed |= await self._take(queue)
@@ -133,7 +140,7 @@ class Rebalancer:
         try:
             taken = await self.owner.acquire(queue)
         except RocketError as error:
-            logger.warning("group %s: %s not taken: %s", self.group, queue, error)
+            logger.warning("group %s: cannot start to consume queue %s: %s", self.group, queue, error)
             return False
         if taken is None or self._closed:
             return False

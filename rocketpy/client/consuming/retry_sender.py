@@ -49,7 +49,12 @@ class RetrySender:
         try:
             await self.requests.send_message_back(self.group, message, delay_level, self._times_max)
         except RocketError as error:
-            logger.warning("group %s: %s not sent back, using the retry topic: %s", self.group, message.msg_id, error)
+            logger.warning(
+                "group %s: cannot send message %s back: %s; sending it to the retry topic",
+                self.group,
+                message.msg_id,
+                error,
+            )
             await self.send_to_retry_topic(message, self._times_max)
 
     async def send_to_retry_topic(self, message: ReceivedMessage, reconsume_times_max: int) -> None:

@@ -74,7 +74,7 @@ class SendLoop:
                     if is_async
                     else is_worth_another_attempt(error, self.options.retry_codes)
                 )
-                logger.warning("send %s to %s failed: %s", message.msg_id, queue, error)
+                logger.warning("cannot send message %s to queue %s: %s", message.msg_id, queue, error)
                 if not repeat:
                     break
                 continue

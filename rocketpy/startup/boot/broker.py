@@ -66,7 +66,7 @@ def run_broker(
             specs = list(beside())
             opened = opening.wait()
             most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
-            log.info("each of %d selectors takes up to %d connections (connectionsMax)", selectors, most)
+            log.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
             topology = Topology.create(reactor_sizes(settings))
             memory = manager_memory(settings, opened)
             specs += worker_specs(settings, topology, opened, memory, listeners, metrics)
@@ -104,7 +104,11 @@ def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
         return listen(host, port)
     listener = listen_by_default(host, avoid=(own - 2, own, own + 1))
     if port_of(listener) != DEFAULT_PORT:
-        log.warning("port %d is in use: serving metrics on port %d (metricsPort)", DEFAULT_PORT, port_of(listener))
+        log.warning(
+            "port %d is in use: serving metrics on port %d instead (set metricsPort to choose one)",
+            DEFAULT_PORT,
+            port_of(listener),
+        )
     return listener
 
 

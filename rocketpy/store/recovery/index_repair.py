@@ -53,7 +53,9 @@ def repair_index(
             following, end = [], 0
         if found is None:
             if is_lost:
-                logger.warning("%s: not brought to the disk by a sync that failed; its keys are entered again", path)
+                logger.warning(
+                    "index file %s removed: the last sync of it failed; its keys will be indexed again", path
+                )
             files.remove(path)
             continue
         end = end if following else found[0]
@@ -73,12 +75,12 @@ def _repair(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> t
     end, is_repaired = ffi.new("uint64_t *"), ffi.new("int *")
     status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, phy_limit, end, is_repaired)
     if status == Status.EMPTY:
-        logger.warning("%s is damaged: removed it, its keys will be indexed again", path)
+        logger.warning("index file %s removed: it is damaged; its keys will be indexed again", path)
         return None
     if status == Status.CORRUPT:
         return 0, False  # made with other numbers; who opens it says so
     if status != Status.OK:
         raise fail(f"cannot repair {path}", status)
     if is_repaired[0]:
-        logger.warning("%s has lost entries: keys will be indexed again from log offset %d on", path, end[0])
+        logger.warning("index file %s has lost entries: keys will be indexed again from log offset %d on", path, end[0])
     return int(end[0]), bool(is_repaired[0])

@@ -81,8 +81,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
             control.close()
         lock.release()
         raise
-    before = "was closed in order" if was_clean else "was not closed in order"
-    logger.info("store %s %s, opened: %s", paths.root, before, report)
+    before = "a clean stop" if was_clean else "an unclean stop"
+    logger.info("opened store %s after %s: %s", paths.root, before, report)
     return OpenedStore(config, paths, files, lock, control, report, is_ours)
 
 
@@ -124,7 +124,7 @@ def _finish(opened: OpenedStore) -> None:
     )
     if header.running_flags & ~DISK_FULL_FLAG:
         logger.warning(
-            "store %s had faults (flags %#x): it will be recovered at the next start",
+            "store %s had write errors (flags %#x): not marked as cleanly stopped, the next start recovers it",
             opened.paths.root,
             header.running_flags,
         )

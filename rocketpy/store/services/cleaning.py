@@ -88,9 +88,9 @@ class Cleaner:
         need = max(map(self._partition_need, {self._paths.commitlog, self._paths.consumequeue}))
         if need is DiskNeed.REFUSE:
             if self._flags.put(RunningFlag.DISK_FULL, True):
-                logger.warning("the disk of %s is full: messages are refused", self._paths.root)
+                logger.warning("the disk of %s is full: refusing messages; free space on it", self._paths.root)
         elif need is not DiskNeed.AT_ONCE and self._flags.put(RunningFlag.DISK_FULL, False):
-            logger.info("the disk of %s has room again: messages are taken", self._paths.root)
+            logger.info("the disk of %s has free space again: accepting messages", self._paths.root)
         return need
 
     def _partition_need(self, path: Path) -> DiskNeed:

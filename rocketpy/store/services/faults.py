@@ -48,7 +48,11 @@ class FaultLog:
             if known is not None and now_s < known.logged_s + REPEAT_S:
                 known.silent += 1
                 return
-            more = f" ({known.silent} more failures since the last line)" if known is not None and known.silent else ""
+            more = (
+                f" ({known.silent} more failures since the last line about it)"
+                if known is not None and known.silent
+                else ""
+            )
             self._steps[step] = _Step(now_s)
         is_ours = not isinstance(exc, (StoreError, OSError))
         logger.error("%s: %s; trying again%s", step, exc, more, exc_info=exc if is_ours else None)

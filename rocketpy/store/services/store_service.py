@@ -175,7 +175,7 @@ class StoreService:
         if status in (Status.CORRUPT, Status.NOT_FOUND):
             at = self._control.dispatched_phy_offset
             logger.error(
-                "the CommitLog is damaged at offset %d: skipped %d bytes; see `rocketpy store verify`",
+                "the CommitLog is damaged at offset %d: skipped %d bytes; check the store with `rocketpy store verify`",
                 at,
                 dispatch.skip(),
             )
@@ -196,7 +196,10 @@ class StoreService:
     def _tell_of_plain(self, plain: int) -> None:
         """Units that could not be extended do their duty without: nothing but filter bits is lost."""
         if plain > self._plain:
-            logger.error("cannot write the extensions of %d consume queue units", plain - self._plain)
+            logger.error(
+                "cannot write consumequeue_ext of %d messages: their filter bits are lost, the messages are not",
+                plain - self._plain,
+            )
             self._plain = plain
 
     def _tell_of_keys(self, cut_short: int) -> None:
@@ -213,7 +216,7 @@ class StoreService:
         try:
             dispatch.run_to_end()
         except StoreError:
-            logger.exception("consume queues are incomplete; they will be completed at the next start")
+            logger.exception("consume queues are incomplete; they are rebuilt at the next start")
 
     # --- requests of the manager ---
 
@@ -234,7 +237,7 @@ class StoreService:
             elif kind[0] == lib.RP_MSG_CLEAN_EXPIRED:
                 self._ask(record, cleaning.expire())
             else:
-                logger.error("ignored a message of unknown type %d from the manager", kind[0])
+                logger.error("ignored a ring message of unknown type %d from the manager", kind[0])
 
     def _ask(self, record: bytes | None, steps: Iterator[None]) -> None:
         """Have steps taken once dispatch has come up to where the log ends now."""
@@ -245,7 +248,7 @@ class StoreService:
         try:
             self._config = evolved(self._config, properties.as_mapping(text))
         except (ValueError, properties.PropertiesError) as exc:
-            logger.error("ignored changed settings from the manager: %s", exc)
+            logger.error("ignored a change of settings: %s", exc)
 
     def _serve_requests(self, cleaning: QueueCleaning) -> None:
         """A step of the first request that waits for nothing."""
@@ -294,14 +297,14 @@ class StoreService:
                 status = lib.rp_flush_log(flush)
                 intervals.flushed_s = time.monotonic()
             if status == Status.NO_MEMORY:
-                self._fault_log.report("cannot open the log's files to flush them", fail("flush", status))
+                self._fault_log.report("cannot open CommitLog files to flush them", fail("flush", status))
                 self._stop.wait(RETRY_S)
             elif status < 0:
                 # What could not be synced may be lost though the kernel calls it clean: take nothing more.
                 self._flags.put(RunningFlag.NOT_WRITEABLE, True)
                 logger.error(
-                    "%s: messages are refused until the broker is restarted; check the disk",
-                    fail("cannot flush the log", status),
+                    "%s: refusing messages until the broker is restarted; check the disk",
+                    fail("cannot flush the CommitLog", status),
                 )
                 return
 
@@ -349,7 +352,7 @@ class StoreService:
 
     def _allocate(self, was_full: bool) -> bool:
         """Returns whether the disk is full; that is said once."""
-        with self._fault_log.kept("cannot make the next log file"):
+        with self._fault_log.kept("cannot create the next CommitLog file"):
             try:
                 allocate_ahead(self._control, self._paths.commitlog)
             except DiskFull as exc:

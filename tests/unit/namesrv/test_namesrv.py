@@ -134,7 +134,7 @@ def test_its_own_standstill_is_no_broker_s_silence(tmp_path: Path, caplog: pytes
             await becomes(0, lambda: server.routes.topic_count)
 
     trio.run(main, clock=clock)
-    assert "stood still for 35" in caplog.text
+    assert "paused for 35" in caplog.text
 
 
 def test_an_idle_connection_is_closed(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def test_ready_is_told_once_when_all_are(launch: Callable[..., Run]) -> None:
     lines = run.journal.lines_until("all ready")
     assert sorted(line.split()[0] for line in lines) == ["a", "all", "b"]
     os.kill(pid_in(next(line for line in lines if line.startswith("a "))), signal.SIGKILL)
-    assert run.journal.line() == "log: a was killed by SIGKILL; restarted at once"
+    assert run.journal.line() == "log: worker a was killed by SIGKILL; restarting now"
     assert run.journal.line().startswith("a serves 2 ")
     run.signal(signal.SIGTERM)
     assert run.end() == 0
@@ -220,7 +220,7 @@ def test_who_does_not_stop_in_time_is_killed_and_the_others_still_have_theirs(la
     run = launch({"stubborn": (stay, {"stop_phase": 0}), "store": (serve, {"stop_phase": 1})}, stop_timeout_s=0.05)
     run.journal.lines_until("all ready")
     run.signal(signal.SIGTERM)
-    assert run.journal.line() == "log: stubborn did not stop in time: killed"
+    assert run.journal.line() == "log: worker stubborn did not stop in time: killing it"
     assert run.journal.line() == "store leaves"
     assert run.end() == 0
 
@@ -230,7 +230,7 @@ def test_a_second_signal_does_not_wait(launch: Callable[..., Run]) -> None:
     run.journal.lines_until("all ready")
     run.signal(signal.SIGINT)
     run.signal(signal.SIGTERM)
-    assert run.journal.line() == "log: stubborn did not stop in time: killed"
+    assert run.journal.line() == "log: worker stubborn did not stop in time: killing it"
     assert run.end() == 0
 
 
@@ -251,7 +251,7 @@ def test_the_same_request_twice_is_one(launch: Callable[..., Run]) -> None:
     assert run.journal.line() == "reload"  # so the other has been taken too, in order or before
     os.write(let, b"!")
     assert run.end() == 0
-    assert "killed" not in " ".join(run.journal.rest())
+    assert "killing" not in " ".join(run.journal.rest())
     os.close(may_leave)
     os.close(let)
 
@@ -305,7 +305,7 @@ def test_a_worker_that_cannot_boot_stops_the_start_with_one_line(
     run = launch({"a": serve, "acceptor": cannot_boot})
     assert run.end() == 1
     shown = capfd.readouterr().err
-    assert "rocketpy: acceptor cannot start: listenPort: port 10911 is taken\n" in shown
+    assert "rocketpy: worker acceptor cannot start: listenPort: port 10911 is taken\n" in shown
     assert "Traceback" not in shown
 
 
@@ -320,8 +320,8 @@ def test_restarts_are_bounded_and_wait_longer_each_time(launch: Callable[..., Ru
     assert run.end() == 1
     told = " ".join(run.journal.rest())
     assert told.count("crash ") == 4  # the first start and three restarts
-    assert "a ended with status 3; restarted at once" in told
-    assert "restarted in 0 ms" in told or "restarted in 1 ms" in told
+    assert "a ended with status 3; restarting now" in told
+    assert "restarting in 0 ms" in told or "restarting in 1 ms" in told
     assert "a ended with status 3, after 3 restarts in 60 s: stopping" in told
 
 
@@ -359,8 +359,8 @@ def test_a_worker_without_heartbeat_is_killed_and_replaced(launch: Callable[...,
     for _ in range(10):
         clock.turn(run, 1.0)
     clock.set(clock() + 1.0)
-    assert run.journal.line() == "log: a has not sent a heartbeat for 11.0 s: killed"
-    assert run.journal.line() == "log: a was killed by SIGKILL; restarted at once"
+    assert run.journal.line() == "log: worker a has not sent a heartbeat for 11.0 s: killing it"
+    assert run.journal.line() == "log: worker a was killed by SIGKILL; restarting now"
     assert run.journal.line() == "hangs 2"
 
 
@@ -371,11 +371,14 @@ def test_what_the_supervisor_slept_itself_counts_against_nobody(launch: Callable
     run.journal.lines_until("all ready")
     clock.turn(run, 1.0)
     clock.set(clock() + 3600.0)
-    assert run.journal.line() == "log: stood still for 3599.0 s (stopped, paused or starved of CPU)"
+    assert (
+        run.journal.line()
+        == "log: paused for 3599.0 s (stopped, frozen or short of CPU): missed heartbeats are excused"
+    )
     for _ in range(10):  # a whole grace from then on
         clock.turn(run, 1.0)
     clock.set(clock() + 1.0)
-    assert run.journal.line() == "log: a has not sent a heartbeat for 11.0 s: killed"
+    assert run.journal.line() == "log: worker a has not sent a heartbeat for 11.0 s: killing it"
 
 
 def test_a_stop_that_was_frozen_still_has_its_time(launch: Callable[..., Run]) -> None:
@@ -391,7 +394,7 @@ def test_a_stop_that_was_frozen_still_has_its_time(launch: Callable[..., Run]) -
     run.signal(signal.SIGTERM)
     assert run.journal.line() == "slow leaves"
     clock.set(clock() + 3600.0)
-    assert run.journal.line().startswith("log: stood still for 3599.0 s")
+    assert run.journal.line().startswith("log: paused for 3599.0 s")
     os.write(let, b"!")
     assert run.end() == 0
     assert run.journal.rest() == []
@@ -418,9 +421,11 @@ def test_a_fork_that_fails_is_tried_again_and_ends_nothing(launch: Callable[...,
     run = launch({"a": serve}, fork=FailingFork(list(errors)))
     lines = run.journal.lines_until("all ready")
     os.kill(pid_in(lines[0]), signal.SIGKILL)
-    assert run.journal.line() == "log: a was killed by SIGKILL; restarted at once"
+    assert run.journal.line() == "log: worker a was killed by SIGKILL; restarting now"
     for number in errors:
-        assert run.journal.line().startswith(f"log: cannot fork a: {os.strerror(number)}; tried again in ")
+        assert run.journal.line().startswith(
+            f"log: cannot start worker a: fork: {os.strerror(number)}; trying again in "
+        )
     assert run.journal.line().startswith("a serves ")
     run.signal(signal.SIGTERM)
     assert run.end() == 0
@@ -429,7 +434,7 @@ def test_a_fork_that_fails_is_tried_again_and_ends_nothing(launch: Callable[...,
 def test_a_first_fork_that_fails_delays_the_start(launch: Callable[..., Run]) -> None:
     run = launch({"a": serve}, fork=FailingFork([errno.EAGAIN], good=0))
     lines = run.journal.lines_until("all ready")
-    assert lines[0].startswith("log: cannot fork a: ")
+    assert lines[0].startswith("log: cannot start worker a: ")
     run.signal(signal.SIGTERM)
     assert run.end() == 0
 
@@ -452,7 +457,7 @@ def test_a_worker_without_a_descriptor_to_watch_it_is_started_again(launch: Call
     forks: list[int] = []
     run = launch({"a": serve}, fork=fork_without_descriptors)
     lines = run.journal.lines_until("all ready")
-    assert lines[0].startswith(f"log: cannot fork a: {os.strerror(errno.EMFILE)}; ")
+    assert lines[0].startswith(f"log: cannot start worker a: fork: {os.strerror(errno.EMFILE)}; ")
     assert lines[1].startswith("a serves 2 ")
     run.signal(signal.SIGTERM)
     assert run.end() == 0

@@ -252,7 +252,7 @@ def test_a_proxy_that_does_not_say_is_disconnected(start: bytes, caplog: pytest.
             await stream.aclose()
 
     trio.run(main)
-    assert "which is in proxyProtocolFrom: bad PROXY header" in caplog.text
+    assert "(proxyProtocolFrom): bad PROXY header" in caplog.text
 
 
 def test_a_proxy_that_says_nothing_is_disconnected() -> None:

@@ -57,8 +57,9 @@ def test_offsets_that_go_back_cannot_flood_the_log(tmp_path: Path, caplog: pytes
         offsets.commit("H", "T", 1, 9)
         offsets.commit("H", "T", 1, 2)
     assert [record.getMessage() for record in caplog.records] == [
-        "group G: committed offset of topic T queue 0 goes back from 5 to 4",
-        "group H: committed offset of topic T queue 1 goes back from 9 to 2 (and 49 more since the last line about it)",
+        "group G: the committed offset of topic T, queue 0, went back from 5 to 4",
+        "group H: the committed offset of topic T, queue 1, went back from 9 to 2 "
+        "(and 49 more since the last line about it)",
     ]
 
 
