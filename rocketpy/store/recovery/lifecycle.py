@@ -14,11 +14,11 @@ from rocketpy.native.core import ffi, lib
 
 from ..control_block import ControlBlock, fail
 from ..dispatch import Dispatch
-from ..files import DiskFiles, Files, StorePaths, numbered_files
+from ..files import DiskFiles, Files, StorePaths, file_name, numbered_files
 from ..formats.checkpoint import StoreCheckpoint, read_checkpoint, write_checkpoint
 from ..formats.consume_queue_ext import check_ext_files
 from ..formats.index_file import check_newest_index
-from .positions import Recovery, RecoveryReport, remove_unused_files
+from .positions import Recovery, RecoveryReport
 from .store_lock import StoreLock
 
 logger = logging.getLogger(__name__)
@@ -119,8 +119,8 @@ def _finish(opened: OpenedStore) -> None:
     for entry in control.entries():
         entry.next_offset = entry.max_offset
     save_checkpoint(control, opened.paths, opened.files)
-    remove_unused_files(
-        opened.files, opened.paths.commitlog, opened.config.mapped_file_size_commit_log, header.published_phy_offset
+    _remove_unused_files(
+        opened.files, opened.paths, opened.config.mapped_file_size_commit_log, header.published_phy_offset
     )
     if header.running_flags & ~DISK_FULL_FLAG:
         logger.warning(
@@ -152,3 +152,10 @@ def _remove_leftovers(files: Files, paths: StorePaths) -> None:
         for info in files.entries(directory):
             if ".new." in info.name and not info.is_directory:
                 files.remove(directory / info.name)
+
+
+def _remove_unused_files(files: Files, paths: StorePaths, file_size: int, end: int) -> None:
+    """Pre-allocated log files that nothing was written to."""
+    for start in numbered_files(files, paths.commitlog, file_size):
+        if start >= end:
+            files.remove(paths.commitlog / file_name(start))

@@ -19,7 +19,6 @@ from __future__ import annotations
 import enum
 import logging
 import os
-from pathlib import Path
 
 import attrs
 
@@ -117,7 +116,7 @@ class Recovery:
             self._has_failed_sync = self._read_failed_sync()
             is_trusted = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
             if is_trusted and self._take_run(header.published_phy_offset):
-                return self._trust()
+                return self._trust(checkpoint)
             if not is_trusted and self._take_run(header.durable_phy_offset):
                 return self._from_flushed(checkpoint)
         self._take_flushed_run(checkpoint)
@@ -125,7 +124,7 @@ class Recovery:
 
     # --- the three ways ---
 
-    def _trust(self) -> RecoveryReport:
+    def _trust(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
         header.min_phy_offset = self._log_begin(header.published_phy_offset)
         rebuilt = lib.rp_recovery_check_queues(
@@ -135,6 +134,8 @@ class Recovery:
             raise fail(f"cannot check the consume queues in {self._paths.consumequeue}")
         if header.rebuilding or header.dispatched_phy_offset < header.min_phy_offset:
             header.dispatched_phy_offset = header.min_phy_offset
+        if header.rebuilding:
+            self._admit_redo(checkpoint, header.min_phy_offset)
         behind = header.dispatched_phy_offset
         header.dispatched_phy_offset = self._redo_for_index(behind, header.indexed_phy_offset)
         leave = not header.rebuilding and header.dispatched_phy_offset == behind
@@ -152,7 +153,7 @@ class Recovery:
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
         self._cut_log(scan.end)
-        self._admit_redo(checkpoint, redo_from)
+        checkpoint = self._admit_redo(checkpoint, redo_from)
         self._load(scan, checkpoint, durable=scan.end if is_written else min(durable, scan.end), phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
         header.flush_begun = int(not is_written)  # then the first flush writes it again
@@ -160,6 +161,8 @@ class Recovery:
         redo_from = self._repair_index(redo_from, checkpoint)
         limit_index(self._files, self._paths.index, redo_from)
         redo_from = header.min_phy_offset if lost else max(redo_from, header.min_phy_offset)
+        if lost:
+            self._admit_redo(checkpoint, redo_from)
         header.dispatched_phy_offset = self._redo_for_index(redo_from, indexed)
         return self._catch_up(RecoveryKind.FLUSHED, scan, scan.end - durable, lost)
 
@@ -180,6 +183,8 @@ class Recovery:
         units = self._scan(start, with_queues=True)
         if (was_clean and units.missing < reached) or units.gap < scan.end:
             redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue lacks what others have
+        if rebuilt or (was_clean and redo_from < scan.end):
+            self._admit_redo(checkpoint, redo_from)
         header.dispatched_phy_offset = self._redo_for_index(redo_from, redo_from)
         return self._catch_up(RecoveryKind.FILES, scan, scan.end - start, rebuilt)
 
@@ -206,13 +211,16 @@ class Recovery:
         end = index_end(self._files, self._paths.index) if self._config.message_index_enable else indexed
         return int(max(min(redo_from, end), self._control.header.min_phy_offset) if end < indexed else redo_from)
 
-    def _admit_redo(self, checkpoint: StoreCheckpoint, redo_from: int) -> None:
-        """Units from `redo_from` on are about to be removed. Should we die before they are made again, the next start
-        has no block, and would trust a checkpoint that promises them."""
+    def _admit_redo(self, checkpoint: StoreCheckpoint, redo_from: int) -> StoreCheckpoint:
+        """Promise no units from `redo_from` on: they are about to be removed or made again, with their extensions.
+        A start that finds no block, before they are on the disk, would believe a checkpoint that promises them.
+        Returns the checkpoint that holds until then."""
         limit_ms = self._first_record(redo_from - redo_from % self._file_size) if self._starts else 0
         if limit_ms < checkpoint.logics_msg_timestamp_ms:
-            times = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
-            write_checkpoint(self._files, self._paths.checkpoint, times)
+            checkpoint = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
+            write_checkpoint(self._files, self._paths.checkpoint, checkpoint)
+        self._control.header.logics_timestamp_ms = checkpoint.logics_msg_timestamp_ms
+        return checkpoint
 
     def _read_failed_sync(self) -> bool:
         """What lies behind the durable positions may be in the page cache alone, or nowhere, though the kernel calls it
@@ -406,10 +414,3 @@ def _runs(starts: list[int], file_size: int) -> list[list[int]]:
             runs.append([])
         runs[-1].append(start)
     return runs
-
-
-def remove_unused_files(files: Files, directory: Path, file_size: int, end: int) -> None:
-    """Pre-allocated log files that nothing was written to."""
-    for start in numbered_files(files, directory, file_size):
-        if start >= end:
-            files.remove(directory / file_name(start))

@@ -16,10 +16,14 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.message.record import decode_record
+from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.control_block import ControlBlock
-from rocketpy.store.dispatch import Dispatch
+from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import StorePaths, file_name
+from rocketpy.store.formats.consume_queue_ext import read_ext_unit
+from rocketpy.store.formats.unit import CQ_UNIT, ConsumeQueueUnit
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store, save_checkpoint
@@ -313,6 +317,73 @@ def test_a_lost_queue_directory_is_made_again(config: MessageStoreConfig, has_bl
     assert opened.report.queues_rebuilt >= 1
     check(opened, puts)
     kill(opened)
+
+
+EARLY = ("early", 0)  # a queue whose messages are in the log's first files alone
+
+
+@pytest.mark.parametrize("lost_again", ["consumequeue", "consumequeue_ext"])
+@pytest.mark.parametrize("way", ["trusted", "flushed", "clean files", "files"])
+def test_units_made_again_are_not_promised_before_they_are_on_the_disk(
+    config: MessageStoreConfig, way: str, lost_again: str
+) -> None:
+    """The power fails after a recovery that made a queue again, and the control block is lost with it."""
+    config = attrs.evolve(
+        config, enable_consume_queue_ext=True, mapped_file_size_consume_queue_ext=1_024, message_index_enable=False
+    )
+    opened = open_store(config)
+    expected = fill_over_minutes(opened, has_late_one="files" in way)
+    paths = opened.paths
+    close_store(opened, clean=way in ("trusted", "clean files"))
+    if way == "flushed":
+        another_boot(paths)
+    elif way != "trusted":
+        paths.control.unlink()
+    shutil.rmtree(paths.consumequeue / EARLY[0])
+    opened = reopen(config)
+    assert opened.report.queues_rebuilt == 1
+    assert bodies_of(opened, *EARLY) == expected
+    save_checkpoint(opened.control, paths, opened.files)  # at any time: it says no more than what was synced
+    kill(opened)
+    paths.control.unlink()
+    shutil.rmtree(paths.root / lost_again / EARLY[0])
+    opened = reopen(config)
+    assert bodies_of(opened, *EARLY) == expected
+    kill(opened)
+
+
+def fill_over_minutes(opened: OpenedStore, *, has_late_one: bool) -> list[bytes]:
+    """The bodies of EARLY; everything is on the disk, and the checkpoint says so."""
+    bodies = [b"early %d" % i for i in range(10)] + [b"late"] * has_late_one
+    with StoreWriter(opened.config, opened.control) as writer:
+        for i in range(100 + len(bodies)):
+            is_early = i < 10 or i >= 100 + 10
+            topic, queue_id, body = (*EARLY, bodies[min(i, len(bodies) - 1)]) if is_early else ("A", 0, b"x" * 1000)
+            writer.put(topic, queue_id, body, b"TAGS\x01Tag", store_timestamp_ms=1_700_000_000_000 + i * 10_000)
+        flush = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+        assert lib.rp_flush_log(flush) == 0
+        lib.rp_flush_close(flush)
+        sync_units(writer.dispatch)
+    save_checkpoint(opened.control, opened.paths, opened.files)
+    return bodies
+
+
+def bodies_of(opened: OpenedStore, topic: str, queue_id: int) -> list[bytes]:
+    """Through the units, each of which leads to its tags code."""
+    with StoreWriter(opened.config, opened.control) as writer:
+        writer.dispatch.run_to_end()
+    store = MessageStore(opened.config, opened.control)
+    images = store.get_message(topic, queue_id, 0, 32).records
+    store.close()
+    for unit in read_units(opened.paths.consumequeue / topic / str(queue_id))[: len(images)]:
+        ext = read_ext_unit(opened.files, opened.paths.consumequeue_ext / topic / str(queue_id), 1_024, unit.tags_code)
+        assert ext is not None and ext.tags_code == string_hash("Tag")
+    return [record.body for record in map(decode_record, images) if record is not None]
+
+
+def read_units(directory: Path) -> list[ConsumeQueueUnit]:
+    data = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
+    return [ConsumeQueueUnit(*unit) for unit in CQ_UNIT.iter_unpack(data)]
 
 
 def newest(directory: Path) -> Path:
