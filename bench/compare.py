@@ -85,12 +85,14 @@ def is_failure(one: Measurement) -> bool:
 @click.command()
 @click.option("--target", type=click.Choice([*TARGETS, "both"]), default="both", show_default=True)
 @click.option("--only", multiple=True, help="Scenarios whose name contains this; may be given several times.")
-@click.option("--repeat", type=click.IntRange(1), help="Turns of each broker.  [default: 3, quick 1]")
-@click.option("--seconds", type=click.FloatRange(0.5), help="Time of one run.  [default: 5, quick 1.5]")
-@click.option("--messages", type=click.IntRange(1), help="For memory-loaded.  [default: 1 million, quick 200 k]")
-@click.option("--quick", is_flag=True, help="A smoke test: fewer scenarios, once, briefly; under three minutes.")
+@click.option("--repeat", type=click.IntRange(1), help="Runs of each broker.  [default: 3, quick 1]")
+@click.option("--seconds", type=click.FloatRange(0.5), help="Seconds of one run.  [default: 5, quick 1.5]")
+@click.option(
+    "--messages", type=click.IntRange(1), help="Messages of scenario memory-loaded.  [default: 1 million, quick 200 k]"
+)
+@click.option("--quick", is_flag=True, help="Smoke test: fewer scenarios, one short run each; under three minutes.")
 @click.option("--fill-page-cache", is_flag=True, help="Measure with no memory free (README: virtual machines).")
-@click.option("--strict", is_flag=True, help="A bar that does not hold is a failure.")
+@click.option("--strict", is_flag=True, help="Exit with an error when a target is not reached.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="bench-compare.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
 def main(
@@ -108,7 +110,7 @@ def main(
     """Compare rocketpy with the official Java broker and hold the result against the bars."""
     scenarios = select(only, quick=quick)
     if not scenarios:
-        raise click.UsageError("no scenario has such a name")
+        raise click.UsageError("no scenario has a name that contains the text given with --only")
     repeat = repeat or (1 if quick else 3)
     loaded_messages = messages or (200_000 if quick else 1_000_000)
     plan = Plan(scenarios, seconds or (1.5 if quick else 5.0), 0.0, loaded_messages)

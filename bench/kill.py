@@ -131,11 +131,17 @@ def kill_one(broker: Broker, worker: str, kills: int, seconds: float, workload: 
 @click.command()
 @click.option("--worker", multiple=True, required=True, help="Part of the worker's name, e.g. send; several: in turn.")
 @click.option("--seconds", type=click.FloatRange(1), default=4.0, show_default=True)
-@click.option("--kills", type=click.IntRange(1), default=1, show_default=True, help="Evenly spread over the time.")
+@click.option(
+    "--kills", type=click.IntRange(1), default=1, show_default=True, help="Number of kills, evenly spread over the run."
+)
 @click.option("--connections", type=click.IntRange(1), default=64, show_default=True)
-@click.option("--in-flight", type=click.IntRange(1), default=1, show_default=True, help="Requests, per connection.")
+@click.option(
+    "--in-flight", type=click.IntRange(1), default=1, show_default=True, help="Requests in flight per connection."
+)
 @click.option("--body-size", type=click.IntRange(1), default=1024, show_default=True)
-@click.option("--gap-ms", type=float, default=1000.0, show_default=True, help="Longest silence that is tolerated.")
+@click.option(
+    "--gap-ms", type=float, default=1000.0, show_default=True, help="Longest time without a response that is tolerated."
+)
 def main(
     worker: tuple[str, ...], seconds: float, kills: int, connections: int, in_flight: int, body_size: int, gap_ms: float
 ) -> None:

@@ -287,9 +287,9 @@ def page(rows: list[Row], setting: str) -> str:
 
 
 @click.command()
-@click.option("--scale", default=1.0, help="Part of the full sizes.")
-@click.option("--docs", type=click.Path(path_type=Path), help="Write the page of the documentation here.")
-@click.option("--only", type=click.Choice(["manager", "namesrv"]), help="One of the two.")
+@click.option("--scale", default=1.0, help="Fraction of the full table sizes.")
+@click.option("--docs", type=click.Path(path_type=Path), help="Also write this page of documentation.")
+@click.option("--only", type=click.Choice(["manager", "namesrv"]), help="Measure this server only.")
 def main(scale: float, docs: Path | None, only: str | None) -> None:
     logging.disable(logging.CRITICAL)  # a line per topic made would be most of the work
     topics, offsets = int(100_000 * scale), int(1_000_000 * scale)

@@ -216,7 +216,7 @@ def scan(setup: Setup) -> Answer:
             boot_s = broker.boot_s
     match = SCANNED.search(log)
     if match is None:
-        raise BrokerFailed(f"the log says nothing of a scan: {log[-500:]}")
+        raise BrokerFailed(f"the log of the broker reports no recovery scan: {log[-500:]}")
     size, seconds = int(match[1]), max(float(match[2]), 1e-3)
     gb_per_s = round(size / seconds / 1e9, 2)
     return Answer(
@@ -418,9 +418,13 @@ def ask_all(console: Console, names: Sequence[str], setup: Setup) -> tuple[dict[
 @click.option("--only", multiple=True, help="Questions whose name contains this; may be given several times.")
 @click.option("--target", type=click.Choice([*TARGETS, "both"]), default="both", show_default=True)
 @click.option("--quick", is_flag=True, help="Smaller stores, shorter runs: 512 MiB, 1 000 queues, 20 seconds.")
-@click.option("--repeat", type=click.IntRange(1), help="Restarts, and turns of sync flush.  [default: 3, quick 1]")
-@click.option("--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Of the open loop, each.")
-@click.option("--strict", is_flag=True, help="A bar that does not hold is a failure.")
+@click.option(
+    "--repeat", type=click.IntRange(1), help="Number of restarts and of sync-flush runs.  [default: 3, quick 1]"
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Minutes of each open-loop run."
+)
+@click.option("--strict", is_flag=True, help="Exit with an error when a target is not reached.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default="store-bars.json", show_default=True)
 @click.option("--docs", "docs_path", type=click.Path(path_type=Path), help="Also write this page of documentation.")
 def main(

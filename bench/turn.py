@@ -65,7 +65,7 @@ def preload(broker: Broker, topic: str, messages: int, body_size: int, watch: Pr
             load.run(600, watch)
             acknowledged = load.result(1.0, 0.0).messages
         if not acknowledged:
-            raise ConnectionError("the broker acknowledges nothing")
+            raise ConnectionError("the broker acknowledged no message")
         stored = sum(offsets := settle(broker, topic, stored + acknowledged))
     return offsets
 

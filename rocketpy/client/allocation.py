@@ -144,7 +144,7 @@ def group_by(items: Iterable[T], room_of: Callable[[T], str]) -> Mapping[str, li
     for item in items:
         room = room_of(item)
         if not room:
-            raise ValueError(f"the room resolver has no room for {item}")
+            raise ValueError(f"the machine room resolver knows no room for {item}")
         rooms.setdefault(room, []).append(item)
     return rooms
 

@@ -125,7 +125,7 @@ def check_message(message: Message, size_max: int) -> None:
     if len(message.body) > size_max:
         raise MessageInvalid(f"the message body has {len(message.body)} bytes, allowed are {size_max}")
     if message.tags is not None and "||" in message.tags:
-        raise MessageInvalid(f"a message has one tag; {message.tags!r} is a subscription expression")
+        raise MessageInvalid(f"a message can have one tag only; {message.tags!r} is a subscription expression")
     for key in message.keys:
         if not key or names.KEY_SEPARATOR in key:
             raise MessageInvalid(f"the key {key!r} is empty or holds a space")
@@ -143,9 +143,11 @@ def check_batch(messages: Sequence[Message]) -> None:
     first = messages[0]
     for message in messages:
         if message.topic != first.topic:
-            raise MessageInvalid(f"a batch has one topic, not {first.topic} and {message.topic}")
+            raise MessageInvalid(
+                f"all messages of a batch must have the same topic, not {first.topic} and {message.topic}"
+            )
         if message.wait_store != first.wait_store:
-            raise MessageInvalid("the messages of a batch agree on wait_store")
+            raise MessageInvalid("the messages of a batch must have the same wait_store")
         if message.delay_level:
             raise MessageInvalid("messages of a batch cannot be delayed")
     if is_retry_topic(first.topic):

@@ -56,7 +56,7 @@ class SendHandle:
         """The result. Raises the send's error."""
         await self._done.wait()
         if self.result is None:
-            raise self.error or ClientError(f"send {self.msg_id} was given up at shutdown")
+            raise self.error or ClientError(f"message {self.msg_id} was not sent: the producer was closed")
         return self.result
 
     def _finish(self) -> None:
@@ -199,7 +199,9 @@ class Producer:
             return await send_loop.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
         remaining_s = begin_s + timeout_s - trio.current_time()
         if remaining_s <= 0:
-            raise RequestTimeout(f"send {outgoing.msg_id}: {timeout_s} s used up before the first attempt")
+            raise RequestTimeout(
+                f"message {outgoing.msg_id} was not sent: its timeout of {timeout_s} s ended before the first attempt"
+            )
         return await send_loop.sender.send_to(target, outgoing, remaining_s)
 
     async def _target(
@@ -217,7 +219,7 @@ class Producer:
         info = await send_loop.publish_info(message.topic)
         chosen = (selector or JavaHashSelector()).select(info.queues, message, key)
         if chosen is None:
-            raise ClientError(f"the selector chose no queue for {message.topic}")
+            raise ClientError(f"the queue selector chose no queue of topic {message.topic}")
         return chosen
 
     async def send_oneway(

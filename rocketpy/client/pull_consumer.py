@@ -290,7 +290,7 @@ class PullConsumer(GroupMember):
             raise ClientError(f"{queue} is not assigned to this consumer")
         low, high = await self._brokers.min_offset(queue), await self._brokers.max_offset(queue)
         if not low <= offset <= high:
-            raise ClientError(f"offset {offset} of {queue} is outside of {low}..{high}")
+            raise ClientError(f"offset {offset} of queue {queue} is outside of {low} to {high}")
         assigned.process_queue.drop()
         assigned.scope.cancel()
         self._fetched.forget(queue)

@@ -101,9 +101,9 @@ class Blocking(Generic[C]):
         try:
             return trio.from_thread.run(function, *args, trio_token=self._token)
         except trio.RunFinishedError:
-            raise ClientError("the client has ended") from None
+            raise ClientError("the client was closed") from None
         except trio.Cancelled:
-            raise ClientError("the client ended during the call") from None
+            raise ClientError("the client was closed during the call") from None
 
     def _call_now(self, function: Callable[..., T], *args: Any) -> T:
         """Run a plain function in the client's thread and wait for its result."""

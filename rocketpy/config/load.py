@@ -171,7 +171,7 @@ def _entries(file: Path) -> list[properties.Entry]:
 def _home(environ: Mapping[str, str], key: str, below: str) -> str:
     home = environ.get("HOME")
     if not home:
-        raise ConfigError(f"its default is ~/{below}, and HOME is not set; give it", key=key)
+        raise ConfigError(f"the default is ~/{below}, but HOME is not set; set this property", key=key)
     return str(Path(home) / below)
 
 

@@ -62,7 +62,7 @@ def open_codec(topology: Topology, name: str, table: DispatchTable, send_stall_m
     )
     pointer = lib.rp_codec_open(config)
     if pointer == ffi.NULL:
-        raise TransportError(f"{name}: {os.strerror(ffi.errno or 12)}")
+        raise TransportError(f"cannot open codec {name}: {os.strerror(ffi.errno or 12)}")
     return OpenCodec(pointer, arrays)
 
 

@@ -226,7 +226,7 @@ class ProcessorServer:
         elif kind == WorkerMessage.CLEANED and self.fast_path is not None:
             self.fast_path.cleaned(record)
         else:
-            raise LocalProtocolError(f"{self.block.name} cannot take a ring message of type {kind}")
+            raise LocalProtocolError(f"worker {self.block.name} does not know ring messages of type {kind}")
 
     def _channel(self, origin: Origin) -> RingChannel:
         """The channel of a request that came through the fast path. Not kept: CLOSED may have come before it."""

@@ -124,7 +124,8 @@ class Ring:
         self.pointer: Any = lib.rp_ring_create(capacity_bytes, producer.pointer, consumer.pointer)
         if self.pointer == ffi.NULL:
             reason = os.strerror(ffi.errno)
-            raise TransportError(f"no ring of {capacity_bytes} bytes for {self.producer}, {self.consumer}: {reason}")
+            path = f"from {self.producer} to {self.consumer}"
+            raise TransportError(f"no shared memory for the ring {path}, {capacity_bytes} bytes: {reason}")
 
     @property
     def depth_bytes(self) -> int:

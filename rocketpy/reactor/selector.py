@@ -104,7 +104,7 @@ class SelectorMain:
         )
         selector = lib.rp_selector_open(config)
         if selector == ffi.NULL:
-            raise TransportError(f"{name}: {os.strerror(ffi.errno)}")
+            raise TransportError(f"cannot open selector {name}: {os.strerror(ffi.errno)}")
         context.report_ready()
         self._serve(selector, view, context)
         lib.rp_selector_close(selector)
@@ -119,7 +119,7 @@ class SelectorMain:
         directory = os.fsencode(self.settings.commitlog_directory)
         view = lib.rp_log_view_open(directory, self.settings.commitlog_file_bytes, LOG_MAPPINGS_MAX)
         if view == ffi.NULL:
-            raise TransportError(f"{self.settings.commitlog_directory}: {os.strerror(ffi.errno)}")
+            raise TransportError(f"cannot read {self.settings.commitlog_directory}: {os.strerror(ffi.errno)}")
         return view
 
     def _serve(self, selector: Any, view: Any, context: WorkerContext) -> None:
@@ -132,7 +132,7 @@ class SelectorMain:
             if view != ffi.NULL and min_phy_offset is not None:
                 lib.rp_log_view_trim(view, min_phy_offset())
         if status != lib.RP_STOPPED:
-            raise TransportError(f"{context.name}: epoll: {os.strerror(ffi.errno)}")
+            raise TransportError(f"selector {context.name}: epoll failed: {os.strerror(ffi.errno)}")
 
 
 class Complaints:

@@ -125,7 +125,7 @@ def _strings(record: bytes, at: int, sizes: Iterable[int]) -> list[bytes]:
         found.append(record[at : at + size])
         at += size
     if at > len(record):
-        raise LocalProtocolError(f"ring message of {len(record)} bytes, its strings need {at}")
+        raise LocalProtocolError(f"ring message of {len(record)} bytes, but its strings end at byte {at}")
     return found
 
 

@@ -109,7 +109,7 @@ class _Reader:
         value = self._value(0)
         self._skip_blank()
         if self.position != len(self.text):
-            raise self._error("more follows the value")
+            raise self._error("unexpected text after the value")
         return value
 
     def _error(self, reason: str) -> BodyInvalid:
@@ -144,7 +144,7 @@ class _Reader:
     def _number(self) -> int | float:
         match = _NUMBER.match(self.text, self.position)
         if match is None or match.end() - match.start() > _NUMBER_DIGITS_MAX:
-            raise self._error("no value")
+            raise self._error("expected a value")
         self.position = match.end()
         literal = match.group().rstrip("LSBFD")
         return int(literal) if literal.lstrip("+-").isdigit() else float(literal)
@@ -164,7 +164,7 @@ class _Reader:
         while self._peek() != "}":
             key = self._key(depth + 1)
             if self._peek() != ":":
-                raise self._error("no colon after the key")
+                raise self._error("expected a colon after the key")
             self.position += 1
             members[key] = self._value(depth + 1)
             self._comma_or("}")
@@ -176,7 +176,7 @@ class _Reader:
         if follows == ",":
             self.position += 1
         elif follows != end:
-            raise self._error(f"neither a comma nor {end}")
+            raise self._error(f"expected a comma or {end}")
 
     def _key(self, depth: int) -> str:
         first = self._peek()
@@ -187,7 +187,7 @@ class _Reader:
             self.position = name.end()
             return name.group()
         if self._is_in_key:  # as text within text it would double in size with each level
-            raise self._error("a key within a key is no name")
+            raise self._error("a key must be a string or a number, not an object within a key")
         self._is_in_key = True
         key = self._value(depth)
         self._is_in_key = False

@@ -345,9 +345,9 @@ async def consume_message(
 ) -> None:
     """Read messages of a topic, a broker or a queue; nothing is acknowledged."""
     if queue_id is not None and broker_name is None:
-        raise click.UsageError("-i needs -b")
+        raise click.UsageError("-i (queue) needs -b (broker name)")
     if offset is not None and queue_id is None:
-        raise click.UsageError("-o needs -b and -i")
+        raise click.UsageError("-o (offset) needs -b (broker name) and -i (queue)")
     queues = [
         queue
         for queue in sorted(subscribe_queues(topic, await admin.route(topic)))

@@ -53,7 +53,7 @@ async def send_message(
 ) -> int | None:
     """Send one message."""
     if qid is not None and broker is None:
-        raise click.UsageError("-i needs -b")
+        raise click.UsageError("-i (queue) needs -b (broker name)")
     queue = None if broker is None else MessageQueue(topic, broker, qid or 0)
     message = Message(topic, body.encode(), tags=tags, keys=tuple((key or "").split()))
     try:

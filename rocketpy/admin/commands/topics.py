@@ -66,7 +66,7 @@ async def update_topic(
 ) -> None:
     """Create a topic or change its settings; settings that are not given stay as they are."""
     if broker_addr and cluster_name:
-        raise click.UsageError("-b and -c exclude each other")
+        raise click.UsageError("give either -b (broker address) or -c (cluster), not both")
     wanted = TopicChange(**change)
     addresses = await brokers_named(admin, broker_addr, cluster_name)
     queue_nums: dict[str, int] = {}
@@ -239,7 +239,7 @@ async def update_order_conf(admin: Admin, out: Output, topic: str, order_conf: s
     """Put, get or delete the order configuration that fixes a topic's queue list."""
     if method == "put":
         if not order_conf:
-            raise click.UsageError("put needs -v")
+            raise click.UsageError("-m put needs -v (value)")
         await admin.put_kv(ORDER_TOPIC_CONFIG, topic, order_conf)
         out.done(f"update orderConf success. topic=[{topic}], orderConf=[{order_conf}]", topic=topic, value=order_conf)
     elif method == "delete":

@@ -40,4 +40,4 @@ class UnreadableProcessor(TableProcessor):
         for field in mandatory:
             if field not in (request.ext_fields or {}):
                 raise HeaderInvalid(f"{header.__name__}: the field {field} is missing")
-        raise HeaderInvalid(f"{header.__name__}: it is in a form that is not read here")
+        raise HeaderInvalid(f"{header.__name__}: the header is encoded in a way that is not supported")

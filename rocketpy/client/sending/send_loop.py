@@ -85,13 +85,13 @@ class SendLoop:
         if failure is not None and (isinstance(failure, BrokerError) or not budget.is_exhausted_by_time):
             raise failure
         raise RequestTimeout(
-            f"send {message.msg_id}: {budget.timeout_s} s used up after {budget.attempts} attempts"
+            f"message {message.msg_id}: its timeout of {budget.timeout_s} s ended after {budget.attempts} attempts"
         ) from failure
 
     async def _within(self, remaining_s: float, topic: str) -> PublishInfo:
         with trio.move_on_after(remaining_s):
             return await self.publish_info(topic)
-        raise RequestTimeout(f"no route of {topic} within {remaining_s:.3f} s")
+        raise RequestTimeout(f"no route of topic {topic} was found within {remaining_s:.3f} s")
 
     async def _attempt(self, queue: MessageQueue, message: OutgoingMessage, remaining_s: float) -> SendResult:
         begin_s = trio.current_time()

@@ -45,7 +45,7 @@ def cli() -> None:
     type=click.IntRange(3, 65534),
     default=10911,
     show_default=True,
-    help="Port of the broker; PORT - 2 is used too.",
+    help="Port of the broker. PORT - 2 is used as well.",
 )
 @click.option(
     "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
@@ -53,13 +53,13 @@ def cli() -> None:
 @click.option(
     "--metrics-port",
     type=click.IntRange(0, 65535),
-    help="Port of the Prometheus endpoint; 0: none.  [default: 5557 or the next free one]",
+    help="Port of the Prometheus endpoint; 0 switches it off.  [default: 5557 or the next free port]",
 )
 @click.option(
     "--bind",
     default="127.0.0.1",
     show_default=True,
-    help="Address to listen on. Anything but loopback opens the broker to others.",
+    help="Address to listen on. Any address but loopback lets other hosts connect.",
 )
 @click.option("-c", "--config", type=_FILE, help="Broker configuration file (Java property names).")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
@@ -74,7 +74,7 @@ def standalone(
     config: str | None,
     settings: tuple[str, ...],
 ) -> None:
-    """Run a name server and a broker together, with a store of their own.
+    """Run a name server and a broker together, with their own store.
 
     \b
     Example: rocketpy standalone --store /var/lib/rocketpy --set flushDiskType=SYNC_FLUSH
@@ -96,7 +96,7 @@ def standalone(
     "--namesrvAddr",
     "namesrv",
     metavar="HOST:PORT;...",
-    help="Name servers; stronger than the file and NAMESRV_ADDR.",
+    help="Name servers. Overrides the file and NAMESRV_ADDR.",
 )
 @click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
 @click.option(
@@ -152,19 +152,24 @@ def admin(arguments: tuple[str, ...]) -> None:
 
 @cli.group()
 def store() -> None:
-    """Look into a store directory, rocketpy's or a Java broker's, without changing it.
+    """Inspect a store directory of rocketpy or of a Java broker; nothing is changed.
 
     \b
-    Exit status: 0 sound, 1 damaged, 2 not to be read.
-    A store in use may be looked at; what is being written meanwhile is left out.
+    Exit status: 0 the store is sound, 1 it is damaged, 2 it cannot be read.
+    A running broker's store can be inspected too; what it writes meanwhile is left out.
     """
 
 
 _DIRECTORY = click.argument("directory", type=click.Path())
-_COMMITLOG = click.option("--commitlog", default="", help="Directory of the log, where it is not below DIRECTORY.")
-_JSON = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+_COMMITLOG = click.option(
+    "--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog."
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _SLOTS = click.option(
-    "--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, where an index file's size does not tell it."
+    "--hash-slots",
+    "slots",
+    type=click.IntRange(1),
+    help="maxHashSlotNum, if it cannot be derived from the size of an index file.",
 )
 
 
@@ -187,8 +192,8 @@ def _look(command: Callable[[], int]) -> int:
     type=click.Choice(["records", "units", "index", "state"]),
     help="What to print.  [default: records, or units if --queue is given]",
 )
-@click.option("--topic", help="Only this topic.")
-@click.option("--queue", type=click.IntRange(0), help="Only this queue.")
+@click.option("--topic", help="Print this topic only.")
+@click.option("--queue", type=click.IntRange(0), help="Print this queue only.")
 @click.option(
     "--from",
     "--start",
@@ -198,11 +203,13 @@ def _look(command: Callable[[], int]) -> int:
     show_default=True,
     help="Begin at this log offset (records), queue offset (units) or number (index).",
 )
-@click.option("--count", type=click.IntRange(0), default=100, show_default=True, help="At most so many lines.")
+@click.option(
+    "--count", type=click.IntRange(0), default=100, show_default=True, help="Largest number of lines to print."
+)
 @_JSON
 @_SLOTS
 def store_dump(directory: str, commitlog: str, **wanted: Any) -> None:
-    """Print records, consume queue units, index entries or the store's state, a line each.
+    """Print records, consume queue units, index entries or the state of the store, one per line.
 
     \b
     rocketpy store dump DIR --topic T --count 10        first messages of a topic
@@ -222,7 +229,7 @@ def store_dump(directory: str, commitlog: str, **wanted: Any) -> None:
 @_JSON
 @_SLOTS
 def store_verify(directory: str, commitlog: str, as_json: bool, slots: int | None) -> None:
-    """Check every record, unit and index entry; exit status 1 if anything is damaged.
+    """Check every record, unit and index entry; the exit status is 1 if anything is damaged.
 
     Each finding names the file and the byte. Notes are no damage: what a killed broker left half done, and what the
     next start repairs.
@@ -237,16 +244,16 @@ def store_verify(directory: str, commitlog: str, as_json: bool, slots: int | Non
 @_COMMITLOG
 @_JSON
 def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
-    """Sizes, offsets, times, state, and messages by topic."""
+    """Print sizes, offsets, times, state, and the number of messages by topic."""
     from .store_tools import stats
 
     sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
 
 
 @cli.command()
-@click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to look at.")
+@click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
 def doctor(store: str | None) -> None:
-    """Say what this machine is good for: core, limits, ports, disk."""
+    """Check whether this machine can run a broker: compiled core, limits, ports, disk."""
     from .doctor import examine
 
     sys.exit(guarded(lambda: examine(Path(store or default_store()))))

@@ -31,7 +31,7 @@ class StoreLock:
         """Take the lock.
 
         Raises:
-            StoreError: `store in use`, or the file cannot be written.
+            StoreError: the store is in use, or the file cannot be written.
         """
         self._path = path
         self.worker_fd = -1
@@ -43,7 +43,9 @@ class StoreLock:
             os.close(self._descriptor)
             if exc.errno not in (errno.EACCES, errno.EAGAIN):
                 raise StoreError(f"cannot lock {path}: {exc.strerror}") from exc
-            raise StoreError(f"store in use: another broker holds {path}") from exc
+            raise StoreError(
+                f"the store is in use: another broker holds {path}; stop it, or choose another storePathRootDir"
+            ) from exc
         try:
             self.worker_fd = _lock_for_workers(path.parent)
         except BaseException:
@@ -85,5 +87,7 @@ def _lock_for_workers(root: Path) -> int:
                 return descriptor  # no such locks on this file system: workers are not waited for
             if time.monotonic() >= deadline:
                 os.close(descriptor)
-                raise StoreError(f"store in use: workers of an earlier broker still hold {root}") from exc
+                raise StoreError(
+                    f"the store is in use: workers of an earlier broker still hold {root}; wait until they have ended"
+                ) from exc
         time.sleep(ORPHANS_POLL_S)

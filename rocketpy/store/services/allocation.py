@@ -34,5 +34,5 @@ def allocate_ahead(control: ControlBlock, directory: Path) -> int | None:
     status = lib.rp_mapped_file_create(os.fsencode(directory), start, size)
     if status:
         kind = DiskFull if status == Status.NO_SPACE else StoreError
-        raise kind(str(fail(f"cannot make the next file in {directory}", status)))
+        raise kind(str(fail(f"cannot create the next file in {directory}", status)))
     return start

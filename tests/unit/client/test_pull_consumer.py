@@ -111,7 +111,7 @@ def test_seek() -> None:
             assert (await consumer.poll())[0].queue_offset == 0
             await consumer.seek_to_end(QUEUE)
             assert await consumer.poll(timeout=1.0) == []
-            with pytest.raises(ClientError, match=r"outside of 0\.\.10"):
+            with pytest.raises(ClientError, match=r"outside of 0 to 10"):
                 await consumer.seek(QUEUE, 11)
             with pytest.raises(ClientError, match="not assigned"):
                 await consumer.seek(MessageQueue("T", "broker-a", 7), 0)

@@ -49,7 +49,7 @@ def test_producer() -> None:
         assert len(producer.queues("T")) == 1
         with pytest.raises(MessageInvalid):
             producer.send(Message("T", b""))
-    with pytest.raises(ClientError, match="has ended"):
+    with pytest.raises(ClientError, match="was closed"):
         producer.send(Message("T", b"x"))
 
 

@@ -30,5 +30,5 @@ def test_allocation_waits_until_the_file_is_mostly_full(writer: StoreWriter, ope
 def test_allocation_that_cannot_be_is_an_error(opened: OpenedStore, tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_bytes(b"")
-    with pytest.raises(StoreError, match="cannot make the next file"):
+    with pytest.raises(StoreError, match="cannot create the next file"):
         allocate_ahead(opened.control, blocked)

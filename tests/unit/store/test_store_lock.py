@@ -32,7 +32,7 @@ def test_a_lock_on_byte_0_excludes(tmp_path: Path, config: MessageStoreConfig) -
     ) as holder:
         assert holder.stdout is not None and holder.stdin is not None
         assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(StoreError, match="store in use"):
+        with pytest.raises(StoreError, match="store is in use"):
             open_store(config)
         holder.stdin.close()
         holder.wait()

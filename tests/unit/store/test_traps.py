@@ -233,7 +233,7 @@ def test_the_lock_comes_before_everything(config: MessageStoreConfig) -> None:
         [sys.executable, "-c", HOLD, str(opened.paths.lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-        with pytest.raises(StoreError, match="store in use"):
+        with pytest.raises(StoreError, match="store is in use"):
             open_store(config)
         assert state() == before
         holder.communicate()

@@ -46,6 +46,6 @@ def test_what_is_wrong_is_named(tmp_path: Path, code: int, fields: dict[str, str
             assert f": the field {name} is missing" in await remark_to({k: v for k, v in fields.items() if k != name})
         number = "e" if fields is V2 else "queueId"
         assert f".{number}: " in await remark_to(fields | {number: "zz"})
-        assert "is in a form that is not read here" in await remark_to(fields)
+        assert "encoded in a way that is not supported" in await remark_to(fields)
 
     rig.run(main)
