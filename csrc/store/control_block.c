@@ -1,7 +1,7 @@
 /* The mapped control block: header, queue entries, topic names, and the two hash indexes that find them.
  *
  *   0            rp_control, then the adders' lock at LOCK_AT
- *   QUEUES_AT    RP_CONTROL_QUEUES_MAX entries of 64 bytes
+ *   QUEUES_AT    RP_CONTROL_QUEUES_MAX entries of 64 bytes (RP_CONTROL_QUEUES_AT)
  *   TOPICS_AT    RP_CONTROL_TOPICS_MAX names of 128 bytes: length, then up to 127 bytes
  *   SLOTS_AT     hash slots of queues, 4 bytes: entry number + 1, 0 free; linear probing, half full at the most
  *   NAMES_AT     hash slots of topics, likewise
@@ -30,21 +30,19 @@
 #include "base/random_seed.h"
 
 #define CONTROL_MAGIC 0x31304b4c42595052ull /* "RPYBLK01", little-endian */
-#define LAYOUT_VERSION 2u
 #define QUEUE_SLOTS (RP_CONTROL_QUEUES_MAX * 2u)
 #define TOPIC_SLOTS (RP_CONTROL_TOPICS_MAX * 2u)
-#define TOPIC_ENTRY 128u
 #define LOCK_AT 2048u
-#define QUEUES_AT 4096ull
-#define TOPICS_AT (QUEUES_AT + (uint64_t)RP_CONTROL_QUEUES_MAX * sizeof(rp_queue))
-#define SLOTS_AT (TOPICS_AT + (uint64_t)RP_CONTROL_TOPICS_MAX * TOPIC_ENTRY)
+#define TOPICS_AT (RP_CONTROL_QUEUES_AT + (uint64_t)RP_CONTROL_QUEUES_MAX * sizeof(rp_queue))
+#define SLOTS_AT (TOPICS_AT + (uint64_t)RP_CONTROL_TOPICS_MAX * RP_CONTROL_TOPIC_ENTRY)
 #define NAMES_AT (SLOTS_AT + (uint64_t)QUEUE_SLOTS * 4)
 #define FILE_SIZE (NAMES_AT + (uint64_t)TOPIC_SLOTS * 4)
 #define RESERVE_STEP 4096u /* entries whose blocks are reserved at once */
 #define SLOTS_PER_READ 16384u
 
 _Static_assert(sizeof(rp_queue) == 64, "one cache line per queue");
-_Static_assert(sizeof(rp_control) <= LOCK_AT && sizeof(pthread_mutex_t) <= QUEUES_AT - LOCK_AT, "header fits its page");
+_Static_assert(sizeof(rp_control) <= LOCK_AT && sizeof(pthread_mutex_t) <= RP_CONTROL_QUEUES_AT - LOCK_AT,
+               "header fits its page");
 
 struct rp_control_block {
     uint8_t *base;
@@ -52,10 +50,10 @@ struct rp_control_block {
 };
 
 static rp_queue *queue_at(const rp_control_block *block, uint32_t index) {
-    return (rp_queue *)(block->base + QUEUES_AT) + index;
+    return (rp_queue *)(block->base + RP_CONTROL_QUEUES_AT) + index;
 }
 static uint8_t *topic_at(const rp_control_block *block, uint32_t index) {
-    return block->base + TOPICS_AT + (uint64_t)index * TOPIC_ENTRY;
+    return block->base + TOPICS_AT + (uint64_t)index * RP_CONTROL_TOPIC_ENTRY;
 }
 static uint32_t *queue_slots(const rp_control_block *block) { return (uint32_t *)(block->base + SLOTS_AT); }
 static uint32_t *topic_slots(const rp_control_block *block) { return (uint32_t *)(block->base + NAMES_AT); }
@@ -116,7 +114,7 @@ static uint32_t *topic_slot(const rp_control_block *block, const uint8_t *name, 
 }
 
 rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id) {
-    if (!topic_size || topic_size > TOPIC_ENTRY - 1) return NULL;
+    if (!topic_size || topic_size > RP_CONTROL_TOPIC_ENTRY - 1) return NULL;
     uint32_t value = rp_load_acquire32(queue_slot(block, topic, topic_size, queue_id));
     return value ? queue_at(block, value - 1) : NULL;
 }
@@ -124,7 +122,7 @@ rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from) {
     uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
     uint32_t value =
-        topic_size && topic_size < TOPIC_ENTRY ? rp_load_acquire32(topic_slot(block, topic, topic_size)) : 0;
+        topic_size && topic_size < RP_CONTROL_TOPIC_ENTRY ? rp_load_acquire32(topic_slot(block, topic, topic_size)) : 0;
     if (!value) return count;
     while (from < count && queue_at(block, from)->topic != value - 1) from++;
     return from;
@@ -186,7 +184,7 @@ static int add_topic(rp_control_block *block, const uint8_t *name, uint32_t size
         errno = EOVERFLOW;
         return -1;
     }
-    if (reserve_entry(block, TOPICS_AT, index, TOPIC_ENTRY) < 0) return -1;
+    if (reserve_entry(block, TOPICS_AT, index, RP_CONTROL_TOPIC_ENTRY) < 0) return -1;
     uint8_t *entry = topic_at(block, index);
     entry[0] = (uint8_t)size;
     memcpy(entry + 1, name, size);
@@ -210,7 +208,8 @@ static rp_queue *add_queue(rp_control_block *block, const uint8_t *name, uint32_
         errno = EOVERFLOW;
         return NULL;
     }
-    if (add_topic(block, name, size, &topic) < 0 || reserve_entry(block, QUEUES_AT, index, sizeof(rp_queue)) < 0)
+    if (add_topic(block, name, size, &topic) < 0 ||
+        reserve_entry(block, RP_CONTROL_QUEUES_AT, index, sizeof(rp_queue)) < 0)
         return NULL;
     rp_queue *queue = queue_at(block, index);
     memset(queue, 0, sizeof *queue);
@@ -227,7 +226,7 @@ static rp_queue *add_queue(rp_control_block *block, const uint8_t *name, uint32_
 
 /* A topic becomes a directory below consumequeue/: names that would leave it or cannot be one are refused. */
 int rp_control_is_name(const uint8_t *name, uint32_t size) {
-    if (!size || size > TOPIC_ENTRY - 1 || memchr(name, '/', size) || memchr(name, 0, size)) return 0;
+    if (!size || size > RP_CONTROL_TOPIC_ENTRY - 1 || memchr(name, '/', size) || memchr(name, 0, size)) return 0;
     return !(name[0] == '.' && (size == 1 || (size == 2 && name[1] == '.')));
 }
 
@@ -284,7 +283,9 @@ static int format_file(int fd) {
     RP_CRASH_POINT("control.format");
     if (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0) return -1;
     RP_CRASH_POINT("control.formatted");
-    return reserve_blocks(fd, 0, QUEUES_AT) < 0 || reserve_blocks(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0 ? -1 : 0;
+    return reserve_blocks(fd, 0, RP_CONTROL_QUEUES_AT) < 0 || reserve_blocks(fd, SLOTS_AT, FILE_SIZE - SLOTS_AT) < 0
+               ? -1
+               : 0;
 }
 
 static int init_adders(rp_control_block *block) {
@@ -302,16 +303,20 @@ static int init_adders(rp_control_block *block) {
 static void set_identity(rp_control_block *block, uint64_t commitlog_file_size) {
     rp_control *control = rp_control_header(block);
     RP_CRASH_POINT("control.identity");
-    control->layout_version = LAYOUT_VERSION;
+    control->layout_version = RP_CONTROL_LAYOUT_VERSION;
     control->commitlog_file_size = commitlog_file_size;
     control->hash_seed = rp_random_seed();
     rp_store_release(&control->magic, CONTROL_MAGIC);
 }
 
+int rp_control_is_known(const rp_control *control) {
+    return control->magic == CONTROL_MAGIC && control->layout_version == RP_CONTROL_LAYOUT_VERSION;
+}
+
 static int is_ours(const rp_control *control, uint64_t commitlog_file_size) {
-    return control->magic == CONTROL_MAGIC && control->layout_version == LAYOUT_VERSION &&
-           control->commitlog_file_size == commitlog_file_size && control->queue_count <= RP_CONTROL_QUEUES_MAX &&
-           control->topic_count <= RP_CONTROL_TOPICS_MAX && control->clean <= 1;
+    return rp_control_is_known(control) && control->commitlog_file_size == commitlog_file_size &&
+           control->queue_count <= RP_CONTROL_QUEUES_MAX && control->topic_count <= RP_CONTROL_TOPICS_MAX &&
+           control->clean <= 1;
 }
 
 /* Every slot of a table names one of `entries` entries, and no more slots are taken than there are entries: then half

@@ -9,6 +9,11 @@
 #include "base/status.h"
 
 enum { RP_CONTROL_QUEUES_MAX = 1048576, RP_CONTROL_TOPICS_MAX = 262144 };
+enum {
+    RP_CONTROL_LAYOUT_VERSION = 2,
+    RP_CONTROL_QUEUES_AT = 4096, /* bytes before the queue entries; the topics' names follow them */
+    RP_CONTROL_TOPIC_ENTRY = 128 /* bytes of a topic's name: its length, then up to 127 */
+};
 
 /* running_flags: why the store takes no messages (the reference's RunningFlags). */
 enum {
@@ -75,6 +80,8 @@ typedef struct rp_control_block rp_control_block; /* the mapping; opaque */
  * Once per store, by the process that holds the store's lock; workers inherit the mapping. */
 rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size);
 void rp_control_close(rp_control_block *block);
+/* 1 if the file that begins with this header is a control block of this layout. */
+int rp_control_is_known(const rp_control *control);
 /* Forget everything: as if newly created. */
 rp_status rp_control_reset(rp_control_block *block);
 /* 1 if the running kernel wrote the block: the page cache, and so every position in it, can be trusted. */

@@ -67,6 +67,8 @@ _SHORT = struct.Struct(">h")
 assert _HEAD.size == 48
 FIXED_SIZE_V4 = _HEAD.size + _STORE_TIMESTAMP.size + _MIDDLE.size + 2 * HOST_SIZE_V4 + 1 + 2
 assert FIXED_SIZE_V4 == 91
+RECORD_HEAD_MAX = _HEAD.size + HOST_SIZE_V6 + _STORE_TIMESTAMP.size
+"""Bytes of a record up to its store timestamp, at the most."""
 
 
 @attrs.frozen
@@ -90,6 +92,17 @@ class StoredRecord:
     body: bytes
     topic: str
     properties: bytes
+
+
+def store_timestamp_of(head: bytes) -> int | None:
+    """Store time (ms) of a message from the first RECORD_HEAD_MAX bytes of its record; None: they are no message's."""
+    if len(head) < _HEAD.size:
+        return None
+    _, magic, *_, sys_flag, _ = _HEAD.unpack_from(head)
+    at = _HEAD.size + (HOST_SIZE_V6 if sys_flag & flags.BORN_HOST_V6 else HOST_SIZE_V4)
+    if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2) or len(head) < at + _STORE_TIMESTAMP.size:
+        return None
+    return int(_STORE_TIMESTAMP.unpack_from(head, at)[0])
 
 
 def body_crc(body: bytes | memoryview) -> int:

@@ -58,17 +58,18 @@ class QueueDeletions:
         token = self._last_token
         self._queues.delete_queues(topic)
         self._by_token[token] = deletion
-        self._send.put(WorkerMessage.POSITION, POSITION.pack(token), always=True)
+        self._send.put(WorkerMessage.POSITION, POSITION.write(token=token), always=True)
         return deletion.done
 
     def position_is(self, record: bytes) -> bool:
         """A PUT_RESULT has come; False: it is not for us. One to a predecessor of ours is dropped."""
-        token, phy_offset, *_ = PUT_RESULT.unpack_from(record)
+        position = PUT_RESULT.read(record)
+        token = position.token
         if token < TOKENS:
             return False
         deletion = self._by_token.pop(token, None)
         if deletion is not None:
-            self._delete_units(deletion, phy_offset, token)
+            self._delete_units(deletion, position.phy_offset, token)
         return True
 
     def _delete_units(self, deletion: _Deletion, below: int, token: int) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import struct
 import time
 from collections.abc import Sequence
 
@@ -27,12 +26,14 @@ from .ring import Ring, RingReader, RingWriter, WorkerBlock
 from .topology import SEND, Topology
 from .worker_messages import (
     CONNECTION_INTERNAL,
-    ORIGIN,
+    PULL_REQUEST,
     PUT_RESULT,
+    SEND_REQUEST,
     WorkerMessage,
     connection_of,
     decode_origin,
     encode_reply,
+    frame_of,
     token_of,
 )
 
@@ -77,12 +78,13 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
 def describe(kind: int, record: bytes) -> str:
     """The request's peer, code and size, for the log."""
     code: int | str = "unknown"
-    if kind in (WorkerMessage.SEND, WorkerMessage.PULL):
-        code = struct.unpack_from("=ii", record, ORIGIN.size)[1]
+    if kind == WorkerMessage.SEND:
+        code = SEND_REQUEST.read(record).code
+    elif kind == WorkerMessage.PULL:
+        code = PULL_REQUEST.read(record).code
     else:
-        frame = record[ORIGIN.size :]
         with contextlib.suppress(RocketError):
-            code = RemotingCommand.decode(len(frame).to_bytes(4, "big") + frame).code
+            code = RemotingCommand.decode(frame_of(record)).code
     return f"a request of {decode_origin(record).peer} (code {code}, {len(record)} bytes)"
 
 
@@ -102,7 +104,6 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
 def refuse_put(to_manager: Ring, record: bytes) -> None:
     """Answer the manager's own put with an error: it may be stored or not."""
     writer = RingWriter(to_manager)
-    writer.write(
-        WorkerMessage.PUT_RESULT, PUT_RESULT.pack(token_of(record), 0, 0, 0, ResponseCode.SYSTEM_ERROR, 0, 0, 0)
-    )
+    refusal = PUT_RESULT.write(token=token_of(record), code=ResponseCode.SYSTEM_ERROR)
+    writer.write(WorkerMessage.PUT_RESULT, refusal)
     writer.finish_batch()

@@ -37,7 +37,6 @@ from .ring import Ring, RingReader, WorkerBlock
 from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths
 from .worker_messages import (
-    ORIGIN,
     Origin,
     WorkerMessage,
     connection_of,
@@ -45,6 +44,7 @@ from .worker_messages import (
     decode_origin,
     decode_pull,
     decode_send,
+    frame_of,
 )
 
 DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
@@ -257,10 +257,8 @@ class ProcessorServer:
     # -- commands
 
     def _take_command(self, origin: Origin, record: bytes) -> None:
-        size = len(record) - ORIGIN.size
         try:
-            frame = size.to_bytes(4, "big") + record[ORIGIN.size :]
-            request = RemotingCommand.decode(frame, header_size_max=REQUEST_HEADER_SIZE_MAX)
+            request = RemotingCommand.decode(frame_of(record), header_size_max=REQUEST_HEADER_SIZE_MAX)
         except RocketError as exc:
             self.block.add(lib.RP_COUNT_FRAMES_BAD)
             self._refused.report("reading a command", f"{origin.peer} is disconnected: {exc}")

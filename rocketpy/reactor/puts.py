@@ -78,7 +78,7 @@ class Puts:
     def begin(self, message: MessageToPut) -> Put:
         """Hand a message over behind those that have begun before; blocks nobody.
 
-        Raises: struct.error (a number beyond its field); nothing has begun then.
+        Raises: OverflowError (a number beyond its field); nothing has begun then.
         """
         put = Put(message, encode_put(message, 0, self._now_ns()), self)
         self._waiting.append(put)

@@ -169,7 +169,9 @@ class RingFastPath:
         self._remove(WorkerMessage.SUBSCRIPTION, group, topic, record)
 
     def broker_changed(self, *, permission: int, max_message_size: int) -> None:
-        self._enter(WorkerMessage.BROKER, "", "", BROKER.pack(permission, max_message_size))
+        self._enter(
+            WorkerMessage.BROKER, "", "", BROKER.write(permission=permission, max_message_size=max_message_size)
+        )
 
     def tables_end(self) -> None:
         self._are_tables_whole = True
@@ -212,7 +214,9 @@ class RingFastPath:
     def _put_tables_end(self, process: _FastPathProcess) -> None:
         if self._are_tables_whole:
             process.outbox.put(
-                WorkerMessage.TABLES_END, TABLES_END.pack(self._sends_from, process.epoch, 0), always=True
+                WorkerMessage.TABLES_END,
+                TABLES_END.write(sends_from=self._sends_from, epoch=process.epoch),
+                always=True,
             )
 
     # -- requests

@@ -19,6 +19,7 @@ from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
+from tests.support import ring_messages
 
 CONNECTION = 0 << 56 | 4 << 32 | 1
 NOW_NS = 10**12
@@ -100,9 +101,9 @@ class Bench:
         for block in self.blocks:
             os.close(block.doorbell)
 
-    def origin(self, *, waited_ms: int = 0, listener: int = 0, connection: int = CONNECTION) -> bytes:
-        host = worker_messages.encode_host("127.0.0.1", 4000)
-        return worker_messages.ORIGIN.pack(connection, NOW_NS - waited_ms * 1_000_000, *host, listener)
+    @staticmethod
+    def origin(*, waited_ms: int = 0, listener: int = 0, connection: int = CONNECTION) -> ring_messages.Fields:
+        return ring_messages.origin(connection, received_ns=NOW_NS - waited_ms * 1_000_000, listener=listener)
 
     def write(self, kind: WorkerMessage, record: bytes) -> None:
         assert self.decoder.write(kind, record)
@@ -113,10 +114,10 @@ class Bench:
         self.command(command, **origin)
 
     def command(self, command: RemotingCommand, **origin: int) -> None:
-        self.write(WorkerMessage.COMMAND, self.origin(**origin) + command.encode()[4:])
+        self.write(WorkerMessage.COMMAND, ring_messages.origin_record(self.origin(**origin)) + command.encode()[4:])
 
     def closed(self) -> None:
-        self.write(WorkerMessage.CLOSED, self.origin())
+        self.write(WorkerMessage.CLOSED, ring_messages.origin_record(self.origin()))
 
     def replies(self) -> list[RemotingCommand | str]:
         """What came out for clients; "close" where the selector is told to."""
@@ -124,10 +125,10 @@ class Bench:
         while (record := self.selector.read()) is not None:
             kind, data = record
             assert kind == WorkerMessage.REPLY
-            connection, flags, size = worker_messages.REPLY.unpack_from(data)
+            connection, flags, frame = ring_messages.reply(data)
             assert connection == CONNECTION
-            found.append(RemotingCommand.decode(data[worker_messages.REPLY.size :]) if size else "close")
-            assert bool(flags & worker_messages.REPLY_CLOSE_AFTER) == (size == 0)
+            found.append(RemotingCommand.decode(frame) if frame else "close")
+            assert bool(flags & worker_messages.REPLY_CLOSE_AFTER) == (not frame)
         return found
 
     def commands(self) -> list[RemotingCommand]:

@@ -7,53 +7,22 @@ in the same process.
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 
 import attrs
 
 from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.layout import Layout
 
 from ..files import Files, StorePaths
 from ..formats.checkpoint import StoreCheckpoint, read_checkpoint
 
-CONTROL_MAGIC = 0x31304B4C42595052
-CONTROL_LAYOUT = 2
-CONTROL_HEADER = struct.Struct(
-    "=Q"  # magic
-    "I"  # layout version
-    "I"  # queues
-    "I"  # topics
-    "I"  # running flags
-    "16s"  # boot id of the kernel that wrote it
-    "Q"  # size of a log file
-    "Q"  # where the log begins
-    "Q"  # published, durable, dispatched, replicated: positions in the log
-    "Q"
-    "Q"
-    "Q"
-    "q"  # last store time
-    "Q"  # clean
-    "Q"  # units are durable up to
-    "q"  # the three times of the checkpoint
-    "q"
-    "q"
-    "q"  # mtime of the file lock
-)
-CONTROL_QUEUE = struct.Struct(
-    "=Q"  # next offset
-    "Q"  # max offset, min offset, end of the last record with its unit
-    "Q"
-    "Q"
-    "I"  # topic, by number
-    "I"  # queue id
-    "I"  # watched
-    "I"  # state
-    "Q"  # generation
-    "Q"  # units of records below it are deleted
-)
-QUEUES_AT, TOPIC_SIZE = 4096, 128
-TOPICS_AT = QUEUES_AT + 1_048_576 * CONTROL_QUEUE.size
+HEADER = Layout("rp_control")
+QUEUE = Layout("rp_queue")
+QUEUES_AT: int = lib.RP_CONTROL_QUEUES_AT
+TOPIC_SIZE: int = lib.RP_CONTROL_TOPIC_ENTRY
+TOPICS_AT = QUEUES_AT + lib.RP_CONTROL_QUEUES_MAX * QUEUE.size
 LOCKS = Path("/proc/locks")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -111,29 +80,27 @@ def read_control(files: Files, paths: StorePaths) -> ControlState | None:
     """None if there is no block, or one of another version."""
     if files.info(paths.control) is None:
         return None
-    data = files.read(paths.control, 0, CONTROL_HEADER.size)
-    if len(data) < CONTROL_HEADER.size:
+    data = files.read(paths.control, 0, HEADER.size)
+    if len(data) < HEADER.size:
         return None
-    fields = CONTROL_HEADER.unpack(data)
-    magic, layout, queues, topics, flags, boot_id, file_size, begin = fields[:8]
-    published, durable, dispatched, _, last_ms, clean, units_durable = fields[8:15]
-    if (magic, layout) != (CONTROL_MAGIC, CONTROL_LAYOUT):
+    header = HEADER.read(data)
+    if not lib.rp_control_is_known(header):
         return None
     lock = files.info(paths.lock)
     return ControlState(
-        queue_count=queues,
-        topic_count=topics,
-        running_flags=flags,
-        commitlog_file_size=file_size,
-        min_phy_offset=begin,
-        published_phy_offset=published,
-        durable_phy_offset=durable,
-        dispatched_phy_offset=dispatched,
-        units_durable_phy_offset=units_durable,
-        last_store_timestamp_ms=last_ms,
-        is_clean=bool(clean),
-        is_same_boot=boot_id == _boot_id(),
-        is_current=lock is not None and lock.mtime_ms == fields[18] // 1_000_000,
+        queue_count=header.queue_count,
+        topic_count=header.topic_count,
+        running_flags=header.running_flags,
+        commitlog_file_size=header.commitlog_file_size,
+        min_phy_offset=header.min_phy_offset,
+        published_phy_offset=header.published_phy_offset,
+        durable_phy_offset=header.durable_phy_offset,
+        dispatched_phy_offset=header.dispatched_phy_offset,
+        units_durable_phy_offset=header.units_durable_phy_offset,
+        last_store_timestamp_ms=header.last_store_timestamp_ms,
+        is_clean=bool(header.clean),
+        is_same_boot=bytes(header.boot_id) == _boot_id(),
+        is_current=lock is not None and lock.mtime_ms == header.lock_mtime_ns // 1_000_000,
     )
 
 
@@ -142,12 +109,13 @@ def read_deletions(files: Files, paths: StorePaths) -> dict[tuple[str, int], int
     control = read_control(files, paths)
     if control is None:
         return {}
+    data = files.read(paths.control, QUEUES_AT, control.queue_count * QUEUE.size)
     found = {}
-    data = files.read(paths.control, QUEUES_AT, control.queue_count * CONTROL_QUEUE.size)
-    for _, _, _, _, number, queue_id, _, _, _, below in CONTROL_QUEUE.iter_unpack(data):
-        if below:
-            name = files.read(paths.control, TOPICS_AT + number * TOPIC_SIZE, TOPIC_SIZE)
-            found[name[1 : 1 + name[0]].decode("utf-8", "replace") if name else "", queue_id] = below
+    for queue in ffi.from_buffer("rp_queue[]", data):
+        if queue.deleted_below:
+            name = files.read(paths.control, TOPICS_AT + queue.topic * TOPIC_SIZE, TOPIC_SIZE)
+            topic = name[1 : 1 + name[0]].decode("utf-8", "replace") if name else ""
+            found[topic, queue.queue_id] = queue.deleted_below
     return found
 
 

@@ -10,16 +10,12 @@ import os
 import struct
 from pathlib import Path
 
-from rocketpy.message.record import StoredRecord, decode_record
+from rocketpy.message.record import RECORD_HEAD_MAX, StoredRecord, decode_record, store_timestamp_of
 from rocketpy.native.core import ffi, lib
 
 from ..control_block import ControlBlock, fail
 
 RECORD_SIZE = struct.Struct(">i")
-STORE_TIMESTAMP = struct.Struct(">q")
-BORN_HOST_AT = 48
-SYS_FLAG_AT = 36
-BORN_HOST_V6 = 0x10
 MAPPINGS_MAX = 8
 
 
@@ -78,9 +74,6 @@ class CommitLog:
 
     def store_timestamp_ms(self, phy_offset: int, size: int) -> int:
         """Store time of the record, or -1 if it cannot be read."""
-        head = self.read(phy_offset, min(size, BORN_HOST_AT + 20 + STORE_TIMESTAMP.size))
-        if head is None or len(head) < BORN_HOST_AT + 8 + STORE_TIMESTAMP.size:
-            return -1
-        sys_flag = RECORD_SIZE.unpack_from(head, SYS_FLAG_AT)[0]
-        at = BORN_HOST_AT + (20 if sys_flag & BORN_HOST_V6 else 8)
-        return int(STORE_TIMESTAMP.unpack_from(head, at)[0]) if len(head) >= at + STORE_TIMESTAMP.size else -1
+        head = self.read(phy_offset, min(size, RECORD_HEAD_MAX))
+        found = None if head is None else store_timestamp_of(head)
+        return -1 if found is None else found

@@ -24,6 +24,7 @@ import attrs
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.message.record import RECORD_HEAD_MAX, store_timestamp_of
 from rocketpy.native.core import ffi, lib
 
 from ..control_block import QUEUE_LIVE, ControlBlock, fail
@@ -39,7 +40,6 @@ from .queue_loading import load_queues
 
 logger = logging.getLogger(__name__)
 
-MESSAGE_MAGICS = (0xDAA320A7, 0xDAA320AB)  # V1; V2, which differs behind what is looked at here
 CHECKPOINT_MARGIN_MS = 3_000
 FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-allocated
 NOTHING_MISSING = (1 << 64) - 1
@@ -271,11 +271,8 @@ class Recovery:
     def _first_record(self, start: int) -> int:
         """Store time of the record that begins a file; 0 if there is none."""
         path = self._paths.commitlog / file_name(start)
-        head = self._files.read(path, 0, 76) if start in self._starts else b""
-        if len(head) < 76 or int.from_bytes(head[4:8], "big") not in MESSAGE_MAGICS:
-            return 0
-        at = 68 if int.from_bytes(head[36:40], "big") & 0x10 else 56
-        return int.from_bytes(head[at : at + 8], "big", signed=True)
+        head = self._files.read(path, 0, RECORD_HEAD_MAX) if start in self._starts else b""
+        return store_timestamp_of(head) or 0
 
     def _start_after_clean_exit(self) -> int:
         """The third-last file; further back while only empty files would be looked at."""

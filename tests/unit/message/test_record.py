@@ -7,11 +7,13 @@ from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import (
     MESSAGE_MAGIC_CODE_V2,
+    RECORD_HEAD_MAX,
     body_crc,
     decode_record,
     decode_records,
     encode_blank,
     encode_record,
+    store_timestamp_of,
 )
 
 IPV4_RECORD = bytes.fromhex(
@@ -97,6 +99,21 @@ def test_pulled_record_of_a_real_broker() -> None:
         "TAGS": "TagA",
     }
     assert encode_offset_message_id(record.store_host, record.phy_offset) == "7F00000100007CA70000000000000000"
+
+
+def test_the_store_timestamp_is_read_from_the_head_alone() -> None:
+    assert store_timestamp_of(IPV4_RECORD[:64]) == store_timestamp_of(IPV4_RECORD) == 1700000000123
+    assert store_timestamp_of(IPV6_RECORD[:RECORD_HEAD_MAX]) == 1700000000123
+    v2 = IPV4_RECORD[:4] + bytes.fromhex("daa320ab") + IPV4_RECORD[8:]
+    assert store_timestamp_of(v2) == 1700000000123
+
+
+def test_no_store_timestamp_where_no_message_begins() -> None:
+    assert store_timestamp_of(b"") is None
+    assert store_timestamp_of(IPV4_RECORD[:63]) is None  # one byte short
+    assert store_timestamp_of(IPV6_RECORD[: RECORD_HEAD_MAX - 1]) is None
+    assert store_timestamp_of(bytes(RECORD_HEAD_MAX)) is None
+    assert store_timestamp_of(IPV4_RECORD[:4] + bytes.fromhex("cbd43194") + IPV4_RECORD[8:]) is None  # filler
 
 
 def test_v2_record_has_two_bytes_of_topic_length() -> None:

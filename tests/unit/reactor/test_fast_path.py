@@ -21,6 +21,7 @@ from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import WorkerMessage, encode_clean_expired, encode_clean_topic
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, SendRequest
+from tests.support import ring_messages
 
 
 @attrs.define
@@ -132,7 +133,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
         WorkerMessage.SUBSCRIPTION,
         worker_messages.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
     )
-    assert broker == (WorkerMessage.BROKER, worker_messages.BROKER.pack(6, 1000))
+    assert broker == (WorkerMessage.BROKER, worker_messages.BROKER.write(permission=6, max_message_size=1000))
 
 
 @pytest.mark.parametrize(
@@ -171,9 +172,8 @@ def test_removals_are_marked(desk: Desk) -> None:
 
 def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b") -> SendRequest:
     flags = lib.RP_REQUEST_ONEWAY if oneway else 0
-    fixed = worker_messages.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, len(body), 0)
-    origin = worker_messages.ORIGIN.pack(77, 5, *worker_messages.encode_host("1.2.3.4", 9), 0)
-    return worker_messages.decode_send(origin + fixed + b"TG" + body, channel)
+    record = ring_messages.send(ring_messages.origin(77, received_ns=5), body, opaque=9, flags=flags)
+    return worker_messages.decode_send(record, channel)
 
 
 def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk: Desk) -> None:
@@ -216,10 +216,6 @@ def test_a_send_that_finds_no_room_is_answered_busy_and_tables_still_pass(desk: 
     assert [(one.code, one.opaque) for one in channel.pushed] == ([] if oneway else [(2, 9)] * lost)
 
 
-def result_record(token: int, code: int) -> bytes:
-    return worker_messages.PUT_RESULT.pack(token, 500, 6, 7, code, 0, 100, 0)
-
-
 def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
     async def main() -> None:
         outcomes: dict[str, object] = {}
@@ -236,9 +232,9 @@ def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
             for _, record in desk.told("send"):
                 request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
                 asked[worker_messages.decode_send(record, ChannelLog()).topic] = request.token
-            desk.lane.put_finished(result_record(1, 0))  # of a predecessor: nobody waits for it
-            desk.lane.put_finished(result_record(asked["b"], 14))
-            desk.lane.put_finished(result_record(asked["a"], 0))
+            desk.lane.put_finished(ring_messages.put_result(1, 0))  # of a predecessor: nobody waits for it
+            desk.lane.put_finished(ring_messages.put_result(asked["b"], 14))
+            desk.lane.put_finished(ring_messages.put_result(asked["a"], 0))
         assert outcomes["a"].is_stored and outcomes["a"].message_id == "0A00000100002A9F00000000000001F4"
         assert not outcomes["b"].is_stored and outcomes["b"].code == 14
         assert desk.lane.is_idle()
@@ -277,8 +273,8 @@ def test_a_put_that_finds_no_room_says_so(desk: Desk) -> None:
 
 
 def answer_position(desk: Desk, record: bytes, phy_offset: int) -> None:
-    (token,) = worker_messages.POSITION.unpack(record)
-    desk.lane.put_finished(worker_messages.PUT_RESULT.pack(token, phy_offset, 0, 0, 0, 0, 0, 0))
+    token = worker_messages.POSITION.read(record).token
+    desk.lane.put_finished(ring_messages.put_result(token, phy_offset=phy_offset))
 
 
 def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> None:

@@ -23,6 +23,7 @@ from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import REMARK_BYTES_MAX, RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, SerializeType
+from tests.support import ring_messages
 from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
 
 BOTH = pytest.mark.parametrize("serialize_type", list(SerializeType))
@@ -130,7 +131,7 @@ def test_a_push_that_fits_no_frame_is_dropped(open_bench: Callable[..., Bench]) 
     bench = open_bench({1: ok})
 
     async def scene() -> None:
-        channel = bench.server._new_channel(worker_messages.decode_origin(bench.origin()))
+        channel = bench.server._new_channel(worker_messages.decode_origin(ring_messages.origin_record(bench.origin())))
         channel.push(RemotingCommand.oneway(40, ext_fields={"consumerGroup": "\x01" * FRAME_SIZE_MAX}))
         await complete()
         assert bench.replies() == []
@@ -188,9 +189,9 @@ def test_what_a_callback_raises_stays_there(
         raise fault
 
     monkeypatch.setattr(type(bench.lane), name, fail)
-    send = bench.origin() + worker_messages.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
-    pull = bench.origin() + worker_messages.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
-    commit = worker_messages.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT"
+    send = ring_messages.send(bench.origin(), opaque=9)
+    pull = ring_messages.pull(bench.origin(), opaque=8)
+    commit = ring_messages.commit_offset()
 
     async def scene() -> None:
         for _ in range(3):

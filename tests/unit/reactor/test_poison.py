@@ -24,6 +24,7 @@ from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, WorkerMessage
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
+from tests.support import ring_messages
 
 QUICK = RestartPolicy(limit=3, backoff_s=0.001)
 ORDINARY = 5
@@ -48,8 +49,7 @@ DEATHS: dict[bytes, Callable[[], None]] = {
 
 def request(connection: int, body: bytes = b"", token: int = 0) -> bytes:
     """A SEND record."""
-    fixed = worker_messages.SEND.pack(7, 310, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, token, 0, 0, 0, 0, len(body), 0)
-    return worker_messages.ORIGIN.pack(connection, 0, *worker_messages.encode_host("10.0.0.9", 4000), 0) + fixed + body
+    return ring_messages.send(ring_messages.origin(connection, host="10.0.0.9"), body, opaque=7, token=token)
 
 
 @attrs.frozen(eq=False)
@@ -80,11 +80,9 @@ class Eater:
             block.awake()
 
     def _eat(self, context: WorkerContext, record: bytes, replies: RingWriter) -> None:
-        connection, body = (
-            worker_messages.connection_of(record),
-            record[worker_messages.ORIGIN.size + worker_messages.SEND.size :],
-        )
+        connection = worker_messages.connection_of(record)
         context.block.serve(connection)
+        body = ring_messages.body_of(record)
         DEATHS.get(body, lambda: None)()
         assert replies.write(WorkerMessage.REPLY, worker_messages.encode_reply(connection, body))
 
@@ -106,8 +104,8 @@ class Run:
         found = []
         for _ in range(count):
             _, record = self.next_of(reader)
-            connection, flags, _ = worker_messages.REPLY.unpack_from(record)
-            found.append((connection, b"close" if flags else record[worker_messages.REPLY.size :]))
+            connection, flags, frame = ring_messages.reply(record)
+            found.append((connection, b"close" if flags else frame))
         return found
 
     @staticmethod
@@ -190,7 +188,8 @@ def test_a_put_of_the_managers_is_refused(launch: Callable[..., Run]) -> None:
     assert run.replies(1) == [(ORDINARY, b"after")]
     kind, record = run.next_of(RingReader(run.topology.ring(SEND, "manager")))
     assert kind == WorkerMessage.PUT_RESULT
-    assert worker_messages.PUT_RESULT.unpack(record)[:5] == (77, 0, 0, 0, 1)
+    result = worker_messages.PUT_RESULT.read(record)
+    assert (result.token, result.phy_offset, result.queue_offset, result.code) == (77, 0, 0, 1)
 
 
 def test_a_kill_from_outside_blames_nobody_and_is_bounded(

@@ -21,6 +21,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.frame import SerializeType
+from tests.support import ring_messages
 from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
 
 
@@ -106,7 +107,7 @@ def test_what_is_no_command_closes_its_connection(open_bench: Callable[..., Benc
     bench = open_bench(PROCESSORS)
 
     async def scene() -> None:
-        bench.write(WorkerMessage.COMMAND, bench.origin() + b"\0\0\0\2[}")
+        bench.write(WorkerMessage.COMMAND, ring_messages.origin_record(bench.origin()) + b"\0\0\0\2[}")
         await complete()
         assert bench.replies() == ["close"]
 
@@ -293,7 +294,7 @@ def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_ben
     bench = open_bench({1: large})
 
     async def scene() -> None:
-        channel = bench.server._new_channel(worker_messages.decode_origin(bench.origin()))
+        channel = bench.server._new_channel(worker_messages.decode_origin(ring_messages.origin_record(bench.origin())))
         for _ in range(20):  # more than ring and backlog hold
             channel.push(RemotingCommand.oneway(40, body=bytes(10_000)))
         pushed = bench.server.gateway.outboxes[0].backlog_bytes
@@ -316,8 +317,7 @@ def test_beyond_its_backlog_pushes_are_dropped_and_a_lost_answer_closes(open_ben
 
 def send_record(bench: Bench, *, oneway: bool = False) -> bytes:
     flags = lib.RP_REQUEST_ONEWAY if oneway else 0
-    fixed = worker_messages.SEND.pack(9, 310, 409, flags, *[0] * 9, 1, 1, 0, 0, 0, 0)
-    return bench.origin() + fixed + b"TG"
+    return ring_messages.send(bench.origin(), opaque=9, flags=flags)
 
 
 def test_records_of_the_fast_path_reach_the_slow_path(open_bench: Callable[..., Bench]) -> None:
@@ -325,9 +325,9 @@ def test_records_of_the_fast_path_reach_the_slow_path(open_bench: Callable[..., 
 
     async def scene() -> None:
         bench.write(WorkerMessage.SEND, send_record(bench))
-        bench.write(WorkerMessage.COMMIT_OFFSET, worker_messages.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT")
-        pull = worker_messages.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0)
-        bench.write(WorkerMessage.PULL, bench.origin() + pull + b"GT*")
+        bench.write(WorkerMessage.COMMIT_OFFSET, ring_messages.commit_offset())
+        pull = ring_messages.pull(bench.origin(), opaque=8, max_msg_nums=32, queue_offset=5)
+        bench.write(WorkerMessage.PULL, pull)
         await complete()
         send, commit, pulled = bench.lane.told
         assert isinstance(send, SendRequest) and (send.topic, send.producer_group, send.opaque) == ("T", "G", 9)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-
 import attrs
 import pytest
 import trio
@@ -16,6 +14,7 @@ from rocketpy.reactor import puts as module
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.puts import PUT_TIMEOUT_S, Put, Puts
 from rocketpy.remoting.fast_path import Delivery, MessageToPut
+from tests.support import ring_messages
 
 
 @attrs.define
@@ -68,7 +67,7 @@ def begin(puts: Puts, bodies: bytes) -> list[Put]:
 
 
 def finish(puts: Puts, token: int, code: int = 0) -> None:
-    puts.finished(worker_messages.PUT_RESULT.pack(token, 500, 6, 7, code, 0, 100, 0))
+    puts.finished(ring_messages.put_result(token, code))
 
 
 def test_they_are_sent_in_the_order_in_which_they_began_whoever_waits_first(puts: Puts, sent: Sent) -> None:
@@ -154,6 +153,6 @@ def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not
 
 
 def test_one_that_cannot_be_encoded_has_not_begun(puts: Puts, sent: Sent) -> None:
-    with pytest.raises(struct.error):
+    with pytest.raises(OverflowError):
         puts.begin(MessageToPut("T", 0, b"a", b"", born_host=("10.0.0.1", 70_000)))
     assert puts.is_empty() and sent.records == []

@@ -13,7 +13,7 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode
-from rocketpy.reactor import processor, worker_messages
+from rocketpy.reactor import processor
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.processor import ProcessorServer
@@ -23,6 +23,7 @@ from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import MessageToPut
+from tests.support import ring_messages
 
 HOUR_S = 3600.0
 
@@ -101,7 +102,7 @@ def test_a_reply_after_an_await_wakes_its_selector(rig: Rig) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.server.run)
-            origin = worker_messages.ORIGIN.pack(5, 0, *worker_messages.encode_host("1.2.3.4", 9), 0)
+            origin = ring_messages.origin_record(ring_messages.origin(5))
             request = RemotingCommand.request(RequestCode.DELETE_TOPIC_IN_BROKER)
             assert rig.requests.write(WorkerMessage.COMMAND, origin + request.encode()[4:])
             rig.requests.finish_batch()
@@ -135,7 +136,7 @@ def test_what_a_background_task_tells_the_fast_path_wakes_it(rig: Rig) -> None:
             found = rig.to_send.read()
             assert found is not None and found[0] == WorkerMessage.SEND
             (put,) = rig.fast_path._puts._under_way
-            rig.fast_path.put_finished(worker_messages.PUT_RESULT.pack(put, 500, 6, 7, 0, 0, 100, 0))
+            rig.fast_path.put_finished(ring_messages.put_result(put))
             stop(rig)
 
     trio.run(main)

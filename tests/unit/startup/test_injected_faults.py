@@ -25,6 +25,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest
 from rocketpy.transport.duties import Duty
+from tests.support import ring_messages
 from tests.support.processor_bench import CONNECTION, Bench, complete
 from tests.support.slow_path import SlowPathRig
 
@@ -147,20 +148,15 @@ def test_a_processor_that_fails(manager: Manager, healthy: dict[int, int], code:
 
 def messages(bench: Bench) -> dict[str, tuple[WorkerMessage, bytes, int | None]]:
     """Callback -> a message that leads to it, and the opaque that is to be answered."""
-    send = worker_messages.SEND.pack(9, 310, 409, 0, *[0] * 9, 1, 1, 0, 0, 0, 0) + b"TG"
-    pull = worker_messages.PULL.pack(8, 11, 409, 0, 0, 32, 0, 5, 0, 0, 0, 1, 1, 1, 0) + b"GT*"
+    send = ring_messages.send(bench.origin(), opaque=9)
     return {
-        "slow_send": (WorkerMessage.SEND, bench.origin() + send, 9),
-        "slow_pull": (WorkerMessage.PULL, bench.origin() + pull, 8),
-        "commit_offset": (
-            WorkerMessage.COMMIT_OFFSET,
-            worker_messages.COMMIT_OFFSET.pack(77, 3, 1, 2, 0, 5_999_999) + b"GTT",
-            None,
-        ),
-        "connection_closed": (WorkerMessage.CLOSED, bench.origin(), None),
-        "put_finished": (WorkerMessage.PUT_RESULT, bytes(worker_messages.PUT_RESULT.size), None),
+        "slow_send": (WorkerMessage.SEND, send, 9),
+        "slow_pull": (WorkerMessage.PULL, ring_messages.pull(bench.origin(), opaque=8), 8),
+        "commit_offset": (WorkerMessage.COMMIT_OFFSET, ring_messages.commit_offset(), None),
+        "connection_closed": (WorkerMessage.CLOSED, ring_messages.origin_record(bench.origin()), None),
+        "put_finished": (WorkerMessage.PUT_RESULT, ring_messages.put_result(0), None),
         "cleaned": (WorkerMessage.CLEANED, worker_messages.encode_clean_topic("T", 1), None),
-        "took": (WorkerMessage.SEND, bench.origin() + send, 9),
+        "took": (WorkerMessage.SEND, send, 9),
     }
 
 

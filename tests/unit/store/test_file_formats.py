@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import attrs
@@ -12,12 +11,11 @@ from rocketpy.broker import persist
 from rocketpy.config.message_store_config import MessageStoreConfig
 from rocketpy.message.record import decode_record, encode_blank, encode_record
 from rocketpy.message.tags import index_hash, string_hash, tags_code
-from rocketpy.native.core import ffi
+from rocketpy.native.core import ffi, lib
 from rocketpy.store.formats.checkpoint import TIMES
 from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
 from rocketpy.store.inspection.reader import DEFAULT_INDEX_SIZE
-from rocketpy.store.inspection.state_files import CONTROL_LAYOUT, CONTROL_MAGIC, QUEUES_AT
 from tests.support.doc_examples import ROOT, Page
 
 PAGE = Page.read("file-formats.md")
@@ -157,8 +155,11 @@ def test_the_control_block() -> None:
     }  # the last three share a row with the field before
     assert PAGE.first_column("control", "at | size | entry of a queue, from byte 4096 on") == list(QUEUE_FIELDS)
     assert {field.offset: name for name, field in ffi.typeof("rp_queue").fields} == QUEUE_FIELDS
-    assert QUEUES_AT == 4096
-    assert struct.pack("<Q", CONTROL_MAGIC) == b"RPYBLK01" and CONTROL_LAYOUT == 2
+    assert lib.RP_CONTROL_QUEUES_AT == 4096 and lib.RP_CONTROL_TOPIC_ENTRY == 128
+    header = {"magic": int.from_bytes(b"RPYBLK01", "little"), "layout_version": 2}
+    assert lib.rp_control_is_known(ffi.new("rp_control *", header))
+    assert not lib.rp_control_is_known(ffi.new("rp_control *", header | {"layout_version": 3}))
+    assert not lib.rp_control_is_known(ffi.new("rp_control *", header | {"magic": 1}))
     assert ffi.sizeof("rp_queue") == 64
 
 

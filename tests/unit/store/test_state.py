@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.files import DiskFiles, StorePaths
-from rocketpy.store.inspection.state_files import CONTROL_HEADER, lock_holder, read_control, read_state
+from rocketpy.store.inspection.state_files import HEADER, lock_holder, read_control, read_state
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter
 
@@ -45,7 +45,7 @@ def test_no_block_or_one_of_another_version(tmp_path: Path) -> None:
     assert read_control(FILES, paths) is None
     paths.control.write_bytes(b"x" * 10)
     assert read_control(FILES, paths) is None
-    paths.control.write_bytes(bytes(CONTROL_HEADER.size))
+    paths.control.write_bytes(bytes(HEADER.size))
     assert read_control(FILES, paths) is None
 
 
