@@ -6,7 +6,7 @@ PYTEST := $(BIN)/python -m pytest
 # compat: a plain path entry; the default hook would cost every start some milliseconds.
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --config-settings editable_mode=compat
 export ROCKETPY_WERROR ?=
-PYTHON_SOURCES := rocketpy tests bench csrc setup.py
+PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
 .PHONY: help run build test test-python test-fault test-interop interop sanitize fuzz lint style types check coverage \
@@ -86,9 +86,10 @@ bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: m
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
-docs: $(VENV)/.built  ## generate docs/configuration.md and docs/metrics.md from the declarations
+docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, the list of decisions
 	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/metrics.md
+	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
 clean:  ## all that the other targets made
 	rm -rf $(VENV) build dist *.egg-info rocketpy/native/_rocketpy*.so rocketpy/native/_rocketpy.c .pytest_cache .mypy_cache \

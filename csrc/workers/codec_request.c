@@ -1,5 +1,5 @@
-/* Fields are picked by key: one letter in the V2 send header, names elsewhere (protocol.md 2.2, 2.3). Strings are
- * unescaped straight into the record. */
+/* Fields are picked by key: one letter in the V2 send header, names elsewhere (docs/wire-format.md, Fields). Strings
+ * are unescaped straight into the record. */
 #include "workers/codec_request.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 #ifndef ROCKETPY_FETCH_H
 #define ROCKETPY_FETCH_H
-/* What a pull finds in a queue: the read path of store.md 10.1 over consume queue units alone. C only. */
+/* What a pull finds in a queue, from its consume queue units alone: the log is not read. The statuses are those of the
+ * reference (DefaultMessageStore#getMessage). C only. */
 #include <stdint.h>
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"

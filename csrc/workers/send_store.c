@@ -1,4 +1,5 @@
-/* A batch is a row of entries (store.md 2.8); each becomes a record of its own with consecutive queue offsets:
+/* A batch is a row of entries (docs/wire-format.md, Bodies); each becomes a record of its own with consecutive queue
+ * offsets:
  *
  *   entry: size(4) magic(4) crc(4) flag(4) body size(4) body properties size(2) properties */
 #include "workers/send_store.h"
@@ -46,7 +47,7 @@ static void record_of(const rp_put *put, rp_record *record) {
 }
 
 /* The batch entry at `at`; returns the place of the next, or NULL if it is malformed. Batch-level properties are not
- * appended to entries: they would override the entries' own (protocol.md trap 25). */
+ * appended to entries: they would override the entries' own. */
 static const uint8_t *next_entry(const uint8_t *at, const uint8_t *end, rp_record *record) {
     if (end - at < RP_BATCH_ENTRY_MIN) return NULL;
     uint32_t size = rp_load32(at);

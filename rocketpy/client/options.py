@@ -64,7 +64,8 @@ class ConsumeMode(Enum):
 class StartFrom:
     """Where a group starts in a queue that has no committed offset.
 
-    `StartFrom.LAST` (the default) still begins at 0 on a young queue: the broker answers so (client.md 3.6).
+    `StartFrom.LAST` (the default) still begins at the first message of a queue that still has all of its messages, and
+    the first of them in memory: for such a queue the broker answers with that offset, and not that there is none.
     """
 
     wire_name: str

@@ -5,7 +5,7 @@ as an array. Every other request is a command for a manager process, where each 
 trio tasks. A pool with one task serves the requests of every connection in the order in which they were sent; with
 more, requests of one connection may overtake each other, as in the reference.
 
-Source: RocketMQ 4.9 `BrokerController#registerProcessor`, `BrokerFastFailure` (broker.md 2.3, 2.4).
+Source: RocketMQ 4.9 `BrokerController#registerProcessor`, `BrokerFastFailure`.
 """
 
 from __future__ import annotations

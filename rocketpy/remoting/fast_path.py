@@ -95,7 +95,7 @@ class MessageToPut:
 
 @attrs.frozen
 class PutResult:
-    """Outcome of a put. `code` is the response code: 0, 10, 11, 12 mean stored (protocol.md 2.2)."""
+    """Outcome of a put. `code` is the response code: 0, 10, 11, 12 mean stored."""
 
     code: int
     phy_offset: int = -1

@@ -1,7 +1,7 @@
 """What was acknowledged survives kill -9 (async flush) and power loss (sync flush); a full disk is an answer.
 
-Invariant of design.md 5.1 and 5.2: after any crash every acknowledged message is there, once, whole, at its offset, and
-no queue has a hole. `seed` reproduces a case.
+After any crash every acknowledged message is there, once, whole, at its offset, and no queue has a hole.
+`seed` reproduces a case.
 """
 
 from __future__ import annotations

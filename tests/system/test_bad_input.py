@@ -1,4 +1,4 @@
-"""Whatever arrives on a port, the connection concerned is answered or closed (protocol.md 1.2); nobody else notices.
+"""Whatever arrives on a port, the connection concerned is answered or closed; nobody else notices.
 
 While each test runs, another connection sends and is served; after all of them the workers are the same processes and
 hold no more memory than a stated margin.

@@ -1,4 +1,4 @@
-"""Version names and numbers (protocol spec 1.9) and the code sets."""
+"""Version names and numbers and the code sets."""
 
 import pytest
 

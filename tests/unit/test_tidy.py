@@ -1,4 +1,4 @@
-"""What a machine can hold of the house rules: docstrings, own test files, sizes that only shrink."""
+"""What a machine can check of the rules for code: docstrings, own test files, sizes that only shrink."""
 
 import ast
 import re

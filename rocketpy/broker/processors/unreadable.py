@@ -1,6 +1,6 @@
 """Sends and pulls whose header the codec cannot read: they come here, as commands, to be told what is wrong with it.
 
-Source: RocketMQ 4.9 `RemotingCommand#decodeCommandCustomHeader`, `@CFNotNull` (protocol.md 2.2, 2.3).
+Source: RocketMQ 4.9 `RemotingCommand#decodeCommandCustomHeader`, `@CFNotNull`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the supervisor gives back before it forks: memory that only start-up needed would be counted for ever.
 
-Measured on the default shape: about 5 MB of the summed PSS of an idle tree (docs/adr/0041-memory-of-the-tree.md).
+Measured on the default shape: about 5 MB of the summed PSS of an idle tree (docs/adr/0041).
 """
 
 from __future__ import annotations

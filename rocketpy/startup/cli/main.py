@@ -1,8 +1,8 @@
 """Entry points of the commands.
 
 A server has its arguments read in a child process. The library that reads them takes more than a megabyte, which all
-workers would inherit and none needs (docs/adr/0041-memory-of-the-tree.md). Meanwhile this process imports what the
-server needs: reading the arguments takes a fifth of the whole start.
+workers would inherit and none needs (docs/adr/0041). Meanwhile this process imports what the server needs: reading the
+arguments takes a fifth of the whole start.
 """
 
 from __future__ import annotations

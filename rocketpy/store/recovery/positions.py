@@ -11,7 +11,7 @@
 
 In the other two, and where a queue must be made again, dispatch catches up first: no consumer may see a queue that ends
 before what it has read. In each case every queue's next offset is that of its last record in the log plus one, and what
-lies behind the log's end is zero: a later scan must never walk into records of an earlier life (store.md 8.5).
+lies behind the log's end is zero: a later scan must never walk into records of an earlier life.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Deleting what is past its time: log files by age, hour and disk usage; then the units and index files of what they
-held (store.md 9).
+held.
 
 A file's age is that of its last write. The active log file, every queue's last file and the newest index file always
 stay, so that offsets go on from where they were. Positions move before files go: who reads below min_phy_offset is

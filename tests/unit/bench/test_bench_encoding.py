@@ -71,8 +71,8 @@ def test_rocketmq_send_carries_its_opaque() -> None:
     assert f"{PREFIX}{1:016X}".encode() in header
 
 
-def test_rocketmq_header_of_the_specification() -> None:
-    """GET_MAX_OFFSET of the protocol's test vectors, but for the version."""
+def test_rocketmq_header_as_java_writes_it() -> None:
+    """GET_MAX_OFFSET, captured from a Java client, but for the version."""
     fixed = "001e 00 0197 0000004d 00000000 00000000 0000001b"
     fields = "0005 746f706963 00000002 4a54 0007 71756575654964 00000001 30"
     assert header_rocketmq(30, {"topic": "JT", "queueId": "0"}, 77) == bytes.fromhex(fixed + fields)

@@ -13,7 +13,6 @@ from rocketpy.config import (
     load_broker_config,
     load_namesrv_config,
     properties,
-    reference,
 )
 from rocketpy.config.setting import Effect, evolved
 from rocketpy.config.settings import known_settings
@@ -131,8 +130,3 @@ def test_refused_at_run_time_is_declared_where_it_must_be(broker: BrokerSettings
         if any(declared.setting.effect is Effect.REFUSED for _, declared in found)
     }
     assert refused == {"rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"}
-
-
-def test_the_reference_page_is_current() -> None:
-    committed = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert committed == reference.page(), "run: python -m rocketpy.config.reference > docs/configuration.md"

@@ -1,4 +1,4 @@
-"""Batch bodies against the worked example (store spec 15.5) and against damage."""
+"""Batch bodies against a captured one and against damage."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The stored record against bytes of real brokers (store spec 15.3 to 15.5, protocol spec 11.3)."""
+"""The stored record against bytes of real brokers and against damage."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Java string hashes (store spec 15.1) and index keys."""
+"""Java string hashes and index keys."""
 
 import pytest
 

@@ -1,7 +1,5 @@
 """From snapshots to samples: every declared metric can be produced, and only those."""
 
-from pathlib import Path
-
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -17,7 +15,6 @@ from rocketpy.metrics import (
     TableSnapshot,
     TopicSnapshot,
     WorkerSnapshot,
-    reference,
     table,
 )
 from rocketpy.metrics.collector import BrokerCollector, NamesrvCollector
@@ -260,8 +257,3 @@ def test_the_name_server() -> None:
         {"code": "REGISTER_BROKER"},
         9,
     )
-
-
-def test_the_reference_page_is_current() -> None:
-    committed = (Path(__file__).parents[3] / "docs/metrics.md").read_text(encoding="utf-8")
-    assert committed == reference.page(), "run: python -m rocketpy.metrics.reference > docs/metrics.md"

@@ -19,7 +19,7 @@ from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.work import result_of
 
-# A registration as a 4.9 broker sends it with compressedRegister=true, after inflation (protocol.md 11.5).
+# A registration as a 4.9 broker sends it with compressedRegister=true, after inflation.
 COMPRESSED_BLOCKS = (
     b'\x00\x00\x00\x27{"counter":0,"timestamp":1795161004916}'
     b"\x00\x00\x00\x02"

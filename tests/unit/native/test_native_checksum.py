@@ -1,4 +1,4 @@
-"""CRC-32: golden values (store.md 15.2), every size and alignment around the steps of the folding loop."""
+"""CRC-32: golden values of a Java broker, every size and alignment around the steps of the folding loop."""
 
 import random
 import zlib

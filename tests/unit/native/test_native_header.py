@@ -1,4 +1,4 @@
-"""Frames and headers: captured headers of protocol.md 11, the dialect of the fast JSON reader, every truncation."""
+"""Frames and headers: those that Java and Go clients write, the dialect of the fast JSON reader, every truncation."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Hashes, properties and message ids: golden values of store.md 2.4, 15.1, 15.5, 15.6."""
+"""Hashes, properties and message ids: golden values of a Java broker."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Records: the golden images of store.md 15.3 and 15.4 and protocol.md 11.3, every truncation, every single damage."""
+"""Records: golden images of Java brokers, every truncation, every single damage."""
 
 import attrs
 import pytest

@@ -1,5 +1,5 @@
-"""What a pull finds, row by row of store.md 10.1 to 10.3: the pull processor in C and `MessageStore` in Python, over
-the same store, must both do what the table says."""
+"""What a pull finds, row by row of the reference's rules (`DefaultMessageStore#getMessage`): the pull worker in C
+and `MessageStore` in Python, over the same store, must both do what the table says."""
 
 from __future__ import annotations
 

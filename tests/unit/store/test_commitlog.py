@@ -27,7 +27,7 @@ def fill_to(writer: StoreWriter, position: int) -> None:
     lib.rp_commitlog_publish(writer._log, size, 1)
 
 
-def test_the_filler_of_the_specification(writer: StoreWriter, opened: OpenedStore) -> None:
+def test_a_blank_fills_the_rest_of_a_file(writer: StoreWriter, opened: OpenedStore) -> None:
     fill_to(writer, 16_372)
     _, phy_offset = writer.reserve(100)
     assert phy_offset == FILE_SIZE

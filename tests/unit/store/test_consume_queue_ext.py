@@ -1,4 +1,4 @@
-"""Extension units: golden bytes of store.md 15.5 and 15.7, where they end after a crash, and who sees what of them."""
+"""Extension units: golden bytes of a Java broker, where they end after a crash, and who sees what of them."""
 
 from __future__ import annotations
 

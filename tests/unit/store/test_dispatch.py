@@ -1,4 +1,4 @@
-"""From record to unit and key: golden bytes of store.md 15.5, and the rules of which record gets what."""
+"""From record to unit and key: golden bytes of a Java broker, and the rules of which record gets what."""
 
 from __future__ import annotations
 

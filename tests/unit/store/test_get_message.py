@@ -1,4 +1,4 @@
-"""Pulling by queue offset: every status of store.md 10.1, and what limits a pull."""
+"""Pulling by queue offset: every status, and what limits a pull."""
 
 from __future__ import annotations
 

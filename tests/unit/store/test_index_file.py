@@ -1,4 +1,4 @@
-"""The index byte for byte (store.md 15.6), and queries."""
+"""The index byte for byte, and queries."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def index_config(config: MessageStoreConfig) -> MessageStoreConfig:
     return small_config(Path(config.store_path_root_dir), max_hash_slot_num=10, max_index_num=5)
 
 
-class TestIndexOfTheSpecification:
-    """The small-file run of 15.6: 10 slots, 5 units, keys k0 k1 k2 in turn, 1.3 s apart, records of 119 bytes."""
+class TestSmallIndex:
+    """A small index: 10 slots, 5 units, keys k0 k1 k2 in turn, 1.3 s apart, records of 119 bytes."""
 
     @pytest.fixture
     def config(self, index_config: MessageStoreConfig) -> MessageStoreConfig:

@@ -456,7 +456,7 @@ def test_java_in_between_is_noticed(config: MessageStoreConfig) -> None:
 
 
 def test_stale_bytes_behind_the_end_are_wiped(config: MessageStoreConfig) -> None:
-    """Records of an earlier life behind the end must never be walked into (store.md 8.5)."""
+    """Records of an earlier life behind the end must never be walked into."""
     opened = open_store(config)
     puts = fill(opened, 60)
     close_store(opened, clean=False)

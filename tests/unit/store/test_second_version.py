@@ -19,7 +19,7 @@ from tests.support.store_writer import StoreWriter
 
 
 def as_second_version(image: bytes, topic: bytes, phy_offset: int) -> bytes:
-    """The record as 5.x writes it for a topic beyond 127 bytes (store.md 2.1): two bytes for the topic's size."""
+    """The record as 5.x writes it for a topic beyond 127 bytes: two bytes for the topic's size."""
     topic_at = 88 + struct.unpack_from(">i", image, 84)[0]
     behind = image[topic_at + 1 + image[topic_at] :]
     record = bytearray(image[:topic_at] + len(topic).to_bytes(2, "big") + topic + behind)

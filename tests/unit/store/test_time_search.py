@@ -14,7 +14,7 @@ from tests.support.store_writer import StoreWriter
 
 
 def test_offset_by_time_table(store: MessageStore, writer: StoreWriter, opened: OpenedStore) -> None:
-    """The reference's own results, store.md 15.8."""
+    """Results that the reference itself gave for this store."""
     for i in range(120):
         writer.put("T", 0, b"", store_timestamp_ms=1_000_000 + 1000 * i)
     directory = opened.paths.consumequeue / "T" / "0"

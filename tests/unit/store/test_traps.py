@@ -1,5 +1,5 @@
-"""The traps of the specification (store.md 14) have their tests: README.md beside this file says which, and is held to
-it. What no other test asks is asked here."""
+"""What is easily done wrong with the store's format: the table of traps in README.md beside this file names the tests
+of each, and is held to them here. What no other test asks is asked here as well. "Trap 4" is row 4 of that table."""
 
 from __future__ import annotations
 

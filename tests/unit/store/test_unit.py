@@ -1,4 +1,4 @@
-"""The consume queue unit, byte for byte (store.md 15.5)."""
+"""The consume queue unit, byte for byte."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All JSON bodies: the texts of protocol spec 4.8, 5, 6 and 11, both ways."""
+"""All JSON bodies: texts captured from Java brokers and clients, both ways."""
 
 import zlib
 
