@@ -182,8 +182,8 @@ def _workers(
 
     The reference counts threads, we count processes: more of them than cores, asked for by its keys, are not made.
     """
-    by_cores = max(1, min(4, cores // 4))
-    selectors = codecs = by_cores
+    codecs = min(4, cores // 4)  # a process more pays only where a core is free for it (docs/adr/0075)
+    selectors = max(1, codecs)
     if "selectorWorkers" in given:
         selectors = settings.rocketpy.selector_workers
     elif "serverSelectorThreads" in given:

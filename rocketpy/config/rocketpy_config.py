@@ -26,12 +26,13 @@ class RocketpyConfig:
         at_most=64,
     )
     codec_workers: int = setting(
-        1,
+        0,
         "codecWorkers",
-        "Processes that decode requests. 0 lets each selector decode its own: one hop less, so a lone request is "
-        "answered sooner; a selector then does the work of both.",
+        "Processes that decode requests. 0 lets each selector decode its own: one process switch less per request, "
+        "so it is answered sooner and costs less CPU; a selector then does the work of both. More pay only where they "
+        "have cores of their own.",
         unit="processes",
-        default_text="serverWorkerThreads when given (at most one per core), else a quarter of the cores (1 to 4)",
+        default_text="serverWorkerThreads when given (at most one per core), else a quarter of the cores (0 to 4)",
         at_most=64,
     )
     ring_size: int = setting(

@@ -15,7 +15,7 @@ from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import PULL_NOT_FOUND, Connection, pull_request, send_request
 
-SHAPES = {"default": {}, "inline codec": {"codecWorkers": "0"}}
+SHAPES = {"one codec": {"codecWorkers": "1"}, "inline codec": {"codecWorkers": "0"}}
 BURSTS, BURST = 40, 50
 BODY = bytes(3000)  # 6 MB in all: more than the ring and the share of a connection
 

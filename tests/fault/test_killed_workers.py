@@ -20,7 +20,7 @@ from tests.support.history import PULL_NOT_FOUND, PULL_RETRY, Connection, Load, 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 KILLS = 34  # per shape: a hundred in all
 SHAPES = {
-    "default": {},
+    "one and one": {"selectorWorkers": "1", "codecWorkers": "1"},
     "three and three": {"selectorWorkers": "3", "codecWorkers": "3"},
     "inline codec": {"codecWorkers": "0"},
 }

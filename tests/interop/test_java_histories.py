@@ -46,7 +46,7 @@ def test_delayed_messages_come_once_and_not_early(
         pytest.skip("one process; its death is not survived")
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/{language}")
-    with start_broker(settings={"messageDelayLevel": LEVELS}) as broker:
+    with start_broker(settings={"messageDelayLevel": LEVELS, "codecWorkers": "1"}) as broker:
         assert isinstance(broker, RunningBroker)
         launch, topic = launch_at(broker), "delayed_history"
         create_topic(broker, topic, QUEUES)

@@ -184,7 +184,7 @@ def test_java_consumers_notice_no_death_of_a_worker(
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(SEED)
     kills = [victims for _ in range(ROUNDS) for victims in choose.sample(VICTIMS, len(VICTIMS))]
-    with start_broker() as broker:
+    with start_broker(settings={"codecWorkers": "1"}) as broker:
         assert isinstance(broker, RunningBroker)
         launch = launch_at(broker)
         topic, groups = "deaths", ("deaths_orderly", "deaths_concurrent")
@@ -256,7 +256,7 @@ def test_orderly_consumers_do_not_meet_when_the_broker_is_killed(
     queue that one member consumes is not given to another before that one has let go of it."""
     if target == "java":
         pytest.skip("the reference grants the locks of a former life to whoever asks first")
-    with start_broker() as broker:
+    with start_broker(settings={"codecWorkers": "1"}) as broker:
         assert isinstance(broker, RunningBroker)
         launch = launch_at(broker)
         topic, group = "deaths", "deaths_orderly"

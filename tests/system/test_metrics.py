@@ -47,7 +47,7 @@ class Scraped:
 def scraped() -> Iterator[Scraped]:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    with running_broker({"metricsPort": str(port)}) as broker:
+    with running_broker({"metricsPort": str(port), "codecWorkers": "1"}) as broker:
         yield Scraped(broker, port)
         assert broker.stop() == 0
         assert "Traceback" not in broker.text()

@@ -18,7 +18,7 @@ from tests.support.broker import RunningBroker, running_broker
 from tests.support.wire import Wire, max_offset, offset_request, pull_request, read_all, records_of, send_request, until
 
 SHAPES = {
-    "default": {},
+    "one of each": {"selectorWorkers": "1", "codecWorkers": "1"},
     "three of each": {"selectorWorkers": "3", "codecWorkers": "3"},
     "no codec": {"codecWorkers": "0"},
 }
@@ -55,7 +55,7 @@ def test_the_tree_has_the_shape_that_was_asked_for(broker: RunningBroker) -> Non
     names = sorted(broker.workers())
     wanted = int(broker.settings.get("selectorWorkers", "1"))
     assert sum("selector" in name for name in names) == wanted
-    assert sum("codec" in name for name in names) == int(broker.settings.get("codecWorkers", "1"))
+    assert sum("codec" in name for name in names) == int(broker.settings["codecWorkers"])
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])

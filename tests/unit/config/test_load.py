@@ -44,7 +44,7 @@ def test_defaults_of_a_broker_without_a_file() -> None:
     assert settings.store.store_path_commit_log == "/home/mq/store/commitlog"
     assert settings.store.flush_disk_type is FlushDiskType.ASYNC_FLUSH
     assert settings.server.bind_address == "127.0.0.1"
-    assert (settings.rocketpy.selector_workers, settings.rocketpy.codec_workers) == (1, 1)
+    assert (settings.rocketpy.selector_workers, settings.rocketpy.codec_workers) == (1, 0)
     assert settings.update_path == Path("/home/mq/store/config/broker.properties")
     assert settings.notes == ()
 
@@ -94,7 +94,7 @@ def test_the_announced_address(load: Load, text: str, broker_ip1: str) -> None:
 @pytest.mark.parametrize(
     ("text", "workers"),
     [
-        ("", (1, 1)),
+        ("", (1, 0)),
         ("serverSelectorThreads=2\nserverWorkerThreads=1", (2, 1)),
         ("serverSelectorThreads=3\nserverWorkerThreads=8", (2, 2)),  # one per core, and a note for each
         ("serverWorkerThreads=0", (1, 0)),
@@ -124,11 +124,11 @@ def test_the_default_ring_size_gives_way_to_many_workers(load: Load) -> None:
 
 
 def test_worker_counts_follow_the_cores() -> None:
-    def workers(cores: int) -> int:
+    def workers(cores: int) -> tuple[int, int]:
         settings = load_broker_config(None, None, ENVIRON, machine=Machine(cores, "h", lambda: ""))
-        return settings.rocketpy.selector_workers
+        return settings.rocketpy.selector_workers, settings.rocketpy.codec_workers
 
-    assert [workers(cores) for cores in (1, 2, 4, 8, 16, 64)] == [1, 1, 1, 2, 4, 4]
+    assert [workers(cores) for cores in (1, 2, 4, 8, 16, 64)] == [(1, 0), (1, 0), (1, 1), (2, 2), (4, 4), (4, 4)]
 
 
 def test_what_is_not_honoured_is_noted_with_its_line(load: Load) -> None:
