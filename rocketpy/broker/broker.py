@@ -29,9 +29,9 @@ from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
 from .clock import Clock
+from .current_settings import CurrentSettings
 from .delay import DelayLevels
-from .kept import ManagerMemory
-from .live import LiveSettings
+from .manager_memory import ManagerMemory
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
@@ -44,6 +44,7 @@ from .managers.rebalance_lock import RebalanceLockManager
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .outer_api import BrokerOuterApi, NameServerClient, RegistrationStatistics
+from .process_pauses import CHECK_INTERVAL_S, ProcessPauses
 from .processors.admin_broker import AdminBrokerProcessor
 from .processors.admin_groups import AdminGroupProcessor
 from .processors.admin_offsets import AdminOffsetProcessor
@@ -62,7 +63,6 @@ from .schedule import ScheduleService
 from .services import BrokerServices
 from .slow_pull import SlowPull
 from .slow_send import SlowSend
-from .standstill import LOOK_S, Standstills
 from .store_api import Store
 
 log = logging.getLogger(__name__)
@@ -92,36 +92,36 @@ class BrokerController:
         """`memory`: where a predecessor has left its tables, and ours are kept; None: nobody inherits them."""
         self.faults = faults or Faults()
         memory = memory or ManagerMemory.private()
-        live = LiveSettings(settings)
+        current = CurrentSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
         tables = FastPathTables(fast_path)
-        self._standstills = standstills = Standstills(clock)
+        self._pauses = pauses = ProcessPauses(clock)
         levels = DelayLevels.parse(settings.store.message_delay_level)
-        topics = TopicConfigManager(config_dir / "topics.json", live, clock, tables)
-        self._outer_api = BrokerOuterApi(live, topics, name_server_client, clock)
+        topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
+        self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
         self.services = BrokerServices(
-            live=live,
+            settings=current,
             clock=clock,
             choose=choose,
             store=store,
             fast_path=fast_path,
             topics=topics,
-            groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", live, clock, tables),
+            groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", current, clock, tables),
             offsets=ConsumerOffsetManager(
                 config_dir / "consumerOffset.json",
                 memory.offsets_journal(),
                 started_ms=clock.monotonic_ms() - 1,
-                entries_max=lambda: live.rocketpy.consumer_offsets_max,
+                entries_max=lambda: current.rocketpy.consumer_offsets_max,
             ),
-            consumers=ConsumerManager(clock, tables, MembersNotifier(live).members_changed, standstills),
-            producers=ProducerManager(clock, standstills),
+            consumers=ConsumerManager(clock, tables, MembersNotifier(current).members_changed, pauses),
+            producers=ProducerManager(clock, pauses),
             locks=RebalanceLockManager(
                 clock,
                 memory.locks_journal(),
                 unknown_until_ms=memory.locks.unknown_until_ms,
-                standstills=standstills,
-                locks_max=lambda: live.rocketpy.queue_locks_max,
+                pauses=pauses,
+                locks_max=lambda: current.rocketpy.queue_locks_max,
             ),
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
@@ -129,8 +129,8 @@ class BrokerController:
         )
         services = self.services
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
-        self._slow_send = SlowSend(live, clock, topics, services.groups, fast_path, levels, choose, self.faults)
-        self._slow_pull = SlowPull(live, topics, services.groups, services.consumers, fast_path)
+        self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
+        self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, fast_path)
         self._pools = self._make_pools(levels)
         own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
         self._guard = AdminGuard.of(
@@ -245,7 +245,7 @@ class BrokerController:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._slow_send.open(nursery)
-                    self._standstills.begin()
+                    self._pauses.begin()
                     for duty in self.duties():
                         nursery.start_soon(run_duty, duty, self.faults)
                     task_status.started(None)
@@ -270,15 +270,17 @@ class BrokerController:
 
     def duties(self) -> list[Duty]:
         """What is done in the background; a duty that fails hurts neither the others nor any request."""
-        services, live = self.services, self.services.live
+        services, settings = self.services, self.services.settings
         stats = services.stats
         # Saved here is what changed without anybody waiting for it: groups made by pulls, order flags, failed saves.
         duties = [
-            Duty("looking for standstills", LOOK_S, as_duty(self._standstills.look)),
+            Duty("detecting process pauses", CHECK_INTERVAL_S, as_duty(self._pauses.check)),
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
             Duty("saving subscription groups", CONFIG_SAVE_S, services.groups.file.save),
-            Duty("saving offsets", live.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
-            Duty("saving delay offsets", live.store.flush_delay_offset_interval / 1000, services.schedule.file.save),
+            Duty("saving offsets", settings.broker.flush_consumer_offset_interval / 1000, services.offsets.file.save),
+            Duty(
+                "saving delay offsets", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save
+            ),
             Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
             Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
@@ -289,7 +291,7 @@ class BrokerController:
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
-        if not live.is_slave:
+        if not settings.is_slave:
             duties.append(Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0))
         return duties
 
@@ -300,7 +302,7 @@ class BrokerController:
 
     async def _sweep_clients(self) -> None:
         """Clients silent for 120 s are gone, whatever their connection says."""
-        self._standstills.look()
+        self._pauses.check()
         try:
             await self._close_silent(self.services.consumers.sweep())
         finally:
@@ -333,7 +335,7 @@ class BrokerController:
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
         overtaken = self.services.offsets.was_told_since(group, topic, queue_id, received_ms)
-        if not overtaken and not self.services.live.is_slave:
+        if not overtaken and not self.services.settings.is_slave:
             with contextlib.suppress(RequestRefused):  # counted by the table; the pull itself is served
                 commit_offset(self.services, group, topic, queue_id, offset)
 

@@ -31,7 +31,7 @@ from rocketpy.remoting.headers.namesrv import (
 )
 
 from .clock import Clock
-from .live import LiveSettings
+from .current_settings import CurrentSettings
 from .managers.topic_config import TopicConfigManager
 from .registration import RegistrationPart, registration_parts
 
@@ -62,8 +62,10 @@ class RegistrationStatistics:
 class BrokerOuterApi:
     """Registers this broker, and its topics, with every name server."""
 
-    def __init__(self, live: LiveSettings, topics: TopicConfigManager, client: NameServerClient, clock: Clock) -> None:
-        self._live = live
+    def __init__(
+        self, settings: CurrentSettings, topics: TopicConfigManager, client: NameServerClient, clock: Clock
+    ) -> None:
+        self._settings = settings
         self._clock = clock
         self.statistics = RegistrationStatistics()
         self._topics = topics
@@ -84,7 +86,7 @@ class BrokerOuterApi:
             await self.register(forced=forced)
             with trio.move_on_after(self._period_s):
                 await self._changed.wait()
-            forced = self._changed.is_set() or self._live.broker.force_register
+            forced = self._changed.is_set() or self._settings.broker.force_register
 
     async def register(self, *, forced: bool = True) -> None:
         """Register with all name servers in parallel; one that does not answer is left to the next round.
@@ -103,7 +105,7 @@ class BrokerOuterApi:
                         nursery.start_soon(self._add_if_different, address, version, addresses)
             if not addresses:
                 return
-            broker = self._live.broker
+            broker = self._settings.broker
             parts = await registration_parts(
                 topics, version, permission=broker.broker_permission, is_compressed=broker.compressed_register
             )
@@ -122,17 +124,17 @@ class BrokerOuterApi:
 
     @property
     def _addresses(self) -> list[str]:
-        text = self._live.broker.namesrv_addr
+        text = self._settings.broker.namesrv_addr
         return [format_host(address) for address in parse_addresses(text)] if text else []
 
     @property
     def _period_s(self) -> float:
-        return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._live.broker.register_name_server_period / 1000))
+        return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._settings.broker.register_name_server_period / 1000))
 
     async def _register_with(self, address: str, parts: Sequence[RegistrationPart]) -> None:
         """Send all parts in order. After one that fails the rest is of no use: the name server's version differs, so
         the next round sends all again."""
-        settings = self._live.settings
+        settings = self._settings.value
         for number, part in enumerate(parts):
             header = RegisterBrokerRequestHeader(
                 broker_name=settings.broker.broker_name,
@@ -165,7 +167,7 @@ class BrokerOuterApi:
 
     @property
     def _timeout_s(self) -> float:
-        return self._live.broker.register_broker_timeout_mills / 1000
+        return self._settings.broker.register_broker_timeout_mills / 1000
 
     async def _add_if_different(self, address: str, version: DataVersion, found: list[str]) -> None:
         """Add the name server to `found` if it has other topics of us, or cannot say."""
@@ -205,7 +207,7 @@ class BrokerOuterApi:
         return answer
 
     def _identity(self) -> BrokerRequestHeader:
-        settings = self._live.settings
+        settings = self._settings.value
         return BrokerRequestHeader(
             broker_name=settings.broker.broker_name,
             broker_addr=settings.broker_addr,

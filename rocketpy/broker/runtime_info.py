@@ -39,7 +39,7 @@ def runtime_info(services: BrokerServices) -> dict[str, str]:
 
 
 def _of_broker(services: BrokerServices) -> dict[str, str]:
-    config, stats = services.live.broker, services.stats
+    config, stats = services.settings.broker, services.stats
     counters = stats.counters
     return {
         "brokerVersionDesc": version_name(OUR_VERSION),
@@ -91,7 +91,7 @@ def _of_puts_and_gets(services: BrokerServices) -> dict[str, str]:
 
 
 def _of_store(services: BrokerServices) -> dict[str, str]:
-    config, store = services.live.store, services.store
+    config, store = services.settings.store, services.store
     statistics = store.statistics()
     log_path = Path(config.store_path_commit_log)
     ratio = statistics.commitlog_disk_ratio

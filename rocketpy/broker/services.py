@@ -10,7 +10,7 @@ import attrs
 from rocketpy.remoting.fast_path import FastPath
 
 from .clock import Clock
-from .live import LiveSettings
+from .current_settings import CurrentSettings
 from .managers.broker_stats import BrokerStatsManager
 from .managers.consumer import ConsumerManager
 from .managers.consumer_offset import ConsumerOffsetManager
@@ -36,7 +36,7 @@ class Registrar(Protocol):
 class BrokerServices:
     """The owners of the tables, and what they are reached by."""
 
-    live: LiveSettings
+    settings: CurrentSettings
     clock: Clock
     choose: random.Random
     store: Store
@@ -54,5 +54,5 @@ class BrokerServices:
     def tell_broker_changed(self) -> None:
         """The settings that the send and pull processes follow while they run."""
         self.fast_path.broker_changed(
-            permission=self.live.broker.broker_permission, max_message_size=self.live.store.max_message_size
+            permission=self.settings.broker.broker_permission, max_message_size=self.settings.store.max_message_size
         )

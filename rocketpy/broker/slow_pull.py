@@ -18,7 +18,7 @@ from rocketpy.remoting.fast_path import FastPath, PullRequest
 from rocketpy.remoting.headers.pull import PullSysFlag
 
 from . import remarks
-from .live import LiveSettings
+from .current_settings import CurrentSettings
 from .managers.consumer import ConsumerManager
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
@@ -38,13 +38,13 @@ def is_tag_type(expression_type: str | None) -> bool:
 class SlowPull:
     def __init__(
         self,
-        live: LiveSettings,
+        settings: CurrentSettings,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         fast_path: FastPath,
     ) -> None:
-        self._live = live
+        self._settings = settings
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
@@ -71,7 +71,7 @@ class SlowPull:
         return self._refuse_group(request) or self._refuse_topic(request) or self._refuse_subscription(request)
 
     def _refuse_group(self, request: PullRequest) -> PullRefusal | None:
-        config = self._live.broker
+        config = self._settings.broker
         if not config.broker_permission & PermName.READ:
             remark = f"the broker[{config.broker_ip1}] pulling message is forbidden"
             return PullRefusal(ResponseCode.NO_PERMISSION, remark)

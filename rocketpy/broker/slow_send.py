@@ -32,8 +32,8 @@ from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, PutUn
 
 from . import remarks
 from .clock import Clock
+from .current_settings import CurrentSettings
 from .delay import DelayLevels, delay_level_of
-from .live import LiveSettings
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .pending_sends import PendingSend, PendingSends
@@ -67,7 +67,7 @@ Verdict = Refusal | Resend | Put
 class SlowSend:
     def __init__(
         self,
-        live: LiveSettings,
+        settings: CurrentSettings,
         clock: Clock,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
@@ -76,7 +76,7 @@ class SlowSend:
         choose: random.Random,
         faults: Faults,
     ) -> None:
-        self._live = live
+        self._settings = settings
         self._clock = clock
         self._topics = topics
         self._groups = groups
@@ -147,7 +147,7 @@ class SlowSend:
             self._fast_path.resend(request, queue_id=verdict.queue_id, sys_flag=verdict.sys_flag)
 
     def _refuse(self, request: SendRequest, code: int, remark: str) -> None:
-        push_send_reply(self._live.broker, request, code, remark)
+        push_send_reply(self._settings.broker, request, code, remark)
 
     async def _end_put(self, send: PendingSend, put: Put, under_way: PutUnderWay) -> None:
         with self._pending.ending(send):
@@ -155,10 +155,10 @@ class SlowSend:
 
     def _answer_put(self, request: SendRequest, put: Put, result: PutResult) -> None:
         if result.is_stored:
-            push_stored_reply(self._live.broker, request, result, put.queue_id)
+            push_stored_reply(self._settings.broker, request, result, put.queue_id)
         else:
-            remark = remarks.store_failure(result.code, self._live.store.max_message_size)
-            push_send_reply(self._live.broker, request, result.code, remark)
+            remark = remarks.store_failure(result.code, self._settings.store.max_message_size)
+            push_send_reply(self._settings.broker, request, result.code, remark)
 
     @property
     def _tasks(self) -> trio.Nursery:
@@ -193,7 +193,7 @@ class SlowSend:
         return self._check_single(request, queue_id, sys_flag)
 
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
-        config = self._live.broker
+        config = self._settings.broker
         start_ms = config.start_accept_send_request_time_stamp
         if self._clock.now_ms() < start_ms:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {remarks.human_time(start_ms)}")
@@ -230,7 +230,7 @@ class SlowSend:
 
     def _check_batch(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
         is_special = bool(sys_flag & TRANSACTION_MASK) or delay_level_of(request.properties) > 0
-        if is_special or len(request.body) > self._live.store.max_message_size:
+        if is_special or len(request.body) > self._settings.store.max_message_size:
             return self._illegal()
         return Resend(queue_id, sys_flag)
 
@@ -241,7 +241,7 @@ class SlowSend:
                 return verdict
         # A zero byte could be what a power failure leaves of a sector: recovery would end the log at such a record.
         are_illegal = len(request.properties) > PROPERTIES_SIZE_MAX or b"\0" in request.properties
-        if are_illegal or len(request.body) > self._live.store.max_message_size:
+        if are_illegal or len(request.body) > self._settings.store.max_message_size:
             return self._illegal()
         if (text_property(request.properties, TRAN_MSG) or "").lower() == "true":
             return self._half_message(request, queue_id, sys_flag)
@@ -270,8 +270,8 @@ class SlowSend:
         return self._elsewhere(request, dead_letters.topic_name, target_queue, queue_id, sys_flag, kept)
 
     def _half_message(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
-        if self._live.broker.reject_transaction_message:
-            remark = f"the broker[{self._live.broker.broker_ip1}] sending transaction message is forbidden"
+        if self._settings.broker.reject_transaction_message:
+            remark = f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         self._topics.create_if_missing(names.TRANS_HALF_TOPIC, queue_nums=1)
         properties = with_values(request.properties, REAL_TOPIC=request.topic, REAL_QID=str(queue_id))
@@ -281,7 +281,7 @@ class SlowSend:
         self, request: SendRequest, topic: str, target_queue: int, queue_id: int, sys_flag: int, properties: bytes
     ) -> Verdict:
         """Store the message in another topic than the sender named; the sender is answered with its own queue id."""
-        encoded = with_values(properties, **{CLUSTER: self._live.broker.broker_cluster_name})
+        encoded = with_values(properties, **{CLUSTER: self._settings.broker.broker_cluster_name})
         if len(encoded) > PROPERTIES_SIZE_MAX:
             return self._illegal()
         message = MessageToPut(
@@ -300,7 +300,7 @@ class SlowSend:
 
     def _illegal(self) -> Refusal:
         code = ResponseCode.MESSAGE_ILLEGAL
-        return Refusal(code, remarks.store_failure(code, self._live.store.max_message_size))
+        return Refusal(code, remarks.store_failure(code, self._settings.store.max_message_size))
 
     def _random_queue(self, queue_nums: int) -> int:
         return self._choose.randrange(queue_nums) if queue_nums > 0 else 0

@@ -11,8 +11,8 @@ from rocketpy.codes import OUR_VERSION
 from rocketpy.errors import TransportError
 from rocketpy.native.core import ffi, lib
 
+from .crashed_request import drop_crashed_request
 from .dispatch import DispatchTable
-from .poison import set_aside
 from .ring import ring_array
 from .topology import PULL, SEND, Topology
 from .worker_spec import WorkerContext
@@ -75,7 +75,7 @@ class CodecMain:
     send_stall_ms: int = 0
 
     def __call__(self, context: WorkerContext) -> None:
-        set_aside(context.block, self.topology)
+        drop_crashed_request(context.block, self.topology)
         codec = open_codec(self.topology, context.name, self.table, self.send_stall_ms)
         context.report_ready()
         while lib.rp_codec_run(codec.pointer, TURN_NS) != lib.RP_STOPPED:

@@ -30,9 +30,9 @@ from rocketpy.remoting.fast_path import PullRequest, SendRequest, SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX, SerializeType
 
 from .channel import Gateway, RingChannel
+from .crashed_request import REQUESTS
 from .detached import DetachedRequests
 from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
-from .poison import REQUESTS
 from .ring import Ring, RingReader, WorkerBlock
 from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths

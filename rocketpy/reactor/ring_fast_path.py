@@ -20,10 +20,10 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
 from rocketpy.remoting.frame import SerializeType
 
-from .deletion import QueueDeletions, QueueTable
-from .delivered import Delivered
+from .delivery_marks import DeliveryMarks
+from .internal_puts import InternalPut, InternalPuts
 from .outbox import Outbox
-from .puts import Put, Puts
+from .queue_deletion import QueueDeletions, QueueTable
 from .ring import RingReader, WorkerBlock
 from .worker_messages import (
     BROKER,
@@ -77,7 +77,7 @@ class RingFastPath:
         queues: QueueTable,
         store_host: tuple[str, int],
         sends: RingReader | None = None,
-        delivered: Delivered | None = None,
+        delivered: DeliveryMarks | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         common = {WorkerMessage.TOPIC, WorkerMessage.BROKER}
@@ -86,7 +86,7 @@ class RingFastPath:
         self._store = None if store is None else _FastPathProcess(*store, frozenset())
         self._queues = queues
         self._tables: dict[TableKey, bytes] = {}
-        self._puts = Puts(self._send.outbox, store_host, now_ns)
+        self._puts = InternalPuts(self._send.outbox, store_host, now_ns)
         self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
         self._store_settings: dict[str, str] = {}  # changed since we were started
@@ -264,7 +264,7 @@ class RingFastPath:
     def last_delivery(self, level: int) -> Delivery | None:
         return None if self._delivered is None else self._delivered.last(level)
 
-    def begin_put(self, message: MessageToPut) -> Put:
+    def begin_put(self, message: MessageToPut) -> InternalPut:
         return self._puts.begin(message)
 
     async def put(self, message: MessageToPut) -> PutResult:

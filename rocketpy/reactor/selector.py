@@ -15,8 +15,8 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network
 
 from .codec import open_codec
+from .crashed_request import drop_crashed_request
 from .dispatch import DispatchTable
-from .poison import set_aside
 from .ring import WorkerBlock, ring_array
 from .topology import Topology
 from .worker_spec import WorkerContext
@@ -73,7 +73,7 @@ class SelectorMain:
         name = context.name
         sizes = self.topology.sizes
         settings = self.settings
-        set_aside(context.block, self.topology)
+        drop_crashed_request(context.block, self.topology)
         view = self._open_view()
         codec = None if sizes.codecs else open_codec(self.topology, name, self.table, settings.send_stall_ms)
         codecs = ring_array([self.topology.ring(name, codec_name) for codec_name in sizes.codecs])

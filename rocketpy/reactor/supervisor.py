@@ -300,7 +300,7 @@ class Supervisor:
             return
         delay_s = policy.delay_s(len(deaths), self.jitter())
         deaths.append(now)
-        if suspect:  # a client can repeat that request: such deaths never end the broker (poison.py)
+        if suspect:  # a client can repeat that request: such deaths never end the broker (crashed_request.py)
             child.spec.block.suspect_of(suspect)
             how += f" while it served a request of connection {suspect:x}"
             delay_s = min(delay_s, FAULT_DELAY_MAX_S)

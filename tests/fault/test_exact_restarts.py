@@ -19,7 +19,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Py
 
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, MessageToPut
@@ -143,7 +143,7 @@ def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_rep
     """The manager repeats what it was not told of, and its successor repeats what its predecessor may have put."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/delivery")
-    delivered = Delivered(2, lambda: 0)
+    delivered = DeliveryMarks(2, lambda: 0)
     lane = FastPath(tmp_path, delivered=delivered.pointer)
     lane.add_topic("T")
     lane.tables_end()

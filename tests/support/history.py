@@ -193,7 +193,7 @@ class Load:
                     self._stop.wait(0.05)
                     continue
                 try:
-                    self._live(index, f"{index}.{life}", connection, choose)
+                    self._settings(index, f"{index}.{life}", connection, choose)
                 except OSError:
                     pass
                 finally:
@@ -201,7 +201,7 @@ class Load:
         except BaseException as exc:
             self.failure = exc
 
-    def _live(self, index: int, life: str, connection: Connection, choose: random.Random) -> None:
+    def _settings(self, index: int, life: str, connection: Connection, choose: random.Random) -> None:
         number = opaque = 0
         waiting: dict[int, tuple[int, str, int]] = {}  # opaque -> first number, topic, messages
         own: tuple[str, int] | None = None

@@ -184,11 +184,11 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(tmp_path: Path) -> No
         Wire.open(broker.port) as busy,
     ):
         ended: list[bool] = []
-        watcher = threading.Thread(target=lambda: ended.append(idle.is_closed_by_peer()))
-        watcher.start()
-        while watcher.is_alive():
+        listener = threading.Thread(target=lambda: ended.append(idle.is_closed_by_peer()))
+        listener.start()
+        while listener.is_alive():
             assert busy.ask(send_request(TOPIC, b"alive")).code == ResponseCode.SUCCESS
-            watcher.join(0.2)
+            listener.join(0.2)
         assert ended == [True]
         assert busy.ask(send_request(TOPIC, b"still alive")).code == ResponseCode.SUCCESS
 

@@ -24,7 +24,7 @@ from rocketpy.remoting.bodies.heartbeat import (
 )
 
 from ..clock import Clock
-from ..standstill import Standstills
+from ..process_pauses import ProcessPauses
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 from .fast_path_tables import FastPathTables
 
@@ -97,11 +97,11 @@ class ConsumerManager:
         clock: Clock,
         tables: FastPathTables,
         members_changed: Callable[[str, list[Channel]], None],
-        standstills: Standstills | None = None,
+        pauses: ProcessPauses | None = None,
     ) -> None:
         """`members_changed(group, channels)` is called for every change that the members have to hear of."""
         self._clock = clock
-        self._standstills = standstills or Standstills(clock)
+        self._pauses = pauses or ProcessPauses(clock)
         self._tables = tables
         self._members_changed = members_changed
         self._groups: dict[str, ConsumerGroupInfo] = {}
@@ -207,7 +207,7 @@ class ConsumerManager:
         return list(gone.values())
 
     def _drop_silent(self, groups: list[str], now_ms: int) -> dict[int, Channel]:
-        silence_ms = self._standstills.silence_ms
+        silence_ms = self._pauses.silence_ms
         gone, left = {}, []
         for entry in filter(None, map(self._groups.get, groups)):
             silent = {

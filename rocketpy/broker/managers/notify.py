@@ -12,16 +12,16 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import NotifyConsumerIdsChangedRequestHeader
 
-from ..live import LiveSettings
+from ..current_settings import CurrentSettings
 
 
 class MembersNotifier:
-    def __init__(self, live: LiveSettings) -> None:
-        self._live = live
+    def __init__(self, settings: CurrentSettings) -> None:
+        self._settings = settings
 
     def members_changed(self, group: str, channels: Iterable[Channel]) -> None:
         """A hint only: a member that does not get it rebalances within 20 s anyway."""
-        if not self._live.broker.notify_consumer_ids_changed_enable:
+        if not self._settings.broker.notify_consumer_ids_changed_enable:
             return
         for channel in channels:
             header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group)

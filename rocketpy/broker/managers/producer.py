@@ -14,16 +14,16 @@ from rocketpy.faults import do_each
 from rocketpy.remoting.abc import Channel
 
 from ..clock import Clock
-from ..standstill import Standstills
+from ..process_pauses import ProcessPauses
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 
 GROUPS_PER_STEP = 500
 
 
 class ProducerManager:
-    def __init__(self, clock: Clock, standstills: Standstills | None = None) -> None:
+    def __init__(self, clock: Clock, pauses: ProcessPauses | None = None) -> None:
         self._clock = clock
-        self._standstills = standstills or Standstills(clock)
+        self._pauses = pauses or ProcessPauses(clock)
         self._groups: dict[str, dict[int, ClientChannelInfo]] = {}
         self._clients: dict[str, Counter[int]] = {}  # client id -> connection -> groups that use it
         self._connections: dict[int, set[str]] = {}  # connection -> its groups
@@ -82,7 +82,7 @@ class ProducerManager:
 
     def _drop_silent(self, group: str, now_ms: int) -> dict[int, Channel]:
         members = self._groups.get(group, {}).values()
-        silence_ms = self._standstills.silence_ms
+        silence_ms = self._pauses.silence_ms
         gone = {
             info.connection: info.channel for info in members if silence_ms(info.seen_ms, now_ms) > CHANNEL_EXPIRED_MS
         }

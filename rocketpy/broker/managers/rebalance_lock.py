@@ -23,7 +23,7 @@ from rocketpy.remoting.work import result_of
 from ..clock import Clock
 from ..journal import Found, Journal
 from ..lock_file import LOCK_LIFE_MS
-from ..standstill import Standstills
+from ..process_pauses import ProcessPauses
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class RebalanceLockManager:
         *,
         unknown_until_ms: int = 0,
         lock_life_ms: int = LOCK_LIFE_MS,
-        standstills: Standstills | None = None,
+        pauses: ProcessPauses | None = None,
         locks_max: Callable[[], int] = lambda: INT_MAX,
     ) -> None:
         """
@@ -55,7 +55,7 @@ class RebalanceLockManager:
         self.limit = Limit("locks", "queueLocksMax", locks_max)
         self._count = 0
         self._clock = clock
-        self._standstills = standstills or Standstills(clock)
+        self._pauses = pauses or ProcessPauses(clock)
         self._journal = journal
         self._lock_life_ms = lock_life_ms
         self._locks: dict[str, dict[MessageQueue, _Lock]] = {}
@@ -77,7 +77,7 @@ class RebalanceLockManager:
         Raises:
             RequestRefused: there are too many locks for those that are new; nothing is taken then.
         """
-        self._standstills.look()
+        self._pauses.check()
         now_ms = self._clock.monotonic_ms()
         known = self._locks.get(group, {})
         self.limit.check(self._count, sum(queue not in known for queue in queues))
@@ -137,7 +137,7 @@ class RebalanceLockManager:
             del self._locks[group]
 
     def _is_expired(self, lock: _Lock, now_ms: int) -> bool:
-        return self._standstills.silence_ms(lock.renewed_ms, now_ms) > self._lock_life_ms
+        return self._pauses.silence_ms(lock.renewed_ms, now_ms) > self._lock_life_ms
 
 
 def _key(group: str, queue: MessageQueue) -> bytes:

@@ -17,7 +17,7 @@ from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
-from ..live import LiveSettings
+from ..current_settings import CurrentSettings
 from .config_file import ConfigFile
 from .documents import with_unknown_fields
 from .evolve import evolved
@@ -42,15 +42,15 @@ KNOWN_FIELDS = frozenset(
 
 
 class SubscriptionGroupManager:
-    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: FastPathTables) -> None:
-        self._live = live
+    def __init__(self, path: Path, settings: CurrentSettings, clock: Clock, tables: FastPathTables) -> None:
+        self._settings = settings
         self._clock = clock
         self._tables = tables
         self._groups: dict[str, SubscriptionGroupConfig] = {
             group: SubscriptionGroupConfig(group_name=group) for group in names.PREDEFINED_GROUPS
         }
         self._unknown: dict[str, dict[str, Any]] = {}
-        self.limit = Limit("groups", "groupsMax", lambda: live.rocketpy.groups_max)
+        self.limit = Limit("groups", "groupsMax", lambda: settings.rocketpy.groups_max)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
@@ -91,7 +91,7 @@ class SubscriptionGroupManager:
         config = self._groups.get(group)
         if config is not None or not group:
             return config
-        if not self._live.broker.auto_create_subscription_group and not group.startswith(names.SYSTEM_GROUP_PREFIX):
+        if not self._settings.broker.auto_create_subscription_group and not group.startswith(names.SYSTEM_GROUP_PREFIX):
             return None
         require(names.group_fault(group))
         config = SubscriptionGroupConfig(group_name=group)

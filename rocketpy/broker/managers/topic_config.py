@@ -21,7 +21,7 @@ from rocketpy.remoting.limits import Limit, require
 from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
-from ..live import LiveSettings
+from ..current_settings import CurrentSettings
 from .config_file import ConfigFile
 from .documents import with_unknown_fields
 from .evolve import evolved
@@ -38,8 +38,8 @@ KNOWN_FIELDS = frozenset(
 
 
 class TopicConfigManager:
-    def __init__(self, path: Path, live: LiveSettings, clock: Clock, tables: FastPathTables) -> None:
-        self._live = live
+    def __init__(self, path: Path, settings: CurrentSettings, clock: Clock, tables: FastPathTables) -> None:
+        self._settings = settings
         self._clock = clock
         self._tables = tables
         self._topics: dict[str, TopicConfig] = {}
@@ -47,7 +47,7 @@ class TopicConfigManager:
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
-        self.limit = Limit("topics", "topicsMax", lambda: live.rocketpy.topics_max)
+        self.limit = Limit("topics", "topicsMax", lambda: settings.rocketpy.topics_max)
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
         self._add_built_in()
 
@@ -101,7 +101,7 @@ class TopicConfigManager:
         template = self._topics.get(default_topic)
         if template is None:
             return None
-        if default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._live.broker.auto_create_topic_enable:
+        if default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._settings.broker.auto_create_topic_enable:
             # A template that an earlier configuration left in the file no longer hands its permission on.
             template = evolved(template, perm=READ_WRITE)
             self._topics[default_topic] = template
@@ -224,7 +224,7 @@ class TopicConfigManager:
         return with_unknown_fields("topicConfigTable", self.data_version, self.topics, self._unknown)
 
     def _add_built_in(self) -> None:
-        config = self._live.broker
+        config = self._settings.broker
         self._built_in(names.SELF_TEST_TOPIC, 1)
         if config.auto_create_topic_enable:
             self._built_in(names.AUTO_CREATE_TOPIC_KEY_TOPIC, config.default_topic_queue_nums, perm=7)

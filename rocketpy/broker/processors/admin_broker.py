@@ -26,7 +26,7 @@ from rocketpy.transport.steps import Steps
 from ..managers.stats_item import StatsSnapshot
 from ..runtime_info import runtime_info
 from ..services import BrokerServices
-from .deletion import answer_after, clean_expired
+from .deletion_wait import answer_after, clean_expired
 from .table import TableProcessor
 
 log = logging.getLogger(__name__)
@@ -62,9 +62,9 @@ class AdminBrokerProcessor(TableProcessor):
         except properties.PropertiesError as exc:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
         async with self._updating:
-            update = services.live.settings.updated(changes)
+            update = services.settings.value.updated(changes)
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
-            services.live.settings = update.settings
+            services.settings.value = update.settings
         log.info("configuration changed: %s take effect now, %s after a restart", update.at_once, update.at_restart)
         self._config_version = self._config_version.next(services.clock.now_ms())
         if changes.keys() & {"brokerPermission", "maxMessageSize"}:
@@ -79,7 +79,7 @@ class AdminBrokerProcessor(TableProcessor):
 
     async def _config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         version = fastjson.dump_text(self._config_version)
-        body = self._services.live.settings.to_properties().encode()
+        body = self._services.settings.value.to_properties().encode()
         return RemotingCommand.response(header=GetBrokerConfigResponseHeader(version=version), body=body)
 
     async def _runtime_info(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

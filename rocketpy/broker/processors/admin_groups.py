@@ -64,7 +64,7 @@ class AdminGroupProcessor(TableProcessor):
         if header.remove_offset:
             await services.offsets.remove_group(header.group_name)
             await services.offsets.file.save()
-        if services.live.broker.auto_delete_unused_stats:
+        if services.settings.broker.auto_delete_unused_stats:
             await finished(services.stats.forget_group(header.group_name))
         return RemotingCommand.response()
 
@@ -110,7 +110,7 @@ class AdminGroupProcessor(TableProcessor):
         return RemotingCommand.response(body=await encoded_body({"data": Members(groups)}))
 
     def _check_changeable(self) -> None:
-        if self._services.live.is_slave:
+        if self._services.settings.is_slave:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
 
 

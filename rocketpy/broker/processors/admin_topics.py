@@ -17,7 +17,7 @@ from rocketpy.transport.steps import Steps, encoded_body, finished
 
 from .. import remarks
 from ..services import BrokerServices
-from .deletion import answer_after
+from .deletion_wait import answer_after
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
@@ -65,7 +65,7 @@ class AdminTopicProcessor(TableProcessor):
             )
         )
         await self._services.topics.file.save()
-        timeout_s = self._services.live.broker.register_broker_timeout_mills / 1000
+        timeout_s = self._services.settings.broker.register_broker_timeout_mills / 1000
         return Detached(self._registered, "name servers", 2 * timeout_s, at_once_max=UPDATES_AT_ONCE)
 
     async def _registered(self) -> RemotingCommand:
@@ -85,7 +85,7 @@ class AdminTopicProcessor(TableProcessor):
         deletion = services.fast_path.delete_queues(topic)  # nothing may come between these two
         if is_known:
             await services.topics.file.save()
-        if services.live.broker.auto_delete_unused_stats:
+        if services.settings.broker.auto_delete_unused_stats:
             await finished(services.stats.forget_topic(topic))
         return answer_after([deletion])
 
@@ -107,7 +107,7 @@ class AdminTopicProcessor(TableProcessor):
             updated_ms = 0
             if high > 0:
                 updated_ms = services.store.message_store_timestamp(config.topic_name, queue_id, high - 1)
-            queue = MessageQueue(config.topic_name, services.live.broker.broker_name, queue_id)
+            queue = MessageQueue(config.topic_name, services.settings.broker.broker_name, queue_id)
             table[queue] = {"lastUpdateTimestamp": max(0, updated_ms), "maxOffset": high, "minOffset": low}
         return RemotingCommand.response(body=await encoded_body({"offsetTable": table}))
 
@@ -128,7 +128,7 @@ class AdminTopicProcessor(TableProcessor):
         return config
 
     def _check_changeable(self, topic: str) -> None:
-        if self._services.live.is_slave:
+        if self._services.settings.is_slave:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
         fault = remarks.topic_fault(topic)
         if fault is not None:

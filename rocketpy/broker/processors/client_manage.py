@@ -43,9 +43,11 @@ class ClientManageProcessor(TableProcessor):
             }
         )
         self._services = services
-        live = services.live
-        self.groups_limit = Limit("groups of one client", "clientGroupsMax", lambda: live.rocketpy.client_groups_max)
-        self.topics_limit = Limit("topics of one group", "groupTopicsMax", lambda: live.rocketpy.group_topics_max)
+        settings = services.settings
+        self.groups_limit = Limit(
+            "groups of one client", "clientGroupsMax", lambda: settings.rocketpy.client_groups_max
+        )
+        self.topics_limit = Limit("topics of one group", "groupTopicsMax", lambda: settings.rocketpy.group_topics_max)
 
     async def _heart_beat(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services

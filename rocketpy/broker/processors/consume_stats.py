@@ -61,7 +61,7 @@ class ConsumeStatsProcessor(TableProcessor):
         header, services = GetConsumeStatsInBrokerHeader.of(request), self._services
         text, steps = TextWriter(BODY_SIZE_MAX), Steps(QUEUES_PER_STEP)
         total_diff = 0
-        await text.write([f'{{"brokerAddr":{fastjson.dump_text(services.live.broker_addr)},"consumeStatsList":['])
+        await text.write([f'{{"brokerAddr":{fastjson.dump_text(services.settings.broker_addr)},"consumeStatsList":['])
         comma = ""
         for group in services.groups.groups:
             before = f"{comma}{{{fastjson.dump_text(group)}:["
@@ -99,7 +99,7 @@ class ConsumeStatsProcessor(TableProcessor):
         for first in range(0, queue_nums, QUEUES_PER_STEP):
             rows = {}
             for queue_id in range(first, min(first + QUEUES_PER_STEP, queue_nums)):
-                queue = MessageQueue(config.topic_name, self._services.live.broker.broker_name, queue_id)
+                queue = MessageQueue(config.topic_name, self._services.settings.broker.broker_name, queue_id)
                 row = rows[queue] = self._row(group, config.topic_name, queue_id)
                 behind += row["brokerOffset"] - row["consumerOffset"]
             await text.write([f"{comma}{fastjson.dump_text(rows)[1:-1]}"])
@@ -139,7 +139,7 @@ class ConsumeStatsProcessor(TableProcessor):
         if consumer_offset < high:
             next_ms = store.message_store_timestamp(topic, queue_id, max(0, consumer_offset))
             delay_ms = max(0, store.clock_ms() - next_ms) if next_ms > 0 else 0
-        queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
+        queue = MessageQueue(topic, services.settings.broker.broker_name, queue_id)
         return {
             "consumeTimeStamp": consumed_ms,
             "consumeTimeStampStr": _human(consumed_ms),

@@ -32,7 +32,7 @@ class QueryMessageProcessor(TableProcessor):
 
     async def _query(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = QueryMessageRequestHeader.of(request)
-        count = self._services.live.store.default_query_max_num if header.unique_key_query else header.max_num
+        count = self._services.settings.store.default_query_max_num if header.unique_key_query else header.max_num
         result = self._services.store.query_message(  # may wait for a cold disk; the store is not for several threads
             header.topic, header.key, count, header.begin_timestamp_ms, header.end_timestamp_ms
         )

@@ -44,7 +44,7 @@ class RelayProcessor(TableProcessor):
         body = None
         if header.msg_id:
             body = self._load(header.msg_id)
-        extra = {"brokerName": self._services.live.broker.broker_name}
+        extra = {"brokerName": self._services.settings.broker.broker_name}
         return self._call(request, header.consumer_group, header.client_id or "", body, extra)
 
     def _load(self, message_id: str) -> bytes:

@@ -95,7 +95,7 @@ class ResetOffsetProcessor(TableProcessor):
             else:
                 target = services.store.offset_by_time(topic, queue_id, header.timestamp_ms)
             target = max(0, target)
-            queue = MessageQueue(topic, services.live.broker.broker_name, queue_id)
+            queue = MessageQueue(topic, services.settings.broker.broker_name, queue_id)
             targets[queue] = target if header.is_force or target < current else current
         return targets
 

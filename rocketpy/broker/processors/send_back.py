@@ -46,7 +46,7 @@ class SendBackProcessor(TableProcessor):
         if group is None:
             remark = f"subscription group not exist, {header.group} {remarks.FAQ_SUFFIX}"
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
-        config = services.live.broker
+        config = services.settings.broker
         if not config.broker_permission & PermName.WRITE:
             remark = f"the broker[{config.broker_ip1}] sending message is forbidden"
             raise RequestRefused(ResponseCode.NO_PERMISSION, remark)

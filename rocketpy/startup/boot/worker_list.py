@@ -6,11 +6,11 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.kept import ManagerMemory
+from rocketpy.broker.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
-from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
@@ -88,7 +88,7 @@ def worker_specs(
         )
 
     levels = len(parse_delay_levels(settings.store.message_delay_level))
-    delivered = Delivered(levels, lambda: control.published_phy_offset)
+    delivered = DeliveryMarks(levels, lambda: control.published_phy_offset)
     writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
     yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.PROCESSORS, keep_fds=writes)

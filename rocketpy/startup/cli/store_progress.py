@@ -20,7 +20,7 @@ from rich.text import Text
 
 
 class StoreProgress:
-    """A `Watcher` with one bar per stage, on standard error."""
+    """A `ProgressListener` with one bar per stage, on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(stderr=True)

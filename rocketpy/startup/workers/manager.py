@@ -14,14 +14,14 @@ import trio
 
 from rocketpy.broker.broker import BrokerController
 from rocketpy.broker.clock import SystemClock
-from rocketpy.broker.kept import ManagerMemory
+from rocketpy.broker.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway, RingChannel
-from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.crashed_request import drop_crashed_request
+from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.poison import set_aside
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.ring_fast_path import RingFastPath
@@ -48,7 +48,7 @@ class ManagerMain:
     table: DispatchTable
     metrics: socket.socket | None  # listens where metrics are served
     memory: ManagerMemory
-    delivered: Delivered
+    delivered: DeliveryMarks
 
     def __call__(self, context: WorkerContext) -> None:
         store = MessageStore(self.settings.store, self.control)
@@ -59,7 +59,7 @@ class ManagerMain:
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
-        set_aside(context.block, topology)
+        drop_crashed_request(context.block, topology)
         faults = Faults()
         gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)], faults)
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}

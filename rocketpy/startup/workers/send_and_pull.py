@@ -13,8 +13,8 @@ from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.delivered import Delivered
-from rocketpy.reactor.poison import set_aside
+from rocketpy.reactor.crashed_request import drop_crashed_request
+from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
@@ -34,11 +34,11 @@ class SendMain:
     topology: Topology
     control: ControlBlock
     settings: BrokerSettings
-    delivered: Delivered
+    delivered: DeliveryMarks
 
     def __call__(self, context: WorkerContext) -> None:
         topology, settings = self.topology, self.settings
-        set_aside(context.block, topology)
+        drop_crashed_request(context.block, topology)
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
         strings = [
             ffi.new("char[]", text)
@@ -98,7 +98,7 @@ class PullMain:
 
     def __call__(self, context: WorkerContext) -> None:
         topology, store = self.topology, self.settings.store
-        set_aside(context.block, topology)
+        drop_crashed_request(context.block, topology)
         paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
         directory = ffi.new("char[]", os.fsencode(paths.consumequeue))
         inputs, selectors = ring_array(topology.requests_to(PULL)), ring_array(topology.replies_from(PULL))

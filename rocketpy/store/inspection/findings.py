@@ -42,7 +42,7 @@ class Findings:
         return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
 
 
-class Watcher(Protocol):
+class ProgressListener(Protocol):
     """Is told how far a check has come."""
 
     def begin(self, what: str, total: int, unit: str) -> None:
@@ -51,7 +51,7 @@ class Watcher(Protocol):
     def reached(self, done: int) -> None: ...
 
 
-class Unwatched:
+class NoListener:
     """Nobody looks."""
 
     def begin(self, what: str, total: int, unit: str) -> None:

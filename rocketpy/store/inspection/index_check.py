@@ -13,7 +13,7 @@ from rocketpy.native.core import ffi, lib
 
 from ..files import FileInfo
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
-from .findings import Findings, Watcher
+from .findings import Findings, ProgressListener
 from .reader import StoreReader, guess_slots
 from .state_files import StoreState
 
@@ -29,7 +29,7 @@ class IndexCheck:
         reader: StoreReader,
         state: StoreState,
         findings: Findings,
-        watcher: Watcher,
+        listener: ProgressListener,
         *,
         log_begin: int,
         slots: int | None,
@@ -37,7 +37,7 @@ class IndexCheck:
         self._reader = reader
         self._state = state
         self._findings = findings
-        self._watcher = watcher
+        self._listener = listener
         self._log_begin = log_begin
         self._slots = slots
         self._log_files: list[FileInfo] = []
@@ -46,7 +46,7 @@ class IndexCheck:
     def run(self) -> None:
         headers = self._reader.index_headers()
         self._log_files = self._reader.log_files()
-        self._watcher.begin("index", sum(header.index_count - 1 for _, header in headers if header), "keys")
+        self._listener.begin("index", sum(header.index_count - 1 for _, header in headers if header), "keys")
         for number, (path, header) in enumerate(headers):
             if header is None:
                 self._findings.problem(path, -1, "is too short to be an index file")
@@ -55,7 +55,7 @@ class IndexCheck:
                 self.units += header.index_count - 1
             else:
                 self._check(path)
-            self._watcher.reached(self.units)
+            self._listener.reached(self.units)
 
     def _check(self, path: Path) -> None:
         with self._reader.image(path) as image:

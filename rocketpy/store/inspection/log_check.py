@@ -17,7 +17,7 @@ from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
 
 from ..files import FileInfo
-from .findings import Findings, Watcher
+from .findings import Findings, ProgressListener
 from .reader import HEAD, StoreReader, next_record
 from .state_files import StoreState
 
@@ -29,11 +29,17 @@ class LogCheck:
     """One walk. `begin`, `end` and the tallies are there when it is done."""
 
     def __init__(
-        self, reader: StoreReader, state: StoreState, findings: Findings, watcher: Watcher, *, check_crc: bool = True
+        self,
+        reader: StoreReader,
+        state: StoreState,
+        findings: Findings,
+        listener: ProgressListener,
+        *,
+        check_crc: bool = True,
     ) -> None:
         self._reader = reader
         self._findings = findings
-        self._watcher = watcher
+        self._listener = listener
         self._check_crc = check_crc
         control = state.control
         self._is_closed = state.is_closed
@@ -70,7 +76,7 @@ class LogCheck:
 
     def run(self) -> None:
         infos = self._reader.log_files()
-        self._watcher.begin("log", sum(info.size for info in infos), "bytes")
+        self._listener.begin("log", sum(info.size for info in infos), "bytes")
         self.begin = self.end = int(infos[0].name) if infos else 0
         self._check_names(infos)
         for number, info in enumerate(infos):
@@ -116,7 +122,7 @@ class LogCheck:
                 self._verify, view, size, start, position, stop, self._units_limit, self._check_crc
             )
             self.end = position[0]
-            self._watcher.reached(self.end - self.begin)
+            self._listener.reached(self.end - self.begin)
             if status == Status.NO_MEMORY:
                 raise StoreError("not enough memory to check a store")
             if status == Status.END_OF_FILE or self.end == start + size:

@@ -25,7 +25,7 @@ from rocketpy.native.core import ffi, lib
 
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
-from .findings import Findings, Watcher
+from .findings import Findings, ProgressListener
 from .log_check import LogCheck, topic_of
 from .reader import QueueDirectory, StoreReader
 from .state_files import StoreState, read_deletions
@@ -39,12 +39,12 @@ class QueueCheck:
     """All queues of a store, after the log."""
 
     def __init__(
-        self, reader: StoreReader, state: StoreState, findings: Findings, watcher: Watcher, log: LogCheck
+        self, reader: StoreReader, state: StoreState, findings: Findings, listener: ProgressListener, log: LogCheck
     ) -> None:
         self._reader = reader
         self._state = state
         self._findings = findings
-        self._watcher = watcher
+        self._listener = listener
         self._log = log
         self._file_size = ffi.new("uint64_t *")  # of all queues, once the first has shown it
         self._odd = ffi.new("uint32_t *")
@@ -59,11 +59,11 @@ class QueueCheck:
 
     def run(self) -> None:
         tallies = {(topic_of(tally), int(tally.queue_id)): tally for tally in self._log.tallies()}
-        self._watcher.begin("queues", len(tallies), "queues")
+        self._listener.begin("queues", len(tallies), "queues")
         for queue in self._reader.queues():
             self._check(queue, tallies.pop((queue.topic, queue.queue_id), None))
             self.queues += 1
-            self._watcher.reached(self.queues)
+            self._listener.reached(self.queues)
         known = self._topics()
         for (topic, queue_id), tally in tallies.items():
             name = self._reader.paths.consumequeue / topic / str(queue_id)

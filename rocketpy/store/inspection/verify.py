@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from .findings import Findings, Problem, Unwatched, Watcher
+from .findings import Findings, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
 from .log_check import LogCheck, topic_of
 from .queue_check import QueueCheck
 from .reader import StoreReader
 from .state_files import StoreState, read_state
 
-UNWATCHED = Unwatched()
+NO_LISTENER = NoListener()
 
 
 @attrs.frozen
@@ -58,7 +58,9 @@ class StoreStats:
         return not self.state.is_closed
 
 
-def verify_store(reader: StoreReader, watcher: Watcher = UNWATCHED, *, slots: int | None = None) -> VerifyReport:
+def verify_store(
+    reader: StoreReader, listener: ProgressListener = NO_LISTENER, *, slots: int | None = None
+) -> VerifyReport:
     """Every record, unit and index entry.
 
     Args:
@@ -70,11 +72,11 @@ def verify_store(reader: StoreReader, watcher: Watcher = UNWATCHED, *, slots: in
     findings = Findings(reader.paths.root)
     if state.in_use_by is not None:
         findings.note("in use: what its broker has written since this began is not looked at")
-    with LogCheck(reader, state, findings, watcher) as log:
+    with LogCheck(reader, state, findings, listener) as log:
         log.run()
-        queues = QueueCheck(reader, state, findings, watcher, log)
+        queues = QueueCheck(reader, state, findings, listener, log)
         queues.run()
-        index = IndexCheck(reader, state, findings, watcher, log_begin=log.begin, slots=slots)
+        index = IndexCheck(reader, state, findings, listener, log_begin=log.begin, slots=slots)
         index.run()
         return VerifyReport(
             log_begin=log.begin,
@@ -89,7 +91,7 @@ def verify_store(reader: StoreReader, watcher: Watcher = UNWATCHED, *, slots: in
         )
 
 
-def count_store(reader: StoreReader, watcher: Watcher = UNWATCHED) -> StoreStats:
+def count_store(reader: StoreReader, listener: ProgressListener = NO_LISTENER) -> StoreStats:
     """Sizes, times and numbers; nothing is checked but what cannot be read.
 
     Raises:
@@ -97,9 +99,9 @@ def count_store(reader: StoreReader, watcher: Watcher = UNWATCHED) -> StoreStats
     """
     state = read_state(reader.files, reader.paths)
     findings = Findings(reader.paths.root)
-    with LogCheck(reader, state, findings, watcher, check_crc=False) as log:
+    with LogCheck(reader, state, findings, listener, check_crc=False) as log:
         log.run()
-        queues = QueueCheck(reader, state, findings, watcher, log)
+        queues = QueueCheck(reader, state, findings, listener, log)
         queues.count()
         headers = [header for _, header in reader.index_headers() if header]
         totals = log.totals

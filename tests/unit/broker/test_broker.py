@@ -137,7 +137,7 @@ def test_duties_by_the_clock(tmp_path: Path) -> None:
                 await clock_to(float(second))
             for _ in range(21):
                 rig.clock.advance(5_000)
-                rig.broker._standstills.look()
+                rig.broker._pauses.check()
             await clock_to(5.5)
             while not path.exists():
                 await trio.lowlevel.checkpoint()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy.broker.journal import Journal
-from rocketpy.broker.kept import ManagerMemory
 from rocketpy.broker.lock_file import BYTES, LOCK_LIFE_MS, NAME, WRITE_BACK_MS, LockFile
+from rocketpy.broker.manager_memory import ManagerMemory
 from rocketpy.broker.managers.rebalance_lock import RebalanceLockManager
 from rocketpy.config import RocketpyConfig
 from rocketpy.message.message_queue import MessageQueue

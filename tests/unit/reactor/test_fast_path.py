@@ -14,8 +14,8 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import worker_messages
+from rocketpy.reactor.internal_puts import PUT_TIMEOUT_S
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.puts import PUT_TIMEOUT_S
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import WorkerMessage, encode_clean_expired, encode_clean_topic

@@ -13,7 +13,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.store.files import file_name
-from rocketpy.store.inspection.findings import Unwatched
+from rocketpy.store.inspection.findings import NoListener
 from rocketpy.store.inspection.queue_check import QueueCheck
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import VerifyReport, verify_store
@@ -215,13 +215,13 @@ def test_units_that_come_while_it_looks_are_left_out(
     for i in range(40):
         writer.put("T", 0, b"x", dispatch=i < 30)
 
-    class Watcher(Unwatched):
+    class ProgressListener(NoListener):
         def begin(self, what: str, total: int, unit: str) -> None:
             if what == "queues":
                 writer.dispatch.run_to_end()
 
     monkeypatch.setattr(QueueCheck, "_check_units", None)
-    report = verify_store(StoreReader(opened.paths.root), Watcher())
+    report = verify_store(StoreReader(opened.paths.root), ProgressListener())
     assert report.problems == [] and (report.records, report.units) == (40, 40)
 
 
@@ -293,7 +293,7 @@ def test_prepared_and_rolled_back_records_have_no_unit(opened: OpenedStore, writ
 def test_the_watcher_is_told_of_bytes_and_queues(root: Path) -> None:
     told: list[tuple[str, int]] = []
 
-    class Watcher:
+    class ProgressListener:
         def begin(self, what: str, total: int, unit: str) -> None:
             told.append((f"{what} {unit}", total))
 
@@ -301,7 +301,7 @@ def test_the_watcher_is_told_of_bytes_and_queues(root: Path) -> None:
             assert 0 <= done <= told[-1][1]
             self.last = done
 
-    watcher = Watcher()
-    verify_store(StoreReader(root), watcher)
+    listener = ProgressListener()
+    verify_store(StoreReader(root), listener)
     size = sum(path.stat().st_size for path in (root / "commitlog").iterdir())
-    assert told == [("log bytes", size), ("queues queues", 2), ("index keys", 150)] and watcher.last == 150
+    assert told == [("log bytes", size), ("queues queues", 2), ("index keys", 150)] and listener.last == 150

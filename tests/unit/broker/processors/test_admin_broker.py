@@ -90,7 +90,7 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
         assert response.code == 0
         assert (await rig.ask(25, None, b"maxMessageSize=1000\n")).code == 0
         assert (await rig.ask(25, None, b"maxMessageSize=9\n")).code == 1
-        assert rig.services.live.broker.broker_permission == 4
+        assert rig.services.settings.broker.broker_permission == 4
         sizes = [call[-1] for call in rig.fast_path.named("broker_changed")]
         assert sizes == [{"permission": 4, "max_message_size": size} for size in (4_194_304, 1000)]
         assert rig.fast_path.named("store_settings_changed") == [{"fileReservedTime": "48"}, {"maxMessageSize": "1000"}]
@@ -128,7 +128,7 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
 def test_a_change_that_is_refused_changes_nothing(tmp_path: Path, body: bytes, code: int) -> None:
     rig = SlowPathRig(tmp_path)
     assert trio.run(lambda: rig.ask(25, None, body)).code == code
-    assert rig.services.live.settings is rig.settings and not rig.settings.update_path.exists()
+    assert rig.services.settings.value is rig.settings and not rig.settings.update_path.exists()
 
 
 def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
@@ -140,8 +140,12 @@ def test_changes_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
                 nursery.start_soon(rig.ask, 25, None, body)
 
     trio.run(main)
-    live = rig.services.live
-    assert (live.broker.broker_permission, live.store.max_message_size, live.store.file_reserved_time) == (4, 1000, 48)
+    settings = rig.services.settings
+    assert (settings.broker.broker_permission, settings.store.max_message_size, settings.store.file_reserved_time) == (
+        4,
+        1000,
+        48,
+    )
     assert len(rig.settings.update_path.read_text().splitlines()) == 3
 
 
@@ -153,7 +157,7 @@ def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> No
         path.write_bytes(damage)
         response = trio.run(lambda: rig.ask(25, None, b"brokerPermission=4"))
         assert response.code == 1 and reason in (response.remark or "") and str(path) in (response.remark or "")
-        assert path.read_bytes() == damage and rig.services.live.broker.broker_permission == 6
+        assert path.read_bytes() == damage and rig.services.settings.broker.broker_permission == 6
 
 
 def test_stats_of_an_item(tmp_path: Path) -> None:

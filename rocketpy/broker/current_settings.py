@@ -1,32 +1,32 @@
-"""The settings in force. Settings are frozen; a run-time update (code 25) puts another object in this one's place."""
+"""The current settings. Settings are frozen objects; a run-time update (code 25) replaces the object in `value`."""
 
 from __future__ import annotations
 
 from rocketpy.config import BrokerConfig, BrokerSettings, MessageStoreConfig, RocketpyConfig
 
 
-class LiveSettings:
-    """Hand this on and read it at each use; never keep what it returned."""
+class CurrentSettings:
+    """Read it at each use: a part that was kept would be out of date after an update."""
 
     def __init__(self, settings: BrokerSettings) -> None:
-        self.settings = settings
+        self.value = settings
 
     @property
     def broker(self) -> BrokerConfig:
-        return self.settings.broker
+        return self.value.broker
 
     @property
     def store(self) -> MessageStoreConfig:
-        return self.settings.store
+        return self.value.store
 
     @property
     def rocketpy(self) -> RocketpyConfig:
-        return self.settings.rocketpy
+        return self.value.rocketpy
 
     @property
     def is_slave(self) -> bool:
-        return self.settings.is_slave
+        return self.value.is_slave
 
     @property
     def broker_addr(self) -> str:
-        return self.settings.broker_addr
+        return self.value.broker_addr

@@ -42,7 +42,7 @@ TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the selector makes room
 _log = logging.getLogger(__name__)
 
 
-def set_aside(block: WorkerBlock, topology: Topology) -> None:
+def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
     """Drop the request that crashed the last worker. Called before a worker reads its rings."""
     suspect = block.suspect
     if not suspect:

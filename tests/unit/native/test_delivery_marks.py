@@ -12,7 +12,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory has no Py
 
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.delivered import Delivered
+from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PutResult
 from tests.support.fast_path import FastPath
@@ -32,30 +32,30 @@ def log() -> Log:
 
 
 @pytest.fixture
-def delivered(log: Log) -> Delivered:
-    return Delivered(LEVELS, lambda: log.published)
+def delivered(log: Log) -> DeliveryMarks:
+    return DeliveryMarks(LEVELS, lambda: log.published)
 
 
 def c(delivery: Delivery) -> Any:
     return ffi.new("rp_delivery *", [delivery.phy_offset, delivery.queue_offset, delivery.level, 0])
 
 
-def mark(delivered: Delivered, delivery: Delivery, end: int) -> None:
+def mark(delivered: DeliveryMarks, delivery: Delivery, end: int) -> None:
     lib.rp_delivered_mark(delivered.pointer, c(delivery), end)
 
 
-def has(delivered: Delivered, delivery: Delivery) -> bool:
+def has(delivered: DeliveryMarks, delivery: Delivery) -> bool:
     return bool(lib.rp_delivered_has(delivered.pointer, c(delivery)))
 
 
 FIRST, SECOND = Delivery(1, 0, 0), Delivery(1, 100, 1)
 
 
-def test_nothing_is_delivered_at_first(delivered: Delivered) -> None:
+def test_nothing_is_delivered_at_first(delivered: DeliveryMarks) -> None:
     assert delivered.last(1) is None and not has(delivered, FIRST)
 
 
-def test_a_delivery_counts_when_its_record_is_published(delivered: Delivered, log: Log) -> None:
+def test_a_delivery_counts_when_its_record_is_published(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     assert delivered.last(1) is None
     log.published = 1000
@@ -68,7 +68,7 @@ def test_a_delivery_counts_when_its_record_is_published(delivered: Delivered, lo
     assert not has(delivered, Delivery(1, 101, 2)) and not has(delivered, Delivery(2, 0, 0))
 
 
-def test_a_mark_without_a_record_is_taken_back_by_the_next_process(delivered: Delivered, log: Log) -> None:
+def test_a_mark_without_a_record_is_taken_back_by_the_next_process(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     mark(delivered, SECOND, 2000)
     assert lib.rp_delivered_open(delivered.pointer, 1999) == lib.RP_OK
@@ -78,7 +78,7 @@ def test_a_mark_without_a_record_is_taken_back_by_the_next_process(delivered: De
     assert delivered.last(1) == FIRST
 
 
-def test_a_mark_with_its_record_stays(delivered: Delivered, log: Log) -> None:
+def test_a_mark_with_its_record_stays(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     log.published = 1000
     assert lib.rp_delivered_open(delivered.pointer, 1000) == lib.RP_OK
@@ -86,14 +86,14 @@ def test_a_mark_with_its_record_stays(delivered: Delivered, log: Log) -> None:
 
 
 @pytest.mark.parametrize("level", [0, LEVELS + 1, (1 << 32) - 1])
-def test_a_level_that_there_is_not_is_never_delivered(delivered: Delivered, log: Log, level: int) -> None:
+def test_a_level_that_there_is_not_is_never_delivered(delivered: DeliveryMarks, log: Log, level: int) -> None:
     delivery = Delivery(level, 0, 0)
     mark(delivered, delivery, 10)
     log.published = 10
     assert not has(delivered, delivery) and delivered.last(level) is None
 
 
-def test_memory_of_another_layout_is_not_used(delivered: Delivered, tmp_path: Path) -> None:
+def test_memory_of_another_layout_is_not_used(delivered: DeliveryMarks, tmp_path: Path) -> None:
     ffi.cast("uint32_t *", delivered.pointer)[2] += 1
     assert lib.rp_delivered_open(delivered.pointer, 0) == lib.RP_INVALID
 
@@ -102,7 +102,7 @@ def test_memory_of_another_layout_is_not_used(delivered: Delivered, tmp_path: Pa
 
 
 @pytest.fixture
-def lane(tmp_path: Path, delivered: Delivered, log: Log) -> Iterator[FastPath]:
+def lane(tmp_path: Path, delivered: DeliveryMarks, log: Log) -> Iterator[FastPath]:
     lane = FastPath(tmp_path, delivered=delivered.pointer)
     lane.add_topic("T")
     lane.tables_end()
@@ -140,7 +140,9 @@ def test_a_delivery_that_was_refused_may_be_put_again(lane: FastPath) -> None:
     assert bodies(lane) == [b"dead letter"]
 
 
-def test_a_successor_of_the_send_process_knows_what_was_stored(lane: FastPath, delivered: Delivered, log: Log) -> None:
+def test_a_successor_of_the_send_process_knows_what_was_stored(
+    lane: FastPath, delivered: DeliveryMarks, log: Log
+) -> None:
     deliver(lane, FIRST, b"first")
     lib.rp_send_close(lane.send)
     lane.workers["send"].epoch += 1

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.reactor import worker_messages
-from rocketpy.reactor.poison import set_aside
+from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
@@ -62,7 +62,7 @@ class Eater:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         logging.getLogger().handlers = [logging.StreamHandler(sys.stderr)]
         block = context.block
-        set_aside(block, self.topology)
+        drop_crashed_request(block, self.topology)
         readers = [RingReader(ring) for ring in self.topology.inputs(SEND)]
         replies = RingWriter(self.topology.ring(SEND, "selector-0"))
         context.report_ready()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rocketpy.broker.kept import CLIENT_BYTES, CLIENTS_BYTES_MAX, ManagerMemory
+from rocketpy.broker.manager_memory import CLIENT_BYTES, CLIENTS_BYTES_MAX, ManagerMemory
 from tests.support.slow_path import FakeClock
 
 

@@ -12,7 +12,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.fast_path import Delivery
 
 
-class Delivered:
+class DeliveryMarks:
     """Made before the first fork. The send process writes, by `pointer`; all others read.
 
     Args:

@@ -10,9 +10,9 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import LocalProtocolError
-from rocketpy.reactor import puts as module
+from rocketpy.reactor import internal_puts as module
 from rocketpy.reactor import worker_messages
-from rocketpy.reactor.puts import PUT_TIMEOUT_S, Put, Puts
+from rocketpy.reactor.internal_puts import PUT_TIMEOUT_S, InternalPut, InternalPuts
 from rocketpy.remoting.fast_path import Delivery, MessageToPut
 from tests.support import ring_messages
 
@@ -43,7 +43,7 @@ def test_a_put_that_no_ring_takes_is_refused_alone() -> None:
 
     async def main() -> None:
         sent = Bounded()
-        puts = Puts(sent, ("127.0.0.1", 10911), lambda: 0)
+        puts = InternalPuts(sent, ("127.0.0.1", 10911), lambda: 0)
         refused = puts.begin(MessageToPut(topic="T", queue_id=0, body=b"x" * 5000, properties=b""))
         puts.begin(MessageToPut(topic="T", queue_id=0, body=b"y", properties=b""))
         assert (await refused.wait()).is_final_refusal and sent.bodies == b"y"
@@ -57,24 +57,24 @@ def sent() -> Sent:
 
 
 @pytest.fixture
-def puts(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> Puts:
+def puts(sent: Sent, monkeypatch: pytest.MonkeyPatch) -> InternalPuts:
     monkeypatch.setattr(module, "PUTS_MAX", 3)
-    return Puts(sent, ("10.0.0.1", 10911), lambda: 1000)  # type: ignore[arg-type]  # all that it uses
+    return InternalPuts(sent, ("10.0.0.1", 10911), lambda: 1000)  # type: ignore[arg-type]  # all that it uses
 
 
-def begin(puts: Puts, bodies: bytes) -> list[Put]:
+def begin(puts: InternalPuts, bodies: bytes) -> list[InternalPut]:
     return [puts.begin(MessageToPut("T", 0, bytes([body]), b"")) for body in bodies]
 
 
-def finish(puts: Puts, token: int, code: int = 0) -> None:
+def finish(puts: InternalPuts, token: int, code: int = 0) -> None:
     puts.finished(ring_messages.put_result(token, code))
 
 
-def test_they_are_sent_in_the_order_in_which_they_began_whoever_waits_first(puts: Puts, sent: Sent) -> None:
+def test_they_are_sent_in_the_order_in_which_they_began_whoever_waits_first(puts: InternalPuts, sent: Sent) -> None:
     async def main() -> None:
         codes: list[int] = []
 
-        async def wait(put: Put) -> None:
+        async def wait(put: InternalPut) -> None:
             codes.append((await put.wait()).code)
 
         under_way = begin(puts, b"abcdefgh")
@@ -94,11 +94,11 @@ def test_they_are_sent_in_the_order_in_which_they_began_whoever_waits_first(puts
     trio.run(main)
 
 
-def test_those_that_never_got_their_turn_are_not_stored(puts: Puts, sent: Sent) -> None:
+def test_those_that_never_got_their_turn_are_not_stored(puts: InternalPuts, sent: Sent) -> None:
     async def main() -> None:
         codes: dict[int, int] = {}
 
-        async def wait(number: int, put: Put) -> None:
+        async def wait(number: int, put: InternalPut) -> None:
             codes[number] = (await put.wait()).code
 
         before = trio.current_time()
@@ -113,7 +113,7 @@ def test_those_that_never_got_their_turn_are_not_stored(puts: Puts, sent: Sent) 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_one_that_finds_no_room_says_so_and_does_not_hold_the_next_up(puts: Puts, sent: Sent) -> None:
+def test_one_that_finds_no_room_says_so_and_does_not_hold_the_next_up(puts: InternalPuts, sent: Sent) -> None:
     async def main() -> None:
         sent.is_full = True
         (full,) = begin(puts, b"a")
@@ -126,7 +126,7 @@ def test_one_that_finds_no_room_says_so_and_does_not_hold_the_next_up(puts: Puts
     trio.run(main)
 
 
-def test_a_waiter_that_is_cancelled_leaves_nothing_behind(puts: Puts, sent: Sent) -> None:
+def test_a_waiter_that_is_cancelled_leaves_nothing_behind(puts: InternalPuts, sent: Sent) -> None:
     async def main() -> None:
         with trio.CancelScope() as scope:
             scope.cancel()
@@ -138,7 +138,9 @@ def test_a_waiter_that_is_cancelled_leaves_nothing_behind(puts: Puts, sent: Sent
     trio.run(main)
 
 
-def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not(puts: Puts, sent: Sent) -> None:
+def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not(
+    puts: InternalPuts, sent: Sent
+) -> None:
     """A delivery may be put again at once; what became of another put only its result can tell."""
 
     async def main() -> None:
@@ -152,7 +154,7 @@ def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not
     trio.run(main)
 
 
-def test_one_that_cannot_be_encoded_has_not_begun(puts: Puts, sent: Sent) -> None:
+def test_one_that_cannot_be_encoded_has_not_begun(puts: InternalPuts, sent: Sent) -> None:
     with pytest.raises(OverflowError):
         puts.begin(MessageToPut("T", 0, b"a", b"", born_host=("10.0.0.1", 70_000)))
     assert puts.is_empty() and sent.records == []

@@ -8,7 +8,7 @@ import trio
 
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
 from rocketpy.broker.managers.rebalance_lock import LOCK_LIFE_MS
-from rocketpy.broker.standstill import LATE_MS, Standstills
+from rocketpy.broker.process_pauses import LATE_MS, ProcessPauses
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeClock, SlowPathRig
@@ -18,30 +18,30 @@ QUEUE = MessageQueue("T", "broker-a", 0)
 
 def test_silence_is_counted_while_the_process_runs() -> None:
     clock = FakeClock()
-    standstills = Standstills(clock)
-    standstills.begin()
+    pauses = ProcessPauses(clock)
+    pauses.begin()
     heard_ms = clock.mono_ms
     for _ in range(3):
         clock.advance(1000)
-        standstills.look()
+        pauses.check()
     clock.advance(1000 + LATE_MS)
-    standstills.look()
-    assert standstills.silence_ms(heard_ms, clock.mono_ms) == 4000 + LATE_MS, "late, but not by much"
+    pauses.check()
+    assert pauses.silence_ms(heard_ms, clock.mono_ms) == 4000 + LATE_MS, "late, but not by much"
     clock.advance(601_000)
-    standstills.look()
-    assert standstills.silence_ms(heard_ms, clock.mono_ms) == 5000 + LATE_MS
-    assert standstills.silence_ms(clock.mono_ms, clock.mono_ms + 7) == 7
+    pauses.check()
+    assert pauses.silence_ms(heard_ms, clock.mono_ms) == 5000 + LATE_MS
+    assert pauses.silence_ms(clock.mono_ms, clock.mono_ms + 7) == 7
 
 
 def run_for(rig: SlowPathRig, ms: int) -> None:
     for _ in range(ms // 1000):
         rig.clock.advance(1000)
-        rig.broker._standstills.look()
+        rig.broker._pauses.check()
 
 
 def test_nobody_is_dropped_for_a_standstill(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
-    rig.broker._standstills.begin()
+    rig.broker._pauses.begin()
     trio.run(lambda: rig.heartbeat("a", group="G", topics={"T": "*"}, producer="P"))
     locks = rig.services.locks
     assert locks.lock("G", [QUEUE], "a") == [QUEUE]

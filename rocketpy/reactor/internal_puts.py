@@ -28,12 +28,12 @@ PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dea
 
 
 @attrs.define(eq=False)
-class Put:
+class InternalPut:
     """One put; `wait()` once for its outcome."""
 
     message: MessageToPut
     record: bytes  # as it is sent, but for the token
-    _owner: Puts
+    _owner: InternalPuts
     token: int = attrs.field(init=False, default=0)  # 0: it waits for its turn
     _finished: trio.Event = attrs.field(init=False, factory=trio.Event)
     _result: PutResult | None = attrs.field(init=False, default=None)
@@ -56,7 +56,7 @@ class Put:
             self._owner.forget(self)
 
 
-class Puts:
+class InternalPuts:
     """All puts that have begun and have not ended.
 
     Args:
@@ -69,18 +69,18 @@ class Puts:
         self._store_host = store_host
         self._now_ns = now_ns
         self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
-        self._under_way: dict[int, Put] = {}  # by token
-        self._waiting: deque[Put] = deque()
+        self._under_way: dict[int, InternalPut] = {}  # by token
+        self._waiting: deque[InternalPut] = deque()
 
     def is_empty(self) -> bool:
         return not self._under_way and not self._waiting
 
-    def begin(self, message: MessageToPut) -> Put:
+    def begin(self, message: MessageToPut) -> InternalPut:
         """Hand a message over behind those that have begun before; blocks nobody.
 
         Raises: OverflowError (a number beyond its field); nothing has begun then.
         """
-        put = Put(message, encode_put(message, 0, self._now_ns()), self)
+        put = InternalPut(message, encode_put(message, 0, self._now_ns()), self)
         self._waiting.append(put)
         self._send_waiting()
         return put
@@ -98,7 +98,7 @@ class Puts:
             if put.message.delivery is not None:
                 put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
 
-    def forget(self, put: Put) -> None:
+    def forget(self, put: InternalPut) -> None:
         """Stop waiting for its outcome."""
         if put.token:
             self._under_way.pop(put.token, None)
@@ -120,5 +120,5 @@ class Puts:
             if code is not None:
                 put.finish(PutResult(code, queue_id=put.message.queue_id))
 
-    def _send(self, put: Put) -> bool:
+    def _send(self, put: InternalPut) -> bool:
         return self._outbox.put(WorkerMessage.SEND, with_token(put.record, put.token))

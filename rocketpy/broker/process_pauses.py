@@ -13,30 +13,30 @@ from .clock import Clock
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
+CHECK_INTERVAL_S = 1.0
 LATE_MS = 5_000  # a look later than this says that nothing ran meanwhile
-REMEMBERED = 64  # standstills; the oldest is forgotten first
+REMEMBERED = 64  # pauses; the oldest is forgotten first
 
 
-class Standstills:
-    """Found by looking at the clock every LOOK_S seconds, and before anybody is dropped for silence."""
+class ProcessPauses:
+    """Found by looking at the clock every CHECK_INTERVAL_S seconds, and before anybody is dropped for silence."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._looked_ms: int | None = None
+        self._checked_ms: int | None = None
         self._found: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # (when it was over, how long it was), ms
 
     def begin(self) -> None:
-        """From now on there is a look every LOOK_S seconds."""
-        self._looked_ms = self._clock.monotonic_ms()
+        """From now on there is a look every CHECK_INTERVAL_S seconds."""
+        self._checked_ms = self._clock.monotonic_ms()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Does nothing before `begin`."""
-        if self._looked_ms is None:
+        if self._checked_ms is None:
             return
         now_ms = self._clock.monotonic_ms()
-        late_ms = now_ms - self._looked_ms - int(LOOK_S * 1000)
-        self._looked_ms = now_ms
+        late_ms = now_ms - self._checked_ms - int(CHECK_INTERVAL_S * 1000)
+        self._checked_ms = now_ms
         if late_ms > LATE_MS:
             self._found.append((now_ms, late_ms))
             log.warning(
