@@ -7,6 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-build-isolation --config-settings editable_mode=compat
 export ROCKETPY_WERROR ?=
 PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
+WITHOUT_CORE := build/without-core
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
 .PHONY: help run build test test-python test-fault test-interop interop sanitize fuzz lint style types check coverage \
@@ -40,9 +41,11 @@ $(VENV)/.dev: $(VENV)/.built
 test: $(VENV)/.dev  ## unit and property tests, and the whole broker in a small run; under ten minutes
 	$(PYTEST) tests/unit tests/property tests/system
 
-test-python: $(VENV)/.dev  ## the tests that need no compiled core, on the Python twins
-	ROCKETPY_NATIVE=python $(PYTEST) tests/unit/native tests/unit/message tests/unit/remoting tests/unit/transport \
-	    tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
+test-python: $(VENV)/.dev  ## client and admin tool, installed without the compiled core
+	rm -rf build/lib $(WITHOUT_CORE)
+	ROCKETPY_BUILD=python $(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .
+	PYTHONPATH=$(WITHOUT_CORE):. $(BIN)/python -P -m pytest tests/unit/native/test_door.py tests/unit/message \
+	    tests/unit/remoting tests/unit/transport tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
 
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
 	$(PYTEST) tests/fault $(AGAIN)

@@ -1,7 +1,7 @@
 """The distribution `rocketpy-mq`: pure Python plus one extension built by cffi from csrc/.
 
-Set ROCKETPY_BUILD=python to install without the compiled core: the client then runs on the Python twins,
-the broker needs the core and says so.
+Set ROCKETPY_BUILD=python to install without the compiled core: client and admin tool do not need it; name server and
+broker do and say so.
 """
 
 import os

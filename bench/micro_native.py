@@ -3,8 +3,7 @@
     python bench/micro_native.py [--seconds 0.2]  >micro_native.json
 
 `c_ns` is the C function itself, called in a loop from C data through cffi (whose own cost, measured by an empty
-question, is `call_ns` and included); `c_twin_ns` adds the conversion of Python values that native/_c.py does;
-`python_ns` is the Python twin. The fast path pays less than `c_ns`; the client pays `c_twin_ns` or `python_ns`.
+question, is `call_ns` and included); `python_ns` is what the client calls in its place.
 Fixed workload, best of five rounds, so that a busy machine disturbs little.
 """
 
@@ -16,13 +15,20 @@ import os
 import platform
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rocketpy.native import Native, choose
-from rocketpy.native.abc import SERIALIZE_JSON, SERIALIZE_ROCKETMQ, Host, PullReply, Record, SendReply
+from rocketpy.codes import OUR_VERSION
+from rocketpy.message.properties import find_property
+from rocketpy.message.record import decode_record, encode_record
+from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
+from rocketpy.remoting import json_header, rocketmq_header
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.pull import PullMessageResponseHeader
+from rocketpy.remoting.headers.send import SendMessageResponseHeader
 
 ROUNDS = 5
 BODY = bytes(range(256)) * 4
@@ -62,30 +68,21 @@ _BLOCK = b"".join(
     for key, value in SEND_FIELDS.items()
 )
 ROCKETMQ_HEADER = bytes.fromhex("0136 00 0199 00000007 00000000 00000000") + len(_BLOCK).to_bytes(4, "big") + _BLOCK
-HOST = Host(b"\x7f\x00\x00\x01", 10911)
-RECORD = Record(topic=b"TopicTest", body=BODY, properties=PROPERTIES, born_host=HOST, store_host=HOST)
-SEND_REPLY = SendReply(
-    serialize_type=SERIALIZE_JSON,
-    opaque=7,
-    code=0,
-    version=409,
-    queue_id=2,
-    queue_offset=123456,
-    message_ids=b"7F00000100002A9F0000000000ABCDEF",
-    region=b"DefaultRegion",
-    trace_on=True,
+NUMBERS = {"queue_id": 2, "queue_offset": 123456, "phy_offset": 1 << 30, "born_timestamp_ms": 1_700_000_000_000}
+IMAGE = encode_record(
+    topic="TopicTest",
+    body=BODY,
+    properties=PROPERTIES,
+    born_host=("127.0.0.1", 50000),
+    store_host=("127.0.0.1", 10911),
+    store_timestamp_ms=1_700_000_000_000,
+    **NUMBERS,
 )
-PULL_REPLY = PullReply(
-    serialize_type=SERIALIZE_JSON,
-    opaque=7,
-    code=0,
-    version=409,
-    suggest_which_broker_id=0,
-    next_begin_offset=123456,
-    min_offset=0,
-    max_offset=123500,
-    body_size=32768,
-    remark=b"FOUND",
+SEND_REPLY = SendMessageResponseHeader(
+    msg_id="7F00000100002A9F0000000000ABCDEF", queue_id=2, queue_offset=123456, region="DefaultRegion", trace_on=True
+)
+PULL_REPLY = PullMessageResponseHeader(
+    suggest_which_broker_id=0, next_begin_offset=123456, min_offset=0, max_offset=123500
 )
 
 
@@ -109,31 +106,29 @@ def nanoseconds(call: Callable[[], Any], seconds: float) -> float:
     return best
 
 
-def twin_calls(native: Native) -> dict[str, Callable[[], Any]]:
-    image = native.record_encode(RECORD)
+def python_calls() -> dict[str, Callable[[], Any]]:
+    fields = {name: getattr(decode_record(IMAGE), name) for name in (*NUMBERS, "born_host", "store_host")}
+    fields |= {"topic": "TopicTest", "body": BODY, "properties": PROPERTIES, "store_timestamp_ms": 1_700_000_000_000}
     return {
-        "crc32_1024": lambda: native.crc32(BODY),
-        "record_encode_1024": lambda: native.record_encode(RECORD),
-        "record_decode_1024": lambda: native.record_decode(image, check_crc=True),
-        "json_header_14_fields": lambda: native.header_parse(SERIALIZE_JSON, JSON_HEADER),
-        "rocketmq_header_14_fields": lambda: native.header_parse(SERIALIZE_ROCKETMQ, ROCKETMQ_HEADER),
-        "send_reply": lambda: native.send_reply_encode(SEND_REPLY),
-        "pull_reply": lambda: native.pull_reply_encode(PULL_REPLY),
-        "string_hash": lambda: native.string_hash(b"TopicTest#order-1"),
-        "property_find": lambda: native.property_find(PROPERTIES, b"TAGS"),
+        "crc32_1024": partial(zlib.crc32, BODY),
+        "record_encode_1024": partial(encode_record, **fields),
+        "record_decode_1024": partial(decode_record, IMAGE, check_crc=True),
+        "json_header_14_fields": partial(json_header.decode_header, JSON_HEADER),
+        "rocketmq_header_14_fields": partial(rocketmq_header.decode_header, ROCKETMQ_HEADER),
+        "send_reply": lambda: RemotingCommand.response(0, None, SEND_REPLY).encode(),
+        "pull_reply": lambda: RemotingCommand.response(0, "FOUND", PULL_REPLY).encode(),
+        "string_hash": partial(string_hash, "TopicTest#order-1"),
+        "property_find": partial(find_property, PROPERTIES, b"TAGS"),
     }
 
 
-def struct_of(kind: str, value: Any, texts: tuple[str, ...], held: list[Any]) -> Any:
-    """A C struct filled by name from an attrs value; what it borrows goes into `held`."""
-    target = ffi.new(f"{kind} *")
-    for name in value.__slots__:
-        if name in texts:
-            held.append(ffi.from_buffer("uint8_t[]", getattr(value, name)))
-            setattr(target, name, held[-1])
-            setattr(target, f"{name}_size", len(held[-1]))
-        elif isinstance(getattr(value, name), int):
-            setattr(target, name, getattr(value, name))
+def struct_of(kind: str, numbers: dict[str, int], texts: dict[str, bytes], held: list[Any]) -> Any:
+    """A C struct filled by name; it and what it borrows go into `held`."""
+    target = ffi.new(f"{kind} *", numbers)
+    for name, text in texts.items():
+        held.append(ffi.from_buffer("uint8_t[]", text))
+        setattr(target, name, held[-1])
+        setattr(target, f"{name}_size", len(text))
     held.append(target)
     return target
 
@@ -142,20 +137,19 @@ def c_calls(held: list[Any]) -> dict[str, Callable[[], Any]]:
     """The C functions on C data that is ready."""
     body, image, header, block, key, properties, name = (
         ffi.from_buffer("uint8_t[]", data)
-        for data in (
-            BODY,
-            choose("c").record_encode(RECORD),
-            JSON_HEADER,
-            ROCKETMQ_HEADER,
-            b"TopicTest#order-1",
-            PROPERTIES,
-            b"TAGS",
-        )
+        for data in (BODY, IMAGE, JSON_HEADER, ROCKETMQ_HEADER, b"TopicTest#order-1", PROPERTIES, b"TAGS")
     )
-    record = struct_of("rp_record", RECORD, ("topic", "body", "properties"), held)
+    record = struct_of("rp_record", NUMBERS, {"topic": b"TopicTest", "body": BODY, "properties": PROPERTIES}, held)
     record.born_host.family = record.store_host.family = 4
-    send = struct_of("rp_send_reply", SEND_REPLY, ("message_ids", "region"), held)
-    pull = struct_of("rp_pull_reply", PULL_REPLY, ("remark",), held)
+    reply = {"opaque": 7, "version": OUR_VERSION}
+    send = struct_of(
+        "rp_send_reply",
+        reply | {"queue_id": 2, "queue_offset": 123456, "trace_on": 1},
+        {"message_ids": SEND_REPLY.msg_id.encode(), "region": b"DefaultRegion"},
+        held,
+    )
+    offsets = {"next_begin_offset": 123456, "max_offset": 123500, "body_size": 32768}
+    pull = struct_of("rp_pull_reply", reply | offsets, {"remark": b"FOUND"}, held)
     out = ffi.new("uint8_t[]", 4096)
     view, parsed = ffi.new("rp_record_view *"), ffi.new("rp_header *")
     value, size = ffi.new("const uint8_t **"), ffi.new("uint32_t *")
@@ -174,15 +168,14 @@ def c_calls(held: list[Any]) -> dict[str, Callable[[], Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seconds", type=float, default=0.2, help="per function and twin (default 0.2)")
+    parser.add_argument("--seconds", type=float, default=0.2, help="per function and language (default 0.2)")
     seconds = parser.parse_args().seconds
     held: list[Any] = []
-    in_c, c_twin, python = c_calls(held), twin_calls(choose("c")), twin_calls(choose("python"))
+    in_c, in_python = c_calls(held), python_calls()
     functions = {
         name: {
             "c_ns": round(nanoseconds(in_c[name], seconds), 1),
-            "c_twin_ns": round(nanoseconds(c_twin[name], seconds), 1),
-            "python_ns": round(nanoseconds(python[name], seconds), 1),
+            "python_ns": round(nanoseconds(in_python[name], seconds), 1),
         }
         for name in in_c
     }

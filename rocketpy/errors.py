@@ -32,7 +32,7 @@ class ConfigError(RocketError):
         super().__init__(": ".join(part for part in (place, key, reason) if part))
 
 
-class NativeMissing(RocketError):
+class NativeMissing(RocketError, ImportError):
     """The compiled core is needed for this and is not there."""
 
 

@@ -8,13 +8,7 @@
 #include "wire/frame.h"
 #include "base/status.h"
 
-enum {
-    RP_FIELDS_MAX = 40,
-    RP_FLAG_RESPONSE = 1,
-    RP_FLAG_ONEWAY = 2,
-    RP_LANGUAGE_PYTHON = 3,
-    RP_LANGUAGE_UNKNOWN = 255
-};
+enum { RP_FIELDS_MAX = 40, RP_FLAG_RESPONSE = 1, RP_FLAG_ONEWAY = 2, RP_LANGUAGE_PYTHON = 3 };
 
 typedef struct rp_field {
     const uint8_t *key;
@@ -29,7 +23,6 @@ typedef struct rp_header {
     int32_t version;
     int32_t opaque;
     int32_t flag;
-    uint8_t language; /* LanguageCode number, RP_LANGUAGE_UNKNOWN if not known */
     uint8_t remark_escaped;
     const uint8_t *remark;
     uint32_t remark_size;

@@ -1,7 +1,7 @@
 /* The compact binary header of a RemotingCommand.
  *
  *   0       2   code, signed
- *   2       1   language
+ *   2       1   language, not read
  *   3       2   version, signed
  *   5       4   opaque
  *   9       4   flag
@@ -16,7 +16,7 @@
 #include "wire/header.h"
 #include "base/utf8.h"
 
-enum { FIXED_SIZE = 21, LANGUAGE_MAX = 13 };
+enum { FIXED_SIZE = 21 };
 
 static rp_status read_fields(const uint8_t *at, const uint8_t *end, rp_header *out) {
     while (at < end) {
@@ -39,7 +39,6 @@ static rp_status read_fields(const uint8_t *at, const uint8_t *end, rp_header *o
 rp_status rp_rocketmq_header_parse(const uint8_t *header, uint32_t size, rp_header *out) {
     if (size < FIXED_SIZE) return RP_INVALID;
     out->code = (int16_t)rp_load16(header);
-    out->language = header[2] > LANGUAGE_MAX ? RP_LANGUAGE_UNKNOWN : header[2];
     out->version = (int16_t)rp_load16(header + 3);
     out->opaque = (int32_t)rp_load32(header + 5);
     out->flag = (int32_t)rp_load32(header + 9);

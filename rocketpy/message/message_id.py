@@ -39,7 +39,7 @@ class OffsetMessageId:
 
 
 def encode_offset_message_id(store_host: Host, phy_offset: int) -> str:
-    """The id that the broker gives a message; twin of rp_message_id."""
+    """The id that the broker gives a message."""
     return (pack_host(store_host) + _OFFSET.pack(phy_offset)).hex().upper()
 
 

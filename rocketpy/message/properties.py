@@ -123,7 +123,7 @@ def decode_properties(text: str) -> dict[str, str]:
 
 
 def find_property(properties: bytes, name: bytes) -> bytes | None:
-    """Value of one property in the encoded string, without decoding the rest; twin of rp_property_find."""
+    """Value of one property in the encoded string, without decoding the rest."""
     found = None
     for piece in properties.split(b"\x02"):
         piece_name, _, value = piece.partition(b"\x01")

@@ -20,7 +20,7 @@
     73+B+S+n+t    2 + p   properties (UTF-8)
 
 The filler at the end of a file is the remaining size (4), the blank magic (4), and whatever follows.
-This is the twin of csrc/store/record.h.
+csrc/store/record.c writes and reads the same; tests/property/test_compiled_formats.py compares the two.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: 
     Args:
         image: from the record on, to the end of the file or of what was received; borrowed, never kept.
         phy_offset: where `image` starts in the log; used in errors only.
-        check_crc: also compare the body with its stored CRC.
+        check_crc: also compare the body with its stored CRC; not an empty one, as in the reference.
     Returns: the record, or None at the end of the file: blank, zeros, or nothing left.
     Layout: table at the top of this module.
     Raises:
@@ -208,7 +208,11 @@ def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: 
             raise RecordCorrupt(phy_offset, f"only {len(view)} bytes are there")
         return None
     size, magic = _START.unpack_from(view)
-    if magic == BLANK_MAGIC_CODE or (size == 0 and magic == 0):
+    if size == 0 and magic == 0:
+        return None
+    if magic == BLANK_MAGIC_CODE:
+        if size < END_FILE_MIN_BLANK_LENGTH:
+            raise RecordCorrupt(phy_offset, f"filler of {size} bytes, at least {END_FILE_MIN_BLANK_LENGTH} are needed")
         return None
     if magic not in (MESSAGE_MAGIC_CODE, MESSAGE_MAGIC_CODE_V2):
         raise RecordCorrupt(phy_offset, f"magic is 0x{magic & 0xFFFFFFFF:08x}")
@@ -218,7 +222,7 @@ def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: 
         record = _decode_fields(view[:size], phy_offset)
     except (struct.error, IndexError):
         raise RecordCorrupt(phy_offset, f"its fields go past its size of {size} bytes") from None
-    if check_crc and body_crc(record.body) != record.body_crc:
+    if check_crc and record.body and body_crc(record.body) != record.body_crc:
         raise RecordCorrupt(
             phy_offset, f"body CRC is 0x{body_crc(record.body):08x}, 0x{record.body_crc:08x} was stored"
         )

@@ -9,7 +9,7 @@ INDEX_KEYS_MAX = 128  # of one message
 
 
 def string_hash(text: str) -> int:
-    """`String.hashCode`: s[0]*31^(n-1) + ... over the UTF-16 units, signed 32-bit; twin of rp_string_hash."""
+    """`String.hashCode`: s[0]*31^(n-1) + ... over the UTF-16 units, signed 32-bit."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for position in range(0, len(units), 2):
@@ -23,14 +23,13 @@ def tags_code(tags: str | None) -> int:
 
 
 def index_hash(key: str) -> int:
-    """Hash of an index key (`topic#key`): never negative; twin of rp_index_hash."""
+    """Hash of an index key (`topic#key`): never negative."""
     value = string_hash(key)
     return 0 if value == INT_MIN else abs(value)
 
 
 def index_keys(topic: str, message_properties: dict[str, str]) -> list[str]:
-    """Every key under which the index finds a message: its unique id, then the first INDEX_KEYS_MAX of its KEYS; twin
-    of rp_keys_next and RP_INDEX_KEYS_MAX."""
+    """Every key under which the index finds a message: its unique id, then the first INDEX_KEYS_MAX of its KEYS."""
     unique = message_properties.get(properties.UNIQ_KEY)
     keys = message_properties.get(properties.KEYS, "").split(properties.KEY_SEPARATOR)
     return [f"{topic}#{key}" for key in ([unique] if unique else []) + [key for key in keys if key][:INDEX_KEYS_MAX]]

@@ -14,8 +14,8 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import StoreError
-from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 
 QUEUE_LIVE = 1
 QUEUE_DELETED = 2

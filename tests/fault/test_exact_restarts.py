@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib

@@ -212,7 +212,7 @@ def test_power_loss_keeps_what_was_flushed(tmp_path: Path, seed: int) -> None:
 FULL = """
 import sys
 from pathlib import Path
-from rocketpy.native.abc import Status
+from rocketpy.native.status import Status
 from rocketpy.native.core import ffi, lib
 from rocketpy.errors import DiskFull, StoreError
 from rocketpy.store.recovery.lifecycle import open_store

@@ -19,10 +19,9 @@ import trio
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import RocketError
-from rocketpy.message.host import pack_host, parse_host
+from rocketpy.message.host import parse_host
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
-from rocketpy.native.abc import Host, Record
 from rocketpy.remoting import fastjson, json_writer
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
@@ -40,6 +39,7 @@ from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.running_flags import RunningFlags
 from rocketpy.store.services.cleaning import Cleaner
+from tests.support.records import Record
 from tests.support.store_writer import Put, StoreWriter, small_config
 
 BEGIN_MS = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC
@@ -163,16 +163,16 @@ class StoreScript:
         properties = "\x02".join(f"{name}\x01{options[key]}" for key, name in names.items() if key in options)
         sys_flag = KINDS.get(options.get("kind", ""), 0) | (2 if options.get("multi_tags") == "yes" else 0)
         return Record(
-            topic=topic.encode(),
+            topic=topic,
             body=b"." * int(options.get("body", "5")),
             properties=properties.encode(),
             queue_id=int(queue_id),
             sys_flag=sys_flag,
             flag=int(options.get("flag", "0")),
             born_timestamp_ms=self._now_ms,
-            born_host=_host(options.get("born", "192.168.1.10:50000")),
+            born_host=parse_host(options.get("born", "192.168.1.10:50000")),
             store_timestamp_ms=self._now_ms,
-            store_host=_host(options.get("store", "10.0.0.1:10911")),
+            store_host=parse_host(options.get("store", "10.0.0.1:10911")),
             prepared_transaction_offset=int(options.get("prepared_at", "0")),
         )
 
@@ -381,11 +381,6 @@ class StoreScript:
 
     def do_cat(self, file: str) -> Iterator[str]:
         yield from (self._root / file).read_text().replace("\t", "  ").splitlines()
-
-
-def _host(text: str) -> Host:
-    address, port = parse_host(text)
-    return Host(pack_host((address, port))[:-4], port)
 
 
 def _put_lines(queue: str, puts: list[Put]) -> Iterator[str]:

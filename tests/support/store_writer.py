@@ -10,15 +10,14 @@ from typing import Any
 import attrs
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.native import native
-from rocketpy.native.abc import Host, Record
 from rocketpy.native.core import ffi, lib
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch
 from rocketpy.store.files import StorePaths
+from tests.support.records import Record
 
-STORE_HOST = Host(bytes((10, 0, 0, 1)), 10911)
-BORN_HOST = Host(bytes((192, 168, 1, 10)), 50000)
+STORE_HOST = ("10.0.0.1", 10911)
+BORN_HOST = ("192.168.1.10", 50000)
 
 
 def small_config(root: Path, **changes: object) -> MessageStoreConfig:
@@ -92,7 +91,7 @@ class StoreWriter:
         dispatch: bool = True,
     ) -> Put:
         record = Record(
-            topic=topic.encode(),
+            topic=topic,
             body=body,
             properties=properties,
             queue_id=queue_id,
@@ -107,13 +106,13 @@ class StoreWriter:
 
     def put_records(self, records: list[Record], *, dispatch: bool = True) -> list[Put]:
         """Append together, as a batch is: all in one file, published at once. Offsets are given here."""
-        at, phy_offset = self.reserve(sum(map(native.record_size, records)))
+        at, phy_offset = self.reserve(sum(record.size for record in records))
         puts = []
         for record in records:
-            queue = self.control.add_queue(record.topic, record.queue_id)
+            queue = self.control.add_queue(record.topic.encode(), record.queue_id)
             has_offset = record.sys_flag & 0xC in (0, 8)
             queue_offset = int(queue.next_offset) if has_offset else 0
-            image = native.record_encode(attrs.evolve(record, phy_offset=phy_offset, queue_offset=queue_offset))
+            image = record.encode(phy_offset=phy_offset, queue_offset=queue_offset)
             puts.append(Put(phy_offset, queue_offset, len(image), image))
             phy_offset += len(image)
             queue.next_offset += has_offset

@@ -81,7 +81,7 @@ def test_public_classes_say_what_they_are(path: Path) -> None:
 
 @EVERY_MODULE
 def test_public_functions_of_substance_say_what_they_do(path: Path) -> None:
-    """The twins are described once, in native/abc.py; small functions by their names."""
+    """Small functions say it by their names."""
     missing = [
         node.name
         for node in ast.parse(path.read_text()).body
@@ -90,7 +90,7 @@ def test_public_functions_of_substance_say_what_they_do(path: Path) -> None:
         and (node.end_lineno or node.lineno) - node.lineno >= SMALL_FUNCTION_LINES
         and ast.get_docstring(node) is None
     ]
-    assert name_of(path).startswith("rocketpy/native/_") or not missing, f"no docstring: {', '.join(missing)}"
+    assert not missing, f"no docstring: {', '.join(missing)}"
 
 
 @EVERY_MODULE

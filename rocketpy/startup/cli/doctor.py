@@ -70,7 +70,12 @@ def _core() -> Finding:
     try:
         from rocketpy.native.core import lib
     except NativeMissing as exc:
-        return Finding("compiled core", "missing", f"{exc} (clients and admin run without it, a broker does not)", True)
+        return Finding(
+            "compiled core",
+            "missing",
+            f"{exc} (client and admin tool run without it, name server and broker do not)",
+            True,
+        )
     way = "carry-less multiply" if lib.rp_crc32_is_accelerated() else "table (this CPU has no carry-less multiply)"
     return Finding("compiled core", f"present; CRC-32 by {way}")
 

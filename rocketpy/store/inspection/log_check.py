@@ -13,8 +13,8 @@ from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import decode_record
-from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from .findings import Findings, ProgressListener

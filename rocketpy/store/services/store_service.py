@@ -18,8 +18,8 @@ import attrs
 from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
 from rocketpy.config.setting import evolved
 from rocketpy.errors import DiskFull, StoreError
-from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 
 from ..clocks import CautiousClock
 from ..control_block import ControlBlock, fail

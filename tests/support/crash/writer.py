@@ -8,13 +8,11 @@ import struct
 import threading
 import time
 
-import attrs
-
 from rocketpy.config import MessageStoreConfig
+from rocketpy.message.host import pack_host
 from rocketpy.message.tags import string_hash
-from rocketpy.native import native
-from rocketpy.native.abc import Record, Status
 from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import DiskFiles, StorePaths
@@ -25,6 +23,7 @@ from rocketpy.store.services.cleaning import HOUR_MS, Cleaner
 from rocketpy.store.services.faults import FaultLog
 from rocketpy.store.services.queue_cleaning import QueueCleaning
 from rocketpy.store.services.queue_trim import QueueTrim
+from tests.support.records import Record
 from tests.support.store_writer import BORN_HOST, STORE_HOST
 
 from .model import NO_OFFSET, Key, Model, Put
@@ -62,7 +61,7 @@ class Workers:
         queue = self.control.add_queue(key[0].encode(), key[1])
         records = [
             Record(
-                topic=key[0].encode(),
+                topic=key[0],
                 body=body,
                 properties=properties,
                 queue_id=key[1],
@@ -83,14 +82,14 @@ class Workers:
 
     def _expect(self, key: Key, queue: object, records: list[Record]) -> None:
         size = self.model.file_size
-        total = sum(map(native.record_size, records))
+        total = sum(record.size for record in records)
         at = self.control.published_phy_offset
         if total + 8 > size - at % size:
             at += size - at % size
         offset = queue.next_offset  # type: ignore[attr-defined]
         for record in records:
             has_unit = record.sys_flag not in (PREPARED, ROLLBACK)
-            image = _encode(record, at, offset if has_unit else 0)
+            image = record.encode(phy_offset=at, queue_offset=offset if has_unit else 0)
             tags, keys = _properties(record.properties)
             self.model.on_their_way.append(
                 Put(
@@ -112,9 +111,9 @@ class Workers:
         request.sys_flag, request.queue_id = record.sys_flag, record.queue_id
         request.born_timestamp_ms = record.born_timestamp_ms
         for host, target in ((record.born_host, request.origin.peer), (record.store_host, put.store_host)):
-            ffi.memmove(target.address, host.address, len(host.address))
-            target.port, target.family = host.port, 4
-        keep = [ffi.from_buffer("uint8_t[]", text) for text in (record.topic, record.properties, body)]
+            ffi.memmove(target.address, pack_host(host), 4)
+            target.port, target.family = host[1], 4
+        keep = [ffi.from_buffer("uint8_t[]", text) for text in (record.topic.encode(), record.properties, body)]
         put.topic, put.properties, put.body = keep
         request.topic_size, request.properties_size, request.body_size = map(len, keep)
         if is_batch:
@@ -168,10 +167,6 @@ class Workers:
 
 def _no_pause(seconds: float) -> None:
     """Between two deletions."""
-
-
-def _encode(record: Record, phy_offset: int, queue_offset: int) -> bytes:
-    return native.record_encode(attrs.evolve(record, phy_offset=phy_offset, queue_offset=queue_offset))
 
 
 def _properties(properties: bytes) -> tuple[str, tuple[str, ...]]:

@@ -167,6 +167,17 @@ def test_damaged_body_is_found_by_its_crc() -> None:
         decode_record(image, check_crc=True)
 
 
+def test_crc_of_an_empty_body_is_not_looked_at() -> None:
+    image = IPV6_RECORD[:8] + b"\x12\x34\x56\x78" + IPV6_RECORD[12:]
+    record = decode_record(image, check_crc=True)
+    assert record is not None and record.body_crc == 0x12345678
+
+
+def test_filler_smaller_than_its_head_is_corrupt() -> None:
+    with pytest.raises(RecordCorrupt, match="filler of 7 bytes"):
+        decode_record(bytes.fromhex("00000007cbd43194"))
+
+
 @pytest.mark.parametrize("size", range(1, len(IPV4_RECORD)))
 def test_truncated_record_is_corrupt(size: int) -> None:
     truncated = IPV4_RECORD[:size]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import worker_messages

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the control block has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the control block is C")
 
 from rocketpy.broker.schedule import due_time_ms
 from rocketpy.message.record import decode_records

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="shared memory is C")
 
 from rocketpy.message.record import decode_records
 from rocketpy.native.core import ffi, lib

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.message.record import StoredRecord, decode_records
-from rocketpy.native import native
+from rocketpy.message.tags import string_hash
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
@@ -268,7 +268,7 @@ def test_any_number_of_tags_passes_theirs_and_no_other(lane: FastPath, count: in
         lane.frame(send_v2(properties=f"TAGS\x01{tag}"))
     lane.turn()
     lane.answers()
-    lane.subscribe("G", "T", [native.string_hash(tag.encode()) for tag in tags])
+    lane.subscribe("G", "T", [string_hash(tag) for tag in tags])
     lane.frame(pull(flags=0) if is_of_group else pull(expression=" || ".join(tags)))
     lane.turn()
     ((_, reply),) = lane.answers()

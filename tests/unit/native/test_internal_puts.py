@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.native.core import lib
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the pull processor has no Python twin")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the pull processor is C")
 
 from rocketpy.native.core import ffi, lib
 from tests.support.fast_path import TURN_NS, FastPath

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rocketpy.native.abc import Status
 from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from rocketpy.store.recovery.positions import RecoveryKind
 from rocketpy.store.running_flags import RunningFlag

@@ -1,0 +1,46 @@
+"""The door to the extension: what is said when it is not there, and what its numbers mean."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketpy
+from rocketpy.native.status import Status
+
+INSTALLED = Path(rocketpy.__file__).parents[1]
+
+
+def without_core(code: str) -> subprocess.CompletedProcess[str]:
+    """Run `code` in an interpreter that cannot find the extension."""
+    hide = "import sys; sys.modules['rocketpy.native._rocketpy'] = None\n"
+    environment = {"PYTHONPATH": str(INSTALLED)}
+    return subprocess.run(
+        [sys.executable, "-c", hide + code], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_missing_core_is_named_with_the_remedy() -> None:
+    result = without_core("from rocketpy.native import require_core\nrequire_core()")
+    assert result.returncode != 0
+    last_line = result.stderr.strip().splitlines()[-1]
+    assert "NativeMissing: the compiled core is missing" in last_line
+    assert "setup.py build_ext --inplace" in last_line
+
+
+def test_a_missing_core_is_an_import_error() -> None:
+    result = without_core("try:\n    import rocketpy.native.core\nexcept ImportError:\n    print('not there')")
+    assert result.stdout == "not there\n", result.stderr
+
+
+def test_client_and_admin_tool_do_without_the_core() -> None:
+    result = without_core("import rocketpy.client.sync, rocketpy.admin.cli\nprint('here')")
+    assert result.stdout == "here\n", result.stderr
+
+
+def test_status_numbers_are_those_of_the_header() -> None:
+    core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+    assert {member.name: member.value for member in Status} == {
+        name.removeprefix("RP_"): value for value, name in core.ffi.typeof("rp_status").elements.items()
+    }
