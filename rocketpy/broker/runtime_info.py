@@ -105,7 +105,7 @@ def _of_store(services: BrokerServices) -> dict[str, str]:
         "commitLogMinOffset": str(statistics.min_phy_offset),
         "commitLogMaxOffset": str(statistics.published_phy_offset),
         "earliestMessageTimeStamp": str(store.earliest_message_time()),
-        "remainTransientStoreBufferNumbs": str(config.transient_store_pool_size),
+        "remainTransientStoreBufferNumbs": str(services.settings.value.without_effect.transientStorePoolSize),
         "remainHowManyDataToFlush": size_text(statistics.flush_behind_bytes),
         "commitLogDirCapacity": f"Total : {size_text(total)}, Free : {size_text(free)}.",
     }

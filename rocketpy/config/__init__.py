@@ -9,7 +9,8 @@ the environment or a file again.
     settings.updated({"brokerPermission": "4"})   # codes 25 and 318: a new object, or a refusal
 
 A setting is declared once (`setting.py`), with key, unit, default and trade-off; docs/configuration.md is generated
-from the declarations (`python -m rocketpy.config.reference`).
+from the declarations (`python -m rocketpy.config.reference`). Those that nothing reads are a table of key and reason
+(`without_effect.py`).
 """
 
 from .broker_config import BrokerConfig

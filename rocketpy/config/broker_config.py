@@ -11,11 +11,7 @@ _IN_FAST_PATH = Effect.AT_RESTART
 
 _NO_POOLS = "there are no thread pools; see selectorWorkers and codecWorkers"
 _RINGS = "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading"
-_UNUSED = "the reference does not read it either"
 _FIXED_WAIT = "the age is fixed at the default"
-_SQL = "SQL filters are not built: such subscriptions are refused"
-_TRANSACTIONS = "transactions are not built"
-_COMMERCIAL = "belongs to the commercial edition"
 
 
 @attrs.frozen(kw_only=True)
@@ -141,24 +137,10 @@ class BrokerConfig:
         ignored=_NO_POOLS,
         default_text="min(cores, 4)",
     )
-    put_message_future_thread_pool_nums: int = setting(
-        4,
-        "putMessageFutureThreadPoolNums",
-        "Threads that complete sends.",
-        ignored=_NO_POOLS,
-        default_text="min(cores, 4)",
-    )
     pull_message_thread_pool_nums: int = setting(
         20,
         "pullMessageThreadPoolNums",
         "Threads for pulls.",
-        ignored=_NO_POOLS,
-        default_text="16 + 2 · cores",
-    )
-    process_reply_message_thread_pool_nums: int = setting(
-        20,
-        "processReplyMessageThreadPoolNums",
-        "Threads for replies of request-reply.",
         ignored=_NO_POOLS,
         default_text="16 + 2 · cores",
     )
@@ -194,13 +176,6 @@ class BrokerConfig:
         ignored=_NO_POOLS,
         default_text="min(cores, 32)",
     )
-    end_transaction_thread_pool_nums: int = setting(
-        16,
-        "endTransactionThreadPoolNums",
-        "Threads for the end of transactions.",
-        ignored=_NO_POOLS,
-        default_text="max(8 + 2 · cores, 4 · sendMessageThreadPoolNums)",
-    )
     flush_consumer_offset_interval: int = setting(
         5_000,
         "flushConsumerOffsetInterval",
@@ -208,13 +183,6 @@ class BrokerConfig:
         "consumed again.",
         unit="ms",
         at_least=1,
-    )
-    flush_consumer_offset_history_interval: int = setting(
-        60_000,
-        "flushConsumerOffsetHistoryInterval",
-        "Nothing.",
-        unit="ms",
-        ignored=_UNUSED,
     )
     reject_transaction_message: bool = setting(
         False,
@@ -230,29 +198,10 @@ class BrokerConfig:
         important=True,
         only_default="give namesrvAddr instead; there is no HTTP lookup",
     )
-    rmq_address_server_domain: str | None = setting(
-        None,
-        "rmqAddressServerDomain",
-        "Host of that HTTP service.",
-        ignored="there is no HTTP lookup",
-    )
-    rmq_address_server_sub_group: str | None = setting(
-        None,
-        "rmqAddressServerSubGroup",
-        "Path of that HTTP service.",
-        ignored="there is no HTTP lookup",
-    )
     send_thread_pool_queue_capacity: int = setting(
         10_000,
         "sendThreadPoolQueueCapacity",
         "Sends that may wait.",
-        unit="requests",
-        ignored=_RINGS,
-    )
-    put_thread_pool_queue_capacity: int = setting(
-        10_000,
-        "putThreadPoolQueueCapacity",
-        "Completed sends that may wait.",
         unit="requests",
         ignored=_RINGS,
     )
@@ -261,13 +210,6 @@ class BrokerConfig:
         "pullThreadPoolQueueCapacity",
         "Pulls that may be suspended (long polling), and for each 512 bytes; a connection may have an eighth.",
         unit="requests",
-    )
-    reply_thread_pool_queue_capacity: int = setting(
-        10_000,
-        "replyThreadPoolQueueCapacity",
-        "Replies that may wait.",
-        unit="requests",
-        ignored=_RINGS,
     )
     query_thread_pool_queue_capacity: int = setting(
         20_000,
@@ -282,13 +224,6 @@ class BrokerConfig:
         "Client requests that may wait.",
         unit="requests",
         ignored=_RINGS,
-    )
-    consumer_manager_thread_pool_queue_capacity: int = setting(
-        1_000_000,
-        "consumerManagerThreadPoolQueueCapacity",
-        "Nothing.",
-        unit="requests",
-        ignored=_UNUSED,
     )
     heartbeat_thread_pool_queue_capacity: int = setting(
         50_000,
@@ -359,52 +294,6 @@ class BrokerConfig:
         "Tell clients in send and pull replies that tracing is wanted.",
         effect=_IN_FAST_PATH,
     )
-    enable_calc_filter_bit_map: bool = setting(
-        False,
-        "enableCalcFilterBitMap",
-        "Compute at dispatch which SQL subscriptions match. Saves reading at pull time, costs CPU on every message.",
-        effect=Effect.AT_ONCE,
-        ignored="SQL filters are evaluated when messages are pulled",
-    )
-    expect_consumer_num_use_filter: int = setting(
-        32,
-        "expectConsumerNumUseFilter",
-        "SQL groups that the bloom filter is sized for.",
-        unit="groups",
-        at_least=1,
-        ignored="SQL filters are evaluated when messages are pulled",
-    )
-    max_error_rate_of_bloom_filter: int = setting(
-        20,
-        "maxErrorRateOfBloomFilter",
-        "False positives of that filter.",
-        unit="%",
-        at_least=1,
-        at_most=100,
-        ignored="SQL filters are evaluated when messages are pulled",
-    )
-    filter_data_clean_time_span: int = setting(
-        86_400_000,
-        "filterDataCleanTimeSpan",
-        "How long the filter data of a gone group is kept.",
-        unit="ms",
-        at_most=LONG_MAX,
-        ignored=_SQL,
-    )
-    filter_support_retry: bool = setting(
-        False,
-        "filterSupportRetry",
-        "Apply SQL filters to retry topics too.",
-        effect=Effect.AT_ONCE,
-        ignored=_SQL,
-    )
-    enable_property_filter: bool = setting(
-        False,
-        "enablePropertyFilter",
-        "Allow SQL92 subscriptions. Each pulled message is then evaluated in Python, far from the fast path.",
-        effect=Effect.AT_ONCE,
-        ignored=_SQL,
-    )
     compressed_register: bool = setting(
         False,
         "compressedRegister",
@@ -424,35 +313,6 @@ class BrokerConfig:
         unit="ms",
         at_least=1,
     )
-    transaction_time_out: int = setting(
-        6_000,
-        "transactionTimeOut",
-        "Age at which an undecided transaction is asked about.",
-        unit="ms",
-        effect=Effect.AT_ONCE,
-        important=True,
-        at_most=LONG_MAX,
-        ignored=_TRANSACTIONS,
-    )
-    transaction_check_max: int = setting(
-        15,
-        "transactionCheckMax",
-        "How often a producer is asked before the message is set aside.",
-        unit="times",
-        effect=Effect.AT_ONCE,
-        important=True,
-        ignored=_TRANSACTIONS,
-    )
-    transaction_check_interval: int = setting(
-        60_000,
-        "transactionCheckInterval",
-        "Time between rounds of asking.",
-        unit="ms",
-        important=True,
-        at_least=1,
-        at_most=LONG_MAX,
-        ignored=_TRANSACTIONS,
-    )
     acl_enable: bool = setting(
         False,
         "aclEnable",
@@ -460,30 +320,11 @@ class BrokerConfig:
         important=True,
         only_default="access control is not built; a broker that ignored this switch would be open",
     )
-    store_reply_message_enable: bool = setting(
-        True,
-        "storeReplyMessageEnable",
-        "Store replies of request-reply as well as pushing them.",
-        effect=Effect.AT_ONCE,
-        ignored="request-reply is not built",
-    )
-    enable_detail_stat: bool = setting(
-        True,
-        "enableDetailStat",
-        "Keep statistics per queue.",
-        ignored="statistics come from the growth of queues and of committed offsets",
-    )
     auto_delete_unused_stats: bool = setting(
         False,
         "autoDeleteUnusedStats",
         "Drop the statistics of topics and groups that are deleted.",
         effect=Effect.AT_ONCE,
-    )
-    isolate_log_enable: bool = setting(
-        False,
-        "isolateLogEnable",
-        "Separate log directories per broker.",
-        ignored="the log goes to standard error; the service manager separates",
     )
     config_black_list: str = setting(
         "configBlackList;brokerConfigPath",
@@ -511,20 +352,6 @@ class BrokerConfig:
         "Tell the members of a group at once when one joins or leaves. Off: they notice within 20 s.",
         effect=Effect.AT_ONCE,
     )
-    high_speed_mode: bool = setting(False, "highSpeedMode", "Nothing.", ignored=_UNUSED)
-    commercial_enable: bool = setting(True, "commercialEnable", "Nothing.", ignored=_COMMERCIAL)
-    commercial_timer_count: int = setting(1, "commercialTimerCount", "Nothing.", ignored=_COMMERCIAL)
-    commercial_trans_count: int = setting(1, "commercialTransCount", "Nothing.", ignored=_COMMERCIAL)
-    commercial_big_count: int = setting(1, "commercialBigCount", "Nothing.", ignored=_COMMERCIAL)
-    commercial_base_count: int = setting(1, "commercialBaseCount", "Nothing.", ignored=_COMMERCIAL)
-    transfer_msg_by_heap: bool = setting(
-        True,
-        "transferMsgByHeap",
-        "Copy pulled messages through the heap.",
-        effect=Effect.AT_ONCE,
-        ignored="pulled messages always go from the mapped log to the socket",
-    )
-    max_delay_time: int = setting(40, "maxDelayTime", "Nothing.", ignored=_UNUSED)
     region_id: str = setting("DefaultRegion", "regionId", "MSG_REGION of send and pull replies; used in traces.")
     register_broker_timeout_mills: int = setting(
         6_000,
@@ -548,13 +375,3 @@ class BrokerConfig:
         effect=Effect.AT_ONCE,
         only_default="slow groups are not switched off here",
     )
-    consumer_fallbehind_threshold: int = setting(
-        17_179_869_184,
-        "consumerFallbehindThreshold",
-        "How far is too far.",
-        unit="bytes",
-        effect=Effect.AT_ONCE,
-        at_most=LONG_MAX,
-        ignored="slow groups are not switched off here",
-    )
-    filter_server_nums: int = setting(0, "filterServerNums", "Nothing.", ignored=_UNUSED)

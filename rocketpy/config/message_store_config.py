@@ -17,13 +17,8 @@ _IN_STORE = Effect.AT_RESTART
 _IN_CLEANING = Effect.AT_ONCE  # the store worker is told of these
 
 _DLEDGER = "DLedger is not built; use master and slave"
-_NO_TRANSIENT = "appends go to the mapped file; there is no second buffer to commit from"
-_UNUSED = "the reference does not read it either"
 _LMQ = "light message queues are not built"
-_ASYNC_DELIVER = "delayed messages are always delivered in order, one at a time per level"
 _HA = "replication is not built"
-_NO_STATISTICS = "there are no such statistics"
-_NO_LOCK = "one process writes the log; there is no lock"
 
 
 class BrokerRole(enum.Enum):
@@ -54,12 +49,6 @@ class MessageStoreConfig:
         "Directory of the CommitLog, which takes nearly all the writing; a disk of its own keeps queue reads away.",
         important=True,
         default_text="storePathRootDir/commitlog",
-    )
-    store_path_dledger_commit_log: str | None = setting(
-        None,
-        "storePathDLedgerCommitLog",
-        "Directory of DLedger's log.",
-        ignored=_DLEDGER,
     )
     read_only_commit_log_store_paths: str | None = setting(
         None,
@@ -97,13 +86,6 @@ class MessageStoreConfig:
         unit="bytes",
         at_least=1_024,
     )
-    bit_map_length_consume_queue_ext: int = setting(
-        64,
-        "bitMapLengthConsumeQueueExt",
-        "Filter bits per message.",
-        unit="bits",
-        ignored="units are written without filter bits, and read with any number of them",
-    )
     flush_interval_commit_log: int = setting(
         500,
         "flushIntervalCommitLog",
@@ -113,21 +95,6 @@ class MessageStoreConfig:
         effect=_IN_STORE,
         important=True,
         at_least=1,
-    )
-    commit_interval_commit_log: int = setting(
-        200,
-        "commitIntervalCommitLog",
-        "Time between commits of the transient pool.",
-        unit="ms",
-        effect=_IN_STORE,
-        important=True,
-        ignored=_NO_TRANSIENT,
-    )
-    use_reentrant_lock_when_put_message: bool = setting(
-        True,
-        "useReentrantLockWhenPutMessage",
-        "Kind of the append lock.",
-        ignored=_NO_LOCK,
     )
     flush_commit_log_timed: bool = setting(
         True,
@@ -165,22 +132,6 @@ class MessageStoreConfig:
         "Pause between two deletions of consume queue files.",
         unit="ms",
         effect=_IN_CLEANING,
-    )
-    destroy_maped_file_interval_forcibly: int = setting(
-        120_000,
-        "destroyMapedFileIntervalForcibly",
-        "How long a deleted file that is still read stays mapped.",
-        unit="ms",
-        effect=_IN_STORE,
-        ignored="the kernel keeps an unlinked file until its last reader is done",
-    )
-    redelete_hanged_file_interval: int = setting(
-        120_000,
-        "redeleteHangedFileInterval",
-        "When to try again to delete a file that was in use.",
-        unit="ms",
-        effect=_IN_STORE,
-        ignored="a file in use can be unlinked at once",
     )
     delete_when: str = setting(
         "04",
@@ -233,12 +184,6 @@ class MessageStoreConfig:
         effect=_IN_CLEANING,
         important=True,
     )
-    put_msg_index_hight_water: int = setting(
-        600_000,
-        "putMsgIndexHightWater",
-        "Nothing.",
-        ignored=_UNUSED,
-    )
     max_message_size: int = setting(
         4_194_304,
         "maxMessageSize",
@@ -259,43 +204,12 @@ class MessageStoreConfig:
         unit="pages",
         effect=_IN_STORE,
     )
-    commit_commit_log_least_pages: int = setting(
-        4,
-        "commitCommitLogLeastPages",
-        "The same for commits of the transient pool.",
-        unit="pages",
-        effect=_IN_STORE,
-        ignored=_NO_TRANSIENT,
-    )
-    flush_least_pages_when_warm_maped_file: int = setting(
-        4_096,
-        "flushLeastPagesWhenWarmMapedFile",
-        "Pages to warm between two flushes.",
-        unit="pages",
-        ignored="the next file is allocated on the disk and pre-faulted before it is needed",
-    )
-    flush_consume_queue_least_pages: int = setting(
-        2,
-        "flushConsumeQueueLeastPages",
-        "Fewer dirty pages than this wait for flushConsumeQueueThoroughInterval.",
-        unit="pages",
-        effect=_IN_STORE,
-        ignored="every queue with something new is flushed",
-    )
     flush_commit_log_thorough_interval: int = setting(
         10_000,
         "flushCommitLogThoroughInterval",
         "ASYNC_FLUSH: everything is flushed at least this often.",
         unit="ms",
         effect=_IN_STORE,
-    )
-    commit_commit_log_thorough_interval: int = setting(
-        200,
-        "commitCommitLogThoroughInterval",
-        "The same for commits of the transient pool.",
-        unit="ms",
-        effect=_IN_STORE,
-        ignored=_NO_TRANSIENT,
     )
     flush_consume_queue_thorough_interval: int = setting(
         60_000,
@@ -388,43 +302,11 @@ class MessageStoreConfig:
         ignored="it is always listenPort + 1, as in the reference",
         at_most=65_535,
     )
-    ha_send_heartbeat_interval: int = setting(
-        5_000,
-        "haSendHeartbeatInterval",
-        "Silence after which a slave or master shows that it lives.",
-        unit="ms",
-        at_least=1,
-        ignored=_HA,
-    )
-    ha_housekeeping_interval: int = setting(
-        20_000,
-        "haHousekeepingInterval",
-        "Silence after which the replication connection is given up.",
-        unit="ms",
-        at_least=1,
-        ignored=_HA,
-    )
-    ha_transfer_batch_size: int = setting(
-        32_768,
-        "haTransferBatchSize",
-        "Most bytes of one replication packet.",
-        unit="bytes",
-        at_least=1,
-        ignored=_HA,
-    )
     ha_master_address: str | None = setting(
         None,
         "haMasterAddress",
         "`host:port` of the master for a slave; without it the name server tells.",
         important=True,
-        ignored=_HA,
-    )
-    ha_slave_fallbehind_max: int = setting(
-        268_435_456,
-        "haSlaveFallbehindMax",
-        "SYNC_MASTER: a slave further behind counts as absent.",
-        unit="bytes",
-        effect=_IN_STORE,
         ignored=_HA,
     )
     broker_role: BrokerRole = setting(
@@ -452,15 +334,6 @@ class MessageStoreConfig:
         effect=_IN_STORE,
         at_least=1,
     )
-    slave_timeout: int = setting(
-        3_000,
-        "slaveTimeout",
-        "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored).",
-        unit="ms",
-        effect=_IN_STORE,
-        at_least=1,
-        ignored=_HA,
-    )
     message_delay_level: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "messageDelayLevel",
@@ -482,35 +355,11 @@ class MessageStoreConfig:
         effect=_IN_CLEANING,
         important=True,
     )
-    warm_maped_file_enable: bool = setting(
-        False,
-        "warmMapedFileEnable",
-        "Write to each page of a new file, and lock it in memory.",
-        ignored="the next file is allocated on the disk and pre-faulted before it is needed",
-    )
-    offset_check_in_slave: bool = setting(
-        False,
-        "offsetCheckInSlave",
-        "A slave corrects consumers' offsets as a master does.",
-        ignored=_HA,
-    )
-    debug_lock_enable: bool = setting(
-        False,
-        "debugLockEnable",
-        "Print stacks when the append lock is held long.",
-        ignored=_NO_LOCK,
-    )
     duplication_enable: bool = setting(
         False,
         "duplicationEnable",
         "Dispatch only what is confirmed by copies.",
         only_default="dispatch follows the published position",
-    )
-    disk_fall_recorded: bool = setting(
-        True,
-        "diskFallRecorded",
-        "Keep statistics of how far consumers are behind.",
-        ignored=_NO_STATISTICS,
     )
     os_page_cache_busy_time_out_mills: int = setting(
         1_000,
@@ -530,42 +379,11 @@ class MessageStoreConfig:
         effect=Effect.AT_ONCE,
         at_least=1,
     )
-    transient_store_pool_enable: bool = setting(
-        False,
-        "transientStorePoolEnable",
-        "Append to locked memory first and copy to the file later. Not needed here: see `not honoured`.",
-        important=True,
-        ignored=_NO_TRANSIENT,
-    )
-    transient_store_pool_size: int = setting(
-        5,
-        "transientStorePoolSize",
-        "Buffers of that pool.",
-        unit="buffers",
-        ignored=_NO_TRANSIENT,
-    )
-    fast_fail_if_no_buffer_in_store_pool: bool = setting(
-        False,
-        "fastFailIfNoBufferInStorePool",
-        "Refuse sends when the pool is empty.",
-        ignored=_NO_TRANSIENT,
-    )
     enable_dleger_commit_log: bool = setting(
         False,
         "enableDLegerCommitLog",
         "Replicate by DLedger (Raft).",
         only_default=_DLEDGER,
-    )
-    dleger_group: str | None = setting(None, "dLegerGroup", "DLedger group.", ignored=_DLEDGER)
-    dleger_peers: str | None = setting(None, "dLegerPeers", "DLedger members.", ignored=_DLEDGER)
-    dleger_self_id: str | None = setting(None, "dLegerSelfId", "DLedger member that this is.", ignored=_DLEDGER)
-    preferred_leader_id: str | None = setting(None, "preferredLeaderId", "DLedger's leader.", ignored=_DLEDGER)
-    enable_batch_push: bool = setting(False, "enableBatchPush", "DLedger sends in batches.", ignored=_DLEDGER)
-    enable_schedule_message_stats: bool = setting(
-        True,
-        "enableScheduleMessageStats",
-        "Keep statistics of delayed messages.",
-        ignored=_NO_STATISTICS,
     )
     enable_lmq: bool = setting(False, "enableLmq", "Light message queues.", only_default=_LMQ)
     enable_multi_dispatch: bool = setting(
@@ -573,23 +391,4 @@ class MessageStoreConfig:
         "enableMultiDispatch",
         "One message in several queues.",
         only_default=_LMQ,
-    )
-    max_lmq_consume_queue_num: int = setting(20_000, "maxLmqConsumeQueueNum", "Most of them.", ignored=_LMQ)
-    enable_schedule_async_deliver: bool = setting(
-        False,
-        "enableScheduleAsyncDeliver",
-        "Deliver delayed messages without waiting for one another.",
-        ignored=_ASYNC_DELIVER,
-    )
-    schedule_async_deliver_max_pending_limit: int = setting(
-        2_000,
-        "scheduleAsyncDeliverMaxPendingLimit",
-        "Most of them under way.",
-        ignored=_ASYNC_DELIVER,
-    )
-    schedule_async_deliver_max_resend_num2_blocked: int = setting(
-        3,
-        "scheduleAsyncDeliverMaxResendNum2Blocked",
-        "Tries before a level waits.",
-        ignored=_ASYNC_DELIVER,
     )

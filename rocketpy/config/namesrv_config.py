@@ -35,12 +35,6 @@ class NamesrvConfig:
         effect=Effect.REFUSED,
         default_text="-c file, else ~/namesrv/namesrv.properties",
     )
-    product_env_name: str = setting(
-        "center",
-        "productEnvName",
-        "Unit name in cluster test mode.",
-        ignored=_CLUSTER_TEST,
-    )
     cluster_test: bool = setting(
         False,
         "clusterTest",

@@ -11,6 +11,7 @@ from .namesrv_config import NamesrvConfig
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, ServerConfig
 from .setting import Declared, declared_settings, to_text
+from .without_effect import BROKER, CLIENT, NAMESRV, SERVER, STORE, Default, Table, rows
 
 _INTRODUCTION = """\
 # Configuration
@@ -25,8 +26,9 @@ used as it is. What differs:
   nobody knows is an error too, and names the nearest one. Trailing blanks are dropped.
 - Name servers are taken from `-n`, else `namesrvAddr`, else the environment variable `NAMESRV_ADDR`.
 - `bindAddress` is `127.0.0.1`: nothing is served to the network until you say so. `brokerIP1` follows it.
-- *Not honoured* settings are accepted and have no effect, for the reason given; the start-up log names each that was
-  set. *Default only* settings refuse any other value, because ignoring it would break a promise.
+- *Not honoured* settings, and those of the last section, are accepted and have no effect, for the reason given; the
+  start-up log names each that was set. *Default only* settings refuse any other value, because ignoring it would break
+  a promise.
 - *At run time* says what `mqadmin updateBrokerConfig` and `updateNamesrvConfig` do: `at once` changes the running
   server and the file, `at restart` changes the file only, `refused` changes nothing.
 - `★` marks what `mqbroker -m` shows.
@@ -41,21 +43,44 @@ _PARTS: tuple[tuple[str, type[Any], str], ...] = (
     ("Name server", NamesrvConfig, "Only in the name server's file."),
 )
 
+_WITHOUT_EFFECT: tuple[tuple[str, Table], ...] = (
+    ("Server", SERVER),
+    ("Broker", BROKER),
+    ("Store", STORE),
+    ("Client", CLIENT),
+    ("Name server", NAMESRV),
+)
+
 
 def page() -> str:
     """The whole page."""
     sections = [_INTRODUCTION]
     for title, config_class, what in _PARTS:
-        rows = [_row(declared) for declared in declared_settings(config_class)]
+        declared = [_row(one) for one in declared_settings(config_class)]
         head = "| key | default | unit | at run time | meaning |\n|---|---|---|---|---|"
-        sections.append("\n".join([f"## {title}", "", what, "", head, *rows, ""]))
-    return "\n".join(sections)
+        sections.append("\n".join([f"## {title}", "", what, "", head, *declared, ""]))
+    return "\n".join([*sections, _without_effect()])
+
+
+def _without_effect() -> str:
+    what = "Accepted, so that an existing file can be used, and read by nothing. A change at run time changes the file."
+    head = "| key | of | default | why |\n|---|---|---|---|"
+    found = [
+        f"| `{key}` | {title} | {_shown(default)} | {reason} |"
+        for title, table in _WITHOUT_EFFECT
+        for key, reason, default in rows(table)
+    ]
+    return "\n".join(["## Settings without effect", "", what, "", head, *found, ""])
+
+
+def _shown(default: Default) -> str:
+    text = to_text(default)
+    return "none" if text is None else f"`{text}`" if text else "empty"
 
 
 def _row(declared: Declared) -> str:
     known = declared.setting
-    default = known.default_text or to_text(declared.default)
-    shown = "none" if default is None else f"`{default}`" if default and not known.default_text else default or "empty"
+    shown = known.default_text or _shown(declared.default)
     meaning = known.doc
     if declared.type_text.count(" or ") and declared.type_text != "true or false":
         meaning += f" One of {declared.type_text}."

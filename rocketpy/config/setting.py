@@ -27,6 +27,7 @@ class Effect(enum.Enum):
 
     AT_ONCE = "at once"
     AT_RESTART = "at restart"  # accepted and written to the file; the running process keeps the old value
+    NONE = "none"  # accepted, written to the file and shown; nothing reads it
     REFUSED = "refused"  # would leave a running process inconsistent, or is black-listed
 
 

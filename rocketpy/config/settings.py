@@ -20,6 +20,7 @@ from .relations import check_broker, check_namesrv
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, ServerConfig
 from .setting import Declared, Effect, declared_settings, to_text
+from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 
 BROKER_BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 NAMESRV_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
@@ -50,6 +51,7 @@ class Update(Generic[_S]):
     changes: Mapping[str, str]  # everything asked for: for the file
     at_once: tuple[str, ...]
     at_restart: tuple[str, ...]
+    without_effect: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -61,6 +63,7 @@ class BrokerSettings:
     server: ServerConfig = attrs.field(factory=ServerConfig)
     client: ClientConfig = attrs.field(factory=ClientConfig)
     rocketpy: RocketpyConfig = attrs.field(factory=RocketpyConfig)
+    without_effect: Any = attrs.field(factory=BrokerWithoutEffect)
     path: Path | None = None
     notes: tuple[Note, ...] = ()
 
@@ -114,6 +117,7 @@ class NamesrvSettings:
     namesrv: NamesrvConfig = attrs.field(factory=NamesrvConfig)
     server: ServerConfig = attrs.field(factory=ServerConfig)
     rocketpy: RocketpyConfig = attrs.field(factory=lambda: RocketpyConfig(metrics_port=0, topics_max=1_000_000))
+    without_effect: Any = attrs.field(factory=NamesrvWithoutEffect)
     path: Path | None = None
     notes: tuple[Note, ...] = ()
 
@@ -214,8 +218,7 @@ def _updated(
     known = known_settings(settings)
     now: dict[tuple[str, str], Any] = {}
     later: dict[tuple[str, str], Any] = {}
-    at_once: list[str] = []
-    at_restart: list[str] = []
+    keys: dict[Effect, list[str]] = {effect: [] for effect in Effect}
     for key, text in changes.items():
         if key not in known:
             raise unknown_key(key, known, file=None, line=None)
@@ -226,11 +229,17 @@ def _updated(
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, f"{key} cannot be changed while the server runs; set it in the file"
             )
-        (at_once if effects == {Effect.AT_ONCE} else at_restart).append(key)
+        keys[effects.pop() if len(effects) == 1 else Effect.AT_RESTART].append(key)
         for part, declared in known[key]:
             value = parse_setting(declared, text, file=None, line=None)
             later[part, declared.attribute] = value
-            if declared.setting.effect is Effect.AT_ONCE:
+            if declared.setting.effect in (Effect.AT_ONCE, Effect.NONE):
                 now[part, declared.attribute] = value
     check(evolve_parts(settings, later), {})
-    return Update(evolve_parts(settings, now), dict(changes), tuple(at_once), tuple(at_restart))
+    return Update(
+        evolve_parts(settings, now),
+        dict(changes),
+        at_once=tuple(keys[Effect.AT_ONCE]),
+        at_restart=tuple(keys[Effect.AT_RESTART]),
+        without_effect=tuple(keys[Effect.NONE]),
+    )

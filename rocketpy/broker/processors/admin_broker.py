@@ -65,7 +65,12 @@ class AdminBrokerProcessor(TableProcessor):
             update = services.settings.value.updated(changes)
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
             services.settings.value = update.settings
-        log.info("configuration changed: %s take effect now, %s after a restart", update.at_once, update.at_restart)
+        log.info(
+            "configuration changed: %s take effect now, %s after a restart, %s never",
+            update.at_once,
+            update.at_restart,
+            update.without_effect,
+        )
         self._config_version = self._config_version.next(services.clock.now_ms())
         if changes.keys() & {"brokerPermission", "maxMessageSize"}:
             services.tell_broker_changed()

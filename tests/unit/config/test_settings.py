@@ -13,9 +13,11 @@ from rocketpy.config import (
     load_broker_config,
     load_namesrv_config,
     properties,
+    without_effect,
 )
-from rocketpy.config.setting import Effect, evolved
+from rocketpy.config.setting import Effect, evolved, to_text
 from rocketpy.config.settings import known_settings
+from rocketpy.config.without_effect import attribute_of
 from rocketpy.errors import ConfigError, RequestRefused
 
 ENVIRON = {"HOME": "/home/mq"}
@@ -42,8 +44,8 @@ def snake(key: str) -> str:
 def test_attributes_are_java_keys_in_snake_case(broker: BrokerSettings, namesrv: NamesrvSettings) -> None:
     for settings in (broker, namesrv):
         for key, found in known_settings(settings).items():
-            for _, declared in found:
-                assert declared.attribute == snake(key)
+            for part, declared in found:
+                assert declared.attribute == (attribute_of(key) if part == "without_effect" else snake(key))
 
 
 def test_every_declaration_says_something(broker: BrokerSettings, namesrv: NamesrvSettings) -> None:
@@ -52,6 +54,42 @@ def test_every_declaration_says_something(broker: BrokerSettings, namesrv: Names
             for _, declared in found:
                 assert declared.setting.doc.endswith((".", ".)")), key
                 assert not (declared.setting.ignored and declared.setting.only_default), key
+
+
+def test_what_has_no_effect_is_declared_once_and_says_why(broker: BrokerSettings, namesrv: NamesrvSettings) -> None:
+    tables = (without_effect.SERVER, without_effect.BROKER, without_effect.STORE, without_effect.CLIENT)
+    for settings, of_server in ((broker, tables), (namesrv, (without_effect.SERVER, without_effect.NAMESRV))):
+        known = known_settings(settings)
+        keys = [key for key, _, _ in without_effect.rows(*of_server)]
+        assert len(keys) == len(set(keys)) and all(len(known[key]) == 1 for key in keys)
+        for key, reason, default in without_effect.rows(*of_server):
+            ((_, declared),) = known[key]
+            assert declared.setting.ignored == reason and declared.default == default, key
+            shown = properties.as_mapping(settings.to_properties())
+            assert shown.get(key) == to_text(default)
+    assert {key for key, _, _ in without_effect.rows(*tables)} > without_effect.IMPORTANT
+
+
+def test_what_has_no_effect_can_be_changed_and_is_shown(broker: BrokerSettings) -> None:
+    update = broker.updated({"transactionTimeOut": "7000", "traceOn": "false"})
+    assert (update.without_effect, update.at_once, update.at_restart) == (("transactionTimeOut",), (), ("traceOn",))
+    assert "transactionTimeOut=7000" in update.settings.to_properties().splitlines()
+    assert "transactionTimeOut=6000" in broker.to_properties(important_only=True).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "allowed"),
+    [
+        ("transactionTimeOut", "soon", "a whole number from 0"),
+        ("transactionTimeOut", "-1", "a whole number from 0"),
+        ("debugLockEnable", "yes", "true or false"),
+    ],
+)
+def test_what_has_no_effect_is_still_checked_for_its_type(
+    broker: BrokerSettings, key: str, text: str, allowed: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{key}: '{text}' is not allowed; it must be {allowed}"):
+        broker.updated({key: text})
 
 
 def test_properties_text_is_read_back_to_the_same_settings(broker: BrokerSettings, tmp_path: Path) -> None:

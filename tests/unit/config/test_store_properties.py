@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.config import BrokerConfig, MessageStoreConfig
+from rocketpy.config import BrokerSettings, MessageStoreConfig, without_effect
 from rocketpy.config.message_store_config import BrokerRole
 from rocketpy.config.setting import Declared, declared_settings
+from rocketpy.config.settings import known_settings
 
 TESTS = Path(__file__).parents[1]
 COMPATIBILITY = Path(__file__).parents[3] / "docs" / "compatibility.md"
@@ -153,9 +154,10 @@ OF_BROKER_CONFIG = {
 
 
 def declarations() -> dict[str, Declared]:
-    of_store = {declared.setting.key: declared for declared in declared_settings(MessageStoreConfig)}
-    of_broker = {declared.setting.key: declared for declared in declared_settings(BrokerConfig)}
-    return of_store | {key: of_broker[key] for key in OF_BROKER_CONFIG}
+    of_store = {declared.setting.key for declared in declared_settings(MessageStoreConfig)}
+    of_store |= {key for key, _, _ in without_effect.rows(without_effect.STORE)}
+    known = known_settings(BrokerSettings())
+    return {key: known[key][0][1] for key in of_store | OF_BROKER_CONFIG}
 
 
 def test_every_property_is_of_exactly_one_kind() -> None:

@@ -1,0 +1,245 @@
+"""Settings of the reference that are accepted and have no effect here, each with the reason and its default.
+
+They are checked for their type, shown like the others (codes 26 and 319, -p), named in a log line at start when they
+are given, and listed in docs/configuration.md. What begins to have an effect moves to its config class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from .setting import LONG_MAX, Effect, setting
+
+Default = bool | int | str | None
+Table = Mapping[str, Mapping[str, Default]]  # reason -> key -> default
+
+SERVER: Table = {
+    "callbacks run where the response arrives": {
+        "serverCallbackExecutorThreads": 0,
+    },
+    "a push is written or dropped; nothing waits": {
+        "serverOnewaySemaphoreValue": 256,
+    },
+    "requests to clients are few, and each ends with its time": {
+        "serverAsyncSemaphoreValue": 64,
+    },
+    "the kernel sizes the buffers of sockets": {
+        "serverSocketSndBufSize": 0,
+        "serverSocketRcvBufSize": 0,
+    },
+    "belongs to Netty's buffers": {
+        "writeBufferHighWaterMark": 0,
+        "writeBufferLowWaterMark": 0,
+        "serverPooledByteBufAllocatorEnable": True,
+    },
+    "epoll is always used": {
+        "useEpollNativeSelector": False,
+    },
+    "TLS is not built; put a TLS proxy before the port, and name it in proxyProtocolFrom": {
+        "tls.server.keyPath": None,
+        "tls.server.certPath": None,
+    },
+}
+BROKER: Table = {
+    "there are no thread pools; see selectorWorkers and codecWorkers": {
+        "putMessageFutureThreadPoolNums": 4,
+        "processReplyMessageThreadPoolNums": 20,
+        "endTransactionThreadPoolNums": 16,
+    },
+    "the reference does not read it either": {
+        "flushConsumerOffsetHistoryInterval": 60_000,
+        "consumerManagerThreadPoolQueueCapacity": 1_000_000,
+        "highSpeedMode": False,
+        "maxDelayTime": 40,
+        "filterServerNums": 0,
+    },
+    "there is no HTTP lookup": {
+        "rmqAddressServerDomain": None,
+        "rmqAddressServerSubGroup": None,
+    },
+    "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading": {
+        "putThreadPoolQueueCapacity": 10_000,
+        "replyThreadPoolQueueCapacity": 10_000,
+    },
+    "SQL filters are evaluated when messages are pulled": {
+        "enableCalcFilterBitMap": False,
+        "expectConsumerNumUseFilter": 32,
+        "maxErrorRateOfBloomFilter": 20,
+    },
+    "SQL filters are not built: such subscriptions are refused": {
+        "filterDataCleanTimeSpan": 86_400_000,
+        "filterSupportRetry": False,
+        "enablePropertyFilter": False,
+    },
+    "transactions are not built": {
+        "transactionTimeOut": 6_000,
+        "transactionCheckMax": 15,
+        "transactionCheckInterval": 60_000,
+    },
+    "request-reply is not built": {
+        "storeReplyMessageEnable": True,
+    },
+    "statistics come from the growth of queues and of committed offsets": {
+        "enableDetailStat": True,
+    },
+    "the log goes to standard error; the service manager separates": {
+        "isolateLogEnable": False,
+    },
+    "belongs to the commercial edition": {
+        "commercialEnable": True,
+        "commercialTimerCount": 1,
+        "commercialTransCount": 1,
+        "commercialBigCount": 1,
+        "commercialBaseCount": 1,
+    },
+    "pulled messages always go from the mapped log to the socket": {
+        "transferMsgByHeap": True,
+    },
+    "slow groups are not switched off here": {
+        "consumerFallbehindThreshold": 17_179_869_184,
+    },
+}
+STORE: Table = {
+    "DLedger is not built; use master and slave": {
+        "storePathDLedgerCommitLog": None,
+        "dLegerGroup": None,
+        "dLegerPeers": None,
+        "dLegerSelfId": None,
+        "preferredLeaderId": None,
+        "enableBatchPush": False,
+    },
+    "units are written without filter bits, and read with any number of them": {
+        "bitMapLengthConsumeQueueExt": 64,
+    },
+    "appends go to the mapped file; there is no second buffer to commit from": {
+        "commitIntervalCommitLog": 200,
+        "commitCommitLogLeastPages": 4,
+        "commitCommitLogThoroughInterval": 200,
+        "transientStorePoolEnable": False,
+        "transientStorePoolSize": 5,
+        "fastFailIfNoBufferInStorePool": False,
+    },
+    "one process writes the log; there is no lock": {
+        "useReentrantLockWhenPutMessage": True,
+        "debugLockEnable": False,
+    },
+    "the kernel keeps an unlinked file until its last reader is done": {
+        "destroyMapedFileIntervalForcibly": 120_000,
+    },
+    "a file in use can be unlinked at once": {
+        "redeleteHangedFileInterval": 120_000,
+    },
+    "the reference does not read it either": {
+        "putMsgIndexHightWater": 600_000,
+    },
+    "the next file is allocated on the disk and pre-faulted before it is needed": {
+        "flushLeastPagesWhenWarmMapedFile": 4_096,
+        "warmMapedFileEnable": False,
+    },
+    "every queue with something new is flushed": {
+        "flushConsumeQueueLeastPages": 2,
+    },
+    "replication is not built": {
+        "haSendHeartbeatInterval": 5_000,
+        "haHousekeepingInterval": 20_000,
+        "haTransferBatchSize": 32_768,
+        "haSlaveFallbehindMax": 268_435_456,
+        "slaveTimeout": 3_000,
+        "offsetCheckInSlave": False,
+    },
+    "there are no such statistics": {
+        "diskFallRecorded": True,
+        "enableScheduleMessageStats": True,
+    },
+    "light message queues are not built": {
+        "maxLmqConsumeQueueNum": 20_000,
+    },
+    "delayed messages are always delivered in order, one at a time per level": {
+        "enableScheduleAsyncDeliver": False,
+        "scheduleAsyncDeliverMaxPendingLimit": 2_000,
+        "scheduleAsyncDeliverMaxResendNum2Blocked": 3,
+    },
+}
+CLIENT: Table = {
+    "callbacks run where the response arrives": {
+        "clientWorkerThreads": 4,
+        "clientCallbackExecutorThreads": 0,
+        "clientOnewaySemaphoreValue": 65_535,
+    },
+    "a broker only calls name servers, a few times a minute; registerBrokerTimeoutMills bounds the call": {
+        "clientAsyncSemaphoreValue": 65_535,
+        "connectTimeoutMillis": 3_000,
+        "clientChannelMaxIdleTimeSeconds": 120,
+        "clientCloseSocketIfTimeout": True,
+    },
+    "the reference does not read it either": {
+        "channelNotActiveInterval": 60_000,
+    },
+    "the kernel sizes the buffers of sockets": {
+        "clientSocketSndBufSize": 0,
+        "clientSocketRcvBufSize": 0,
+    },
+    "belongs to Netty's buffers": {
+        "clientPooledByteBufAllocatorEnable": False,
+    },
+}
+NAMESRV: Table = {
+    "cluster test mode is not built": {
+        "productEnvName": "center",
+    },
+}
+
+IMPORTANT = frozenset(
+    {
+        "commitIntervalCommitLog",
+        "transactionCheckInterval",
+        "transactionCheckMax",
+        "transactionTimeOut",
+        "transientStorePoolEnable",
+    }
+)
+"""Shown by `mqbroker -m`."""
+
+
+def rows(*tables: Table) -> Iterator[tuple[str, str, Default]]:
+    """(key, reason, default) of each."""
+    for table in tables:
+        for reason, defaults in table.items():
+            for key, default in defaults.items():
+                yield key, reason, default
+
+
+def attribute_of(key: str) -> str:
+    """The attribute of `WithoutEffect` classes that holds a key's value."""
+    return key.replace(".", "_")
+
+
+def _config_class(name: str, *tables: Table) -> type[Any]:
+    """A config class like those that are written out, of the keys of `tables`."""
+    fields = {attribute_of(key): _declare(key, reason, default) for key, reason, default in rows(*tables)}
+    made: type[Any] = attrs.make_class(name, fields, frozen=True, kw_only=True)
+    made.__annotations__ = {attribute_of(key): _type_of(default) for key, _, default in rows(*tables)}
+    return made
+
+
+def _type_of(default: Default) -> Any:
+    return str | None if default is None else type(default)
+
+
+def _declare(key: str, reason: str, default: Default) -> Default:
+    return setting(
+        default,
+        key,
+        "Nothing.",
+        effect=Effect.NONE,
+        ignored=reason,
+        important=key in IMPORTANT,
+        at_most=LONG_MAX,
+    )
+
+
+BrokerWithoutEffect = _config_class("BrokerWithoutEffect", SERVER, BROKER, STORE, CLIENT)
+NamesrvWithoutEffect = _config_class("NamesrvWithoutEffect", SERVER, NAMESRV)
