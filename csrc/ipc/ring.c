@@ -165,6 +165,25 @@ void rp_ring_destroy(rp_ring *ring) {
     if (ring != NULL) munmap(ring, HEADER_PAGE + 2 * (size_t)ring->capacity);
 }
 
+/* The producer writes over a record only after the head has passed it: a head that has not moved proves the copy. */
+uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size) {
+    uint64_t at = rp_load_acquire(&ring->head);
+    record_header header;
+    if (at == rp_load_acquire(&ring->tail)) return 0;
+    const uint8_t *record = ring->data + (at & ring->mask);
+    memcpy(&header, record, sizeof header);
+    record += RECORD_HEADER;
+    if (header.part == PART_FIRST) { /* payload = total size, then the bytes */
+        uint64_t total;
+        memcpy(&total, record, sizeof total);
+        header.size = (uint32_t)total;
+        record += TOTAL_SIZE;
+    }
+    memcpy(head, record, head_size);
+    rp_full_fence(); /* the copy before the second look */
+    return rp_load_acquire(&ring->head) == at ? header.size : 0;
+}
+
 uint64_t rp_ring_tail(const rp_ring *ring) { return rp_load_acquire(&ring->tail); }
 uint32_t rp_ring_capacity(const rp_ring *ring) { return ring->capacity; }
 

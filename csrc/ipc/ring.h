@@ -71,6 +71,9 @@ rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consu
 void rp_ring_destroy(rp_ring *ring);
 /* Bytes written and not yet released; for metrics. */
 uint64_t rp_ring_depth(const rp_ring *ring);
+/* Any process: copy the first `head_size` bytes of the record that is next in the ring; its size, or 0 if nothing waits
+ * or the consumer was quicker. For statistics. head_size <= 64. */
+uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size);
 uint64_t rp_ring_tail(const rp_ring *ring);
 uint32_t rp_ring_capacity(const rp_ring *ring);
 const rp_worker *rp_ring_consumer(const rp_ring *ring);

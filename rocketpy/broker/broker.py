@@ -23,7 +23,7 @@ from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest
-from rocketpy.remoting.limits import TableSize
+from rocketpy.remoting.limits import PoolLoad, TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
@@ -88,8 +88,10 @@ class BrokerController:
         choose: random.Random,
         faults: Faults | None = None,
         memory: ManagerMemory | None = None,
+        pool_loads: Callable[[], Mapping[str, PoolLoad]] = dict,
     ) -> None:
-        """`memory`: where a predecessor has left its tables, and ours are kept; None: nobody inherits them."""
+        """`memory`: where a predecessor has left its tables, and ours are kept; None: nobody inherits them.
+        `pool_loads`: what waits for each pool, for statistics."""
         self.faults = faults or Faults()
         memory = memory or ManagerMemory.private()
         current = CurrentSettings(settings)
@@ -126,48 +128,44 @@ class BrokerController:
             stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
             registrar=self._outer_api,
+            pool_loads=pool_loads,
         )
         services = self.services
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, fast_path)
-        self._pools = self._make_pools(levels)
-        own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
-        self._guard = AdminGuard.of(
-            settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback
-        )
+        self._processors = self._make_processors(levels)
+        self._guard = guard_of(settings)
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
 
-    def _make_pools(self, levels: DelayLevels) -> dict[str, list[TableProcessor]]:
+    def _make_processors(self, levels: DelayLevels) -> list[TableProcessor]:
         services = self.services
         clients = ClientManageProcessor(services)
         self._client_limits = (clients.groups_limit, clients.topics_limit)
-        return {
-            "client": [clients],
-            "consumer": [ConsumerManageProcessor(services)],
-            "query": [QueryMessageProcessor(services)],
-            "send": [UnreadableProcessor()],
-            "admin": [
-                SendBackProcessor(services, levels),
-                LockProcessor(services),
-                AdminTopicProcessor(services),
-                AdminGroupProcessor(services),
-                AdminOffsetProcessor(services),
-                AdminBrokerProcessor(services),
-                ConsumeStatsProcessor(services),
-                ConsumeQueueProcessor(services),
-                ResetOffsetProcessor(services),
-                RelayProcessor(services),
-            ],
-        }
+        return [
+            UnreadableProcessor(),
+            clients,
+            ConsumerManageProcessor(services),
+            QueryMessageProcessor(services),
+            SendBackProcessor(services, levels),
+            LockProcessor(services),
+            AdminTopicProcessor(services),
+            AdminGroupProcessor(services),
+            AdminOffsetProcessor(services),
+            AdminBrokerProcessor(services),
+            ConsumeStatsProcessor(services),
+            ConsumeQueueProcessor(services),
+            ResetOffsetProcessor(services),
+            RelayProcessor(services),
+        ]
 
-    def processors(self) -> Mapping[int, tuple[str, Processor]]:
-        """Request code -> (pool, processor). Codes that are not here are answered 3 by the reactor."""
+    def processors(self) -> Mapping[int, Processor]:
+        """By request code. Codes that are not here are answered 3 by the reactor, whose table says which pool serves
+        which code."""
         return {
-            code: (pool, GuardedProcessor(processor, self._guard) if code in ADMIN_CODES else processor)
-            for pool, processors in self._pools.items()
-            for processor in processors
+            code: GuardedProcessor(processor, self._guard) if code in ADMIN_CODES else processor
+            for processor in self._processors
             for code in processor.codes
         }
 
@@ -347,6 +345,12 @@ class BrokerController:
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
         return self._clients.lose(is_gone)
+
+
+def guard_of(settings: BrokerSettings) -> AdminGuard:
+    """Who may administer the broker."""
+    own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
+    return AdminGuard.of(settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback)
 
 
 def seconds_to_midnight(now_ms: int) -> float:

@@ -9,9 +9,11 @@ Source: RocketMQ 4.9 `AdminBrokerProcessor#prepareRuntimeInfo`, `DefaultMessageS
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from rocketpy.codes import OUR_VERSION, version_name
+from rocketpy.remoting.limits import PoolLoad
 
 from .services import BrokerServices
 
@@ -39,7 +41,7 @@ def runtime_info(services: BrokerServices) -> dict[str, str]:
 
 
 def _of_broker(services: BrokerServices) -> dict[str, str]:
-    config, stats = services.settings.broker, services.stats
+    config, stats, loads = services.settings.broker, services.stats, services.pool_loads()
     counters = stats.counters
     return {
         "brokerVersionDesc": version_name(OUR_VERSION),
@@ -52,20 +54,24 @@ def _of_broker(services: BrokerServices) -> dict[str, str]:
         "msgGetTotalYesterdayMorning": str(stats.get_total_yesterday_morning),
         "msgGetTotalTodayMorning": str(stats.get_total_today_morning),
         "msgGetTotalTodayNow": str(counters.messages_get),
-        "sendThreadPoolQueueSize": "0",  # requests wait in rings, a few hundred at most, and are not counted
+        "sendThreadPoolQueueSize": str(_load(loads, "send").waiting),
         "sendThreadPoolQueueCapacity": str(config.send_thread_pool_queue_capacity),
-        "pullThreadPoolQueueSize": "0",
+        "pullThreadPoolQueueSize": str(_load(loads, "pull").waiting),
         "pullThreadPoolQueueCapacity": str(config.pull_thread_pool_queue_capacity),
-        "queryThreadPoolQueueSize": "0",
+        "queryThreadPoolQueueSize": str(_load(loads, "query").waiting),
         "queryThreadPoolQueueCapacity": str(config.query_thread_pool_queue_capacity),
         "EndTransactionQueueSize": "0",
         "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
-        "sendThreadPoolQueueHeadWaitTimeMills": "0",
-        "pullThreadPoolQueueHeadWaitTimeMills": "0",
-        "queryThreadPoolQueueHeadWaitTimeMills": "0",
+        "sendThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "send").head_wait_ms),
+        "pullThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "pull").head_wait_ms),
+        "queryThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "query").head_wait_ms),
         "pageCacheLockTimeMills": "0",  # one writer, so no append lock
         "startAcceptSendRequestTimeStamp": str(config.start_accept_send_request_time_stamp),
     }
+
+
+def _load(loads: Mapping[str, PoolLoad], pool: str) -> PoolLoad:
+    return loads.get(pool) or PoolLoad(0, 0)
 
 
 def _of_puts_and_gets(services: BrokerServices) -> dict[str, str]:

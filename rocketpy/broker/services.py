@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
 
 from rocketpy.remoting.fast_path import FastPath
+from rocketpy.remoting.limits import PoolLoad
 
 from .clock import Clock
 from .current_settings import CurrentSettings
@@ -50,6 +52,7 @@ class BrokerServices:
     stats: BrokerStatsManager
     schedule: ScheduleService
     registrar: Registrar
+    pool_loads: Callable[[], Mapping[str, PoolLoad]]  # by name of the pool (reactor/pools.py)
 
     def tell_broker_changed(self) -> None:
         """The settings that the send and pull processes follow while they run."""

@@ -11,7 +11,7 @@ _IN_FAST_PATH = Effect.AT_RESTART
 
 _NO_POOLS = "there are no thread pools; see selectorWorkers and codecWorkers"
 _RINGS = "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading"
-_FIXED_WAIT = "the age is fixed at the default"
+_TRANSACTIONS = "transactions are not built"
 
 
 @attrs.frozen(kw_only=True)
@@ -214,9 +214,9 @@ class BrokerConfig:
     query_thread_pool_queue_capacity: int = setting(
         20_000,
         "queryThreadPoolQueueCapacity",
-        "Queries that may wait.",
+        "Queries that may wait in each process that answers them; one more is answered SYSTEM_BUSY.",
         unit="requests",
-        ignored=_RINGS,
+        at_least=1,
     )
     client_manager_thread_pool_queue_capacity: int = setting(
         1_000_000,
@@ -228,9 +228,9 @@ class BrokerConfig:
     heartbeat_thread_pool_queue_capacity: int = setting(
         50_000,
         "heartbeatThreadPoolQueueCapacity",
-        "Heartbeats that may wait.",
+        "Heartbeats, and requests of clients that leave, that may wait; one more is answered SYSTEM_BUSY.",
         unit="requests",
-        ignored=_RINGS,
+        at_least=1,
     )
     end_transaction_pool_queue_capacity: int = setting(
         100_000,
@@ -267,9 +267,7 @@ class BrokerConfig:
         "waitTimeMillsInHeartbeatQueue",
         "Age at which a waiting heartbeat is answered SYSTEM_BUSY.",
         unit="ms",
-        effect=Effect.AT_ONCE,
         at_most=LONG_MAX,
-        ignored=_FIXED_WAIT,
     )
     wait_time_mills_in_transaction_queue: int = setting(
         3_000,
@@ -278,7 +276,7 @@ class BrokerConfig:
         unit="ms",
         effect=Effect.AT_ONCE,
         at_most=LONG_MAX,
-        ignored=_FIXED_WAIT,
+        ignored=_TRANSACTIONS,
     )
     start_accept_send_request_time_stamp: int = setting(
         0,

@@ -22,6 +22,7 @@ from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
     NamesrvSnapshot,
+    PoolSnapshot,
     RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
@@ -37,6 +38,7 @@ __all__ = [
     "ConsumptionSnapshot",
     "Count",
     "NamesrvSnapshot",
+    "PoolSnapshot",
     "ProcessMemory",
     "RegistrationSnapshot",
     "RingSnapshot",

@@ -46,6 +46,7 @@ class BrokerCollector(Collector):
         yield from self._identity(snapshot)
         yield from _workers(snapshot.workers)
         yield from self._rings(snapshot)
+        yield from self._pools(snapshot)
         if snapshot.store is not None:
             yield from _store(snapshot.store)
         yield from self._tables(snapshot)
@@ -62,6 +63,12 @@ class BrokerCollector(Collector):
         rings = snapshot.rings
         yield from _family(table.RING_USED, [((ring.source, ring.target), ring.used_bytes) for ring in rings])
         yield from _family(table.RING_CAPACITY, [((ring.source, ring.target), ring.capacity_bytes) for ring in rings])
+
+    def _pools(self, snapshot: Snapshot) -> Iterator[Family]:
+        pools = snapshot.pools
+        yield from _family(table.POOL_WAITING, [((pool.name,), pool.waiting) for pool in pools])
+        yield from _family(table.POOL_QUEUE_MAX, [((pool.name,), pool.queue_max) for pool in pools])
+        yield from _family(table.POOL_HEAD_WAIT, [((pool.name,), pool.head_wait_s) for pool in pools])
 
     def _tables(self, snapshot: Snapshot) -> Iterator[Family]:
         topics = snapshot.topics

@@ -34,6 +34,16 @@ class RingSnapshot:
     capacity_bytes: int
 
 
+@attrs.frozen
+class PoolSnapshot:
+    """The requests that wait for one pool (docs/architecture.md, Pools)."""
+
+    name: str
+    waiting: int
+    queue_max: int
+    head_wait_s: float
+
+
 @attrs.frozen(kw_only=True)
 class StoreSnapshot:
     """Positions in the CommitLog, in bytes from its start (docs/architecture.md, Positions)."""
@@ -104,6 +114,7 @@ class Snapshot:
     version: str = ""
     workers: Sequence[WorkerSnapshot] = ()
     rings: Sequence[RingSnapshot] = ()
+    pools: Sequence[PoolSnapshot] = ()
     store: StoreSnapshot | None = None
     topic_count: int | None = None
     topics: Sequence[TopicSnapshot] | None = None  # None: too many to show

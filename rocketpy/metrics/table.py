@@ -126,6 +126,11 @@ WORKER_RSS = _gauge("rocketpy_worker_rss_bytes", "worker", "Resident memory; pag
 WORKER_PSS = _gauge("rocketpy_worker_pss_bytes", "worker", "Its fair share of memory; adds up over the workers.")
 RING_USED = _gauge("rocketpy_ring_used_bytes", "source target", "Bytes that wait in the ring.")
 RING_CAPACITY = _gauge("rocketpy_ring_capacity_bytes", "source target", "Size of the ring.")
+POOL_WAITING = _gauge("rocketpy_pool_waiting_requests", "pool", "Requests that wait for a pool.")
+POOL_QUEUE_MAX = _gauge(
+    "rocketpy_pool_queue_max_requests", "pool", "Requests that may wait in each process that serves the pool."
+)
+POOL_HEAD_WAIT = _gauge("rocketpy_pool_head_wait_seconds", "pool", "How long the first of them has waited.")
 STORE_MIN = _gauge("rocketpy_store_min_offset_bytes", "", "Where the CommitLog begins.")
 STORE_PUBLISHED = _gauge("rocketpy_store_published_offset_bytes", "", "Every record below it is complete.")
 STORE_DURABLE = _gauge("rocketpy_store_durable_offset_bytes", "", "Everything below it is on the disk.")
@@ -166,7 +171,8 @@ REGISTRATION_LAST_SUCCESS = _gauge("rocketpy_registration_last_success_seconds",
 
 OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
-    RING_USED, RING_CAPACITY, STORE_MIN, STORE_PUBLISHED, STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
+    RING_USED, RING_CAPACITY, POOL_WAITING, POOL_QUEUE_MAX, POOL_HEAD_WAIT, STORE_MIN, STORE_PUBLISHED,
+    STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
     GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, TABLE_ENTRIES, TABLE_MAX,
     TABLE_REFUSED, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
     REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,

@@ -19,8 +19,8 @@ import trio
 from rocketpy.config import NamesrvSettings
 from rocketpy.errors import ConfigError
 from rocketpy.faults import Faults
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.channel import ChannelLimits
 from rocketpy.transport.duties import Duty, as_duty, run_duty
 from rocketpy.transport.server import RemotingServer, TaskStatus
@@ -70,7 +70,7 @@ class NameServer:
         self._processor = NamesrvProcessor(settings, self.routes, self._kv, _now_ms)
         self.faults = Faults()
         self._server = RemotingServer(
-            Dispatcher({}, default=self._processor, faults=self.faults),
+            RequestTable({}, default=self._processor, faults=self.faults),
             connection_listeners=[self],
             limits=ChannelLimits(
                 idle_s=settings.server.server_channel_max_idle_time_seconds,

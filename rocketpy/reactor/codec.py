@@ -12,7 +12,7 @@ from rocketpy.errors import TransportError
 from rocketpy.native.core import ffi, lib
 
 from .crashed_request import drop_crashed_request
-from .dispatch import DispatchTable
+from .pools import PoolTable
 from .ring import ring_array
 from .topology import PULL, SEND, Topology
 from .worker_spec import WorkerContext
@@ -28,7 +28,7 @@ class OpenCodec:
     kept: tuple[Any, ...]
 
 
-def open_codec(topology: Topology, name: str, table: DispatchTable, send_stall_ms: int) -> OpenCodec:
+def open_codec(topology: Topology, name: str, table: PoolTable, send_stall_ms: int) -> OpenCodec:
     """The decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
 
     Args:
@@ -39,7 +39,7 @@ def open_codec(topology: Topology, name: str, table: DispatchTable, send_stall_m
     inputs = [] if is_inline else [topology.ring(selector, name) for selector in sizes.selectors]
     # A selector decodes for its own connections only: whatever index it looks up, it means itself.
     selectors = [topology.ring(name, name if is_inline else selector) for selector in sizes.selectors]
-    routes = ffi.new("rp_route[]", table.routes())
+    routes = ffi.new("rp_route[]", list(table.routes()))
     managers = [topology.ring(name, manager) for manager in sizes.managers]
     arrays = (ring_array(inputs), ring_array(managers), ring_array(selectors), routes)
     config = ffi.new(
@@ -49,7 +49,7 @@ def open_codec(topology: Topology, name: str, table: DispatchTable, send_stall_m
             "input_count": len(inputs),
             "manager_count": len(managers),
             "selector_count": len(selectors),
-            "route_count": len(table.routes()),
+            "route_count": len(routes),
             "inputs": arrays[0],
             "send": topology.ring(name, SEND).pointer,
             "pull": topology.ring(name, PULL).pointer,
@@ -71,7 +71,7 @@ class CodecMain:
     """`main` of a codec worker."""
 
     topology: Topology
-    table: DispatchTable
+    table: PoolTable
     send_stall_ms: int = 0
 
     def __call__(self, context: WorkerContext) -> None:

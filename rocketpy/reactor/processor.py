@@ -25,14 +25,16 @@ from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
 from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
-from rocketpy.remoting.dispatch import place_of
 from rocketpy.remoting.fast_path import PullRequest, SendRequest, SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX, SerializeType
+from rocketpy.remoting.limits import PoolLoad
+from rocketpy.remoting.request_table import place_of
 
 from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
 from .detached import DetachedRequests
-from .dispatch import SERVED_ON_MAIN_PORT_ONLY, DispatchTable, Pool
+from .pool_queue import PoolQueue
+from .pools import MANAGER, PoolTable
 from .ring import Ring, RingReader, WorkerBlock
 from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths
@@ -75,35 +77,14 @@ class _Job:
     size: int  # bytes that it holds while it waits
 
 
-@attrs.define(eq=False)
-class _Queue:
-    """The requests that wait for a pool's tasks."""
-
-    pool: Pool
-    send: trio.MemorySendChannel[_Job]
-    receive: trio.MemoryReceiveChannel[_Job]
-    waiting_bytes: int = 0
-
-    def put(self, job: _Job) -> bool:
-        """False: a bound of the pool is reached, nothing was taken."""
-        if self.waiting_bytes > 0 and self.waiting_bytes + job.size > self.pool.queue_bytes_max:
-            return False
-        try:
-            self.send.send_nowait(job)
-        except trio.WouldBlock:
-            return False
-        self.waiting_bytes += job.size
-        return True
-
-
 @attrs.define(eq=False, kw_only=True)
 class ProcessorServer:
-    """Serves one manager process until its block is ordered to stop and everything is answered.
+    """Serves one process of the slow path until its block is ordered to stop and everything is answered.
 
     Args:
         processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes
-        what the fast path leaves to Python; None in managers other than the first. manager: this process's number; it
-        runs the pools that live there. deaths: of the selectors that own connections. drain_after: rings of the send
+        what the fast path leaves to Python; None beside the manager. role: the kind of this process, whose pools of the
+        table it runs. deaths: of the selectors that own connections. drain_after: rings of the send
         and pull processes; while they hold anything, more may be left to us, so we do not leave.
     """
 
@@ -111,8 +92,8 @@ class ProcessorServer:
     inputs: Sequence[RingReader]
     gateway: Gateway
     processors: Mapping[int, Processor]
-    table: DispatchTable = attrs.field(factory=DispatchTable)
-    manager: int = 0
+    table: PoolTable
+    role: str = MANAGER
     slow_path: SlowPath | None = None
     fast_path: RingFastPath | None = None
     listeners: Sequence[ConnectionListener] = ()
@@ -122,7 +103,7 @@ class ProcessorServer:
     detached: DetachedRequests = attrs.field(factory=DetachedRequests)
     now_ns: Callable[[], int] = time.monotonic_ns
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
-    _queues: dict[str, _Queue] = attrs.field(init=False, factory=dict)
+    _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # the peers' faults, not ours
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
@@ -134,18 +115,18 @@ class ProcessorServer:
         """Serve; the nursery of the pools' tasks, and of the requests that have left them, lives here."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            for pool in self.table.pools_of_manager(self.manager):
-                queue = _Queue(pool, *trio.open_memory_channel[_Job](pool.queue_max))
-                self._queues[pool.name] = queue
+            for pool in self.table.pools_in(self.role):
+                queue = self._queues[pool.name] = PoolQueue[_Job](pool)
                 for _ in range(pool.tasks):
                     nursery.start_soon(self._serve_pool, queue)
             await self._pump()
             for queue in self._queues.values():
-                queue.send.close()
+                queue.close()
 
-    def queue_depths(self) -> dict[str, tuple[int, int]]:
-        """Requests that wait and their bound, by pool; for statistics."""
-        return {name: (len_of(queue), queue.pool.queue_max) for name, queue in self._queues.items()}
+    def loads(self) -> dict[str, PoolLoad]:
+        """What waits, by pool; for statistics."""
+        now_ns = self.now_ns()
+        return {name: queue.load(now_ns) for name, queue in self._queues.items()}
 
     # -- records
 
@@ -276,7 +257,7 @@ class ProcessorServer:
 
     def _submit(self, job: _Job) -> None:
         name = self.table.pool_for(job.request.code).name
-        queue = self._queues.get(name) or next(iter(self._queues.values()))  # odd spellings all come to manager 0
+        queue = self._queues[name]
         if not queue.put(job):
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD))
@@ -284,9 +265,8 @@ class ProcessorServer:
         job.connection.in_service += 1
         self._in_service += 1
 
-    async def _serve_pool(self, queue: _Queue) -> None:
-        async for job in queue.receive:
-            queue.waiting_bytes -= job.size
+    async def _serve_pool(self, queue: PoolQueue[_Job]) -> None:
+        while (job := await queue.take()) is not None:
             rest: Detached | None = None
             self.block.serve(job.connection.channel.connection)
             try:
@@ -306,7 +286,7 @@ class ProcessorServer:
         if connection.is_closed and connection.in_service == 0:
             self._tell_closed(connection.channel.connection)
 
-    async def _serve(self, queue: _Queue, job: _Job) -> Detached | None:
+    async def _serve(self, queue: PoolQueue[_Job], job: _Job) -> Detached | None:
         """Answer a request; a returned `Detached` waits for another process."""
         request, channel = job.request, job.connection.channel
         waited_ms = (self.now_ns() - max(job.received_ns, self._there_since_ns)) // 1_000_000
@@ -314,12 +294,12 @@ class ProcessorServer:
             self.block.add(lib.RP_COUNT_BUSY)
             remark = (
                 "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-                f"period in queue: {waited_ms}ms, size of queue: {len_of(queue)}"
+                f"period in queue: {waited_ms}ms, size of queue: {len(queue)}"
             )
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, remark))
             return None
         processor = self.processors.get(request.code)
-        if processor is None or (channel.is_vip and request.code in SERVED_ON_MAIN_PORT_ONLY):
+        if processor is None or (channel.is_vip and queue.pool.main_port_only):
             remark = f" request type {request.code} not supported"
             self._answer(job, RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
             return None
@@ -419,8 +399,3 @@ def _command_of(request: SendRequest | PullRequest) -> RemotingCommand:
 
 def _name_of(kind: int) -> str:
     return WorkerMessage(kind).name if kind in WorkerMessage._value2member_map_ else "of unknown type"
-
-
-def len_of(queue: _Queue) -> int:
-    """Requests that wait in a queue."""
-    return queue.send.statistics().current_buffer_used

@@ -17,6 +17,7 @@ STOP_LEAVE: int = lib.RP_STOP_LEAVE
 STOP_INTAKE: int = lib.RP_STOP_INTAKE
 COUNTERS_MAX: int = lib.RP_COUNTERS_MAX
 RECORD_MAX: int = lib.RP_RING_RECORD_MAX
+RECORD_HEADER = 8  # bytes before each record
 
 
 def too_large(kind: int, size: int) -> LocalProtocolError:
@@ -131,6 +132,16 @@ class Ring:
     def depth_bytes(self) -> int:
         """Written and not yet released."""
         return int(lib.rp_ring_depth(self.pointer))
+
+    def waiting(self) -> tuple[int, int]:
+        """(requests that wait, when the first of them was received, CLOCK_MONOTONIC ns): of a ring that carries
+        requests, seen from any process. The number is taken from the bytes, as if all were as large as the first.
+        (0, 0): none."""
+        origin = ffi.new("rp_origin *")
+        size = int(lib.rp_ring_copy_head(self.pointer, origin, ffi.sizeof("rp_origin")))
+        if size == 0:
+            return 0, 0
+        return max(1, self.depth_bytes // (size + RECORD_HEADER)), int(origin.received_ns)
 
 
 class RingWriter:

@@ -16,7 +16,7 @@ from rocketpy.remoting.networks import Network
 
 from .codec import open_codec
 from .crashed_request import drop_crashed_request
-from .dispatch import DispatchTable
+from .pools import PoolTable
 from .ring import WorkerBlock, ring_array
 from .topology import Topology
 from .worker_spec import WorkerContext
@@ -66,7 +66,7 @@ class SelectorMain:
     """`main` of a selector worker."""
 
     topology: Topology
-    table: DispatchTable
+    table: PoolTable
     settings: SelectorSettings
 
     def __call__(self, context: WorkerContext) -> None:

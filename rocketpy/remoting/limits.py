@@ -1,4 +1,4 @@
-"""Limits of the tables that clients can fill: topics, groups, offsets, groups of a client.
+"""Limits of what clients can fill: tables (topics, groups, offsets, groups of a client) and pools.
 
 A request for a new entry beyond the limit is refused with a remark that names the setting. Existing entries are always
 served.
@@ -47,6 +47,15 @@ class TableSize:
     entries: int | None  # None: the limit holds for each of many small tables
     maximum: int
     refused: int
+
+
+@attrs.frozen
+class PoolLoad:
+    """The requests that wait for one pool, in all processes that serve it; for statistics."""
+
+    waiting: int
+    queue_max: int
+    head_wait_ms: int = 0  # how long the one at the head has waited
 
 
 def require(fault: str | None) -> None:

@@ -1,6 +1,6 @@
 """The trio skin of remoting: streams that carry commands.
 
 `client.RemotingClient` sends requests to any address over pooled connections; `server.RemotingServer` accepts
-connections and dispatches their requests. Both are made of `channel.StreamChannel`, one per connection; `streams` is
+connections and answers their requests. Both are made of `channel.StreamChannel`, one per connection; `streams` is
 the only place where sockets are opened. Everything runs in the nursery of the `run()` that started it.
 """

@@ -17,8 +17,8 @@ from rocketpy.errors import (
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.connection import IN_FLIGHT_MAX, Connection, ConnectionState, RequestReceived
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, HEADER_SIZE_MAX, REQUEST_HEADER_SIZE_MAX
+from rocketpy.remoting.request_table import RequestTable
 
 from .budget import Budget
 from .streams import close_in_order
@@ -69,7 +69,7 @@ class StreamChannel:
         *,
         connection: int,
         peer: Peer,
-        dispatcher: Dispatcher,
+        table: RequestTable,
         is_vip: bool = False,
         limits: ChannelLimits | None = None,
         budget: Budget | None = None,
@@ -84,7 +84,7 @@ class StreamChannel:
         self._id = connection
         self._peer = peer
         self._is_vip = is_vip
-        self._dispatcher = dispatcher
+        self._table = table
         self._protocol: Connection[_Waiter] = Connection(
             frame_size_max=self._limits.frame_size_max,
             header_size_max=HEADER_SIZE_MAX if budget is None else REQUEST_HEADER_SIZE_MAX,
@@ -213,7 +213,7 @@ class StreamChannel:
             try:
                 await self._handle_events(nursery)
             except RemoteProtocolError as exc:
-                self._dispatcher.refused.report("reading a command", f"{self._peer} is disconnected: {exc}")
+                self._table.refused.report("reading a command", f"{self._peer} is disconnected: {exc}")
                 return
 
     async def _handle_events(self, nursery: trio.Nursery) -> None:
@@ -247,13 +247,13 @@ class StreamChannel:
 
     def give_up(self) -> None:
         """Close at once: all connections hold too much, and this one most."""
-        self._dispatcher.refused.report("serving a connection", f"{self._peer} is disconnected: it holds most memory")
+        self._table.refused.report("serving a connection", f"{self._peer} is disconnected: it holds most memory")
         self._closing = True
         self._scope.cancel()
 
     async def _answer(self, request: RemotingCommand, size: int) -> None:
         try:
-            response = await self._dispatcher.dispatch(request, self)
+            response = await self._table.answer(request, self)
             if response is not None:
                 await self.send(response)
         except TransportError:

@@ -13,7 +13,7 @@ import trio
 from rocketpy.errors import ConnectFailed
 from rocketpy.remoting.abc import Processor
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.request_table import RequestTable
 
 from .channel import ChannelLimits, StreamChannel
 from .streams import Connector, connect, peer_of
@@ -52,7 +52,7 @@ class RemotingClient:
         `connection_closed` is told the address and the number of each connection that ends.
         """
         self._nursery = nursery
-        self._dispatcher = Dispatcher(processors or {})
+        self._table = RequestTable(processors or {})
         self._limits = limits or ChannelLimits()
         self._connector = connector
         self._connect_timeout_s = connect_timeout_s
@@ -116,7 +116,7 @@ class RemotingClient:
             stream,
             connection=next(self._connection_ids),
             peer=peer,
-            dispatcher=self._dispatcher,
+            table=self._table,
             limits=self._limits,
         )
         self._nursery.start_soon(self._run_channel, address, slot, channel)

@@ -9,8 +9,8 @@ from typing import Protocol, TypeVar
 import trio
 
 from rocketpy.remoting.abc import ConnectionListener, Peer
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.networks import Network
+from rocketpy.remoting.request_table import RequestTable
 
 from .budget import Budget
 from .channel import ChannelLimits, StreamChannel
@@ -33,7 +33,7 @@ class RemotingServer:
 
     def __init__(
         self,
-        dispatcher: Dispatcher,
+        table: RequestTable,
         *,
         connection_listeners: Sequence[ConnectionListener] = (),
         limits: ChannelLimits | None = None,
@@ -45,7 +45,7 @@ class RemotingServer:
         `proxies` begin with a PROXY header, and are those of whom it names. Together they hold at most `bytes_max` in
         memory (budget.py)."""
         self._budget = Budget(bytes_max)
-        self._dispatcher = dispatcher
+        self._table = table
         self._connection_listeners = tuple(connection_listeners)
         self._limits = limits or ChannelLimits()
         self._connection_ids = connection_ids if connection_ids is not None else itertools.count(1)
@@ -79,7 +79,7 @@ class RemotingServer:
         try:
             client = await self._client_of(stream)
         except Exception as exc:
-            self._dispatcher.faults.report("a connection", exc)
+            self._table.faults.report("a connection", exc)
         if client is None:
             await trio.aclose_forcefully(stream)
             return
@@ -87,7 +87,7 @@ class RemotingServer:
             stream,
             connection=next(self._connection_ids),
             peer=client,
-            dispatcher=self._dispatcher,
+            table=self._table,
             is_vip=is_vip,
             limits=self._limits,
             budget=self._budget,
@@ -96,7 +96,7 @@ class RemotingServer:
         try:
             await channel.run()
         except Exception as exc:
-            self._dispatcher.faults.report("a connection", exc)
+            self._table.faults.report("a connection", exc)
         finally:
             del self._channels[channel.connection]
             self._tell_listeners(channel)
@@ -115,4 +115,4 @@ class RemotingServer:
             try:
                 listener.connection_closed(channel.connection)
             except Exception as exc:
-                self._dispatcher.faults.report("the end of a connection", exc)
+                self._table.faults.report("the end of a connection", exc)

@@ -30,7 +30,6 @@ from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, Subs
 from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rocketpy.remoting.bodies.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.headers.client import (
     GetConsumerListByGroupRequestHeader,
     NotifyConsumerIdsChangedRequestHeader,
@@ -51,6 +50,7 @@ from rocketpy.remoting.headers.query import (
     ViewMessageRequestHeader,
 )
 from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader, SendMessageResponseHeader, read_send_header
+from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.server import RemotingServer
 
 Answer = Callable[[RemotingCommand, Channel], RemotingCommand | Awaitable[RemotingCommand | None] | None]
@@ -402,7 +402,7 @@ class FakeCluster:
         if server is None or server.unreachable:
             raise ConnectFailed(f"connect to <{address}> failed: scripted")
         ours, theirs = trio.testing.memory_stream_pair()
-        self.nursery.start_soon(RemotingServer(Dispatcher({}, default=server)).serve_stream, theirs)
+        self.nursery.start_soon(RemotingServer(RequestTable({}, default=server)).serve_stream, theirs)
         return ours
 
     def route(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

@@ -11,8 +11,8 @@ import trio.testing
 
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
-from rocketpy.reactor.dispatch import DispatchTable, Pool
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.pools import Pool, PoolTable
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.worker_messages import WorkerMessage
@@ -91,7 +91,7 @@ class Bench:
             inputs=[RingReader(requests)],
             gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
             processors={code: Call(handler) for code, handler in processors.items()},
-            table=DispatchTable(pools=pools, pool_of_code={}, default_pool=pools[0].name),
+            table=PoolTable(pools, default=pools[0].name),
             slow_path=lane,
             now_ns=lambda: clock[0],
         )

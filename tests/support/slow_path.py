@@ -20,6 +20,7 @@ from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Detached, Peer
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.limits import PoolLoad
 
 NOW_MS = 1_700_000_000_000
 UNITS_PER_FILE = 8
@@ -298,6 +299,7 @@ class SlowPathRig:
         self.store.now_ms = self.clock.now_ms
         self.name_servers = FakeNameServers()
         self.counters = WorkerCounters()
+        self.pool_loads: dict[str, PoolLoad] = {}
         store_names = {field.name for field in attrs.fields(MessageStoreConfig)}
         store = {key: value for key, value in settings.items() if key in store_names}
         own = settings.pop("rocketpy", {})  # fields of RocketpyConfig
@@ -321,6 +323,7 @@ class SlowPathRig:
             self.clock,
             lambda: self.counters,
             random.Random(1),
+            pool_loads=lambda: self.pool_loads,
         )
         self.services = self.broker.services
         self.processors = self.broker.processors()
@@ -340,7 +343,7 @@ class SlowPathRig:
         data = body if body is None or isinstance(body, bytes) else fastjson.dumps(body)
         request = RemotingCommand(code=code, ext_fields=ext_fields, body=data, version=version, language=language)
         try:
-            response = await self.processors[code][1].process(request, channel or self.channel)
+            response = await self.processors[code].process(request, channel or self.channel)
             if isinstance(response, Detached):
                 response = await response.finish()
         except RocketError as exc:

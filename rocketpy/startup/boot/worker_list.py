@@ -11,7 +11,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.delivery_marks import DeliveryMarks
-from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
@@ -61,7 +61,7 @@ def worker_specs(
     metrics: socket.socket | None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: whoever feeds others last."""
-    table, control, sizes = DispatchTable(), opened.control, topology.sizes
+    table, control, sizes = broker_pools(settings), opened.control, topology.sizes
     paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
     stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000

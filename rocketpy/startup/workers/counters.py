@@ -1,11 +1,17 @@
-"""Totals of the send and pull workers, from their counters in shared memory, for the broker's own statistics (code
-28)."""
+"""What the broker's own statistics (code 28) and metrics know of other processes, from shared memory: totals of the
+send and pull workers, and what waits for each pool."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterable, Mapping
+
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.native.core import lib
+from rocketpy.reactor.pools import PoolTable
+from rocketpy.reactor.ring import Ring
 from rocketpy.reactor.topology import PULL, SEND, Topology
+from rocketpy.remoting.limits import PoolLoad
 
 
 def fast_path_counters(topology: Topology) -> WorkerCounters:
@@ -24,3 +30,34 @@ def fast_path_counters(topology: Topology) -> WorkerCounters:
         put_latency_buckets=put[latency : latency + lib.RP_COUNT_PUT_LATENCY_BUCKETS],
         put_latency_sum_us=put[lib.RP_COUNT_PUT_LATENCY_SUM_US],
     )
+
+
+def pool_loads(
+    topology: Topology,
+    table: PoolTable,
+    own: Mapping[str, PoolLoad],
+    now_ns: Callable[[], int] = time.monotonic_ns,
+) -> dict[str, PoolLoad]:
+    """What waits for each pool, by its name: in the queues of this process (`own`), and in the rings of others."""
+    loads = dict(own)
+    for name, kind in (("send", SEND), ("pull", PULL)):
+        load = load_of_rings(topology.requests_to(kind), table.pool(name).queue_max, now_ns())
+        loads[name] = together(load, own.get(name))
+    return loads
+
+
+def load_of_rings(rings: Iterable[Ring], queue_max: int, now_ns: int) -> PoolLoad:
+    waiting, since_ns = 0, now_ns
+    for ring in rings:
+        count, received_ns = ring.waiting()
+        if count:
+            waiting, since_ns = waiting + count, min(since_ns, received_ns)
+    return PoolLoad(waiting, queue_max, max(0, now_ns - since_ns) // 1_000_000)
+
+
+def together(one: PoolLoad, other: PoolLoad | None) -> PoolLoad:
+    """Two parts of what waits for one pool."""
+    if other is None:
+        return one
+    head_wait_ms = max(one.head_wait_ms, other.head_wait_ms)
+    return PoolLoad(one.waiting + other.waiting, one.queue_max, head_wait_ms)

@@ -20,8 +20,8 @@ from rocketpy.faults import Faults
 from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
-from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.ring_fast_path import RingFastPath
@@ -32,7 +32,7 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
-from .counters import fast_path_counters
+from .counters import fast_path_counters, pool_loads
 from .loading import loading
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class ManagerMain:
     topology: Topology
     control: ControlBlock
     settings: BrokerSettings
-    table: DispatchTable
+    table: PoolTable
     metrics: socket.socket | None  # listens where metrics are served
     memory: ManagerMemory
     delivered: DeliveryMarks
@@ -85,6 +85,7 @@ class ManagerMain:
                     random.Random(),
                     faults,
                     self.memory,
+                    lambda: pool_loads(topology, self.table, server.loads()),
                 )
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
@@ -93,7 +94,7 @@ class ManagerMain:
                     block=context.block,
                     inputs=list(inputs.values()),
                     gateway=gateway,
-                    processors={code: processor for code, (_, processor) in controller.processors().items()},
+                    processors=controller.processors(),
                     table=self.table,
                     slow_path=controller,
                     fast_path=fast_path,

@@ -21,6 +21,7 @@ from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.metrics import (
     ConsumptionSnapshot,
+    PoolSnapshot,
     RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
@@ -73,6 +74,10 @@ class SnapshotTaker:
             rings=[
                 RingSnapshot(ring.producer, ring.consumer, ring.depth_bytes, ring.capacity_bytes)
                 for ring in self.topology.rings.values()
+            ],
+            pools=[
+                PoolSnapshot(name, load.waiting, load.queue_max, load.head_wait_ms / 1000)
+                for name, load in services.pool_loads().items()
             ],
             store=StoreSnapshot(
                 min_phy_offset=statistics.min_phy_offset,

@@ -8,6 +8,7 @@ from rocketpy.metrics import (
     ConsumptionSnapshot,
     Count,
     NamesrvSnapshot,
+    PoolSnapshot,
     RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
@@ -98,6 +99,7 @@ def full_snapshot() -> Snapshot:
             ConsumptionSnapshot(group="G", topic="%RETRY%G", consumer_offset_sum=1, lag_messages=2),
             ConsumptionSnapshot(group="B", topic="T", consumer_offset_sum=1, lag_messages=24, is_broadcasting=True),
         ],
+        pools=[PoolSnapshot("query", 3, 20_000, 0.5)],
         producers={"PG": 2},
         consumers=[("10.0.0.9:5", "10.0.0.1:10911", "G"), ("10.0.0.9:6", "10.0.0.1:10911", "G")],
         put_tps=1.0,
@@ -157,6 +159,8 @@ def test_values() -> None:
     assert named(values, "rocketpy_pull_suspended_requests", worker="pull") == 3
     assert named(values, "rocketpy_store_flush_seconds_total", worker="store") == 2.5
     assert named(values, "rocketpy_worker_restarts_total", worker="send") == 2
+    assert named(values, "rocketpy_pool_waiting_requests", pool="query") == 3
+    assert named(values, "rocketpy_pool_head_wait_seconds", pool="query") == 0.5
     assert named(values, "rocketpy_topic_messages", topic="T") == 20
     assert named(values, "rocketpy_consumer_lag_messages", group="G", topic="T") == 5
 

@@ -17,7 +17,7 @@ from rocketpy.reactor import channel as channel_module
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.detached import ASKER_MAX, DetachedRequests
-from rocketpy.reactor.dispatch import Pool
+from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.processor import BATCH_NS
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached

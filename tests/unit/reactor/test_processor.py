@@ -13,7 +13,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.errors import ConnectionLost, RequestRefused, RequestTimeout
 from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
-from rocketpy.reactor.dispatch import Pool
+from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.processor import AWAY_NS
 from rocketpy.reactor.ring import STOP_LEAVE
 from rocketpy.reactor.worker_messages import WorkerMessage
@@ -21,6 +21,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.limits import PoolLoad
 from tests.support import ring_messages
 from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
 
@@ -93,7 +94,11 @@ def test_a_rocketmq_request_is_answered_in_kind(open_bench: Callable[..., Bench]
 
 @pytest.mark.parametrize(("listener", "code"), [(0, 0), (1, 3)])
 def test_pulls_are_for_the_main_port(open_bench: Callable[..., Bench], listener: int, code: int) -> None:
-    bench = open_bench(PROCESSORS)
+    pools = (
+        Pool(name="all", tasks=1, queue_max=9),
+        Pool(name="pull", codes=(11,), tasks=1, queue_max=9, main_port_only=True),
+    )
+    bench = open_bench(PROCESSORS, pools=pools)
 
     async def scene() -> None:
         bench.request(11, 1, listener=listener)
@@ -133,7 +138,7 @@ def test_a_full_pool_answers_busy_at_once_and_a_oneway_is_dropped(open_bench: Ca
         busy = bench.replies()
         assert [(one.opaque, one.code) for one in busy] == [(3, 2)]
         assert busy[0].remark.startswith("[OVERLOAD]")
-        assert bench.server.queue_depths() == {"small": (2, 2)}
+        assert bench.server.loads() == {"small": PoolLoad(2, 2, head_wait_ms=0)}
         gate.set()
         await complete()
         assert [one.opaque for one in bench.replies()] == [0, 1, 2]

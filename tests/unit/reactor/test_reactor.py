@@ -17,12 +17,13 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 import trio
 
+from rocketpy.config import BrokerSettings
 from rocketpy.native.core import lib
 from rocketpy.reactor.acceptor import Acceptor, Target, open_listener
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.codec import CodecMain
-from rocketpy.reactor.dispatch import DispatchTable
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
@@ -65,6 +66,7 @@ class ManagerMain:
             inputs=[RingReader(ring) for ring in self.topology.inputs(context.name)],
             gateway=Gateway([Outbox(RingWriter(ring)) for ring in self.topology.replies_from(context.name)]),
             processors={HEART_BEAT: Echo(), UNREGISTER: Echo(), PID: TellPid()},
+            table=broker_pools(BrokerSettings()),
         )
         context.report_ready()
         trio.run(server.run)
@@ -97,7 +99,7 @@ class Tree:
 
     def _specs(self) -> list[WorkerSpec]:
         topology = self.topology
-        sizes, blocks, table = topology.sizes, topology.blocks, DispatchTable()
+        sizes, blocks, table = topology.sizes, topology.blocks, broker_pools(BrokerSettings())
         targets = [Target(blocks[name], topology.handoffs[name][0]) for name in sizes.selectors]
         acceptor = Acceptor(self.listeners, targets, blocks[ACCEPTOR])
         keep = [listener.fileno() for listener, _ in self.listeners] + [t.handoff.fileno() for t in targets]

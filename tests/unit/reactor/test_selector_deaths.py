@@ -10,7 +10,7 @@ import trio
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from rocketpy.reactor.dispatch import Pool
+from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.selector_deaths import STEPS_PER_TURN, SelectorDeaths
 from rocketpy.reactor.topology import ReactorSizes, Topology
 from rocketpy.remoting.abc import Channel

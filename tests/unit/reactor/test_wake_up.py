@@ -13,9 +13,11 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode
+from rocketpy.config import BrokerSettings
 from rocketpy.reactor import processor
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
@@ -77,6 +79,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         inputs=[RingReader(requests)],
         gateway=Gateway([Outbox(RingWriter(replies))]),
         processors=processors,
+        table=broker_pools(BrokerSettings()),
         fast_path=fast_path,
     )
     made = Rig(blocks, RingWriter(requests), RingReader(replies), RingReader(to_send), server, fast_path)

@@ -18,8 +18,9 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.config import BrokerSettings
 from rocketpy.reactor import worker_messages
-from rocketpy.reactor.dispatch import DispatchTable
+from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -79,10 +80,10 @@ class Manager:
     @classmethod
     def open(cls, root: Path) -> Manager:
         rig = SlowPathRig(root)
-        manager = cls(Bench.open(DispatchTable().pools, {}, reply_bytes=1 << 20), rig)
+        manager = cls(Bench.open(broker_pools(BrokerSettings()).pools, {}, reply_bytes=1 << 20), rig)
         server = manager.bench.server
-        server.processors = {code: processor for code, (_, processor) in rig.processors.items()}
-        server.table = DispatchTable()
+        server.processors = dict(rig.processors)
+        server.table = broker_pools(BrokerSettings())
         server.slow_path = rig.broker
         server.fast_path = manager.fast_path  # type: ignore[assignment]  # a stand-in with the methods that are used
         server.faults = server.gateway.faults = rig.broker.faults

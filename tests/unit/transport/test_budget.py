@@ -11,7 +11,7 @@ import trio.testing
 
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport import server as server_module
 from rocketpy.transport.budget import Budget
 from rocketpy.transport.channel import ChannelLimits
@@ -64,7 +64,7 @@ def play(
 ) -> RemotingServer:
     """Run `scene` with a function that connects; the server's ends of the streams hold a few bytes only."""
     limits = ChannelLimits(outgoing_size_max=1000, requests_size_max=10_000)
-    server = RemotingServer(Dispatcher({10: service}), limits=limits, bytes_max=bytes_max)
+    server = RemotingServer(RequestTable({10: service}), limits=limits, bytes_max=bytes_max)
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
@@ -144,8 +144,8 @@ def test_many_that_send_and_never_end_cost_no_other_its_connection() -> None:
             return used[0].used_bytes
 
         server = play(service, scene, 100_000)
-    assert server._dispatcher.refused.counts == {"serving a connection": 17}
-    assert server._dispatcher.faults.counts == {}
+    assert server._table.refused.counts == {"serving a connection": 17}
+    assert server._table.faults.counts == {}
     assert used[0].used_bytes == 0, "what ends holds nothing"
 
 
@@ -158,7 +158,7 @@ async def send(stream: trio.abc.Stream, data: bytes) -> None:
 
 def test_a_connection_that_fails_at_once_hurts_nobody() -> None:
     service = Service()
-    server = RemotingServer(Dispatcher({10: service}))
+    server = RemotingServer(RequestTable({10: service}))
 
     async def main() -> None:
         _, theirs = trio.testing.memory_stream_pair()
@@ -168,4 +168,4 @@ def test_a_connection_that_fails_at_once_hurts_nobody() -> None:
         patch.setattr(server_module, "peer_of", lambda _: Peer("10.0.0.1", 1))
         patch.setattr(server_module, "reset_at_death", lambda _: 1 / 0)
         trio.run(main)
-    assert server._dispatcher.faults.counts == {"a connection": 1}
+    assert server._table.faults.counts == {"a connection": 1}

@@ -8,7 +8,7 @@ from trio.testing import MockClock, memory_stream_pair
 from rocketpy.errors import ConnectionLost, RequestTimeout, TooManyRequests
 from rocketpy.remoting.abc import Channel, Peer, Processor
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.dispatch import Dispatcher
+from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.channel import ChannelLimits, StreamChannel
 
 
@@ -36,7 +36,7 @@ def channel(stream: trio.abc.Stream, processor: Processor, limits: ChannelLimits
         stream,
         connection=1,
         peer=Peer("10.0.0.1", 5),
-        dispatcher=Dispatcher({10: processor, 11: processor}),
+        table=RequestTable({10: processor, 11: processor}),
         limits=limits,
     )
 

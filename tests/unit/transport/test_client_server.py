@@ -12,8 +12,8 @@ import trio.testing
 from rocketpy.errors import ConnectFailed, ConnectionLost
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.remoting.request_table import RequestTable
 from rocketpy.transport.client import RemotingClient, open_remoting_client
 from rocketpy.transport.server import RemotingServer
 from rocketpy.transport.streams import connect, listening_port, open_listeners
@@ -57,7 +57,7 @@ async def serving(
     service: Service, *, is_vip: bool = False, proxies: str = ""
 ) -> AsyncIterator[tuple[RemotingServer, str]]:
     server = RemotingServer(
-        Dispatcher(dict.fromkeys((10, 11, 12, 13), service)),
+        RequestTable(dict.fromkeys((10, 11, 12, 13), service)),
         connection_listeners=[service],
         proxies=parse_networks(proxies),
     )
@@ -257,7 +257,9 @@ def test_a_proxy_that_does_not_say_is_disconnected(start: bytes, caplog: pytest.
 
 def test_a_proxy_that_says_nothing_is_disconnected() -> None:
     async def main() -> None:
-        server = RemotingServer(Dispatcher({}), proxies=parse_networks("0.0.0.0"))  # the address of a stream in memory
+        server = RemotingServer(
+            RequestTable({}), proxies=parse_networks("0.0.0.0")
+        )  # the address of a stream in memory
         ours, theirs = trio.testing.memory_stream_pair()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(server.serve_stream, theirs)

@@ -30,10 +30,10 @@ def test_a_stranger_may_ask_but_not_administer(tmp_path: Path) -> None:
 
     async def main() -> None:
         with pytest.raises(RequestRefused) as refused:
-            await rig.processors[17][1].process(RemotingCommand.request(17, ext_fields=topic), stranger)
+            await rig.processors[17].process(RemotingCommand.request(17, ext_fields=topic), stranger)
         assert refused.value.response_code == ResponseCode.NO_PERMISSION
         assert rig.services.topics.select("T") is None
-        answer = await rig.processors[28][1].process(RemotingCommand.request(28), stranger)
+        answer = await rig.processors[28].process(RemotingCommand.request(28), stranger)
         assert answer is not None and answer.code == ResponseCode.SUCCESS
         assert (await rig.ask(17, topic)).code == ResponseCode.SUCCESS
 

@@ -43,7 +43,7 @@ def test_it_is_handed_out(tmp_path: Path, code: RequestCode, fields: dict[str, s
 
     async def main() -> None:
         await rig.heartbeat("c", group="G", topics={"T": "*"}, channel=FakeChannel(77))
-        rest = await rig.processors[code][1].process(RemotingCommand.request(code, ext_fields=fields), rig.channel)
+        rest = await rig.processors[code].process(RemotingCommand.request(code, ext_fields=fields), rig.channel)
         assert isinstance(rest, Detached) and rest.waits_for == target
 
     rig.run(main)

@@ -12,7 +12,7 @@ from .abc import Channel, Detached, Processor
 from .command import RemotingCommand
 
 
-class Dispatcher:
+class RequestTable:
     """The processors by request code."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Dispatcher:
         self.faults = faults or Faults()
         self.refused = Faults(name="refused")  # the peers' faults, not ours
 
-    async def dispatch(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
+    async def answer(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """The response, ready to be sent, or None: nothing is to be sent.
 
         Never raises an Exception: a peer that waits for an answer gets one.

@@ -6,8 +6,8 @@ import trio
 from rocketpy.errors import RequestRefused
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.dispatch import Dispatcher
 from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.request_table import RequestTable
 
 
 class FakeChannel:
@@ -34,9 +34,9 @@ class Outcome:
         return self.outcome
 
 
-def dispatch(outcome: RemotingCommand | Exception | None, request: RemotingCommand) -> RemotingCommand | None:
-    dispatcher = Dispatcher({10: Outcome(outcome)})
-    return trio.run(dispatcher.dispatch, request, FakeChannel())
+def answer(outcome: RemotingCommand | Exception | None, request: RemotingCommand) -> RemotingCommand | None:
+    table = RequestTable({10: Outcome(outcome)})
+    return trio.run(table.answer, request, FakeChannel())
 
 
 def request(code: int = 10, *, oneway: bool = False) -> RemotingCommand:
@@ -54,25 +54,25 @@ def request(code: int = 10, *, oneway: bool = False) -> RemotingCommand:
     ],
 )
 def test_outcomes(outcome: RemotingCommand | Exception, code: int, remark: str) -> None:
-    response = dispatch(outcome, request())
+    response = answer(outcome, request())
     assert response is not None and response.is_response
     assert (response.code, response.remark, response.opaque) == (code, remark, 77)
     assert response.serialize_type is SerializeType.ROCKETMQ
-    assert dispatch(outcome, request(oneway=True)) is None
+    assert answer(outcome, request(oneway=True)) is None
 
 
 def test_unknown_code_is_answered() -> None:
-    response = dispatch(None, request(9999))
+    response = answer(None, request(9999))
     assert response is not None
     assert (response.code, response.remark) == (3, " request type 9999 not supported")
-    assert dispatch(None, request(9999, oneway=True)) is None
+    assert answer(None, request(9999, oneway=True)) is None
 
 
 def test_nothing_is_nothing() -> None:
-    assert dispatch(None, request()) is None
+    assert answer(None, request()) is None
 
 
 def test_default_processor_gets_the_rest() -> None:
-    dispatcher = Dispatcher({}, default=Outcome(RemotingCommand.response(0, "default")))
-    response = trio.run(dispatcher.dispatch, request(9999), FakeChannel())
+    table = RequestTable({}, default=Outcome(RemotingCommand.response(0, "default")))
+    response = trio.run(table.answer, request(9999), FakeChannel())
     assert response is not None and response.remark == "default"

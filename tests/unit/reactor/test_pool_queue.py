@@ -1,0 +1,55 @@
+"""A pool's queue: bounded in requests and bytes, and it knows how long its head has waited."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.reactor.pool_queue import PoolQueue
+from rocketpy.reactor.pools import Pool
+from rocketpy.remoting.limits import PoolLoad
+
+
+@attrs.frozen
+class Request:
+    received_ns: int
+    size: int = 10
+
+
+def queue(**bounds: int) -> PoolQueue[Request]:
+    return PoolQueue(Pool(**{"name": "x", "tasks": 1, "queue_max": 2, "queue_bytes_max": 100, **bounds}))
+
+
+def take(waiting: PoolQueue[Request]) -> Request | None:
+    return trio.run(waiting.take)
+
+
+def test_requests_come_out_as_they_went_in_and_none_at_the_end() -> None:
+    waiting = queue()
+    assert waiting.put(Request(1)) and waiting.put(Request(2))
+    waiting.close()
+    assert [take(waiting) for _ in range(3)] == [Request(1), Request(2), None]
+
+
+def test_both_bounds_hold_and_a_single_large_request_passes() -> None:
+    waiting = queue()
+    assert waiting.put(Request(1, size=1000))
+    assert not waiting.put(Request(2))  # bytes
+    take(waiting)
+    assert waiting.put(Request(3)) and waiting.put(Request(4))
+    assert not waiting.put(Request(5))  # requests
+
+
+def test_the_load_is_what_waits_and_for_how_long() -> None:
+    waiting = queue()
+    assert waiting.load(9_000_000) == PoolLoad(0, 2, 0)
+    waiting.put(Request(1_000_000))
+    waiting.put(Request(5_000_000))
+    assert waiting.load(9_000_000) == PoolLoad(2, 2, 8)
+    take(waiting)
+    assert waiting.load(9_000_000) == PoolLoad(1, 2, 4)
+    take(waiting)
+    assert waiting.load(9_000_000) == PoolLoad(0, 2, 0)

@@ -1,0 +1,80 @@
+"""The table of pools: every request code has one row, and everybody reads that one."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.codes import RequestCode
+from rocketpy.config import BrokerConfig, BrokerSettings
+from rocketpy.errors import ConfigError
+from rocketpy.native.core import lib
+from rocketpy.reactor.pools import MANAGER, Pool, PoolTable, broker_pools
+
+TABLE = broker_pools(BrokerSettings())
+
+
+@pytest.mark.parametrize(
+    ("code", "pool"),
+    [
+        (RequestCode.SEND_MESSAGE_V2, "send"),
+        (RequestCode.CONSUMER_SEND_MSG_BACK, "send_back"),
+        (RequestCode.PULL_MESSAGE, "pull"),
+        (RequestCode.VIEW_MESSAGE_BY_ID, "query"),
+        (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, "query"),
+        (RequestCode.HEART_BEAT, "client"),
+        (RequestCode.UNREGISTER_CLIENT, "client"),
+        (RequestCode.UPDATE_CONSUMER_OFFSET, "consumer"),
+        (RequestCode.GET_BROKER_CONFIG, "admin"),
+        (9999, "admin"),
+    ],
+)
+def test_pool_of_a_code(code: int, pool: str) -> None:
+    assert TABLE.pool_for(code).name == pool
+
+
+def test_requests_that_must_not_overtake_each_other_share_a_pool_of_one() -> None:
+    for codes in (
+        (RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT),
+        (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.QUERY_CONSUMER_OFFSET),
+    ):
+        pools = {TABLE.pool_for(code).name for code in codes}
+        assert len(pools) == 1
+        assert TABLE.pool(pools.pop()).tasks == 1
+
+
+def test_the_codec_is_told_what_does_not_go_to_the_manager() -> None:
+    send, pull = lib.RP_TO_SEND, lib.RP_TO_PULL
+    assert list(TABLE.routes()) == [(10, send), (11, pull), (310, send), (320, send), (361, pull)]
+
+
+def test_what_the_settings_say_bounds_the_pools() -> None:
+    broker = BrokerConfig(query_thread_pool_queue_capacity=7, wait_time_mills_in_heartbeat_queue=8)
+    table = broker_pools(BrokerSettings(broker=broker))
+    assert table.pool("query").queue_max == 7
+    assert table.pool("client").wait_max_ms == 8
+    patient = broker_pools(BrokerSettings(broker=attrs.evolve(broker, broker_fast_failure_enable=False)))
+    assert {pool.wait_max_ms for pool in patient.pools} == {None}
+
+
+def test_the_manager_serves_what_send_and_pull_cannot_read() -> None:
+    assert {"send", "pull", "admin"} <= {pool.name for pool in TABLE.pools_in(MANAGER)}
+
+
+def test_a_code_in_two_rows_is_refused() -> None:
+    rows = (Pool(name="a", codes=(1, 2), tasks=1, queue_max=1), Pool(name="b", codes=(2,), tasks=1, queue_max=1))
+    with pytest.raises(ConfigError, match="request code 2 stands in the pools a and b"):
+        PoolTable(rows, default="a")
+
+
+def test_a_default_pool_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match="there is no pool admin; there are send"):
+        PoolTable((Pool(name="send", tasks=1, queue_max=1),))
+
+
+@pytest.mark.parametrize("change", [{"tasks": 0}, {"queue_max": 0}])
+def test_a_pool_has_at_least_one_task_and_one_place(change: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=">= 1"):
+        Pool(**{"name": "x", "tasks": 1, "queue_max": 1, **change})
