@@ -1,4 +1,4 @@
-"""Counts caught faults by place, and logs each place at most once in `LOG_INTERVAL_S`.
+"""Counts caught faults by place, and logs each place at most once a minute.
 
 A place is the name of a request code, a callback or a duty, so their number is bounded. The first fault of a place is
 logged with the end of its traceback; those that follow within the interval are counted in its next line. So
@@ -14,34 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-LOG_INTERVAL_S = 60.0
+from .log_limit import LogLimit, and_more
+
 TEXT_MAX = 500  # characters of an exception's text in the log
 FRAMES_MAX = 12  # of its traceback, the innermost ones
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-
-class Throttle:
-    """Lets one log line pass in `LOG_INTERVAL_S`, and counts what happened meanwhile.
-
-    Args:
-        now_s: seconds that only grow.
-    """
-
-    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._now_s = now_s
-        self._passed_s: float | None = None
-        self._held_back = 0
-
-    def more(self) -> str | None:
-        """For one more event: None if it is not to be logged, else what its line says of those held back before."""
-        now_s = self._now_s()
-        if self._passed_s is not None and now_s - self._passed_s < LOG_INTERVAL_S:
-            self._held_back += 1
-            return None
-        held_back, self._passed_s, self._held_back = self._held_back, now_s, 0
-        return f" (and {held_back} more since the last line about it)" if held_back else ""
 
 
 class Faults:
@@ -53,10 +32,9 @@ class Faults:
     """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic, *, name: str = "") -> None:
-        self._now_s = now_s
+        self._limit = LogLimit(now_s=now_s)
         self._log = _log.getChild(name) if name else _log
         self._counts: Counter[str] = Counter()
-        self._logged: dict[str, tuple[float, int]] = {}  # place -> when it was last in the log, its count then
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -66,14 +44,9 @@ class Faults:
     def report(self, place: str, fault: BaseException | str) -> None:
         """Count a fault of `place`; log it unless the place was in the log a short while ago."""
         self._counts[place] += 1
-        count, now_s = self._counts[place], self._now_s()
-        logged_s, logged_count = self._logged.get(place, (None, 0))
-        if logged_s is not None and now_s - logged_s < LOG_INTERVAL_S:
-            return
-        self._logged[place] = now_s, count
-        unlogged = count - logged_count - 1
-        more = f" (and {unlogged} more since the last line about it)" if unlogged else ""
-        self._log.error("%s failed%s: %s", place, more, describe(fault))
+        told = self._limit.take(place)
+        if told:
+            self._log.error("%s failed%s: %s", place, and_more(told), describe(fault))
 
 
 def describe(fault: BaseException | str) -> str:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 import attrs
 
 from rocketpy.errors import TransportError
+from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import lib
 
 from .handoff import Accepted, hand_over
@@ -93,8 +94,9 @@ class Acceptor:
     _turn: int = attrs.field(init=False, default=0)
     _spare: int = attrs.field(init=False, default=-1)
     _accept_again_at: float = attrs.field(init=False, default=0.0)
-    _refused: int = attrs.field(init=False, default=0)  # since it was told
-    _tell_again_at: float = attrs.field(init=False, default=float("-inf"))
+    _refusals: LogLimit = attrs.field(
+        init=False, default=attrs.Factory(lambda self: LogLimit(LOG_INTERVAL_S, self.clock), takes_self=True)
+    )
 
     def run(self, context: WorkerContext) -> None:
         context.report_ready()
@@ -144,12 +146,9 @@ class Acceptor:
     def _turn_one_away(self, listener: socket.socket) -> None:
         """Use the spare descriptor to tell one client that there is no room; without it, look again later."""
         self.block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
-        self._refused += 1
-        if self.clock() >= self._tell_again_at:
-            log.warning(
-                "refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", self._refused
-            )
-            self._refused, self._tell_again_at = 0, self.clock() + LOG_INTERVAL_S
+        told = self._refusals.take()
+        if told:
+            log.warning("refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", told)
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1

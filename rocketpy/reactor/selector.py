@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import TransportError
+from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network
 
@@ -140,16 +141,16 @@ class Complaints:
 
     def __init__(self, block: WorkerBlock, now_s: Callable[[], float] = time.monotonic) -> None:
         self._block = block
-        self._now_s = now_s
-        self._told = {counter: block.counter(counter) for counter in COMPLAINTS}
-        self._again_s = dict.fromkeys(COMPLAINTS, float("-inf"))  # not before
+        self._limit = LogLimit(LOG_INTERVAL_S, now_s)
+        self._seen = {counter: block.counter(counter) for counter in COMPLAINTS}
 
     def report(self) -> None:
         for counter, reason in COMPLAINTS.items():
-            count, now_s = self._block.counter(counter), self._now_s()
-            if count > self._told[counter] and now_s >= self._again_s[counter]:
-                log.warning("%s: closed %d connections: %s", self._block.name, count - self._told[counter], reason)
-                self._told[counter], self._again_s[counter] = count, now_s + LOG_INTERVAL_S
+            count = self._block.counter(counter)
+            told = self._limit.take(counter, count - self._seen[counter])
+            self._seen[counter] = count
+            if told:
+                log.warning("%s: closed %d connections: %s", self._block.name, told, reason)
 
 
 def network_array(networks: Sequence[Network]) -> Any:

@@ -6,7 +6,8 @@ import logging
 
 import pytest
 
-from rocketpy.faults import FRAMES_MAX, LOG_INTERVAL_S, TEXT_MAX, Faults, do_each
+from rocketpy.faults import FRAMES_MAX, TEXT_MAX, Faults, do_each
+from rocketpy.log_limit import LOG_INTERVAL_S
 
 
 class Clock:

@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from rocketpy.faults import Throttle
+from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message.numbers import INT_MAX
 from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper
 from rocketpy.remoting.json_writer import Members, pretty_pieces
@@ -64,7 +64,7 @@ class ConsumerOffsetManager:
         self._told_ms: dict[str, dict[str, Queues]] = {}  # the same keys: the last update, on the monotonic clock
         self._journal = journal or Journal.private("committed offsets", is_saved=True)
         self._started_ms = started_ms
-        self._gone_back = Throttle(now_s)
+        self._gone_back = LogLimit(now_s=now_s)
         self.file = ConfigFile(path, self._begin_save)
         self.file.on_saved = lambda changes: self._journal.end_save()
 
@@ -124,8 +124,8 @@ class ConsumerOffsetManager:
             self._keep(group, topic, queue_id, offset)
             self.file.changed()
         if offset < before:
-            more = self._gone_back.more()
-            if more is not None:
+            told = self._gone_back.take()
+            if told:
                 log.warning(
                     "group %s: the committed offset of topic %s, queue %d, went back from %d to %d%s",
                     group,
@@ -133,7 +133,7 @@ class ConsumerOffsetManager:
                     queue_id,
                     before,
                     offset,
-                    more,
+                    and_more(told),
                 )
         return before
 

@@ -18,6 +18,7 @@ import attrs
 from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
 from rocketpy.config.setting import evolved
 from rocketpy.errors import DiskFull, StoreError
+from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 LOOP_NS = 1_000_000_000
 LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to it
 LOOK_S = 1.0  # between two looks for removed files that are still open
-KEYS_LOG_S = 60.0  # between two lines about messages with too many keys
 REMOVAL_RETRY_S = 30.0
 RETRY_S = 0.2
 FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
@@ -93,8 +93,8 @@ class StoreService:
         self._faults = 0
         self._retried_s = time.monotonic()
         self._plain = 0  # units without their extension, as told
-        self._cut_short = 0  # records with too many keys, as told
-        self._tell_keys_s = 0.0  # again from then on
+        self._cut_short = 0  # records with too many keys, as seen
+        self._keys_limit = LogLimit()
 
     def run(self, report_ready: Callable[[], None]) -> None:
         """Serve until the worker is told to stop; `report_ready` is called when the files are open.
@@ -204,13 +204,12 @@ class StoreService:
 
     def _tell_of_keys(self, cut_short: int) -> None:
         """Messages that the index does not find by all of their keys; told once a minute at most."""
-        now_s = time.monotonic()
-        if cut_short > self._cut_short and now_s >= self._tell_keys_s:
-            kept = lib.RP_INDEX_KEYS_MAX
+        told = self._keys_limit.take(count=cut_short - self._cut_short)
+        self._cut_short = cut_short
+        if told:
             logger.warning(
-                "%d messages have more than %d KEYS; only the first ones are indexed", cut_short - self._cut_short, kept
+                "%d messages have more than %d KEYS; only the first ones are indexed", told, lib.RP_INDEX_KEYS_MAX
             )
-            self._cut_short, self._tell_keys_s = cut_short, now_s + KEYS_LOG_S
 
     def _finish(self, dispatch: Dispatch) -> None:
         try:
