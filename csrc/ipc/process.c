@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "ipc/process.h"
 
+#include <errno.h>
 #include <linux/sched/types.h>
 #include <malloc.h>
 #include <signal.h>
@@ -13,17 +14,77 @@
 
 enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10 };
 
-rp_status rp_process_die_with_parent(void) {
-    return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 ? RP_OK : RP_IO_ERROR;
+static const int SUPERVISED[] = {SIGTERM, SIGINT, SIGHUP}; /* what the supervisor acts upon */
+
+static sigset_t supervised(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof SUPERVISED / sizeof *SUPERVISED; i++) sigaddset(&set, SUPERVISED[i]);
+    return set;
 }
 
-void rp_process_set_title(const char *title, const char *name, uint64_t start, uint64_t end) {
-    prctl(PR_SET_NAME, name, 0, 0, 0);
-    if (end <= start + 1) return;
-    size_t room = (size_t)(end - start), size = strlen(title);
-    char *place = (char *)(uintptr_t)start;
+static void die_with(int32_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    if (getppid() != parent) _exit(0);
+}
+
+/* What a terminal or a service manager sends to the whole group is for the supervisor: a worker that obeyed it would be
+ * missing from the orderly stop. */
+static void leave_signals_to_supervisor(void) {
+    for (size_t i = 0; i < sizeof SUPERVISED / sizeof *SUPERVISED; i++) signal(SUPERVISED[i], SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
+    sigset_t set = supervised();
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+static void close_between(unsigned from, unsigned to) {
+    if (from > to || syscall(SYS_close_range, from, to, 0) == 0) return;
+    struct rlimit limit; /* a kernel before 5.9 */
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && to >= limit.rlim_cur) to = (unsigned)limit.rlim_cur - 1;
+    for (unsigned fd = from; fd <= to; fd++) close((int)fd);
+}
+
+static void close_all_but(const int32_t *keep, uint32_t count) {
+    unsigned from = STDERR_FILENO + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        unsigned fd = (unsigned)keep[i];
+        if (fd < from) continue;
+        if (fd > from) close_between(from, fd - 1);
+        from = fd + 1;
+    }
+    close_between(from, ~0U);
+}
+
+static void set_title(const rp_process_identity *identity) {
+    prctl(PR_SET_NAME, identity->name, 0, 0, 0);
+    if (identity->title_end <= identity->title_start + 1) return;
+    size_t room = (size_t)(identity->title_end - identity->title_start), size = strlen(identity->title);
+    char *place = (char *)(uintptr_t)identity->title_start;
     memset(place, 0, room);
-    memcpy(place, title, size < room ? size : room - 1);
+    memcpy(place, identity->title, size < room ? size : room - 1);
+}
+
+void rp_process_begin(const rp_process_identity *identity, int32_t parent) {
+    die_with(parent);
+    leave_signals_to_supervisor();
+    close_all_but(identity->keep, identity->keep_count);
+    set_title(identity);
+    if (identity->prefers_latency) rp_process_prefer_latency();
+}
+
+int32_t rp_process_fork(const rp_process_identity *identity) {
+    int32_t parent = (int32_t)getpid();
+    sigset_t set = supervised(), before;
+    sigprocmask(SIG_BLOCK, &set, &before); /* until the child has its own dispositions: ours would write to our pipe */
+    pid_t pid = fork();
+    if (pid == 0) {
+        rp_process_begin(identity, parent);
+        return 0;
+    }
+    int error = errno;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return (int32_t)pid;
 }
 
 void rp_process_map_blocks(uint64_t bytes) {

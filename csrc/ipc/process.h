@@ -5,12 +5,23 @@
 #include <stdint.h>
 #include "base/status.h"
 
-/* Be killed by the kernel when the process that forked us ends. RP_OK, or RP_IO_ERROR with errno. The caller then
- * looks whether its parent is still the one it expects. */
-rp_status rp_process_die_with_parent(void);
-/* Show `title` as the command line (`ps`) and `name` (cut to 15 bytes) as the thread's name. The memory of the
- * arguments, `start` to `end` of /proc/self/stat, is overwritten. */
-void rp_process_set_title(const char *title, const char *name, uint64_t start, uint64_t end);
+/* What a worker is to the kernel, written down by its parent: Python that runs in the child costs it pages. */
+typedef struct {
+    const int32_t *keep; /* descriptors that stay open beside 0, 1 and 2; ascending */
+    uint32_t keep_count;
+    int32_t prefers_latency; /* see rp_process_prefer_latency */
+    const char *title;       /* its command line (`ps`) */
+    const char *name;        /* its thread's name, at most 15 bytes */
+    uint64_t title_start;    /* where the arguments lie in memory: from here */
+    uint64_t title_end;      /* to here, as in /proc/self/stat; they are overwritten */
+} rp_process_identity;
+
+/* First thing in a worker, forked while the supervisor's signals were blocked: end with `parent` (at once if it has
+ * ended), ignore the signals that are the supervisor's, close what is not named, take the title. */
+void rp_process_begin(const rp_process_identity *identity, int32_t parent);
+/* fork(), and rp_process_begin in the child. The interpreter is not told: a child may run Python in its one thread, but
+ * import nothing, start no thread and draw no random number. Its process id, 0 in the child, or -1 with errno. */
+int32_t rp_process_fork(const rp_process_identity *identity);
 /* malloc: map blocks of `bytes` and more by themselves, from now on: they go back to the kernel when they are freed,
  * and zeroed ones take no memory before they are used. */
 void rp_process_map_blocks(uint64_t bytes);

@@ -1,11 +1,12 @@
-"""A codec worker: the C loop of csrc/workers/codec.c, once around per second for Python's sake."""
+"""A codec worker: the C loop of csrc/workers/codec.c, once around per second for Python's sake.
+
+What the loop is configured with is written before the fork: Python that runs in the child costs it pages.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
-
-import attrs
 
 from rocketpy.codes import OUR_VERSION
 from rocketpy.errors import TransportError
@@ -20,64 +21,61 @@ from .worker_spec import WorkerContext
 TURN_NS = 1_000_000_000
 
 
-@attrs.frozen(eq=False)
-class OpenCodec:
-    """An rp_codec and what its config pointed to."""
-
-    pointer: Any
-    kept: tuple[Any, ...]
-
-
-def open_codec(topology: Topology, name: str, table: PoolTable, send_stall_ms: int) -> OpenCodec:
-    """The decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
+class CodecConfig:
+    """Of the decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
 
     Args:
         send_stall_ms: sends are refused while the send process has been at one thing for longer; 0: never.
     """
-    sizes = topology.sizes
-    is_inline = not sizes.codecs
-    inputs = [] if is_inline else [topology.ring(selector, name) for selector in sizes.selectors]
-    # A selector decodes for its own connections only: whatever index it looks up, it means itself.
-    selectors = [topology.ring(name, name if is_inline else selector) for selector in sizes.selectors]
-    routes = ffi.new("rp_route[]", list(table.routes()))
-    managers = [topology.ring(name, manager) for manager in sizes.managers]
-    arrays = (ring_array(inputs), ring_array(managers), ring_array(selectors), routes)
-    config = ffi.new(
-        "rp_codec_config *",
-        {
-            "worker": topology.blocks[name].pointer,
-            "input_count": len(inputs),
-            "manager_count": len(managers),
-            "selector_count": len(selectors),
-            "route_count": len(routes),
-            "inputs": arrays[0],
-            "send": topology.ring(name, SEND).pointer,
-            "pull": topology.ring(name, PULL).pointer,
-            "managers": arrays[1],
-            "selectors": arrays[2],
-            "routes": routes,
-            "version": OUR_VERSION,
-            "send_stall_ms": send_stall_ms,
-        },
-    )
-    pointer = lib.rp_codec_open(config)
-    if pointer == ffi.NULL:
-        raise TransportError(f"cannot open codec {name}: {os.strerror(ffi.errno or 12)}")
-    return OpenCodec(pointer, arrays)
+
+    def __init__(self, topology: Topology, name: str, table: PoolTable, send_stall_ms: int) -> None:
+        self._name = name
+        sizes = topology.sizes
+        is_inline = not sizes.codecs
+        inputs = [] if is_inline else [topology.ring(selector, name) for selector in sizes.selectors]
+        # A selector decodes for its own connections only: whatever index it looks up, it means itself.
+        selectors = [topology.ring(name, name if is_inline else selector) for selector in sizes.selectors]
+        routes = ffi.new("rp_route[]", list(table.routes()))
+        managers = [topology.ring(name, manager) for manager in sizes.managers]
+        self._kept = (ring_array(inputs), ring_array(managers), ring_array(selectors), routes)
+        self._pointer: Any = ffi.new(
+            "rp_codec_config *",
+            {
+                "worker": topology.blocks[name].pointer,
+                "input_count": len(inputs),
+                "manager_count": len(managers),
+                "selector_count": len(selectors),
+                "route_count": len(routes),
+                "inputs": self._kept[0],
+                "send": topology.ring(name, SEND).pointer,
+                "pull": topology.ring(name, PULL).pointer,
+                "managers": self._kept[1],
+                "selectors": self._kept[2],
+                "routes": routes,
+                "version": OUR_VERSION,
+                "send_stall_ms": send_stall_ms,
+            },
+        )
+
+    def open(self) -> Any:
+        """An rp_codec, in the process that runs it; it is valid for as long as this lives."""
+        pointer = lib.rp_codec_open(self._pointer)
+        if pointer == ffi.NULL:
+            raise TransportError(f"cannot open codec {self._name}: {os.strerror(ffi.errno or 12)}")
+        return pointer
 
 
-@attrs.frozen(eq=False)
 class CodecMain:
-    """`main` of a codec worker."""
+    """`main` of the codec worker `name`."""
 
-    topology: Topology
-    table: PoolTable
-    send_stall_ms: int = 0
+    def __init__(self, topology: Topology, name: str, table: PoolTable, send_stall_ms: int = 0) -> None:
+        self._topology = topology
+        self._config = CodecConfig(topology, name, table, send_stall_ms)
 
     def __call__(self, context: WorkerContext) -> None:
-        drop_crashed_request(context.block, self.topology)
-        codec = open_codec(self.topology, context.name, self.table, self.send_stall_ms)
+        drop_crashed_request(context.block, self._topology)
+        codec = self._config.open()
         context.report_ready()
-        while lib.rp_codec_run(codec.pointer, TURN_NS) != lib.RP_STOPPED:
+        while lib.rp_codec_run(codec, TURN_NS) != lib.RP_STOPPED:
             pass
-        lib.rp_codec_close(codec.pointer)
+        lib.rp_codec_close(codec)

@@ -1,4 +1,8 @@
-"""What a child does to itself before anything else: nothing inherited by accident, a name, an end with its parent."""
+"""What a worker does to itself before anything else: nothing inherited by accident, a name, an end with its parent.
+
+It is written down before the fork (`Identity`) and done by C: each page that Python touches in a child is a page of
+that child's own (docs/adr/0078).
+"""
 
 from __future__ import annotations
 
@@ -7,47 +11,61 @@ import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
+from typing import Any
 
-from rocketpy.native.core import lib
+from rocketpy.native.core import ffi, lib
 
 NAME_MAX = 15
-DESCRIPTORS_MAX = 1 << 20
 SUPERVISED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # what the supervisor acts upon
 LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
 
 
-def die_with_parent(parent_pid: int) -> None:
-    """Be killed when the process that forked us ends; end at once if it has ended already."""
-    lib.rp_process_die_with_parent()
-    if os.getppid() != parent_pid:
-        os._exit(0)
+class Identity:
+    """An rp_process_identity, made before the fork.
 
+    Args:
+        title: how `ps` shows the worker; without "rocketpy: " and cut, the name of its thread.
+        keep_fds: descriptors that stay open beside the standard ones.
+        prefers_latency: run it soon after each wake-up, in short slices; kernels before 6.12 go on as before.
+    """
 
-def close_all_but(keep: Iterable[int]) -> None:
-    """Close every descriptor but the standard ones and `keep`."""
-    low = 0
-    for fd in sorted({0, 1, 2, *keep}):
-        if low < fd:  # closerange(0, 0) closes everything
-            os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, DESCRIPTORS_MAX)
+    def __init__(self, title: str, keep_fds: Iterable[int], *, prefers_latency: bool) -> None:
+        keep = sorted(set(keep_fds))
+        start, end = _command_line_place()
+        name = title.removeprefix("rocketpy: ").encode()[:NAME_MAX]
+        self._kept = ffi.new("int32_t[]", keep), ffi.new("char[]", title.encode()), ffi.new("char[]", name)
+        self._pointer: Any = ffi.new(
+            "rp_process_identity *",
+            {
+                "keep": self._kept[0],
+                "keep_count": len(keep),
+                "prefers_latency": prefers_latency,
+                "title": self._kept[1],
+                "name": self._kept[2],
+                "title_start": start,
+                "title_end": end,
+            },
+        )
+
+    def take(self, parent_pid: int) -> None:
+        """In a child that was forked within `hold_signals`, first thing; ends it if its parent has ended already."""
+        lib.rp_process_begin(self._pointer, parent_pid)
+
+    def fork(self) -> int:
+        """fork() and, in the child, `take`; the interpreter is not told (worker_spec.py, `is_simple`).
+
+        Raises: OSError, as os.fork.
+        """
+        pid = int(lib.rp_process_fork(self._pointer))
+        if pid < 0:
+            raise OSError(ffi.errno, os.strerror(ffi.errno))
+        return pid
 
 
 def own_standard_streams() -> None:
     """Whatever our parent has put in their place (a test runner does), write to descriptors 1 and 2."""
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-
-
-def set_title(title: str) -> None:
-    """Show `title` in `ps`: the command line is overwritten in place, the kernel's name for the thread is set."""
-    name = title.removeprefix("rocketpy: ").encode()[:NAME_MAX]
-    lib.rp_process_set_title(title.encode(), name, *_command_line_place())
-
-
-def prefer_latency() -> None:
-    """Run soon after each wake-up, in short slices; kernels before 6.12 go on as before."""
-    lib.rp_process_prefer_latency()
 
 
 def expect_frames() -> None:
@@ -57,7 +75,7 @@ def expect_frames() -> None:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[None]:
-    """Around a fork: what arrives meanwhile waits, in the parent until the end, in the child until `reset_signals`."""
+    """Around a fork: what arrives meanwhile waits, in the parent until the end, in the child until `Identity.take`."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SUPERVISED)
     try:
         yield
@@ -65,14 +83,11 @@ def hold_signals() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def reset_signals() -> None:
-    """The supervisor decides when a worker stops, by its block: what a terminal or a service manager sends to the whole
-    group is for the supervisor, and a worker that obeyed it would be missing from the orderly stop."""
+def forget_handlers() -> None:
+    """In a child that runs Python: what `Identity.take` has told the kernel, the interpreter knows as well."""
     signal.set_wakeup_fd(-1)
     for number in SUPERVISED:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, SUPERVISED)
 
 
 def _command_line_place() -> tuple[int, int]:

@@ -15,7 +15,7 @@ from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.networks import Network
 
-from .codec import open_codec
+from .codec import CodecConfig
 from .crashed_request import drop_crashed_request
 from .pools import PoolTable
 from .ring import WorkerBlock, ring_array
@@ -51,7 +51,7 @@ class SelectorSettings:
     idle_s: int = 120
     """A connection without a byte either way for so long is closed; 0: never."""
     send_stall_ms: int = 0
-    """For the codec inside, if there is one: see `open_codec`."""
+    """For the codec inside, if there is one: see `CodecConfig`."""
     high_water_bytes: int = 1 << 20
     """Queued output above which a connection is not read."""
     unfinished_bytes_max: int = 256 << 20
@@ -62,37 +62,29 @@ class SelectorSettings:
     """Connections from there begin with a PROXY header, and are those of whom it names."""
 
 
-@attrs.frozen(eq=False)
 class SelectorMain:
-    """`main` of a selector worker."""
+    """`main` of the selector worker `name`. What its loop is configured with is written before the fork (codec.py)."""
 
-    topology: Topology
-    table: PoolTable
-    settings: SelectorSettings
-
-    def __call__(self, context: WorkerContext) -> None:
-        name = context.name
-        sizes = self.topology.sizes
-        settings = self.settings
-        drop_crashed_request(context.block, self.topology)
-        view = self._open_view()
-        codec = None if sizes.codecs else open_codec(self.topology, name, self.table, settings.send_stall_ms)
-        codecs = ring_array([self.topology.ring(name, codec_name) for codec_name in sizes.codecs])
-        inputs = self.topology.inputs(name)
+    def __init__(self, topology: Topology, name: str, table: PoolTable, settings: SelectorSettings) -> None:
+        self._topology = topology
+        self._settings = settings
+        sizes = topology.sizes
+        self._codec = None if sizes.codecs else CodecConfig(topology, name, table, settings.send_stall_ms)
+        codecs = ring_array([topology.ring(name, codec_name) for codec_name in sizes.codecs])
+        inputs = topology.inputs(name)
         replies = ring_array(inputs)
         proxies = network_array(settings.proxies)
-        config = ffi.new(
+        self._kept = codecs, replies, proxies
+        self._config: Any = ffi.new(
             "rp_selector_config *",
             {
-                "worker": context.block.pointer,
+                "worker": topology.blocks[name].pointer,
                 "index": sizes.selectors.index(name),
-                "handoff": self.topology.handoffs[name][1].fileno(),
+                "handoff": topology.handoffs[name][1].fileno(),
                 "reply_count": len(inputs),
                 "codec_count": len(sizes.codecs),
                 "replies": replies,
                 "codecs": codecs,
-                "inline_codec": ffi.NULL if codec is None else codec.pointer,
-                "log": view,
                 "connections_max": settings.connections_max,
                 "frame_size_max": settings.frame_bytes_max,
                 "idle_s": settings.idle_s,
@@ -103,30 +95,35 @@ class SelectorMain:
                 "proxies": proxies,
             },
         )
-        selector = lib.rp_selector_open(config)
+
+    def __call__(self, context: WorkerContext) -> None:
+        drop_crashed_request(context.block, self._topology)
+        view = self._config.log = self._open_view()
+        codec = self._config.inline_codec = ffi.NULL if self._codec is None else self._codec.open()
+        selector = lib.rp_selector_open(self._config)
         if selector == ffi.NULL:
-            raise TransportError(f"cannot open selector {name}: {os.strerror(ffi.errno)}")
+            raise TransportError(f"cannot open selector {context.name}: {os.strerror(ffi.errno)}")
         context.report_ready()
         self._serve(selector, view, context)
         lib.rp_selector_close(selector)
-        if codec is not None:
-            lib.rp_codec_close(codec.pointer)
+        if codec != ffi.NULL:
+            lib.rp_codec_close(codec)
         if view != ffi.NULL:
             lib.rp_log_view_close(view)
 
     def _open_view(self) -> Any:
-        if self.settings.commitlog_directory is None:
+        if self._settings.commitlog_directory is None:
             return ffi.NULL
-        directory = os.fsencode(self.settings.commitlog_directory)
-        view = lib.rp_log_view_open(directory, self.settings.commitlog_file_bytes, LOG_MAPPINGS_MAX)
+        directory = os.fsencode(self._settings.commitlog_directory)
+        view = lib.rp_log_view_open(directory, self._settings.commitlog_file_bytes, LOG_MAPPINGS_MAX)
         if view == ffi.NULL:
-            raise TransportError(f"cannot read {self.settings.commitlog_directory}: {os.strerror(ffi.errno)}")
+            raise TransportError(f"cannot read {self._settings.commitlog_directory}: {os.strerror(ffi.errno)}")
         return view
 
     def _serve(self, selector: Any, view: Any, context: WorkerContext) -> None:
         status = lib.RP_OK
-        min_phy_offset = self.settings.min_phy_offset
-        complaints = Complaints(context.block)
+        min_phy_offset = self._settings.min_phy_offset
+        complaints = Complaints(context.block)  # here: what the predecessor closed has been told
         while status == lib.RP_OK:
             status = lib.rp_selector_run(selector, TURN_NS)
             complaints.report()

@@ -28,16 +28,7 @@ import attrs
 
 from rocketpy.errors import ConfigError, RocketError
 
-from .process import (
-    close_all_but,
-    die_with_parent,
-    expect_frames,
-    hold_signals,
-    own_standard_streams,
-    prefer_latency,
-    reset_signals,
-    set_title,
-)
+from .process import Identity, expect_frames, forget_handlers, hold_signals, own_standard_streams
 from .ring import STOP_INTAKE, STOP_LEAVE
 from .worker_spec import WorkerContext, WorkerSpec
 
@@ -60,6 +51,8 @@ class _Child:
     """A worker as the supervisor sees it."""
 
     spec: WorkerSpec
+    identity: Identity
+    context: WorkerContext
     pid: int = 0  # 0: not running
     pidfd: int = -1
     restart_at: float | None = None
@@ -115,12 +108,10 @@ class Supervisor:
         self._poller.register(self._signals[0], select.POLLIN)
         self._poller.register(self._news, select.POLLIN)
         self._listen_to_signals()
+        self._all += [self._child(spec) for spec in self.specs]
         gc.freeze()
         try:
-            for spec in self.specs:
-                child = _Child(spec)
-                self._all.append(child)
-                self._start(child)
+            self._start(self._all)
             self._turned_at = self.clock()
             while self._children or not self._stopping:
                 self._turn()
@@ -163,7 +154,7 @@ class Supervisor:
             return
         for child in self._all:
             if child.restart_at is not None and child.restart_at <= now:
-                self._start(child)
+                self._start([child])
                 self._wake_all()
         self._kill_hung(now)
         if not self._ready_told and all(child.spec.block.is_ready for child in self._all):
@@ -205,19 +196,44 @@ class Supervisor:
 
     # -- life and death of a worker
 
-    def _start(self, child: _Child) -> None:
-        child.restart_at = None
-        spec = child.spec
-        spec.block.begin(int(self.clock() * 1e9))
+    def _child(self, spec: WorkerSpec) -> _Child:
+        doorbells = [other.block.doorbell for other in self.specs]
+        identity = Identity(spec.title, [self._news, *doorbells, *spec.keep_fds], prefers_latency=spec.is_hot)
+        return _Child(spec, identity, WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
+
+    def _start(self, children: Sequence[_Child]) -> None:
+        """Fork them one after the other: each page that is written in between is a page more for each child."""
+        for child in children:
+            child.restart_at = None
+            child.spec.block.begin(int(self.clock() * 1e9))
         sys.stdout.flush()
         sys.stderr.flush()
-        parent = os.getpid()
-        pid = 0
+        started = [(child, self._fork(child)) for child in children]
+        for child, outcome in started:
+            if isinstance(outcome, OSError):
+                self._try_later(child, 0, outcome)
+            else:
+                self._watch(child, outcome)
+
+    def _fork(self, child: _Child) -> int | OSError:
+        """In the child: never returns."""
         try:
+            if child.spec.is_simple:
+                pid = child.identity.fork()
+                if pid == 0:
+                    self._become(child)
+                return pid
+            parent = os.getpid()
             with hold_signals():  # until the child has handlers of its own: ours would write to our pipe
                 pid = self.fork()
                 if pid == 0:
-                    self._become(spec, parent)
+                    self._become(child, parent)
+            return pid
+        except OSError as exc:
+            return exc
+
+    def _watch(self, child: _Child, pid: int) -> None:
+        try:
             pidfd = os.pidfd_open(pid)
         except OSError as exc:
             self._try_later(child, pid, exc)
@@ -225,7 +241,7 @@ class Supervisor:
         child.pid, child.pidfd, child.failed_forks = pid, pidfd, 0
         self._children[pidfd] = child
         self._poller.register(pidfd, select.POLLIN)
-        self.on_start(spec.name, pid)
+        self.on_start(child.spec.name, pid)
 
     def _try_later(self, child: _Child, pid: int, why: OSError) -> None:
         """No process or no memory to be had, or (`pid` runs) no descriptor: that passes, so the others serve on."""
@@ -240,28 +256,23 @@ class Supervisor:
             "(limits: `ulimit -u`, pids.max and memory.max of the cgroup)"
         )
 
-    def _become(self, spec: WorkerSpec, parent: int) -> None:
-        """In the child: never returns."""
-        status = EXIT_CRASHED
+    def _become(self, child: _Child, parent: int | None = None) -> None:
+        """In the child: never returns. With `parent` it is to be made ready for Python."""
+        status, spec = EXIT_CRASHED, child.spec
         try:
-            die_with_parent(parent)
-            reset_signals()
-            doorbells = [other.block.doorbell for other in self.specs]
-            close_all_but([self._news, *doorbells, *spec.keep_fds])
-            own_standard_streams()
-            set_title(spec.title)
-            if spec.is_hot:
-                prefer_latency()
-            spec.main(WorkerContext(spec.name, spec.block, lambda: self._tell_ready(spec)))
+            if parent is not None:
+                child.identity.take(parent)
+                forget_handlers()
+                own_standard_streams()
+            spec.main(child.context)
             status = 0
-        except RocketError as exc:
-            if spec.block.is_ready:
-                traceback.print_exc()
-            else:
+        except BaseException as exc:
+            own_standard_streams()
+            if isinstance(exc, RocketError) and not spec.block.is_ready:
                 report(f"worker {spec.name} cannot start: {exc}")
                 status = EXIT_CANNOT_BOOT
-        except BaseException:
-            traceback.print_exc()
+            else:
+                traceback.print_exc()
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -308,7 +319,7 @@ class Supervisor:
             f"worker {child.spec.name} {how}; restarting {'now' if delay_s == 0 else f'in {delay_s * 1000:.0f} ms'}"
         )
         if delay_s == 0:
-            self._start(child)
+            self._start([child])
         else:
             child.restart_at = now + delay_s
         self._wake_all()

@@ -66,6 +66,9 @@ class WorkerSpec:
     hang_timeout_s: float | None = 10.0
     """Without a heartbeat for so long it is killed and replaced; None: never."""
     restart: RestartPolicy = RestartPolicy()
+    is_simple: bool = False
+    """`main` imports nothing, starts no thread and draws no random number: it is little more than a loop of the C core.
+    Then the interpreter is not told of the fork, which would cost the worker half a megabyte of pages of its own."""
     is_hot: bool = False
     """It does little per message and hands on: the kernel is asked to run it in short slices, soon after a wake-up."""
 

@@ -34,6 +34,8 @@ def trim_before_fork() -> None:
     for cleanup in cleanups:
         cleanup()
     gc.collect(1)  # the oldest generation holds what was imported: 30 ms for next to nothing
+    gc.freeze()
+    gc.collect()  # of nothing, but it empties the interpreter's lists of free tuples, dicts, ...: they lie everywhere
     gc.set_threshold(*GENERATIONS)
     lib.rp_process_map_blocks(TABLE_BYTES)
     lib.rp_process_trim()

@@ -16,6 +16,7 @@ from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.delay_level import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
@@ -28,6 +29,7 @@ __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "work
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
 FAST_PATH_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE})
+SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 
 def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
@@ -62,7 +64,6 @@ def worker_specs(
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: whoever feeds others last."""
     table, control, sizes = broker_pools(settings), opened.control, topology.sizes
-    paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
     stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
@@ -84,6 +85,7 @@ def worker_specs(
             stop_phase=phase,
             quiet_phase=quiet_phase,
             hang_timeout_s=hang_s,
+            is_simple=role in SIMPLE_ROLES,
             is_hot=role in FAST_PATH_ROLES,
         )
 
@@ -96,24 +98,13 @@ def worker_specs(
     manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for codec in sizes.codecs:
-        yield spec(codec, "codec", CodecMain(topology, table, stall_ms), StopPhase.CODECS)
-    selector_settings = SelectorSettings(
-        commitlog_directory=str(paths.commitlog),
-        commitlog_file_bytes=settings.store.mapped_file_size_commit_log,
-        min_phy_offset=lambda: control.min_phy_offset,
-        connections_max=settings.rocketpy.connections_max,
-        frame_bytes_max=settings.rocketpy.frame_max_length,
-        idle_s=settings.server.server_channel_max_idle_time_seconds,
-        send_stall_ms=stall_ms,
-        unfinished_bytes_max=settings.rocketpy.unfinished_input_max,
-        unsent_bytes_max=settings.rocketpy.unsent_output_max,
-        proxies=parse_networks(settings.rocketpy.proxy_protocol_from),
-    )
+        yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
+    selector_settings = _selector_settings(settings, control)
     for selector in sizes.selectors:
         yield spec(
             selector,
             "selector",
-            SelectorMain(topology, table, selector_settings),
+            SelectorMain(topology, selector, table, selector_settings),
             StopPhase.SELECTORS,
             quiet_phase=StopPhase.INTAKE,
             keep_fds=(topology.handoffs[selector][1].fileno(),),
@@ -123,3 +114,19 @@ def worker_specs(
     acceptor = Acceptor(numbered, targets, topology.blocks[ACCEPTOR])
     kept = [sock.fileno() for sock in (*listeners, *(target.handoff for target in targets))]
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(kept))
+
+
+def _selector_settings(settings: BrokerSettings, control: ControlBlock) -> SelectorSettings:
+    store, own = settings.store, settings.rocketpy
+    return SelectorSettings(
+        commitlog_directory=str(StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog),
+        commitlog_file_bytes=store.mapped_file_size_commit_log,
+        min_phy_offset=lambda: control.min_phy_offset,
+        connections_max=own.connections_max,
+        frame_bytes_max=own.frame_max_length,
+        idle_s=settings.server.server_channel_max_idle_time_seconds,
+        send_stall_ms=store.os_page_cache_busy_time_out_mills,
+        unfinished_bytes_max=own.unfinished_input_max,
+        unsent_bytes_max=own.unsent_output_max,
+        proxies=parse_networks(own.proxy_protocol_from),
+    )

@@ -1,13 +1,12 @@
 """The mains of the send and pull workers: the C loops of csrc/workers/send.c and csrc/workers/pull.c, once around per
-second for Python's sake. What they are configured with is decided here, from the broker's settings and the machine."""
+second for Python's sake. What they are configured with is decided here, from the broker's settings and the machine, and
+written before the fork (reactor/codec.py)."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
 from typing import Any
-
-import attrs
 
 from rocketpy.codes import OUR_VERSION
 from rocketpy.config import BrokerSettings
@@ -27,19 +26,15 @@ QUEUE_FILES_MAX = 4096  # consume queue files that the pull worker keeps open
 MANAGER = "manager"
 
 
-@attrs.frozen(eq=False)
 class SendMain:
     """`main` of the send worker: the only writer of the CommitLog."""
 
-    topology: Topology
-    control: ControlBlock
-    settings: BrokerSettings
-    delivered: DeliveryMarks
-
-    def __call__(self, context: WorkerContext) -> None:
-        topology, settings = self.topology, self.settings
-        drop_crashed_request(context.block, topology)
+    def __init__(
+        self, topology: Topology, control: ControlBlock, settings: BrokerSettings, delivered: DeliveryMarks
+    ) -> None:
+        self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
+        self._commitlog = paths.commitlog
         strings = [
             ffi.new("char[]", text)
             for text in (
@@ -49,12 +44,13 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        config = ffi.new(
+        self._kept = control, delivered, strings, inputs, selectors
+        self._config: Any = ffi.new(
             "rp_send_config *",
             {
-                "worker": context.block.pointer,
+                "worker": topology.blocks[SEND].pointer,
                 "store": topology.blocks[STORE].pointer,
-                "block": self.control.block,
+                "block": control.block,
                 "commitlog_directory": strings[0],
                 "input_count": len(topology.requests_to(SEND)),
                 "selector_count": len(topology.sizes.selectors),
@@ -62,7 +58,7 @@ class SendMain:
                 "from_manager": topology.ring(MANAGER, SEND).pointer,
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
-                "delivered": self.delivered.pointer,
+                "delivered": delivered.pointer,
                 "store_host": store_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[1],
                 "region": strings[2],
@@ -71,48 +67,42 @@ class SendMain:
             }
             | send_limits(settings),
         )
-        send = lib.rp_send_open(config)
+
+    def __call__(self, context: WorkerContext) -> None:
+        drop_crashed_request(context.block, self._topology)
+        send = lib.rp_send_open(self._config)
         if send == ffi.NULL:
-            raise StoreError(f"cannot write the CommitLog in {paths.commitlog}: {os.strerror(ffi.errno)}")
+            raise StoreError(f"cannot write the CommitLog in {self._commitlog}: {os.strerror(ffi.errno)}")
         context.report_ready()
         while lib.rp_send_run(send, TURN_NS) != lib.RP_STOPPED:
             pass
         lib.rp_send_close(send)
 
 
-@attrs.frozen(eq=False)
 class PullMain:
-    """`main` of the pull worker: answers pulls, holds those that found nothing."""
+    """`main` of the pull worker: answers pulls, suspends those that found nothing."""
 
-    topology: Topology
-    control: ControlBlock
-    settings: BrokerSettings
-    suspended: Any = attrs.field(init=False)
-    """The pulls that wait, where a successor finds them and answers them."""
-
-    def __attrs_post_init__(self) -> None:
-        suspended = lib.rp_suspension_slots_create(self.settings.broker.pull_thread_pool_queue_capacity)
-        if suspended == ffi.NULL:
+    def __init__(self, topology: Topology, control: ControlBlock, settings: BrokerSettings) -> None:
+        self._topology = topology
+        store = settings.store
+        suspended = lib.rp_suspension_slots_create(settings.broker.pull_thread_pool_queue_capacity)
+        if suspended == ffi.NULL:  # the pulls that wait, where a successor finds them and answers them
             raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
-        object.__setattr__(self, "suspended", suspended)
-
-    def __call__(self, context: WorkerContext) -> None:
-        topology, store = self.topology, self.settings.store
-        drop_crashed_request(context.block, topology)
-        paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
-        directory = ffi.new("char[]", os.fsencode(paths.consumequeue))
+        self._consume_queues = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).consumequeue
+        directory = ffi.new("char[]", os.fsencode(self._consume_queues))
         inputs, selectors = ring_array(topology.requests_to(PULL)), ring_array(topology.replies_from(PULL))
-        config = ffi.new(
+        self._kept = control, directory, inputs, selectors
+        self._config: Any = ffi.new(
             "rp_pull_config *",
             {
-                "worker": context.block.pointer,
+                "worker": topology.blocks[PULL].pointer,
                 "store": topology.blocks[STORE].pointer,
-                "block": self.control.block,
+                "block": control.block,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
                 "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
                 "files_max": QUEUE_FILES_MAX,
-                "suspended": self.suspended,
+                "suspended": suspended,
                 "input_count": len(topology.requests_to(PULL)),
                 "selector_count": len(topology.sizes.selectors),
                 "inputs": inputs,
@@ -122,11 +112,14 @@ class PullMain:
                 "selectors": selectors,
                 "version": OUR_VERSION,
             }
-            | pull_limits(self.settings, machine_memory_bytes()),
+            | pull_limits(settings, machine_memory_bytes()),
         )
-        pull = lib.rp_pull_open(config)
+
+    def __call__(self, context: WorkerContext) -> None:
+        drop_crashed_request(context.block, self._topology)
+        pull = lib.rp_pull_open(self._config)
         if pull == ffi.NULL:
-            raise StoreError(f"cannot read the consume queues in {paths.consumequeue}: {os.strerror(ffi.errno)}")
+            raise StoreError(f"cannot read the consume queues in {self._consume_queues}: {os.strerror(ffi.errno)}")
         context.report_ready()
         while lib.rp_pull_run(pull, TURN_NS) != lib.RP_STOPPED:
             pass

@@ -110,10 +110,10 @@ class Tree:
 
         made = [spec(ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(keep))]
         for name in sizes.selectors:
-            main = SelectorMain(topology, table, SelectorSettings())
+            main = SelectorMain(topology, name, table, SelectorSettings())
             fds = (topology.handoffs[name][1].fileno(),)
             made.append(spec(name, main, StopPhase.SELECTORS, keep_fds=fds, quiet_phase=StopPhase.INTAKE))
-        made += [spec(name, CodecMain(topology, table), StopPhase.CODECS) for name in sizes.codecs]
+        made += [spec(name, CodecMain(topology, name, table), StopPhase.CODECS) for name in sizes.codecs]
         made += [spec(name, wait_for_the_end, StopPhase.PROCESSORS) for name in (SEND, PULL)]
         made += [spec(name, ManagerMain(topology), StopPhase.MANAGERS) for name in sizes.managers]
         return [*made, spec(STORE, wait_for_the_end, StopPhase.STORE)]

@@ -12,6 +12,7 @@ import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import attrs
 import pytest
@@ -80,6 +81,9 @@ class Run:
         _, status = os.waitpid(self.pid, 0)
         self.pid = 0
         return os.waitstatus_to_exitcode(status)
+
+
+KINDS = pytest.mark.parametrize("is_simple", [False, True], ids=["python", "simple"])
 
 
 @pytest.fixture
@@ -151,8 +155,57 @@ def pid_in(line: str) -> int:
     return int(line.split()[-1])
 
 
-def test_ready_is_told_once_when_all_are(launch: Callable[..., Run]) -> None:
-    run = launch({"a": serve, "b": serve})
+@KINDS
+def test_a_worker_has_its_title_and_no_descriptor_but_its_own(launch: Callable[..., Run], is_simple: bool) -> None:
+    given, foreign = os.pipe()
+
+    def tell(context: WorkerContext, journal: Journal) -> None:
+        title = Path("/proc/self/cmdline").read_bytes().strip(b"\0").decode()
+        name = Path("/proc/self/comm").read_text().strip()
+        is_open = [Path(f"/proc/self/fd/{fd}").exists() for fd in (0, 1, 2, given, foreign)]
+        journal.say(f"{title}, {name}, {is_open}")
+        serve(context, journal)
+
+    run = launch({"codec-0": (tell, {"is_simple": is_simple, "keep_fds": (given,)})})
+    line = run.journal.line()
+    assert "rocketpy: codec 0".startswith(line.split(",")[0])  # cut where our command line is shorter
+    assert line.endswith(", codec 0, [True, True, True, True, False]")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+    os.close(given)
+    os.close(foreign)
+
+
+@KINDS
+def test_workers_end_with_their_supervisor(launch: Callable[..., Run], is_simple: bool) -> None:
+    run = launch({"a": (serve, {"is_simple": is_simple})})
+    pidfd = os.pidfd_open(pid_in(run.journal.line()))
+    run.signal(signal.SIGKILL)
+    assert run.end() == -signal.SIGKILL
+    assert select.select([pidfd], [], [], 20)[0] == [pidfd]
+    os.close(pidfd)
+
+
+@KINDS
+def test_a_main_that_raises_shows_where_and_is_replaced(
+    launch: Callable[..., Run], is_simple: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail_at_first(context: WorkerContext, journal: Journal) -> None:
+        if context.block.epoch == 1:
+            raise ZeroDivisionError("here")
+        serve(context, journal)
+
+    run = launch({"a": (fail_at_first, {"is_simple": is_simple})})
+    assert run.journal.line() == "log: worker a ended with status 70; restarting now"
+    assert run.journal.line().startswith("a serves 2 ")
+    run.signal(signal.SIGTERM)
+    assert run.end() == 0
+    assert "ZeroDivisionError: here" in capfd.readouterr().err
+
+
+@KINDS
+def test_ready_is_told_once_when_all_are(launch: Callable[..., Run], is_simple: bool) -> None:
+    run = launch({"a": (serve, {"is_simple": is_simple}), "b": serve})
     lines = run.journal.lines_until("all ready")
     assert sorted(line.split()[0] for line in lines) == ["a", "all", "b"]
     os.kill(pid_in(next(line for line in lines if line.startswith("a "))), signal.SIGKILL)
@@ -256,9 +309,13 @@ def test_the_same_request_twice_is_one(launch: Callable[..., Run]) -> None:
     os.close(let)
 
 
+@KINDS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_to_the_whole_group_is_for_the_supervisor_alone(launch: Callable[..., Run], number: int) -> None:
-    run = launch({"selector": (serve, {"stop_phase": 30}), "store": (serve, {"stop_phase": 20})})
+def test_a_signal_to_the_whole_group_is_for_the_supervisor_alone(
+    launch: Callable[..., Run], number: int, is_simple: bool
+) -> None:
+    kind = {"is_simple": is_simple}
+    run = launch({"selector": (serve, {"stop_phase": 30} | kind), "store": (serve, {"stop_phase": 20} | kind)})
     lines = run.journal.lines_until("all ready")
     for line in lines[:-1]:
         os.kill(pid_in(line), number)
