@@ -50,7 +50,7 @@ class Link:
     def identifier(self) -> str:
         """The name that the target has to define, or nothing: [`name`](../file.py)."""
         found = _IDENTIFIER.fullmatch(self.text)
-        return found[1] if found and self.path.suffix in _CODE else ""
+        return found[1] if found and self.path.suffix in _CODE and found[1] != self.path.name else ""
 
 
 def links(page: Path) -> Iterator[Link]:

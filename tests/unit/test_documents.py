@@ -47,6 +47,13 @@ def test_files_that_are_named_are_there(page: Path) -> None:
     assert [path for path in code_paths(page) if not (ROOT / path).exists()] == []
 
 
+@EVERY_PAGE
+def test_make_targets_that_are_named_are_there(page: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+    lines = re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)(?=[`#\n ])", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {target for line in lines for target in line.split()} - targets == set()
+
+
 def test_code_cites_documents_that_are_there() -> None:
     """A comment names a page of this repository, or says the fact itself."""
     names = {page.name for page in documents()}
