@@ -1,4 +1,4 @@
-"""BrokerController: the slow path put together. Owns every table, answers every request that is not for the fast path.
+"""BrokerController owns every table and every processor of the slow path.
 
 Lives in the manager process, in one trio task tree: `load()`, then `run()` in a nursery, `stop()` at the end. The
 reactor calls `processors()` once, then the SlowPath methods (remoting/fast_path.py) as records arrive.
@@ -170,7 +170,7 @@ class BrokerController:
         }
 
     def table_sizes(self) -> list[TableSize]:
-        """The tables that anybody can fill, for metrics."""
+        """Sizes of the tables that clients can fill, for metrics."""
         services = self.services
         return [
             services.topics.limit.size(len(services.topics.topics)),
@@ -189,8 +189,8 @@ class BrokerController:
         """Read all tables.
 
         Args:
-            open_channel, is_gone: the connections of the clients that a predecessor has left (client_journal.py); None
-                where there can be none.
+            open_channel, is_gone: for connections of the previous manager's clients (client_journal.py); None if there
+            are none.
         Raises:
             ConfigError: a damaged file without a usable .bak.
         """
@@ -205,12 +205,13 @@ class BrokerController:
 
     @property
     def registration(self) -> RegistrationStatistics:
-        """How registering with the name servers goes."""
+        """State of the registration with the name servers."""
         return self._outer_api.statistics
 
     def _adopt_queues(self) -> None:
-        """Give queues that hold messages their topic back: it is announced a moment before topics.json has it, and a
-        process that died in between must not hide what others were already told is stored."""
+        """Restore topics whose queues hold messages but which topics.json does not have. A topic is announced a moment
+        before topics.json is saved. If the manager dies in between, messages that were acknowledged must stay
+        visible."""
         topics = self.services.topics
         largest = topics.largest_template()
         for topic, used in self.services.store.used_topics().items():
@@ -221,8 +222,7 @@ class BrokerController:
                 )
 
     def _finish_deletions(self) -> None:
-        """A predecessor may have died between removing a topic from its table, telling the fast path, and deleting what
-        the queues hold."""
+        """Complete deletions of topics that the previous manager did not finish before it died."""
         services = self.services
         for topic, has_messages in services.store.deleted_topics().items():
             if services.topics.select(topic) is None and has_messages:
@@ -231,8 +231,8 @@ class BrokerController:
                 services.fast_path.topic_removed(topic)
 
     async def run(self, *, task_status: TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Tell the send and pull processes all tables, then do the background duties until `stop()`; started once
-        told."""
+        """Send all tables to the send and pull workers, then run the background duties until `stop()`. Started when all
+        tables are sent."""
         services = self.services
         await services.topics.announce()
         await services.groups.announce()
@@ -254,23 +254,23 @@ class BrokerController:
             self._finished.set()
 
     async def _save_at_last(self, file: ConfigFile) -> None:
-        """One table that cannot be saved does not cost the others."""
+        """Save one table; a failure does not keep the others from being saved."""
         try:
             await file.save(last=True)
         except Exception as exc:
             self.faults.report(f"saving {file.path.name}", exc)
 
     async def stop(self) -> None:
-        """Leave the name servers, end the duties, save every table."""
+        """Unregister from the name servers, end the duties, save every table."""
         await self._outer_api.unregister()
         self._scope.cancel()
         await self._finished.wait()
 
     def duties(self) -> list[Duty]:
-        """What is done in the background; a duty that fails hurts neither the others nor any request."""
+        """The background duties. A duty that fails affects neither other duties nor requests."""
         services, settings = self.services, self.services.settings
         stats = services.stats
-        # Saved here is what changed without anybody waiting for it: groups made by pulls, order flags, failed saves.
+        # Saves changes that no request waits for: groups created by pulls, order flags, failed saves.
         duties = [
             Duty("detecting process pauses", CHECK_INTERVAL_S, as_duty(self._pauses.check)),
             Duty("saving topics", CONFIG_SAVE_S, services.topics.file.save),
@@ -299,7 +299,7 @@ class BrokerController:
         return [services.topics.file, services.groups.file, services.offsets.file, services.schedule.file]
 
     async def _sweep_clients(self) -> None:
-        """Clients silent for 120 s are gone, whatever their connection says."""
+        """Close the connections of clients that have been silent for 120 s."""
         self._pauses.check()
         try:
             await self._close_silent(self.services.consumers.sweep())
@@ -334,7 +334,7 @@ class BrokerController:
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
         overtaken = self.services.offsets.was_told_since(group, topic, queue_id, received_ms)
         if not overtaken and not self.services.settings.is_slave:
-            with contextlib.suppress(RequestRefused):  # counted by the table; the pull itself is served
+            with contextlib.suppress(RequestRefused):  # counted by the table; the pull is served
                 commit_offset(self.services, group, topic, queue_id, offset)
 
     def connection_closing(self, connection: int) -> None:

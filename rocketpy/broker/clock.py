@@ -7,13 +7,13 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time for what is stored, monotonic time for how long something took; never one for the other."""
+    """Wall time is for stored values, monotonic time for durations; they are never mixed."""
 
     def now_ms(self) -> int:
-        """Wall clock, ms since the epoch: what is stored, compared with message times or shown to people."""
+        """Wall clock, ms since the epoch: for values that are stored, compared with message times, or shown."""
 
     def monotonic_ms(self) -> int:
-        """Never goes back: ages of clients, locks and samples."""
+        """Never goes back: for the ages of clients, locks and samples."""
 
 
 class SystemClock:

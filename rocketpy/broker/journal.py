@@ -1,23 +1,23 @@
-"""A table of keys and values in shared memory, which outlives its owner: a successor reads it after kill -9.
+"""A table of keys and values in shared memory that survives its owner: after kill -9 the restarted process reads it.
 
 The owner appends one record per change to the active half of a mapping. When that half fills up, the live entries are
-copied to the other half, a few with every append, while changes go to both; then the other half becomes the active
-one. A successor reads the active half and goes on where the records end.
+copied to the other half, a few with every append, while changes go to both; then the other half becomes the active one.
+A restarted owner reads the active half and appends behind its last record.
 
     mapping  head of 8 cells of 8 bytes, then the two halves
-    cells    0 magic   1 layout version << 32 | bytes of a half   2..3 owner's (a boot id)   4..7 reserved
+    cells    0 magic   1 layout version << 32 | bytes of a half   2..3 owner (a boot id) 4..7 reserved
     half     4 cells: check, generation, salt, end (bytes of records that are complete); then the records
     record   crc (4), size of the key (4), size of the value or REMOVED (4), key, value; native byte order
 
-The crc of a record covers the crc of the record before it, the first one's that of the salt, so that nothing which an
-earlier use of the half has left can pass for a record. `end` moves when a record is complete, so a death in the middle
-of one leaves nothing of it. Cells are stored by single instructions; a half is valid while its `check` cell fits its
-generation and salt, and the valid half of the higher generation counts.
+The crc of a record includes the crc of the record before it; the first one includes the salt. So old bytes of an
+earlier use of the half cannot look like a record. `end` moves when a record is complete, so a death in the middle of a
+record leaves nothing of it. Cells are stored by single instructions; a half is valid if its `check` cell matches its
+generation and salt, and the valid half with the higher generation is the active one.
 
 Bounds: live entries may take LIVE_SHARE of a half. While a table is larger, the journal is marked as lost, and a
-successor finds nothing; it is written again when the table has shrunk to RESUME_SHARE. A journal that is also saved
-to a file drops its entries when lost, and starts again after a complete save. One append copies at most COPY_FACTOR
-times its own size and one record, which is enough to finish a copy before the active half is full.
+restarted owner starts with an empty table. It is written again when the table has shrunk to RESUME_SHARE. A journal
+that is also saved to a file drops its entries when lost, and starts again after a complete save. One append copies at
+most COPY_FACTOR times its own size and one record, which is enough to finish a copy before the active half is full.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ HALF_BYTES_MIN = 4096
 
 
 class Found(enum.Enum):
-    """What a successor has read."""
+    """Result of reading a journal at the start of its owner."""
 
     WHOLE = "whole"
-    LOST = "lost"  # damaged, of another layout, or given up because it had no room
+    LOST = "lost"  # damaged, another layout, or marked as lost because the table was too large
 
 
 class JournalFull(Exception):
-    """A record does not fit into what is left of a half; never leaves this module."""
+    """A record does not fit into the free part of a half; never leaves this module."""
 
 
 class _Half:
@@ -77,7 +77,7 @@ class _Half:
         return generation if check == _check(generation, salt) else 0
 
     def start(self, salt: int) -> None:
-        """Begin anew; the half is not valid until `seal`."""
+        """Make the half empty; it is not valid until `seal`."""
         _store_cell(self._cells, CHECK, 0)
         _store_cell(self._cells, SALT, salt)
         _store_cell(self._cells, END, 0)
@@ -94,7 +94,7 @@ class _Half:
         self.position, self._crc = end, crc
 
     def seal(self, generation: int) -> None:
-        """What is here counts from now on."""
+        """Make the half valid, with this generation."""
         _store_cell(self._cells, GENERATION, generation)
         _store_cell(self._cells, CHECK, _check(generation, self._cells[SALT]))
 
@@ -102,7 +102,7 @@ class _Half:
         _store_cell(self._cells, CHECK, 0)
 
     def read(self) -> Iterator[tuple[bytes, bytes | None]]:
-        """Every complete record, a value None for a removal; appending goes on behind them.
+        """Every complete record; the value is None for a removal. Afterwards records are appended behind them.
 
         Raises:
             ValueError: the records are damaged.
@@ -133,8 +133,9 @@ class _Half:
 class Journal:
     """The owner's end; one process at a time. Not thread-safe.
 
-    `begin_save` and `end_save` are for a table whose entries also go to a file: what was put before a save began is
-    dropped when that save has succeeded. Nothing is ever removed from such a table: the file would still have it.
+    `begin_save` and `end_save` are for a table that is also saved to a file: entries that were put before a save began
+    are dropped when that save has succeeded. Entries of such a table are never removed, because the file would still
+    have them.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class Journal:
         is_saved: bool = False,
         remedy: str = "raise sharedMemoryMax",
     ) -> None:
-        """Read what a predecessor has left.
+        """Read the entries of the previous owner.
 
         Args:
             name: what the table holds, for the log.
@@ -160,7 +161,7 @@ class Journal:
         self._salt = salt
         self._halves = [_Half(memory, HEAD_CELLS + n * (half_bytes // CELL), half_bytes) for n in (0, 1)]
         self._entries: dict[bytes, bytes] = {}
-        self._saving: dict[bytes, bytes] = {}  # put before the save that is under way
+        self._saving: dict[bytes, bytes] = {}  # put before the current save
         self._is_saved = is_saved
         self._is_deaf = False  # lost, and no save has begun since
         self._live_bytes = 0  # of both
@@ -173,7 +174,7 @@ class Journal:
 
     @classmethod
     def private(cls, name: str, *, is_saved: bool = False) -> Journal:
-        """In memory of this process alone: nobody inherits it."""
+        """A journal in private memory, which no other process inherits."""
         memory = memoryview(bytearray(1 << 16))
         format_memory(memory)
         return cls(name, memory, is_saved=is_saved)
@@ -212,7 +213,7 @@ class Journal:
 
     @property
     def entries(self) -> dict[bytes, bytes]:
-        """What is in the table; after construction: what the predecessor has left."""
+        """The entries; directly after construction those of the previous owner."""
         return dict(ChainMap(self._entries, self._saving)) if self._saving else self._entries
 
     @property
@@ -221,12 +222,12 @@ class Journal:
 
     @property
     def live_max(self) -> int:
-        """Bytes of live entries; a table of more is lost."""
+        """Largest size of the live entries in bytes; a larger table is marked as lost."""
         return self._live_max
 
     @property
     def is_lost(self) -> bool:
-        """The table has no room: a successor would find nothing."""
+        """Whether the table is too large: a restarted owner would start without it."""
         return self._active is None
 
     def put(self, key: bytes, value: bytes) -> None:
@@ -242,13 +243,13 @@ class Journal:
             self._append(SIZES.pack(len(key), REMOVED) + key)
 
     def begin_save(self) -> None:
-        """A save of everything put so far begins. After a save that failed, the next one stands for both."""
+        """A save of all entries begins. After a failed save, the next one covers both."""
         self._is_deaf = False
         if not self._saving:
             self._saving, self._entries = self._entries, {}
 
     def end_save(self) -> None:
-        """The save has succeeded: a successor finds in the file what was put before it began."""
+        """The save has succeeded: entries that were put before it began are dropped, because the file has them."""
         self._live_bytes -= sum(_record_bytes(key, value) for key, value in self._saving.items())
         self._saving = {}
         if self._active is None and not self._is_deaf:
@@ -297,7 +298,7 @@ class Journal:
                 continue
             try:
                 self._copy.append(SIZES.pack(len(key), len(value)) + key + value)
-            except JournalFull:  # many changes while it went on: begin again
+            except JournalFull:  # too many changes during the copy: begin again
                 self._begin_copy()
                 return
             budget_bytes -= _record_bytes(key, value)
@@ -333,7 +334,7 @@ class Journal:
 
 
 def format_memory(memory: memoryview, *, owner: bytes = bytes(16), salt: int = 0) -> None:
-    """Make an empty table of zeroed or any other memory. `owner`: 16 bytes of the owner's, see `owner_of`."""
+    """Create an empty table in any memory. `owner`: 16 bytes that identify the owner, see `owner_of`."""
     assert len(owner) == 2 * CELL
     half_bytes = half_bytes_of(memory)
     cells = memory[: HEAD_CELLS * CELL].cast("Q")
@@ -359,19 +360,19 @@ def owner_of(memory: memoryview) -> bytes:
 
 
 def half_bytes_of(memory: memoryview) -> int:
-    """How large each half of a mapping is."""
+    """Size of each half of a mapping, in bytes."""
     half_bytes = (len(memory) - HEAD_CELLS * CELL) // 2 // CELL * CELL
     assert half_bytes >= HALF_BYTES_MIN, f"{len(memory)} bytes are too few"
     return half_bytes
 
 
 def _store_cell(cells: memoryview, index: int, value: int) -> None:
-    """One store of an aligned word: there before or after, never in part."""
+    """Store an aligned word atomically."""
     cells[index] = value
 
 
 def _store_bytes(memory: memoryview, start: int, data: bytes) -> None:
-    """A copy that a death can leave in part."""
+    """Copy bytes; not atomic."""
     memory[start : start + len(data)] = data
 
 

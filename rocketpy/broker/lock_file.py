@@ -1,13 +1,13 @@
 """The file `queuelocks` beside the store: queue locks outlive the broker, because their holders do.
 
-A client that holds a queue goes on consuming it for up to 30 s while its broker is away. A broker that starts knows the
-locks if the running kernel wrote the file (its page cache has then survived any kill -9) and no other program has had
-the store since. Otherwise nothing is known but when the last broker can still have granted a lock: no file of the
-store is newer than that by more than the kernel's delay in writing back. Until such a lock has run out, no lock is
-granted: `unknown_until_ms`. A first start and one after a longer pause wait for nothing.
+A client that holds a queue goes on consuming it for up to 30 s while its broker is down. A starting broker trusts the
+locks in the file if the same kernel is still running (then its page cache has survived any kill -9) and no other
+program has used the store since. Otherwise it only knows when the last broker may have granted a lock: the newest file
+of the store is not older than that by more than the kernel's write-back delay. Until such a lock has expired, no lock
+is granted: `unknown_until_ms`. A first start, and one after a longer time, need not wait.
 
-Where the file cannot be made, on a full disk for example, the locks are in shared memory: they outlive the manager, and
-the next broker does not know them.
+If the file cannot be created, on a full disk for example, the locks are in shared memory: they survive the manager, but
+not the broker.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 NAME = "queuelocks"
 BYTES = 32 * 1024 * 1024  # the default queueLocksMax with the longest ASCII names, or 90 000 usual locks
 LOCK_LIFE_MS = 60_000
-WRITE_BACK_MS = 35_000  # how much older than its content a file may look after a power failure
+WRITE_BACK_MS = 35_000  # after a power failure a file may be older than its content by this
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -38,11 +38,11 @@ class LockFile:
 
     memory: memoryview
     unknown_until_ms: int
-    """On the monotonic clock: until then others may hold locks that are not in the journal."""
+    """On the monotonic clock: until then clients may hold locks that are not in the journal."""
 
     @classmethod
     def open(cls, root: Path, *, is_ours: bool, clock: Clock, boot_id: bytes | None = None) -> LockFile:
-        """Map the file, made anew where its content does not count."""
+        """Map the file; create it again if its content cannot be trusted."""
         boot_id = _boot_id() if boot_id is None else boot_id
         last_run_ms = max(_times_ms(root), default=None)
         memory = _map(root / NAME)
@@ -68,7 +68,7 @@ def _boot_id() -> bytes:
 
 
 def _times_ms(root: Path) -> Iterator[int]:
-    """When the files that a running broker writes often were written last; none before the first start."""
+    """Modification times of files that a running broker often writes; none before the first start."""
     for path in (root / "checkpoint", root / NAME, *(root / "config").glob("*.json")):
         try:
             yield path.stat().st_mtime_ns // 1_000_000
@@ -77,13 +77,13 @@ def _times_ms(root: Path) -> Iterator[int]:
 
 
 def _map(path: Path) -> memoryview:
-    """The file, allocated in full; memory in its place where that fails."""
+    """Map the file, allocated in full; if that fails, map anonymous memory instead."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if os.fstat(descriptor).st_size != BYTES:
                 os.ftruncate(descriptor, 0)
-            os.posix_fallocate(descriptor, 0, BYTES)  # a full disk is found now, not by a signal
+            os.posix_fallocate(descriptor, 0, BYTES)  # else a full disk would raise SIGBUS later
             return memoryview(mmap.mmap(descriptor, BYTES))
         finally:
             os.close(descriptor)

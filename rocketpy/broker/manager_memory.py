@@ -1,4 +1,4 @@
-"""The state that outlives a killed manager: three journals in memory that the supervisor maps before the first fork.
+"""The state that survives a killed manager: three journals in memory that the supervisor maps before the first fork.
 
     clients   who is online, what groups subscribe to; connections live on in the selectors     shared memory
     offsets   what was committed since the last completed save of consumerOffset.json           shared memory
@@ -27,7 +27,7 @@ PRIVATE_BYTES = 1 << 16
 
 @attrs.frozen(eq=False)
 class ManagerMemory:
-    """The mappings, as one value that every manager process inherits."""
+    """The three mappings. Every manager process inherits them."""
 
     clients: memoryview
     offsets: memoryview
@@ -37,13 +37,13 @@ class ManagerMemory:
     def create(
         cls, root: Path, shared_bytes: int, *, is_ours: bool, clock: Clock, clients_max: int = 0
     ) -> ManagerMemory:
-        """Map everything, empty but for the locks of a broker that ran here before.
+        """Map everything. All journals are empty, except for the locks that an earlier broker left.
 
         Args:
             root: storePathRootDir.
-            shared_bytes: for clients and offsets; touched only as far as it is used.
-            clients_max: connections that there can be: they get more where this takes more, up to CLIENTS_BYTES_MAX.
-            is_ours: no other program has had the store since our last run.
+            shared_bytes: for clients and offsets; physical memory is taken only as far as it is used. clients_max:
+            largest number of connections: clients get more memory than their share if it needs more, up to
+            CLIENTS_BYTES_MAX. is_ours: no other program has used the store since our last run.
         """
         clients_bytes = int(shared_bytes * CLIENTS_SHARE)
         return cls(
@@ -54,7 +54,7 @@ class ManagerMemory:
 
     @classmethod
     def private(cls) -> ManagerMemory:
-        """Of this process alone: for a broker that is not forked."""
+        """Private memory, for a broker that does not fork."""
         memories = [memoryview(bytearray(PRIVATE_BYTES)) for _ in range(3)]
         for memory in memories:
             format_memory(memory)

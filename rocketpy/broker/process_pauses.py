@@ -1,7 +1,8 @@
-"""Time in which this process did not run (stopped, paused with its machine, starved): nobody was silent for it.
+"""Detects pauses of this process (stopped, frozen machine, short of CPU), so that they do not count as silence of
+clients.
 
-A heartbeat or a renewed lock that was sent meanwhile still waits in a ring when the process goes on. So the time is
-taken off the silence of everybody who was last heard before it.
+A heartbeat or lock renewal that was sent during the pause is still in a ring when the process continues. So the pause
+is subtracted from the silence of every client that was last heard before it.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from .clock import Clock
 log = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
-LATE_MS = 5_000  # a look later than this says that nothing ran meanwhile
+LATE_MS = 5_000  # a check later than this means that the process was paused
 REMEMBERED = 64  # pauses; the oldest is forgotten first
 
 
 class ProcessPauses:
-    """Found by looking at the clock every CHECK_INTERVAL_S seconds, and before anybody is dropped for silence."""
+    """Reads the clock every CHECK_INTERVAL_S seconds, and before a client is dropped for silence."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -27,7 +28,7 @@ class ProcessPauses:
         self._found: deque[tuple[int, int]] = deque(maxlen=REMEMBERED)  # (when it was over, how long it was), ms
 
     def begin(self) -> None:
-        """From now on there is a look every CHECK_INTERVAL_S seconds."""
+        """Called once: from now on `check` is called every CHECK_INTERVAL_S seconds."""
         self._checked_ms = self._clock.monotonic_ms()
 
     def check(self) -> None:
@@ -46,5 +47,5 @@ class ProcessPauses:
             )
 
     def silence_ms(self, heard_ms: int, now_ms: int) -> int:
-        """How long somebody who was last heard at `heard_ms` has been silent while this process ran."""
+        """Silence of a client that was last heard at `heard_ms`, without the time in which this process was paused."""
         return now_ms - heard_ms - sum(late_ms for over_ms, late_ms in self._found if heard_ms < over_ms)

@@ -1,9 +1,10 @@
 """Builds a broker's registration with name servers: one body, or several if one would not fit a frame.
 
 A registration carries the whole topic table, and a frame 16 MiB: enough for some 90 000 topics. A larger table goes in
-parts of a few megabytes. Name servers keep topics that a registration leaves out, and read the topics of one whose
-version is not the one they know; so each part but the last has a version of its own, which no table ever has, and the
-last has the table's. A name server that missed a part does not know the table's version and is sent all parts again.
+parts of a few megabytes. Name servers keep topics that a registration does not contain, and read its topics only if its
+version differs from the known one. So the last part has the version of the table, and each other part has a version
+that no table ever has. A name server that missed a part does not have the table's version, and receives all parts
+again.
 
 Source: RocketMQ 4.9 `RouteInfoManager#registerBroker`, `#isBrokerTopicConfigChanged`. The reference never splits.
 """
@@ -22,7 +23,7 @@ from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.json_writer import dump_text
 from rocketpy.transport.steps import Steps
 
-PART_BYTES = 4 * 1024 * 1024  # before compression; a quarter of a frame, so that one odd entry more does no harm
+PART_BYTES = 4 * 1024 * 1024  # before compression; a quarter of a frame leaves room for one very large entry
 PARTS_MAX = 65_536
 TOPICS_PER_STEP = 200
 READ_WRITE = PermName.READ | PermName.WRITE
@@ -30,7 +31,7 @@ READ_WRITE = PermName.READ | PermName.WRITE
 
 @attrs.frozen
 class RegistrationPart:
-    """The body of one request, and the version that it is registered under."""
+    """The body of one request, and its version."""
 
     data_version: DataVersion
     topics: int
@@ -55,7 +56,7 @@ class _Plain:
 
 
 class _Compressed:
-    """The form of compressedRegister: it loses the system flag and the order flag of topics."""
+    """The format of compressedRegister. It has no system flag and no order flag of topics."""
 
     def entry(self, topic: TopicConfig) -> bytes:
         return topic_block(topic)
@@ -67,11 +68,11 @@ class _Compressed:
 async def registration_parts(
     topics: Mapping[str, TopicConfig], version: DataVersion, *, permission: int, is_compressed: bool
 ) -> list[RegistrationPart]:
-    """The table as it is sent, in parts that each fit a frame; others run in between.
+    """Encode the table in parts that each fit a frame. Other tasks run in between.
 
     Args:
-        topics: a copy of the caller's own, of the same moment as `version`.
-        permission: the broker's; one that is not read-write is published in place of each topic's.
+        topics: a copy of the table, taken together with `version`. permission: of the broker; if it is not read-write,
+        it is published instead of the permission of each topic.
     """
     form: _Form = _Compressed() if is_compressed else _Plain()
     groups: list[list[bytes]] = [[]]
@@ -94,12 +95,13 @@ async def registration_parts(
 
 
 def _version_of_part(version: DataVersion, number: int) -> DataVersion:
-    """Counters of tables are positive; the same part of the same table always has the same version."""
+    """The version of part `number`. Its counter is negative, and no table has such a one; the same part of the same
+    table always has the same version."""
     return DataVersion(counter=-(version.counter * PARTS_MAX + number + 1), timestamp_ms=version.timestamp_ms)
 
 
 def _published(topic: TopicConfig, permission: int) -> TopicConfig:
-    """The topic as routes are to show it."""
+    """The topic as it appears in routes."""
     if permission & READ_WRITE == READ_WRITE:
         return topic
     return TopicConfig(

@@ -1,4 +1,5 @@
-"""The reference's words for refusals. Clients look at codes only; operators grep their logs for these."""
+"""Remarks of refusals in the reference's words. Clients use the codes only; operators search their logs for the
+remarks."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ SLAVE_REMARK = "Can't modify topic or subscription group from slave broker, plea
 
 
 def topic_fault(topic: str) -> str | None:
-    """Why `topic` is no topic name, as a broker says it (clients have other words); None when it is one."""
+    """Why `topic` is not a valid topic name, in the words of the reference's broker; None if it is valid."""
     if names.topic_fault(topic) is None:
         return None
     if not topic.strip():
@@ -25,7 +26,7 @@ def topic_fault(topic: str) -> str | None:
 
 
 def store_failure(code: int, max_message_size: int) -> str:
-    """For a message that could not be stored."""
+    """Remark for a message that could not be stored."""
     if code == ResponseCode.MESSAGE_ILLEGAL:
         return (
             "the message is illegal, maybe msg body or properties length not matched. "
@@ -46,7 +47,7 @@ def unsupported_filter(expression_type: str) -> str:
 
 
 def topic_text(topic: TopicConfig) -> str:
-    """A topic as the reference prints it."""
+    """The topic in the reference's text form."""
     return (
         f"TopicConfig [topicName={topic.topic_name}, readQueueNums={topic.read_queue_nums}, "
         f"writeQueueNums={topic.write_queue_nums}, perm={PermName(topic.perm)}, "

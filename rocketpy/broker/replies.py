@@ -1,4 +1,4 @@
-"""Answers to what the fast path left to us: pushed on the request's own channel, in its own serialisation."""
+"""Responses to requests of the slow path: sent on the channel of the request, in its serialization."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketpy.remoting.frame import SerializeType
 def push_reply(
     request: SendRequest | PullRequest, code: int, remark: str | None, ext_fields: Mapping[str, str] | None = None
 ) -> None:
-    """Answer unless the request is one-way."""
+    """Send the response unless the request is one-way."""
     if request.is_oneway:
         return
     request.channel.push(
@@ -29,7 +29,7 @@ def push_reply(
 
 
 def send_reply_fields(config: BrokerConfig) -> dict[str, str]:
-    """Every answer to a send carries these, refusals too: Java clients read them without a check."""
+    """Fields of every response to a send, also of refusals: Java clients read them without a check."""
     return {"MSG_REGION": config.region_id, "TRACE_ON": "true" if config.trace_on else "false"}
 
 
@@ -38,7 +38,8 @@ def push_send_reply(config: BrokerConfig, request: SendRequest, code: int, remar
 
 
 def push_stored_reply(config: BrokerConfig, request: SendRequest, result: PutResult, queue_id: int) -> None:
-    """The message is stored; `queue_id` is the one that the sender is to trust in, wherever the message lies now."""
+    """Send the success response. `queue_id` is the queue that the sender knows, even if the message is stored
+    elsewhere."""
     fields = send_reply_fields(config) | {
         "msgId": result.message_id,
         "queueId": str(queue_id),

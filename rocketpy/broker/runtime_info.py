@@ -1,6 +1,6 @@
 """GET_BROKER_RUNTIME_INFO (28): every key of the reference, as text.
 
-The Prometheus exporter parses most of these without looking whether they are there: one missing key costs it all
+The Prometheus exporter parses most of these keys without a check. One missing key loses all its
 `rocketmq_brokeruntime_*` metrics, so a key that has no meaning here still gets a value.
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor#prepareRuntimeInfo`, `DefaultMessageStore#getRuntimeInfo`.
@@ -137,7 +137,8 @@ def size_text(size: int) -> str:
 
 
 def put_distribution(buckets: tuple[int, ...]) -> str:
-    """The worker's buckets (bucket k ends at 2^k microseconds) poured into the reference's, by their upper end."""
+    """The worker's buckets (bucket k ends at 2^k microseconds) added up in the reference's buckets, by their upper
+    end."""
     counts = [0] * len(_BUCKETS)
     for power, count in enumerate(buckets):
         upper_ms = 2**power // 1000
@@ -146,7 +147,7 @@ def put_distribution(buckets: tuple[int, ...]) -> str:
 
 
 def disk_space(path: Path) -> tuple[int, int]:
-    """(total, free) bytes of the file system that `path` is on; zeros when it cannot be told."""
+    """(total, free) bytes of the file system of `path`; zeros if unknown."""
     while not path.exists() and path != path.parent:
         path = path.parent
     try:

@@ -1,18 +1,19 @@
 """Delayed messages: kept in SCHEDULE_TOPIC_XXXX, one queue per level, and stored again when their time has come.
 
-One look every 100 ms finds the levels with something due; each is worked off in queue order by a task of its own. The
-deliver time is the unit's third field. A delivered message keeps its DELAY, REAL_TOPIC and REAL_QID properties, as in
-the reference; it is a put of ours and so is not delayed again.
+A check every 100 ms finds the levels with due messages; one task per level delivers them in queue order. The delivery
+time is the unit's third field. A delivered message keeps its DELAY, REAL_TOPIC and REAL_QID properties, as in the
+reference. It is an internal put, and those are not delayed again.
 
 A message that can never be delivered (its topic is gone, it does not fit a log file) goes to %DLQ%SCHEDULE_TOPIC_XXXX
-with its properties, and the level goes on; what may pass (a full disk, a busy broker) is tried again.
+with its properties, and the level continues. After an error that may pass (a full disk, a busy broker) the delivery is
+tried again.
 
-Time is the broker's clock, which store times follow: where the wall clock is set back it goes on at half speed, so that
-a delay is as long as it should be (docs/adr/0090).
+Time is the broker's clock, which store timestamps follow. When the system clock is set back, it advances at half speed,
+so that a delay keeps its length (docs/adr/0090).
 
-Each delivery names its delayed message, and the send process stores it once, however often it is put (docs/adr/0091): a
-worker's death neither repeats nor loses one, and a successor goes on where the last was stored. Progress is saved every
-10 s and at stop: after the death of the whole broker up to 10 s of messages are delivered twice, never lost.
+Each delivery names its delayed message, and the send worker stores it once, even if it is put several times
+(docs/adr/0091). So a restart of a worker neither repeats nor loses a message. Progress is saved every 10 s and at stop:
+after the death of the whole broker up to 10 s of messages are delivered twice, none is lost.
 
 Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
 """
@@ -71,13 +72,13 @@ class ScheduleService:
         self._offsets: dict[int, int] = {}  # level -> next queue offset to deliver
         self._busy: set[int] = set()
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
-        self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> what made us fail last, how often
+        self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> the delivery that failed last, how often
         self._is_clock_slowed = False
-        self._ahead_ms: dict[int, int] = {}  # level -> how far ahead of our clock its messages were stored
+        self._ahead_ms: dict[int, int] = {}  # level -> how far its messages' store times are ahead of our clock
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
     def load(self) -> None:
-        """Read the progress and hold it within what the queues have. Raises: ConfigError."""
+        """Read the saved progress and limit it to the offsets that the queues have. Raises: ConfigError."""
         saved = persist.load_as(self.file.path, DelayOffsetSerializeWrapper)
         for level, offset in saved.offset_table.items() if saved else ():
             if 1 <= level <= self._levels.level_max:
@@ -86,13 +87,13 @@ class ScheduleService:
         self._follow_deliveries()
 
     def _follow_deliveries(self) -> None:
-        """Go on behind what a manager before us has delivered since the file was written."""
+        """Continue behind messages that a previous manager has delivered since the file was saved."""
         for level in range(1, self._levels.level_max + 1):
             last = self._fast_path.last_delivery(level)
             if last is None or last.queue_offset < self._offsets.get(level, 0):
                 continue
             units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, last.queue_offset, 1)
-            if units and units[0].phy_offset == last.phy_offset:  # else the queue was made anew: the file is right
+            if units and units[0].phy_offset == last.phy_offset:  # else the queue was rebuilt: the file is right
                 self._advance(level, last.queue_offset + 1)
 
     def document(self) -> dict[str, Any]:
@@ -100,11 +101,11 @@ class ScheduleService:
         return {"offsetTable": dict(sorted(self._offsets.items()))}
 
     def progress(self) -> dict[int, tuple[int, int]]:
-        """level -> (delivered up to, end of the queue), for levels that were ever used."""
+        """level -> (next queue offset to deliver, end of the queue), for levels that were ever used."""
         return {level: (offset, self._bounds(level)[1]) for level, offset in sorted(self._offsets.items())}
 
     async def run(self) -> None:
-        """Deliver for ever."""
+        """Deliver until cancelled."""
         await trio.sleep(FIRST_LOOK_S)
         async with trio.open_nursery() as nursery:
             while True:
@@ -141,7 +142,7 @@ class ScheduleService:
             self._busy.discard(level)
 
     async def deliver_due(self, level: int) -> bool:
-        """Deliver what is due of one read of the level's queue; True when there may be more at once."""
+        """Deliver the due messages of one read of the level's queue. Returns True if more may be due now."""
         low, high = self._bounds(level)
         offset = max(low, min(self._offsets.get(level, low), high))
         units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, offset, UNITS_PER_READ)
@@ -156,7 +157,7 @@ class ScheduleService:
         return bool(units) or self._pass_damage(level, offset)
 
     def _pass_damage(self, level: int, offset: int) -> bool:
-        """Go on behind units that cannot be read, as pulls do; False: there are none before the queue's end."""
+        """Skip units that cannot be read, as pulls do. Returns False if there are none before the end of the queue."""
         low, high = self._bounds(level)
         if offset >= high:
             return False
@@ -186,8 +187,8 @@ class ScheduleService:
         return due_time_ms(stored_ms, deliver_time_ms, self._levels.delay_ms(level), slowed_from_ms) <= now_ms
 
     def _stored_ms(self, level: int, offset: int, now_ms: int) -> int:
-        """When a message was stored. One that comes from ahead of our clock (another broker wrote the log) is taken as
-        stored when it is first looked at, and those behind it as much later as they were."""
+        """The store time of a message. If it is ahead of our clock (another broker wrote the log), the message counts
+        as stored when it is first looked at, and later ones keep their distance to it."""
         stored_ms = self._store.message_store_timestamp(SCHEDULE_TOPIC, level - 1, offset)
         if stored_ms <= now_ms:
             return stored_ms
@@ -195,9 +196,10 @@ class ScheduleService:
         return stored_ms - self._ahead_ms[level]
 
     async def _try(self, delivery: Delivery) -> bool:
-        """Deliver one message; True: go on with the next one. Raises: what delivering raises, at most TRIES_MAX times.
+        """Deliver one message. Returns True to continue with the next one. Raises: what the delivery raises, at most
+        TRIES_MAX times.
 
-        Then the message is skipped, unless the fault is one that may pass: of the store, or of the disk.
+        Then the message is skipped, unless the error may pass: of the store or of the disk.
         """
         try:
             return await self._deliver(delivery)
@@ -218,7 +220,8 @@ class ScheduleService:
             return True
 
     async def _deliver(self, delivery: Delivery) -> bool:
-        """Store one message in its real topic, or as a dead letter when it can never be; False: try it again."""
+        """Store one message in its real topic, or as a dead letter if that is impossible. Returns False to try
+        again."""
         record = self._look_up(PhyOffset(delivery.phy_offset))
         if record is None:
             return True
@@ -231,7 +234,7 @@ class ScheduleService:
         return await self._bury(record, delivery, reason=message)
 
     async def _bury(self, record: StoredRecord, delivery: Delivery, reason: str) -> bool:
-        """Store a message that cannot be delivered with the dead letters; False: try it again."""
+        """Store a message that cannot be delivered as a dead letter. Returns False to try again."""
         topic = self._topics.create_if_missing(DEAD_LETTERS, queue_nums=1)
         await self._topics.file.save()
         message = message_from(record, topic=topic.topic_name, queue_id=0, properties=record.properties)
@@ -268,7 +271,7 @@ class ScheduleService:
         return result.is_stored
 
     def _look_up(self, phy_offset: PhyOffset) -> StoredRecord | None:
-        """The delayed message; None when there is nothing to deliver (and why is in the log)."""
+        """Read the delayed message. Returns None, and logs why, if it cannot be delivered."""
         image = self._store.look_message_by_offset(phy_offset)
         if image is None:
             log.warning("skipped the delayed message at log offset %d: cannot read it", phy_offset)
@@ -289,7 +292,7 @@ class ScheduleService:
         return record
 
     def _addressed(self, record: StoredRecord) -> MessageToPut | str:
-        """The message as it is to be stored in its real topic, or why it cannot be."""
+        """The message for its real topic, or the reason why it cannot be delivered."""
         topic = text_property(record.properties, REAL_TOPIC)
         text = text_property(record.properties, REAL_QID) or "0"
         queue_id = int_or(text, -1)
@@ -301,7 +304,7 @@ class ScheduleService:
         return message_from(record, topic=topic, queue_id=target, properties=record.properties)
 
     def _target_queue(self, topic: str, queue_id: int) -> int | None:
-        """The queue to deliver to; another one when the topic has shrunk meanwhile, None when it is gone."""
+        """The queue to deliver to: another one if the topic has fewer queues now, None if the topic was deleted."""
         config = self._topics.select(topic)
         queue_nums = max(config.read_queue_nums, config.write_queue_nums) if config is not None else 0
         return queue_id % queue_nums if queue_nums > 0 else None
@@ -317,13 +320,13 @@ class ScheduleService:
 
 
 def due_time_ms(stored_ms: int, deliver_time_ms: int, delay_ms: int, slowed_from_ms: int | None) -> int:
-    """When the broker's clock shows that a message has waited its delay.
+    """Time of the broker's clock at which a message has waited for its delay.
 
     Args:
         stored_ms: its store time.
-        deliver_time_ms: store time and delay, as the unit has it; the delay may be one of an older messageDelayLevel.
-        delay_ms: the delay of its level now: no message waits longer.
-        slowed_from_ms: since when the clock has gone at half speed: it shows half of what has passed since.
+        deliver_time_ms: store time plus delay, from the unit; the delay may come from an older messageDelayLevel.
+        delay_ms: the current delay of its level; no message waits longer. slowed_from_ms: time at which the clock began
+        to run at half speed; None if it does not.
     """
     due_ms = stored_ms + min(deliver_time_ms - stored_ms, delay_ms)
     if slowed_from_ms is None:
@@ -334,7 +337,7 @@ def due_time_ms(stored_ms: int, deliver_time_ms: int, delay_ms: int, slowed_from
 def message_from(
     record: StoredRecord, *, topic: str, queue_id: int, properties: bytes, reconsume_times: int | None = None
 ) -> MessageToPut:
-    """A copy of a stored message for another queue; who bore it, and when, is kept."""
+    """A copy of a stored message for another queue. Born host and born timestamp are kept."""
     return MessageToPut(
         topic=topic,
         queue_id=queue_id,

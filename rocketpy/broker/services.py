@@ -1,4 +1,4 @@
-"""All that processors work with, in one frozen value: who owns what is read off here."""
+"""Everything that processors use, in one frozen value: one attribute per owner of a table or service."""
 
 from __future__ import annotations
 
@@ -31,12 +31,13 @@ class Registrar(Protocol):
         """Register soon; returns at once."""
 
     async def register(self) -> None:
-        """Register with all name servers now; a server that does not answer in time is left to the next round."""
+        """Register with all name servers now. A server that does not answer in time is tried again in the next
+        round."""
 
 
 @attrs.frozen
 class BrokerServices:
-    """The owners of the tables, and what they are reached by."""
+    """The owners of tables, and the services of the broker."""
 
     settings: CurrentSettings
     clock: Clock
@@ -55,7 +56,7 @@ class BrokerServices:
     pool_loads: Callable[[], Mapping[str, PoolLoad]]  # by name of the pool (reactor/pools.py)
 
     def tell_broker_changed(self) -> None:
-        """The settings that the send and pull processes follow while they run."""
+        """Send the settings that can change at run time to the send and pull workers."""
         self.fast_path.broker_changed(
             permission=self.settings.broker.broker_permission, max_message_size=self.settings.store.max_message_size
         )

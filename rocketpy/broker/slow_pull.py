@@ -1,7 +1,8 @@
-"""Pulls that the fast path does not serve: something is missing, not allowed, or not to be evaluated in C.
+"""Pulls that the fast path does not serve: their group or topic is missing, they are not allowed, or C cannot evaluate
+their filter.
 
-The checks stand in the reference's order. A pull that passes them all lacked only what was created on the way (its
-group); it goes back to the fast path.
+The checks are in the reference's order. A pull that passes all of them lacked only its group, which the checks have
+created; it goes back to the fast path.
 
 Source: RocketMQ 4.9 `PullMessageProcessor`.
 """
@@ -58,7 +59,7 @@ class SlowPull:
             push_reply(request, refusal.code, refusal.remark)
 
     def validate(self, request: PullRequest) -> PullRefusal | None:
-        """Why the pull is refused, or None; creates the group where the configuration allows."""
+        """Check a pull; create its group if the configuration allows it. Returns the refusal, or None."""
         try:
             return self._validate(request)
         except RocketError as exc:  # a group that cannot be created
@@ -125,12 +126,13 @@ class SlowPull:
 
     @staticmethod
     def _refuse_filter(expression_type: str | None) -> PullRefusal | None:
-        """Only tags are evaluated here: any other filter is refused, never ignored."""
+        """Only tag filters are supported: any other filter is refused, never ignored."""
         if is_tag_type(expression_type):
             return None
         return PullRefusal(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(expression_type or ""))
 
 
 def is_tag_expression(expression: str) -> bool:
-    """`a || b`, `*` or nothing: everything but a text that splits into no tag at all (`||`), as `FilterAPI` has it."""
+    """Whether the text is a tag expression: `a || b`, `*` or empty. A text without any tag (`||`) is none, as in
+    `FilterAPI`."""
     return expression in ("", "*") or any(expression.split("||"))

@@ -1,8 +1,8 @@
-"""Sends that need a decision: unknown topics, retry topics, delays, transactions, and all that is to be refused.
+"""Sends that need a decision: unknown topics, retry topics, delayed messages, transactions, and sends to be refused.
 
-A send is validated without waiting. It ends as a refusal, as a resend (the fast path stores it as checked), or as a put
-(it is stored elsewhere than the sender trusts: schedule topic, half topic, dead letters). Only a new topic makes a send
-wait, until the topic is on the disk, and then the later sends of its connection wait behind it.
+A send is validated without waiting. The result is a refusal, a resend (it goes back to the fast path, marked RESOLVED),
+or a put (it is stored in another topic: schedule topic, half topic, dead letters). A send waits only if it creates a
+topic, until topics.json is saved; then later sends of its connection wait behind it.
 
 Source: RocketMQ 4.9 `AbstractSendMessageProcessor#msgCheck`, `SendMessageProcessor`.
 """
@@ -55,7 +55,7 @@ class Resend:
 
 @attrs.frozen
 class Put:
-    """Stored as `message`; the sender is told `queue_id`."""
+    """Store `message`; the response to the sender names `queue_id`."""
 
     message: MessageToPut
     queue_id: int
@@ -83,12 +83,12 @@ class SlowSend:
         self._fast_path = fast_path
         self._delay_levels = delay_levels
         self._choose = choose
-        self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits
+        self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits for the disk
         self._pending = PendingSends(fast_path.complete, self._refuse, faults)
         self._nursery: trio.Nursery | None = None
 
     def open(self, nursery: trio.Nursery) -> None:
-        """Sends that wait for a disk or a put do so in tasks of `nursery`; before the first `submit`."""
+        """Set the nursery for tasks that wait for a disk or a put. Called before the first `submit`."""
         self._nursery = nursery
 
     @property
@@ -96,7 +96,7 @@ class SlowSend:
         return len(self._pending)
 
     def submit(self, request: SendRequest) -> None:
-        """Validate now if no earlier send of the connection waits, else behind it."""
+        """Validate the send, now or behind earlier sends of its connection that wait."""
         send = self._pending.add(request)
         if send is None:
             return
@@ -115,7 +115,7 @@ class SlowSend:
             send.goes_on = True
 
     async def _drain(self, connection: int, first: PendingSend, verdict: Verdict) -> None:
-        """Act on a send once its topic is on the disk, and on those behind it."""
+        """Complete a send when its topic is saved, and then the sends behind it."""
         queue = self._waiting[connection]
         try:
             await self._act_saved(first, verdict)
@@ -124,7 +124,7 @@ class SlowSend:
                 await self._act_saved(send)
         finally:
             del self._waiting[connection]
-            for send in queue:  # we are being stopped
+            for send in queue:  # the manager is stopping
                 self._pending.end(send)
 
     async def _act_saved(self, send: PendingSend, verdict: Verdict | None = None) -> None:
@@ -136,7 +136,7 @@ class SlowSend:
 
     def _act(self, send: PendingSend, verdict: Verdict) -> None:
         request = send.request
-        if isinstance(verdict, Put):  # completed at once: no queue has both puts and sends of the fast path
+        if isinstance(verdict, Put):  # no queue has both puts and fast-path sends, so the order is kept
             under_way = self._fast_path.begin_put(verdict.message)  # here: tasks begin in no particular order
             self._tasks.start_soon(self._end_put, send, verdict, under_way)
             send.complete()
@@ -168,7 +168,7 @@ class SlowSend:
     # --- the checks, in the reference's order -------------------------------------------------------------------------
 
     def validate(self, request: SendRequest) -> Verdict:
-        """What becomes of a send; creates the topic or group that it lacks, where the configuration allows."""
+        """Check a send; create a missing topic or group if the configuration allows it."""
         try:
             return self._validate(request)
         except RocketError as exc:  # no room for the queues of a new topic
@@ -239,7 +239,7 @@ class SlowSend:
             verdict = self._check_retry(request, queue_id, sys_flag)
             if verdict is not None:
                 return verdict
-        # A zero byte could be what a power failure leaves of a sector: recovery would end the log at such a record.
+        # A zero byte looks like a sector lost in a power failure: recovery would end the log at such a record.
         are_illegal = len(request.properties) > PROPERTIES_SIZE_MAX or b"\0" in request.properties
         if are_illegal or len(request.body) > self._settings.store.max_message_size:
             return self._illegal()
@@ -253,7 +253,8 @@ class SlowSend:
         return Resend(queue_id, sys_flag)
 
     def _check_retry(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict | None:
-        """A consumer sends its failed message itself: to the dead letters once it has been tried often enough."""
+        """A consumer sends a failed message to its retry topic itself; after too many retries it goes to the dead
+        letters."""
         group = self._groups.find(request.topic.removeprefix(names.RETRY_PREFIX))
         if group is None:
             name = request.topic.removeprefix(names.RETRY_PREFIX)
@@ -280,7 +281,7 @@ class SlowSend:
     def _elsewhere(
         self, request: SendRequest, topic: str, target_queue: int, queue_id: int, sys_flag: int, properties: bytes
     ) -> Verdict:
-        """Store the message in another topic than the sender named; the sender is answered with its own queue id."""
+        """Store the message in another topic. The response names the queue id that the sender chose."""
         encoded = with_values(properties, **{CLUSTER: self._settings.broker.broker_cluster_name})
         if len(encoded) > PROPERTIES_SIZE_MAX:
             return self._illegal()

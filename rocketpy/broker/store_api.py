@@ -1,7 +1,8 @@
-"""What the broker's slow path reads from the store; rocketpy.store.reading.message_store.MessageStore is one of these.
+"""The interface by which the slow path reads the store; rocketpy.store.reading.message_store.MessageStore implements
+it.
 
-Offsets of unknown queues are 0, timestamps of messages that are not there -1. Nothing here writes: messages are put
-through the fast path, whose send processor is the only writer.
+Offsets of unknown queues are 0, timestamps of missing messages -1. Nothing here writes: messages are stored through the
+fast path, because the send worker is the only writer.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class ConsumeQueueUnit(Protocol):
 
 
 class QueryMessageResult(Protocol):
-    """What a query by key found."""
+    """Result of a query by key."""
 
     @property
     def records(self) -> Sequence[bytes]: ...
@@ -37,7 +38,7 @@ class QueryMessageResult(Protocol):
 
 
 class StoreStatistics(Protocol):
-    """A frozen look at where the store stands."""
+    """A frozen snapshot of the store's state."""
 
     @property
     def min_phy_offset(self) -> int: ...
@@ -59,7 +60,7 @@ class StoreStatistics(Protocol):
 
 
 class QueueState(Protocol):
-    """A queue that the store knows."""
+    """State of one queue of the store."""
 
     @property
     def topic(self) -> str: ...
@@ -75,22 +76,23 @@ class Store(Protocol):
     """The store as the manager process uses it: reads, lookups and maintenance; it appends through the fast path."""
 
     def clock_ms(self) -> int:
-        """The clock that store times and times of delivery follow; it never goes back."""
+        """The broker's clock, of store timestamps and delivery times; it never goes back."""
 
     def clock_slowed_from_ms(self) -> int | None:
-        """Since which of its times that clock has gone at half speed, waiting for the wall clock; None: it does not."""
+        """Time at which that clock began to run at half speed because the system clock was set back; None: it does
+        not."""
 
     def queue_states(self, topic: str | None = None) -> Sequence[QueueState]:
-        """Every queue there is, whether its topic has a configuration or not."""
+        """All queues of the store, also those of topics without a configuration."""
 
     def used_topics(self) -> Mapping[str, int]:
-        """Topics that hold messages, each with the number of its queues up to the last that does."""
+        """Topics that hold messages -> number of queues up to the last queue that holds messages."""
 
     def deleted_topics(self) -> Mapping[str, bool]:
-        """Topics that have deleted queues; True: which still hold messages."""
+        """Topics with deleted queues -> whether those still hold messages."""
 
     def is_whole(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has the first message that was put since its topic was created."""
+        """Whether the queue still has the first message since its topic was created."""
 
     def min_offset(self, topic: str, queue_id: int) -> int: ...
 
@@ -111,14 +113,14 @@ class Store(Protocol):
     def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> Sequence[ConsumeQueueUnit]: ...
 
     def next_queue_file(self, offset: int) -> int:
-        """The first offset behind `offset` that is in another file of its queue: where to go on past damage."""
+        """The first offset after `offset` in the next file of its queue: where to continue after damage."""
 
     def is_in_disk(self, phy_offset: int) -> bool: ...
 
     def statistics(self) -> StoreStatistics: ...
 
     def trim(self) -> None:
-        """Let go of deleted files; now and then."""
+        """Release deleted files; called from time to time."""
 
     def request_delete_expired(self) -> None:
-        """Have log files that are past their time deleted, whatever the hour; returns at once."""
+        """Request that expired log files are deleted now, independent of deleteWhen; returns at once."""

@@ -1,4 +1,4 @@
-"""The process skin: workers, the rings between them, and the road of a request through them.
+"""The worker processes, the rings between them, and the way of a request through them.
 
     supervisor.py        forks, watches, replaces and stops the workers    (the supervisor process)
     acceptor.py          listening sockets -> selectors, by handoff.py     (acceptor)
@@ -10,7 +10,7 @@
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;
                          outbox.py, channel.py, ring_fast_path.py send it
 
-Knows no broker: what a request means is said by the Processors (remoting.abc) and the SlowPath (remoting.fast_path)
-that startup hands in. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run -> fork -> WorkerSpec.main in each
-child.
+This package knows no broker. The Processors (remoting.abc) and the SlowPath (remoting.fast_path) that startup passes in
+give requests their meaning. Lifecycle: Topology.create -> WorkerSpecs -> Supervisor.run -> fork -> WorkerSpec.main in
+each child.
 """

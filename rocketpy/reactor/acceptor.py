@@ -1,8 +1,8 @@
-"""The acceptor: takes connections off the listening sockets and hands each to the selector with the fewest.
+"""The acceptor worker: accepts connections and passes each to the selector with the fewest connections.
 
-The sockets are opened by the supervisor before it forks and stay open there: a connection that arrives while the
-acceptor is being replaced waits in the backlog. Out of descriptors, it takes one connection at a time with a spare
-descriptor and closes it, so that neither the backlog nor this loop spins.
+The supervisor opens the listening sockets before it forks and keeps them open: a connection that arrives while the
+acceptor is being restarted waits in the kernel's backlog. When file descriptors have run out, the acceptor uses a spare
+one to accept a connection and close it at once. Otherwise the waiting connection would keep the loop busy.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Target:
 
     @property
     def load(self) -> int:
-        """Its connections, those included that it has not taken over yet."""
+        """Number of its connections, including those that it has not received yet."""
         counters = self.block.pointer.counters
         refused = int(counters[lib.RP_COUNT_CONNECTIONS_REFUSED])
         self._handed = max(self._handed, int(counters[lib.RP_COUNT_CONNECTIONS_OPENED]) + refused)
         return self._handed - refused - int(counters[lib.RP_COUNT_CONNECTIONS_CLOSED])
 
     def hand_over(self, connections: Sequence[Accepted]) -> int:
-        """How many it took; 0: it has not kept up."""
+        """Returns how many connections were passed; 0 when the socket pair is full."""
         taken = hand_over(self.handoff, connections)
         self._handed += taken
         return taken
@@ -105,10 +105,10 @@ class Acceptor:
             self.turn(TURN_S)
 
     def turn(self, timeout_s: float) -> None:
-        """Wait for something to do, then accept and hand over all there is."""
+        """Wait for connections, then accept and pass on all of them."""
         poller = select.poll()
         poller.register(self.block.doorbell, select.POLLIN)
-        if self._pending:  # every selector is behind; whether it has caught up cannot be polled for
+        if self._pending:  # every selector is behind; there is no event for its recovery
             timeout_s = min(timeout_s, RETRY_S)
         wait_s = self._accept_again_at - self.clock()
         if wait_s > 0:
@@ -135,7 +135,7 @@ class Acceptor:
                 if exc.errno in OUT_OF_DESCRIPTORS:
                     self._turn_one_away(listener)
                     return
-                continue  # the client has gone again (ECONNABORTED and its like)
+                continue  # the client has already closed it (ECONNABORTED and similar)
             self._pending.append(Accepted(fd, number))
 
     def _keep_spare(self) -> None:
@@ -144,7 +144,7 @@ class Acceptor:
                 self._spare = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
 
     def _turn_one_away(self, listener: socket.socket) -> None:
-        """Use the spare descriptor to tell one client that there is no room; without it, look again later."""
+        """Accept one connection with the spare descriptor and close it; without the spare, try again later."""
         self.block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
         told = self._refusals.take()
         if told:
@@ -159,7 +159,7 @@ class Acceptor:
         self._accept_again_at = self.clock() + RETRY_S
 
     def _distribute(self) -> None:
-        """Least connections first, in equal shares of what is pending; a selector that does not take is passed over."""
+        """Fill the selectors with the fewest connections first; skip a selector whose socket pair is full."""
         loads = [target.load for target in self.targets]
         full: set[int] = set()
         while self._pending and len(full) < len(self.targets):

@@ -1,4 +1,4 @@
-"""Connections as a manager process sees them: a number, a way to write, and the calls that wait for an answer."""
+"""Client connections as a manager process sees them: a connection number, a channel to write to, and pending calls."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ CALLS_PER_CONNECTION_MAX = 64
 
 @attrs.define
 class _Call:
-    """A request of ours that is under way."""
+    """A request to a client that waits for its response."""
 
     answered: trio.Event = attrs.field(factory=trio.Event)
-    response: RemotingCommand | None = None  # still None when the connection went
+    response: RemotingCommand | None = None  # stays None if the connection is closed first
 
 
 @attrs.define(eq=False)
 class Gateway:
-    """All that leaves this process for clients: one outbox per selector, and the calls that wait.
+    """The way from this process to clients: one outbox per selector, and the calls that wait for a response.
 
-    A selector that does not keep up fills its outbox; then pushes are dropped, and a connection that would have to
-    miss an answer is closed, as a client cannot tell a lost answer from a late one. Whatever a command holds, `write`
-    does not raise: a response that cannot be encoded leaves as a short error, a push is dropped; both are reported.
+    When a selector is too slow, its outbox fills up. Then pushes are dropped, and a connection whose response finds no
+    room is closed, because a client cannot tell a lost response from a late one. `write` never raises: a response that
+    cannot be encoded is replaced by a short error, a push is dropped; both are reported.
     """
 
     outboxes: Sequence[Outbox]  # by selector index
@@ -43,7 +43,8 @@ class Gateway:
     _calls: dict[int, dict[int, _Call]] = attrs.field(init=False, factory=dict)  # connection -> opaque -> call
     _calls_count: int = attrs.field(init=False, default=0)
     _last_opaque: int = attrs.field(init=False, factory=lambda: time.monotonic_ns() & OPAQUE_MAX)
-    """Ours: clients number their requests themselves. Begins elsewhere than a predecessor's, for late answers."""
+    """Opaque of our requests. It does not begin where the previous manager began, so that a late response to it matches
+    no call of ours."""
     _to_close: set[int] = attrs.field(init=False, factory=set)
 
     def write(self, connection: int, command: RemotingCommand) -> None:
@@ -60,14 +61,15 @@ class Gateway:
             self.faults.report(f"push of {command.name}", exc)
 
     def _put(self, connection: int, frame: bytes) -> bool:
-        """False: the backlog of its selector is full. Frames for connections that are to be closed vanish."""
+        """Returns False if the backlog of its selector is full. Frames for connections that are being closed are
+        dropped."""
         outbox = self._outbox(connection)
         if outbox is None or connection in self._to_close:
             return True
         return outbox.put(WorkerMessage.REPLY, encode_reply(connection, frame))
 
     def close(self, connection: int) -> None:
-        """Close it once what was written before is out."""
+        """Close the connection after everything written before has been sent."""
         outbox = self._outbox(connection)
         if outbox is not None and not outbox.put(WorkerMessage.REPLY, encode_reply(connection, b"", close_after=True)):
             self._to_close.add(connection)
@@ -75,8 +77,8 @@ class Gateway:
     async def call(self, connection: int, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Ask the client and wait for its response, as `Channel.invoke` does.
 
-        Raises: RequestTimeout, ConnectionLost; TooManyRequests (it has too many of ours to answer, or all clients
-        together have); LocalProtocolError (the command fits no frame).
+        Raises: RequestTimeout, ConnectionLost; TooManyRequests (too many calls of this client, or of all clients, are
+        pending); LocalProtocolError (the command is too large for a frame).
         """
         self._last_opaque = self._last_opaque % OPAQUE_MAX + 1
         opaque = self._last_opaque
@@ -103,18 +105,18 @@ class Gateway:
         return call.response
 
     def answered(self, connection: int, response: RemotingCommand) -> None:
-        """A response came in; one that nobody waits for (any more) is dropped."""
+        """A response has arrived. It is dropped if its call has ended."""
         call = self._calls.get(connection, {}).get(response.opaque)
         if call is not None:
             call.response = response
             call.answered.set()
 
     def called(self) -> list[int]:
-        """The connections of which an answer is awaited."""
+        """The connections with pending calls."""
         return list(self._calls)
 
     def closed(self, connection: int) -> None:
-        """The connection has gone: nobody answers any more."""
+        """The connection was closed: end its pending calls."""
         self._to_close.discard(connection)
         for call in self._calls.pop(connection, {}).values():
             call.answered.set()

@@ -25,7 +25,8 @@ class CodecConfig:
     """Of the decoder `name`: a codec worker, or the codec inside a selector when there are no codec workers.
 
     Args:
-        send_stall_ms: sends are refused while the send process has been at one thing for longer; 0: never.
+        send_stall_ms: sends are refused while the send worker has been busy with one operation for longer than this; 0:
+        never.
     """
 
     def __init__(self, topology: Topology, name: str, table: PoolTable, send_stall_ms: int) -> None:

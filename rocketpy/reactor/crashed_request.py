@@ -1,14 +1,16 @@
-"""A request that crashed a worker is not tried again: the restarted worker drops it and has its connection closed.
+"""A request that crashed a worker is not tried again: the restarted worker drops it and its connection is closed.
 
-Every worker stores in its block the connection whose request it is serving. When it crashes, or is killed because it
-hung (not by a signal from outside), the supervisor passes that connection to the restarted worker. Such a death does
-not count towards the bound of restarts: a client that repeats the request must not end the broker (docs/adr/0073).
+Every worker stores in its block the connection whose request it is serving. If the worker crashes or hangs, the
+supervisor passes this connection to the restarted worker as its suspect. A kill from outside makes no suspect. Such a
+crash does not count towards the limit of restarts: a client that repeats the request must not end the broker
+(docs/adr/0073).
 
     worker:      serving = connection, take the record, release it, serving = 0
-    supervisor:  death that is the worker's own  ->  suspect = serving
+    supervisor:  crash or hang of a worker -> suspect = serving
     successor:   message of `suspect` at the head of an input  ->  dropped;  reply ring  <-  CLOSE_AFTER
 
-What the ring no longer holds (the manager copies its records, large ones cross in parts) went with the predecessor.
+Some requests are no longer in the ring when the worker crashes: the manager copies its requests, and large ones cross
+in parts. Those are lost with the worker.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from .worker_messages import (
 )
 
 REQUESTS = frozenset({WorkerMessage.FRAME, WorkerMessage.COMMAND, WorkerMessage.SEND, WorkerMessage.PULL})
-TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the selector makes room
+TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the reply ring is full
 _log = logging.getLogger(__name__)
 
 
@@ -48,7 +50,7 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
     if not suspect:
         return
     sizes = topology.sizes
-    has_copied = block.name in (*sizes.managers, *sizes.selectors)  # the head of its rings is another request
+    has_copied = block.name in (*sizes.managers, *sizes.selectors)  # the next message of its rings is another request
     inputs = [] if has_copied else topology.inputs(block.name)
     found = [taken for ring in inputs if (taken := _take_from(ring, suspect)) is not None]
     for kind, record in found:
@@ -61,13 +63,13 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
             refuse_put(topology.ring(SEND, sizes.managers[0]), record)
     if not found:
         _log.error("worker %s crashed while it served connection %x: closed the connection", block.name, suspect)
-    if block.name not in sizes.selectors:  # whose connections ended with it
+    if block.name not in sizes.selectors:  # connections of a dead selector are closed already
         close_connection(topology.replies_from(block.name), suspect)
     block.suspect_of(0)
 
 
 def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
-    """The request of `connection` that is next in the ring, taken out of it."""
+    """Remove and return the next request of the ring if it is one of `connection`."""
     reader = RingReader(ring)
     found = reader.peek()
     if found is None or found[0] not in REQUESTS or connection_of(found[1]) != connection:
@@ -76,7 +78,7 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
 
 
 def describe(kind: int, record: bytes) -> str:
-    """The request's peer, code and size, for the log."""
+    """Describe the request for the log: peer, code and size."""
     code: int | str = "unknown"
     if kind == WorkerMessage.SEND:
         code = SEND_REQUEST.read(record).code
@@ -89,7 +91,8 @@ def describe(kind: int, record: bytes) -> str:
 
 
 def close_connection(replies: Sequence[Ring], connection: int) -> None:
-    """Have its selector close it; `replies` by selector. One that stays full for a second is left alone."""
+    """Ask the selector of the connection to close it; `replies` are the reply rings by selector. Gives up after a
+    second if the ring stays full."""
     index = connection >> 56
     if index >= len(replies):
         return
@@ -102,7 +105,7 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
 
 
 def refuse_put(to_manager: Ring, record: bytes) -> None:
-    """Answer the manager's own put with an error: it may be stored or not."""
+    """Answer an internal put of the manager with an error. The message may have been stored."""
     writer = RingWriter(to_manager)
     refusal = PUT_RESULT.write(token=token_of(record), code=ResponseCode.SYSTEM_ERROR)
     writer.write(WorkerMessage.PUT_RESULT, refusal)

@@ -1,5 +1,5 @@
-"""How far delayed messages have been delivered, in memory that outlives manager and send process:
-csrc/store/delivered.h."""
+"""Delivery marks: how far delayed messages have been delivered, in shared memory that survives a restart of the manager
+and the send worker (csrc/store/delivered.h)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rocketpy.remoting.fast_path import Delivery
 
 
 class DeliveryMarks:
-    """Made before the first fork. The send process writes, by `pointer`; all others read.
+    """Created before the first fork. The send worker writes, through `pointer`; all other processes read.
 
     Args:
-        published: the log's published position, up to which a mark counts.
+        published: returns the published position of the log; a mark of a later record does not count.
     """
 
     def __init__(self, level_max: int, published: Callable[[], int]) -> None:
@@ -26,7 +26,7 @@ class DeliveryMarks:
         self._published = published
 
     def last(self, level: int) -> Delivery | None:
-        """The last delivery of a level that is stored; None if there is none."""
+        """The last delivery of this level that was stored; None if there is none."""
         last = ffi.new("rp_delivery *")
         if not lib.rp_delivered_last(self.pointer, level, self._published(), last):
             return None

@@ -1,4 +1,4 @@
-"""Requests that have left their pool because they wait for a client, a name server or the store worker.
+"""Detached requests: they have left their pool because they wait for a client, a name server or the store worker.
 
 A slow or silent client must not occupy a task of a pool (docs/adr/0081). They are bounded in number and bytes,
 in total, per asking connection and per target. Beyond a bound the answer is SYSTEM_BUSY. A deadline ends each wait.
@@ -15,12 +15,12 @@ import trio
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.command import RemotingCommand
 
-ASKER_MAX = 64  # requests of one connection that wait at once
+ASKER_MAX = 64  # detached requests of one connection
 
 
 @attrs.define(eq=False)
 class DetachedRequests:
-    """Counts them, and runs each within its deadline. The tasks are the caller's."""
+    """Counts detached requests, and runs each within its deadline, in a task of the caller."""
 
     count_max: int = 1024
     bytes_max: int = 32 * 1024 * 1024
@@ -35,8 +35,9 @@ class DetachedRequests:
         return self._count
 
     def enter(self, rest: Detached, asker: int, size: int) -> bool:
-        """Take a request of `size` bytes in; False: a bound is reached, nothing was taken. Paired with `leave`."""
-        is_large = self._count > 0 and self._bytes + size > self.bytes_max  # a single one always fits
+        """Register a request of `size` bytes. Returns False if a bound is reached. Each True needs a call of
+        `leave`."""
+        is_large = self._count > 0 and self._bytes + size > self.bytes_max  # one always fits
         by_asker, by_target = self._by_key[_asker(asker)], self._by_key[_target(rest)]
         if self._count >= self.count_max or is_large or by_asker >= ASKER_MAX or by_target >= rest.at_once_max:
             self._drop_unused(asker, rest)
@@ -60,7 +61,7 @@ class DetachedRequests:
                 del self._by_key[key]
 
     async def run(self, rest: Detached) -> RemotingCommand | None:
-        """The response; None: not within the deadline, or `stop()` was called."""
+        """Returns the response, or None if the deadline passed or `stop()` was called."""
         scope = trio.CancelScope(deadline=trio.current_time() + rest.timeout_s)
         if self._is_stopping:
             scope.cancel()
@@ -73,7 +74,7 @@ class DetachedRequests:
         return None
 
     def stop(self) -> None:
-        """End every wait: the process leaves."""
+        """End every wait, because the process is stopping."""
         self._is_stopping = True
         for scope in self._scopes:
             scope.cancel()

@@ -1,7 +1,7 @@
-"""How accepted sockets cross from the acceptor to a selector: SCM_RIGHTS over a unix socket pair.
+"""Passes accepted sockets from the acceptor to a selector: SCM_RIGHTS over a unix socket pair.
 
-One message carries up to HANDOFF_MAX descriptors and as many bytes, the number of the listener each came in by (0 main
-port, 1 VIP port). Both ends belong to the supervisor too, so sockets under way survive the death of either side.
+One message carries up to HANDOFF_MAX descriptors, and for each a byte with the number of its listener (0 main port, 1
+VIP port). The supervisor holds both ends as well, so descriptors in flight survive the death of either worker.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import attrs
 from rocketpy.native.core import lib
 
 HANDOFF_MAX: int = lib.RP_HANDOFF_MAX
-# Passing: more descriptors in flight than we may have open, or no memory in the kernel for the message.
+# Transient errors: too many descriptors in flight, or no kernel memory for the message.
 NOT_NOW = (errno.ETOOMANYREFS, errno.ENOBUFS, errno.ENOMEM)
 
 
 @attrs.frozen
 class Accepted:
-    """A new connection, not yet anybody's."""
+    """An accepted connection that no selector owns yet."""
 
     fd: int
     listener: int
@@ -37,10 +37,9 @@ def handoff_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def hand_over(target: socket.socket, connections: Sequence[Accepted]) -> int:
-    """Send the first of `connections`, at most HANDOFF_MAX; the caller still closes its copies.
+    """Pass the first of `connections`, at most HANDOFF_MAX. The caller closes its own descriptors.
 
-    Returns: how many went; 0 when the selector has not kept up and the pair is full, or the kernel lacks the means:
-        try again a little later.
+    Returns: how many were passed; 0 when the pair is full or the kernel has no resources: try again later.
     """
     batch = connections[:HANDOFF_MAX]
     rights = array.array("i", [one.fd for one in batch])

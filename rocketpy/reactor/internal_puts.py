@@ -1,8 +1,8 @@
-"""The manager's own puts on their way to the send process, and their outcomes on their way back.
+"""Internal puts: messages that the manager itself stores through the send worker, and their results.
 
-A put takes its place in the order when it begins, not when somebody waits for it: two sends of one connection that are
-stored elsewhere than the sender trusts (delays, dead letters) are stored as they came. At most PUTS_MAX are under
-way; those behind wait here, in their order, and whoever begins puts bounds how many that can be.
+Puts are stored in the order in which they begin, not in the order in which tasks wait for them. So two messages of one
+connection that are stored in another topic (delayed messages, dead letters) keep their order. At most PUTS_MAX are in
+flight; later ones wait here in order. Callers bound how many can wait.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from .worker_messages import WorkerMessage, decode_put_result, encode_put, with_
 log = logging.getLogger(__name__)
 
 PUTS_MAX = 4096
-PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: only a dead process stays silent so long
+PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: then the send worker is dead
 
 
 @attrs.define(eq=False)
 class InternalPut:
-    """One put; `wait()` once for its outcome."""
+    """One put. `wait()` returns its result, once."""
 
     message: MessageToPut
-    record: bytes  # as it is sent, but for the token
+    record: bytes  # the ring message without its token
     _owner: InternalPuts
-    token: int = attrs.field(init=False, default=0)  # 0: it waits for its turn
+    token: int = attrs.field(init=False, default=0)  # 0: not sent yet
     _finished: trio.Event = attrs.field(init=False, factory=trio.Event)
     _result: PutResult | None = attrs.field(init=False, default=None)
 
@@ -43,8 +43,8 @@ class InternalPut:
         self._finished.set()
 
     async def wait(self) -> PutResult:
-        """SYSTEM_BUSY: not taken, the send process has not kept up. SYSTEM_ERROR: no outcome in PUT_TIMEOUT_S (the
-        process died with it): the message may or may not be stored."""
+        """Wait for the result. SYSTEM_BUSY: not sent, the send worker is too slow. SYSTEM_ERROR: no result within
+        PUT_TIMEOUT_S, because the send worker died; the message may have been stored."""
         try:
             with trio.move_on_after(PUT_TIMEOUT_S):
                 await self._finished.wait()
@@ -57,18 +57,17 @@ class InternalPut:
 
 
 class InternalPuts:
-    """All puts that have begun and have not ended.
+    """All puts that have begun and not ended.
 
     Args:
-        outbox: to the send process.
-        store_host: brokerIP1 and listenPort, for message ids.
+        outbox: the way to the send worker. store_host: brokerIP1 and listenPort, for message ids.
     """
 
     def __init__(self, outbox: Outbox, store_host: tuple[str, int], now_ns: Callable[[], int]) -> None:
         self._outbox = outbox
         self._store_host = store_host
         self._now_ns = now_ns
-        self._last_token = now_ns()  # above all tokens of a predecessor, whose results may still come
+        self._last_token = now_ns()  # above all tokens of previous managers, whose results may still arrive
         self._under_way: dict[int, InternalPut] = {}  # by token
         self._waiting: deque[InternalPut] = deque()
 
@@ -76,7 +75,7 @@ class InternalPuts:
         return not self._under_way and not self._waiting
 
     def begin(self, message: MessageToPut) -> InternalPut:
-        """Hand a message over behind those that have begun before; blocks nobody.
+        """Begin a put, behind those that have begun before. Never blocks.
 
         Raises: OverflowError (a number beyond its field); nothing has begun then.
         """
@@ -86,20 +85,21 @@ class InternalPuts:
         return put
 
     def finished(self, record: bytes) -> None:
-        """A PUT_RESULT has come; it is dropped if its put has ended."""
+        """Handle a PUT_RESULT. It is dropped if its put has ended."""
         token, result = decode_put_result(record, self._store_host)
         put = self._under_way.get(token)
         if put is not None:
             put.finish(result)
 
     def send_process_replaced(self) -> None:
-        """What became of those under way may never be told. Deliveries end here: they alone may be put again."""
+        """The send worker was restarted: results of puts in flight may be lost. Deliveries of delayed messages end
+        here, because only they can be repeated without storing a message twice."""
         for put in self._under_way.values():
             if put.message.delivery is not None:
                 put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
 
     def forget(self, put: InternalPut) -> None:
-        """Stop waiting for its outcome."""
+        """Stop waiting for the result of a put."""
         if put.token:
             self._under_way.pop(put.token, None)
         else:

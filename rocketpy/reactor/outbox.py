@@ -1,6 +1,6 @@
-"""Records on their way to one consumer, in order, through a ring that may be full for a while.
+"""The sending side of a ring, with a bounded backlog for the time in which the ring is full.
 
-What does not fit waits here, up to a bound of bytes; the producer's doorbell rings when the ring has room again.
+Messages that do not fit into the ring wait here, in order. The producer's doorbell rings when the ring has room again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .ring import RECORD_MAX, RingWriter, too_large
 
 @attrs.define(eq=False)
 class Outbox:
-    """The writer's side of one ring, with a bounded backlog."""
+    """One ring and its backlog."""
 
     writer: RingWriter
     bytes_max: int = 8 * 1024 * 1024
@@ -26,11 +26,12 @@ class Outbox:
         return self._backlog_bytes
 
     def put(self, kind: int, record: bytes, *, always: bool = False) -> bool:
-        """Write now (and wake the consumer), or keep for later. False: the backlog is full, nothing was taken.
+        """Write the message to the ring and wake the consumer, or append it to the backlog. Returns False if that is
+        full.
 
-        `always` is for records that must not be lost and whose number is bounded by something else (tables).
+        `always` ignores the bound. It is for messages whose number is bounded otherwise, such as table entries.
 
-        Raises: LocalProtocolError: it is larger than any ring takes; those behind it are not held up.
+        Raises: LocalProtocolError: the message is larger than the limit of a ring.
         """
         if len(record) > RECORD_MAX:
             raise too_large(kind, len(record))
@@ -38,13 +39,13 @@ class Outbox:
             self.writer.finish_batch()
             return True
         if not always and self._backlog and self._backlog_bytes + len(record) > self.bytes_max:
-            return False  # a single one always fits: a large reply is no sign that the consumer does not keep up
+            return False  # a single message is always accepted: a large reply does not mean that the consumer is slow
         self._backlog.append((kind, record))
         self._backlog_bytes += len(record)
         return True
 
     def flush(self) -> None:
-        """Write what waits, as far as there is room, and wake the consumer. Once per batch."""
+        """Write as much of the backlog as fits into the ring, and wake the consumer. Called once per batch."""
         while self._backlog and self.writer.write(*self._backlog[0]):
             self._backlog_bytes -= len(self._backlog.popleft()[1])
         self.writer.finish_batch()

@@ -63,13 +63,14 @@ class Identity:
 
 
 def own_standard_streams() -> None:
-    """Whatever our parent has put in their place (a test runner does), write to descriptors 1 and 2."""
+    """Write to descriptors 1 and 2, whatever the parent has assigned to sys.stdout and sys.stderr (a test runner
+    does)."""
     sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
 
 
 def expect_frames() -> None:
-    """Tables are made, frames will come: from now on only large ones are worth a mapping of their own."""
+    """Tables are loaded. From now on only blocks for large frames get their own memory mapping."""
     lib.rp_process_map_blocks(LARGE_BYTES)
 
 
@@ -91,7 +92,7 @@ def forget_handlers() -> None:
 
 
 def _command_line_place() -> tuple[int, int]:
-    """Where our arguments lie in memory: fields 48 and 49 of /proc/self/stat."""
+    """Address range of the command line in memory: fields 48 and 49 of /proc/self/stat."""
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     return int(fields[45]), int(fields[46])  # counted from field 3, the first one after the name

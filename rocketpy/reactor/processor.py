@@ -1,14 +1,14 @@
-"""The reactor's side of a manager process: rings in, pools of trio tasks, answers out.
+"""The loop of a manager process: reads rings, runs requests in pools of trio tasks, writes responses.
 
     doorbell -> drain rings in batches -> COMMAND: pool by request code -> Processor -> reply ring of the selector
                                        -> SEND, PULL, COMMIT_OFFSET: SlowPath    PUT_RESULT, CLEANED: FastPath
                                        -> CLOSED: listeners, once the connection's requests are served
 
-Bounds: a pool's queue, in requests and bytes (full: SYSTEM_BUSY at once), requests that wait for somebody else
-(detached.py), an outbox per selector (channel.py), a batch per ring and turn.
+Bounds: a pool's queue, in requests and bytes (full: SYSTEM_BUSY at once), detached requests (detached.py), an outbox
+per selector (channel.py), a batch per ring and turn.
 Order: the requests of one connection reach their pool in order; a pool of one task also serves them in order.
-Faults: what a request, a message of a ring or a listener raises ends there: it is answered where somebody waits,
-counted, and logged once in a while (faults.py). Only the loop itself, its rings and its memory, may end the process.
+Faults: an exception of a request, a ring message or a listener ends there: it is answered with an error, counted and
+logged at a limited rate (faults.py). Only a fault of the loop itself ends the process.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ from .worker_messages import (
 )
 
 DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
-"""Records whose effect is complete, and harmless when repeated, after `_take`: they leave the ring then, so that one
-at which a predecessor died is not lost. The others leave it before, as they could kill their successor too."""
-BATCH_RECORDS = 256  # of one ring, before the others and the pools have their turn
-BATCH_NS = 10_000_000  # likewise: large ones take longer, and the heartbeat must not wait for many of them
+"""Messages that are complete after `_take` and harmless when repeated. They are released after `_take`, so that a crash
+loses none of them. All others are released before, because they could crash the restarted process again."""
+BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the pools run
+BATCH_NS = 10_000_000  # time of one ring per turn: the heartbeat must not wait for many large messages
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
-AWAY_NS = 2_000_000_000  # a loop that has not turned for so long was not there to serve
+AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
 
 @attrs.define(eq=False)
 class _Connection:
-    """One that has sent commands: kept until CLOSED has come and its last request is served."""
+    """A connection that has sent commands. It is kept until CLOSED has arrived and its last request is served."""
 
     channel: RingChannel
     in_service: int = 0
@@ -74,7 +74,7 @@ class _Job:
     request: RemotingCommand
     connection: _Connection
     received_ns: int
-    size: int  # bytes that it holds while it waits
+    size: int  # bytes that it counts while it waits
 
 
 @attrs.define(eq=False, kw_only=True)
@@ -105,14 +105,15 @@ class ProcessorServer:
     _connections: dict[int, _Connection] = attrs.field(init=False, factory=dict)
     _queues: dict[str, PoolQueue[_Job]] = attrs.field(init=False, factory=dict)
     _in_service: int = attrs.field(init=False, default=0)
-    _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # the peers' faults, not ours
+    _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
     _turned_ns: int = attrs.field(init=False, default=0)
     _there_since_ns: int = attrs.field(init=False, default=0)
-    """Ages count from here at the earliest: our own absence is not the clients' overload."""
+    """The earliest time from which the waiting time of a request counts: time in which this process was down is no
+    overload."""
 
     async def run(self) -> None:
-        """Serve; the nursery of the pools' tasks, and of the requests that have left them, lives here."""
+        """Serve until stopped. This nursery owns the tasks of the pools and of detached requests."""
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             for pool in self.table.pools_in(self.role):
@@ -148,7 +149,7 @@ class ProcessorServer:
             self.block.awake()
 
     def turn(self) -> bool:
-        """Take a batch from every ring and move what waits to go out; False: there was nothing to take."""
+        """Read a batch from every ring, and write out backlogs. Returns False if all rings were empty."""
         moved = False
         now_ns = self.now_ns()
         if now_ns - self._turned_ns > AWAY_NS:
@@ -210,7 +211,8 @@ class ProcessorServer:
             raise LocalProtocolError(f"worker {self.block.name} does not know ring messages of type {kind}")
 
     def _channel(self, origin: Origin) -> RingChannel:
-        """The channel of a request that came through the fast path. Not kept: CLOSED may have come before it."""
+        """The channel of a request that came through the fast path. It is not stored: CLOSED may have arrived
+        before."""
         known = self._connections.get(origin.connection)
         return known.channel if known else self._new_channel(origin)
 
@@ -250,7 +252,7 @@ class ProcessorServer:
             return
         connection = self._connections.get(origin.connection)
         if connection is None:
-            is_closed = self.deaths.is_gone(origin.connection)  # sent before its selector died: served, then forgotten
+            is_closed = self.deaths.is_gone(origin.connection)  # sent before its selector died: served, then dropped
             connection = _Connection(self._new_channel(origin), is_closed=is_closed)
             self._connections[origin.connection] = connection
         self._submit(_Job(request, connection, origin.received_ns, request.held_size))
@@ -281,7 +283,7 @@ class ProcessorServer:
                 self._in_service -= 1
 
     def _leave(self, connection: _Connection) -> None:
-        """A request of the connection is served, or has left its pool."""
+        """A request of the connection is finished, or has left its pool."""
         connection.in_service -= 1
         if connection.is_closed and connection.in_service == 0:
             self._tell_closed(connection.channel.connection)
@@ -340,7 +342,8 @@ class ProcessorServer:
             job.connection.channel.push(response.answering(job.request))
 
     def _fail(self, request: RemotingCommand, push: Callable[[RemotingCommand], None], exc: Exception) -> None:
-        """A handler raised: our own errors say what to reply, anything else is a bug worth its traceback."""
+        """A handler raised an exception. A RocketError carries its response code; anything else is a bug and is logged
+        with its traceback."""
         if isinstance(exc, RocketError):
             response = RemotingCommand.response(exc.response_code, str(exc))
         else:
@@ -359,11 +362,11 @@ class ProcessorServer:
             if connection.in_service > 0:
                 if self.slow_path is not None:
                     self.slow_path.connection_closing(number)
-                return  # a heartbeat that still waits must not enter the client after it has been removed
+                return  # else a waiting heartbeat would add the client again after its removal
         self._tell_closed(number)
 
     def _drop_connections(self) -> Iterator[None]:
-        """Forget the connections of a dead selector, one for each step."""
+        """Remove the connections of a dead selector, one per step."""
         for number in filter(self.deaths.is_gone, [*self._connections, *self.gateway.called()]):
             self.gateway.closed(number)
             connection = self._connections.get(number)
@@ -388,7 +391,7 @@ class ProcessorServer:
 
 
 def _command_of(request: SendRequest | PullRequest) -> RemotingCommand:
-    """What the fast path has left to us, as the command that is to be answered."""
+    """Convert a request of the fast path to the command that is to be answered."""
     return RemotingCommand(
         request.code,
         request.opaque,

@@ -1,12 +1,12 @@
-"""Deletions of a topic's queues, from the manager's side.
+"""Deletion of a topic's queues: the part of the manager.
 
-    send     is told that the topic is gone, then asked for its POSITION: the log's end P at that point of its input.
+    send     receives the removal of the topic, then a POSITION request: it returns the end of the log, P, at that time.
              Everything acknowledged to the deleted topic lies below P, everything acknowledged to a topic of the same
              name that is created later lies at P or above
     manager  writes P to the queues' entries in the control block: from here on the deletion survives every process
     store    removes the units of records below P when dispatch has reached it, and answers with CLEANED
 
-Nothing here waits: each answer causes the next step. A caller may wait for the end as long as it likes.
+No function here waits: each answer starts the next step. A caller can wait for the event that marks the end.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import trio
 from .outbox import Outbox
 from .worker_messages import POSITION, PUT_RESULT, WorkerMessage, encode_clean_topic
 
-TOKENS = 1 << 63  # ours are behind it, those of puts before it
+TOKENS = 1 << 63  # tokens of deletions are above, those of puts below
 
 
 class QueueTable(Protocol):
-    """The queues' entries in the control block, as far as the manager writes them."""
+    """The part of the control block's queue entries that the manager writes."""
 
     def add_queue(self, topic: bytes, queue_id: int) -> object:
         """Raises: StoreError (no room, or a name that cannot be a directory)."""
@@ -41,18 +41,19 @@ class _Deletion:
 
 
 class QueueDeletions:
-    """`send`, `store`: the ways to these workers; `store` None: there is none (tests)."""
+    """`send`, `store`: outboxes to these workers; `store` is None in tests without a store worker."""
 
     def __init__(self, queues: QueueTable, send: Outbox, store: Outbox | None, now_ns: Callable[[], int]) -> None:
         self._queues = queues
         self._send = send
         self._store = store
-        self._last_token = TOKENS + now_ns()  # above all tokens of a predecessor
-        self._by_token: dict[int, _Deletion] = {}  # send has not answered
-        self._by_record: dict[bytes, _Deletion] = {}  # store has not answered
+        self._last_token = TOKENS + now_ns()  # above all tokens of previous managers
+        self._by_token: dict[int, _Deletion] = {}  # waiting for the answer of the send worker
+        self._by_record: dict[bytes, _Deletion] = {}  # waiting for the answer of the store worker
 
     def begin(self, topic: str) -> trio.Event:
-        """Right after send was told that the topic is gone. Returns: set when the queues' files are removed."""
+        """Begin a deletion, directly after the send worker was told of it. Returns: an event, set when the files are
+        removed."""
         deletion = _Deletion(topic)
         self._last_token += 1
         token = self._last_token
@@ -62,7 +63,7 @@ class QueueDeletions:
         return deletion.done
 
     def position_is(self, record: bytes) -> bool:
-        """A PUT_RESULT has come; False: it is not for us. One to a predecessor of ours is dropped."""
+        """Handle a PUT_RESULT. Returns False if it belongs to a put. A result for a previous manager is dropped."""
         position = PUT_RESULT.read(record)
         token = position.token
         if token < TOKENS:
@@ -86,7 +87,7 @@ class QueueDeletions:
             deletion.done.set()
 
     def ask_again(self) -> None:
-        """The store worker has been replaced: what its predecessor took may have gone with it."""
+        """The store worker was restarted: repeat all requests, because those that it had read may be lost."""
         for record in self._by_record:
             if self._store is not None:
                 self._store.put(WorkerMessage.CLEAN_TOPIC, record, always=True)

@@ -1,7 +1,7 @@
-"""Rings, their two ends, and the blocks by which workers are seen: csrc/ipc/ring.h with Python argument types.
+"""Rings, their writers and readers, and worker blocks: csrc/ipc/ring.h with Python argument types.
 
-Everything here is shared memory or a view of it. Rings and blocks are created by the supervisor before it forks and
-are never freed; writers and readers are opened by the process that uses them.
+Everything here is shared memory or a view of it. The supervisor creates rings and blocks before it forks, and never
+frees them. Each process opens the writers and readers that it uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def too_large(kind: int, size: int) -> LocalProtocolError:
 
 
 class WorkerBlock:
-    """What all processes see of one worker: doorbell, orders, readiness, heartbeat, counters."""
+    """The state of one worker that all processes see: doorbell, orders, readiness, heartbeat, counters."""
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
@@ -40,7 +40,7 @@ class WorkerBlock:
 
     @property
     def epoch(self) -> int:
-        """How often the worker has been started."""
+        """Number of times that the worker has been started."""
         return int(self.pointer.epoch)
 
     @property
@@ -54,25 +54,25 @@ class WorkerBlock:
 
     @property
     def heartbeat_ns(self) -> int:
-        """CLOCK_MONOTONIC when its loop last turned."""
+        """CLOCK_MONOTONIC of the last turn of its loop."""
         return int(self.pointer.heartbeat_ns)
 
     @property
     def serving(self) -> int:
-        """The connection whose request the worker is at; 0: none."""
+        """The connection whose request the worker is serving; 0: none."""
         return int(self.pointer.serving)
 
     def serve(self, connection: int) -> None:
-        """The worker takes up a request of `connection`; 0: it is done with it."""
+        """The worker begins to serve a request of `connection`; 0: it has finished."""
         self.pointer.serving = connection
 
     @property
     def suspect(self) -> int:
-        """The connection over whose request the predecessor died; 0: it did not, or that has been dealt with."""
+        """The connection whose request crashed the previous process of this worker; 0: none, or already handled."""
         return int(self.pointer.suspect)
 
     def suspect_of(self, connection: int) -> None:
-        """Set, by the supervisor, or clear (0), by the worker."""
+        """Set by the supervisor; cleared (0) by the worker."""
         self.pointer.suspect = connection
 
     def counters(self) -> tuple[int, ...]:
@@ -92,15 +92,15 @@ class WorkerBlock:
         self.pointer.ready = 1
 
     def begin(self, now_ns: int) -> None:
-        """The supervisor is about to (re)start the worker; counters and resume points stay."""
+        """Prepare the block for a (re)start of the worker; counters and resume points stay."""
         block = self.pointer
         block.asleep = block.stop = block.ready = 0
         block.heartbeat_ns = now_ns
-        block.busy_since_ns = block.serving = 0  # whatever the one before it was at when it died
+        block.busy_since_ns = block.serving = 0  # left by the previous process
         block.epoch += 1
 
     def order(self, stop: int) -> None:
-        """Tell it to stop, and wake it up for that."""
+        """Order the worker to stop, and wake it."""
         self.pointer.stop = stop
         self.wake(force=True)
 
@@ -108,7 +108,7 @@ class WorkerBlock:
         lib.rp_worker_wake(self.pointer, int(force))
 
     def prepare_sleep(self) -> None:
-        """Look at all inputs once more before blocking on the doorbell."""
+        """Announce sleep. Check all inputs once more afterwards, then block on the doorbell."""
         lib.rp_worker_prepare_sleep(self.pointer)
 
     def awake(self) -> None:
@@ -145,7 +145,7 @@ class Ring:
 
 
 class RingWriter:
-    """The producer's end. Records are whole or not there; `write` never blocks."""
+    """The producer's end. A record appears as a whole; `write` never blocks."""
 
     def __init__(self, ring: Ring) -> None:
         self.ring = ring
@@ -154,9 +154,9 @@ class RingWriter:
             raise MemoryError
 
     def write(self, kind: int, record: bytes) -> bool:
-        """False: no room, nothing was taken; the doorbell rings when there is.
+        """Returns False if there is no room; nothing was written, and the doorbell rings when there is room.
 
-        Raises: LocalProtocolError: it is larger than any ring takes; nothing was taken.
+        Raises: LocalProtocolError: the record is larger than the limit; nothing was written.
         """
         span = ffi.new("rp_span *", (ffi.from_buffer(record), len(record)))
         status = lib.rp_ring_write(self._pointer, kind, span, 1)
@@ -167,7 +167,7 @@ class RingWriter:
         return bool(status == lib.RP_OK)
 
     def finish_batch(self) -> None:
-        """Move a large record on and wake the consumer of what was written."""
+        """Continue a large record, and wake the consumer if something was written."""
         lib.rp_ring_pump(self._pointer)
         lib.rp_ring_wake(self._pointer)
 
@@ -205,7 +205,7 @@ class RingReader:
         return int(self._kind[0]), bytes(ffi.buffer(self._data[0], self._size[0]))
 
     def release(self) -> None:
-        """Done with the record that `look` has found."""
+        """Release the record that `look` returned."""
         lib.rp_ring_release(self._pointer)
 
     @property
@@ -217,7 +217,7 @@ class RingReader:
         return bool(lib.rp_ring_is_empty(self._pointer))
 
     def peek(self) -> tuple[int, bytes] | None:
-        """The next record, left where it is; None: there is none, or it crosses in parts."""
+        """The next record, without removing it; None: the ring is empty, or the record crosses in parts."""
         data = lib.rp_ring_peek(self._pointer, self._size, self._kind)
         if data == ffi.NULL:
             return None

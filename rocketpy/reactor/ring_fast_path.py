@@ -1,8 +1,7 @@
 """`remoting.fast_path.FastPath` over rings: from the manager to the send, pull and store processes.
 
-Each of them has one ordered outbox, so an entry of a table always arrives before the request that needs it. What the
-tables hold now is kept here as records, and said again to a send or pull process that has been restarted: it begins
-with empty tables.
+Each of them has one ordered outbox, so a table entry always arrives before the request that needs it. All current
+entries are kept here as records and are sent again to a restarted send or pull worker, which begins with empty tables.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ TableKey = tuple[int, str, str]
 
 @attrs.define(eq=False)
 class _FastPathProcess:
-    """A send, pull or store process as seen from here."""
+    """The way to one send, pull or store worker."""
 
     block: WorkerBlock
     outbox: Outbox
@@ -58,14 +57,13 @@ class _FastPathProcess:
 
 
 class RingFastPath:
-    """The manager's way to the send and pull processes.
+    """The manager's way to the send, pull and store workers.
 
     Args:
-        store: the store process, for cleaning; None where there is none (tests).
-        queues: the entries of the control block.
-        store_host: brokerIP1 and listenPort, for message ids.
-        delivered: what is known of delayed messages; None where there is none (tests).
-        sends: our end of the ring on which the send process leaves its sends; None where there is none (tests).
+        store: outbox to the store worker, for cleaning; None in tests without one. queues: the queue entries of the
+        control block. store_host: brokerIP1 and listenPort, for message ids. delivered: delivery marks of delayed
+        messages; None in tests without them. sends: reader of the ring by which the send worker passes sends to the
+        manager; None in tests without one.
     """
 
     def __init__(
@@ -89,12 +87,12 @@ class RingFastPath:
         self._puts = InternalPuts(self._send.outbox, store_host, now_ns)
         self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
-        self._store_settings: dict[str, str] = {}  # changed since we were started
+        self._store_settings: dict[str, str] = {}  # changed since the start of the manager
         self._delivered = delivered
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
-        self._incomplete: dict[int, tuple[int, int]] = {}  # connection -> sends that are here, the last one's token
+        self._incomplete: dict[int, tuple[int, int]] = {}  # connection -> (sends on the slow path, token of the last)
         self._owes_tables_end = False
 
     # -- tables
@@ -192,10 +190,11 @@ class RingFastPath:
                 process.outbox.put(kind, record, always=True)
 
     def _tell_all(self, process: _FastPathProcess) -> None:
-        """A successor starts with empty tables: everything again, the end mark last.
+        """A restarted worker has empty tables: send all entries again, and the end mark last.
 
-        The mark lets a send process serve its codecs. It does not know which connections have sends here that its
-        predecessor left, so it gets the mark when all of those have gone back: else later sends would overtake them.
+        The end mark lets a send worker serve its codecs. A restarted send worker does not know which connections have
+        sends at the manager. So it gets the mark when all of those have been returned; otherwise later sends would
+        overtake them.
         """
         for key, record in self._tables.items():
             if key[0] in process.takes:
@@ -235,7 +234,7 @@ class RingFastPath:
             self._refuse(request)
 
     def took(self, request: SendRequest) -> None:
-        """A send has been left to us; it will be completed."""
+        """A send has arrived on the slow path; it will be completed."""
         connection = connection_of(request.raw)
         count, last = self._incomplete.get(connection, (0, 0))
         self._incomplete[connection] = count + 1, max(last, token_of(request.raw))
@@ -280,7 +279,7 @@ class RingFastPath:
             self._store.outbox.put(WorkerMessage.SETTINGS, text.encode(), always=True)
 
     def delete_queues(self, topic: str) -> trio.Event:
-        self.topic_removed(topic)  # perhaps once more: a predecessor may have died before it came to that
+        self.topic_removed(topic)  # may be a repetition: the previous manager may have died before it
         return self._deletions.begin(topic)
 
     async def clean_expired_queues(self) -> None:
@@ -294,19 +293,19 @@ class RingFastPath:
     # -- the server's side
 
     def put_finished(self, record: bytes) -> None:
-        """A PUT_RESULT has come: the outcome of a put, or the position that a deletion has asked for."""
+        """Handle a PUT_RESULT: the result of a put, or the position that a deletion has requested."""
         if not self._deletions.position_is(record):
             self._puts.finished(record)
 
     def cleaned(self, record: bytes) -> None:
-        """A CLEANED has come: the record that asked for it."""
+        """Handle a CLEANED; `record` is the request that it answers."""
         self._deletions.cleaned(record)
         if self._expired is not None and record == encode_clean_expired():
             self._expired.set()
             self._expired = None
 
     def turn(self) -> None:
-        """Move what waits, and look whether a send or pull process has been replaced."""
+        """Write out backlogs, and check whether a send or pull worker was restarted."""
         for process in (self._send, self._pull):
             if process.block.epoch != process.epoch:
                 process.epoch = process.block.epoch
@@ -325,6 +324,6 @@ class RingFastPath:
             self._store.outbox.flush()
 
     def is_idle(self) -> bool:
-        """Nothing waits to go out, and no put waits for its outcome."""
+        """All backlogs are empty, and no put waits for its result."""
         outboxes = [self._send.outbox, self._pull.outbox] + ([self._store.outbox] if self._store is not None else [])
         return self._puts.is_empty() and all(outbox.is_empty() for outbox in outboxes)

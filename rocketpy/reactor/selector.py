@@ -1,4 +1,4 @@
-"""A selector worker: the C loop of csrc/workers/selector.c, once around per second for Python's sake."""
+"""A selector worker. It runs the C loop of csrc/workers/selector.c and returns to Python once a second."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COMPLAINTS: dict[int, str] = {
     lib.RP_COUNT_PROXY_BAD: "their address is in proxyProtocolFrom, but they sent no PROXY header",
 }
 MAPPED_PREFIX = bytes(10) + b"\xff\xff"  # of an IPv4 address among IPv6 ones
-LOG_MAPPINGS_MAX = 64  # files of the CommitLog that one selector keeps mapped
+LOG_MAPPINGS_MAX = 64  # CommitLog files that one selector keeps mapped
 
 
 @attrs.frozen(kw_only=True)
@@ -42,24 +42,25 @@ class SelectorSettings:
     """Limits of one selector."""
 
     commitlog_directory: str | None = None
-    """Where pull replies are read from; None where nothing is ever pulled."""
+    """Directory that pull responses are read from; None if no consumer ever pulls."""
     commitlog_file_bytes: int = 1 << 30
     min_phy_offset: Callable[[], int] | None = None
-    """Where the log begins now: files below it have been deleted and are unmapped here too."""
+    """Returns the first offset of the log: files below it have been deleted, and are unmapped here too."""
     connections_max: int = 20_000
     frame_bytes_max: int = 16_777_216
     idle_s: int = 120
-    """A connection without a byte either way for so long is closed; 0: never."""
+    """A connection without any traffic for this long is closed; 0: never."""
     send_stall_ms: int = 0
     """For the codec inside, if there is one: see `CodecConfig`."""
     high_water_bytes: int = 1 << 20
     """Queued output above which a connection is not read."""
     unfinished_bytes_max: int = 256 << 20
-    """Of frames that have not come whole, of all connections together; beyond it the one that began first is closed."""
+    """Bytes of incomplete frames, of all connections together. Beyond it the connection with the oldest one is
+    closed."""
     unsent_bytes_max: int = 256 << 20
-    """Of memory for answers that have not been fetched, of all connections together; beyond it those with most go."""
+    """Bytes of unsent responses, of all connections together. Beyond it the connections with the most are closed."""
     proxies: Sequence[Network] = ()
-    """Connections from there begin with a PROXY header, and are those of whom it names."""
+    """Networks of proxies: their connections begin with a PROXY header, which names the real peer."""
 
 
 class SelectorMain:
@@ -134,7 +135,7 @@ class SelectorMain:
 
 
 class Complaints:
-    """What the operator should read of closed connections: a line per reason and LOG_INTERVAL_S, with their number."""
+    """Logs closed connections: at most one line per reason and LOG_INTERVAL_S, with their number."""
 
     def __init__(self, block: WorkerBlock, now_s: Callable[[], float] = time.monotonic) -> None:
         self._block = block

@@ -1,4 +1,4 @@
-"""Finds connections of dead selectors: a killed selector sends no CLOSED (docs/adr/0095)."""
+"""Detects restarted selectors and drops their old connections: a killed selector sends no CLOSED (docs/adr/0095)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ STEPS_PER_TURN = 100
 
 @attrs.define(eq=False)
 class SelectorDeaths:
-    """Finds that a selector has been replaced, and has its connections forgotten a few at a time.
+    """Detects that a selector was restarted, and drops the connections of its previous process a few at a time.
 
     Args:
-        is_gone: whether the selector that owned a connection has died since.
+        is_gone: returns whether the selector process that owned a connection has ended.
     """
 
     selectors: Sequence[WorkerBlock] = ()
@@ -29,7 +29,8 @@ class SelectorDeaths:
         self._epochs = [selector.epoch for selector in self.selectors]
 
     def turn(self, forget: Callable[[], Iterator[None]]) -> bool:
-        """Begin `forget()` if a selector has died, and go on with what has begun. False: there was nothing to do."""
+        """Begin `forget()` if a selector was restarted, and continue what has begun. Returns False if nothing was to
+        do."""
         epochs = [selector.epoch for selector in self.selectors]
         if epochs != self._epochs:
             self._epochs = epochs

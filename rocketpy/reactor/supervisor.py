@@ -1,14 +1,13 @@
 """The supervisor: forks the workers, watches them, replaces those that die, and stops them in order.
 
-It touches no message and runs neither threads nor trio, so that a fork at any moment is safe and quick: everything is
-imported, `gc.freeze()` keeps what is shared shared (the caller has collected what was not), and a replacement is up
-within milliseconds.
+It touches no message, and runs neither threads nor trio, so that it can fork at any moment. All modules are imported
+before, and `gc.freeze()` keeps their memory shared, so a new worker serves within milliseconds.
 
     handlers enqueue, the loop acts:   signal -> wakeup pipe -> poll -> order
                                        death  -> pidfd       -> poll -> restart, at once or after a jittered wait
     one turn:                          deaths, signals, due restarts, heartbeats, readiness, the stop's next phase
 
-What this process was late itself (stopped, paused, starved) counts against nobody: see `_discount_lateness`.
+Time in which this process itself was paused does not count as silence of a worker: see `_discount_lateness`.
 """
 
 from __future__ import annotations
@@ -35,14 +34,14 @@ from .worker_spec import WorkerContext, WorkerSpec
 EXIT_CANNOT_BOOT = 78  # EX_CONFIG: its one-line reason is on standard error
 EXIT_CRASHED = 70  # EX_SOFTWARE: a traceback is
 OWN_FAULTS = frozenset({-signal.SIGSEGV, -signal.SIGBUS, -signal.SIGABRT, -signal.SIGILL, -signal.SIGFPE, EXIT_CRASHED})
-FAULT_DELAY_MAX_S = 0.5  # before a restart after one that a request has caused
+FAULT_DELAY_MAX_S = 0.5  # longest wait before a restart after a crash by a request
 HEARTBEAT_CHECK_S = 1.0
-LATE_S = 1.0  # a turn later than this says that the whole machine or tree stood still
-PHASE_GRACE_S = 1.0  # even when the stop's time is over, each phase has so long before it is killed
+LATE_S = 1.0  # a turn later than this means that all processes were paused
+PHASE_GRACE_S = 1.0  # minimum time of each stop phase, even after the stop's deadline
 
 
 def report(line: str) -> None:
-    """One line for the operator."""
+    """Print one line for the operator."""
     print(f"rocketpy: {line}", file=sys.stderr, flush=True)
 
 
@@ -56,22 +55,22 @@ class _Child:
     pid: int = 0  # 0: not running
     pidfd: int = -1
     restart_at: float | None = None
-    restarts: list[float] = attrs.field(factory=list)  # times of those within the window
-    faults: list[float] = attrs.field(factory=list)  # times within the window of deaths over a request
+    restarts: list[float] = attrs.field(factory=list)  # times within the window
+    faults: list[float] = attrs.field(factory=list)  # times within the window of crashes by a request
     is_hung: bool = False
     failed_forks: int = 0  # in a row
 
 
 @attrs.define(eq=False)
 class Supervisor:
-    """Runs `specs` until told to stop.
+    """Runs the workers of `specs` until it is stopped.
 
     Args:
         specs: in the order in which they are started.
         on_ready: called once, when every worker serves.
         on_reload: called on SIGHUP.
-        stop_timeout_s: for a clean stop; whoever takes longer is killed.
-        insist_after_s: a second signal within this time is the same request (`timeout` and `make` pass a signal on
+        stop_timeout_s: for a clean stop; workers that take longer are killed. insist_after_s: a second signal within
+        this time is the same request (`timeout` and `make` pass a signal on
             that the terminal or the service manager sends to the whole group as well).
     """
 
@@ -83,7 +82,7 @@ class Supervisor:
     jitter: Callable[[], float] = random.random
     log: Callable[[str], None] = report
     insist_after_s: float = 1.0
-    clock: Callable[[], float] = time.monotonic  # that of the heartbeats
+    clock: Callable[[], float] = time.monotonic  # the clock of heartbeats
     fork: Callable[[], int] = os.fork
     _children: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by pidfd
     _all: list[_Child] = attrs.field(init=False, factory=list)
@@ -94,14 +93,15 @@ class Supervisor:
     _stopping: bool = attrs.field(init=False, default=False)
     _stop_asked_at: float = attrs.field(init=False, default=0.0)
     _turned_at: float = attrs.field(init=False, default=0.0)
-    _watching_since: float = attrs.field(init=False, default=0.0)  # silence before it is not counted
+    _watching_since: float = attrs.field(init=False, default=0.0)  # time before it does not count as silence
     _deadline: float = attrs.field(init=False, default=0.0)
     _phase_deadline: float = attrs.field(init=False, default=0.0)
     _phases: list[int] = attrs.field(init=False, factory=list)
     _exit_status: int = attrs.field(init=False, default=0)
 
     def run(self) -> int:
-        """Start everything, serve, stop. Returns the exit status: 0, or 1 when a worker could not be kept alive."""
+        """Start all workers, supervise them, stop them. Returns the exit status: 1 if a worker failed too often, else
+        0."""
         assert threading.active_count() == 1, "forking a process with threads is not safe"
         self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -120,7 +120,7 @@ class Supervisor:
         return self._exit_status
 
     def request_stop(self) -> None:
-        """Begin an orderly stop, as SIGTERM does; asked twice, whoever is left is killed soon."""
+        """Begin an orderly stop, as SIGTERM does. A second request kills the workers that are left."""
         now = self.clock()
         if self._stopping:
             if now >= self._stop_asked_at + self.insist_after_s:
@@ -140,7 +140,7 @@ class Supervisor:
 
     def _turn(self) -> None:
         events = self._poller.poll(self._wait_ms())
-        now = self.clock()  # one time for the whole turn: what passes during it is found late by the next one
+        now = self.clock()  # one time for the whole turn
         self._discount_lateness(now)
         for fd, _ in events:
             if fd == self._signals[0]:
@@ -162,7 +162,8 @@ class Supervisor:
             self.on_ready()
 
     def _discount_lateness(self, now: float) -> None:
-        """A turn comes at least every HEARTBEAT_CHECK_S. Where it did not, nothing ran: everybody has a fresh grace."""
+        """Turns come every HEARTBEAT_CHECK_S or sooner. If one is late, all processes were paused: extend every
+        deadline."""
         late_s = now - self._turned_at - HEARTBEAT_CHECK_S
         self._turned_at = now
         if late_s <= LATE_S:
@@ -185,7 +186,7 @@ class Supervisor:
     def _listen_to_signals(self) -> None:
         signal.set_wakeup_fd(self._signals[1], warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda *_: None)  # the wakeup pipe carries it to the loop
+            signal.signal(number, lambda *_: None)  # the wakeup pipe passes it to the loop
 
     def _take_signals(self) -> None:
         for number in os.read(self._signals[0], 4096):
@@ -244,7 +245,8 @@ class Supervisor:
         self.on_start(child.spec.name, pid)
 
     def _try_later(self, child: _Child, pid: int, why: OSError) -> None:
-        """No process or no memory to be had, or (`pid` runs) no descriptor: that passes, so the others serve on."""
+        """fork or pidfd_open failed, for lack of processes, memory or descriptors: try again later. The others go
+        on."""
         if pid:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -311,7 +313,7 @@ class Supervisor:
             return
         delay_s = policy.delay_s(len(deaths), self.jitter())
         deaths.append(now)
-        if suspect:  # a client can repeat that request: such deaths never end the broker (crashed_request.py)
+        if suspect:  # a client can repeat it: such crashes never end the broker (crashed_request.py)
             child.spec.block.suspect_of(suspect)
             how += f" while it served a request of connection {suspect:x}"
             delay_s = min(delay_s, FAULT_DELAY_MAX_S)
@@ -325,7 +327,7 @@ class Supervisor:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        """A dead worker may have published without ringing; others must know that it has a successor."""
+        """Wake all workers: a dead one may have written without ringing, and all must notice the new process."""
         for child in self._all:
             child.spec.block.wake(force=True)
 
@@ -343,7 +345,7 @@ class Supervisor:
                 self.log(f"worker {child.spec.name} has not sent a heartbeat for {silent_s:.1f} s: killing it")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
                 child.is_hung = True
-                child.spec.block.beat(int(now * 1e9))  # once is enough
+                child.spec.block.beat(int(now * 1e9))  # one kill is enough
 
     def _kill_all(self) -> None:
         for child in self._all:
@@ -381,7 +383,7 @@ class Supervisor:
 
 
 def port_in_use(host: str, port: int, key: str) -> ConfigError:
-    """The line an operator needs when a port is taken."""
+    """The error for a port that is in use, with the remedy."""
     return ConfigError(
         f"port {port} of {host} is in use; stop the process that has it (ss -ltnp 'sport = :{port}') "
         f"or choose another {key}"

@@ -1,10 +1,10 @@
-"""Who there is and who writes to whom: blocks, rings and handoff sockets, made before the first fork.
+"""All workers and the rings between them: blocks, rings and handoff sockets, created before the first fork.
 
     acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull, -COMMAND-> manager
     send, pull, manager, codec -REPLY-> selector i          send <-> manager <-> pull, store <-> manager, store -> pull
 
-With codec_workers = 0 a selector takes the codecs' place: its rings go straight to the processors, and one leads back
-to itself for the requests that it refuses while decoding.
+With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the processors, and one leads
+back to itself for requests that it refuses while decoding.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ ACCEPTOR, SEND, PULL, STORE = "acceptor", "send", "pull", "store"
 
 @attrs.frozen(kw_only=True)
 class ReactorSizes:
-    """How many workers of each kind there are, and how much shared memory joins them."""
+    """Number of workers of each kind, and the shared memory of their rings."""
 
     selector_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, 255)))
     codec_workers: int = attrs.field(default=1, validator=attrs.validators.ge(0))
     manager_workers: int = attrs.field(default=1, validator=attrs.validators.ge(1))
     ring_bytes: int = 1 * MIB
-    """Of the rings that carry messages; a power of two. Halved until all rings fit `shared_bytes_max`."""
+    """Bytes of a ring that carries messages; a power of two. It is halved until all rings fit `shared_bytes_max`."""
     shared_bytes_max: int = 64 * MIB
 
     @property
@@ -50,7 +50,7 @@ class ReactorSizes:
 
     @property
     def decoders(self) -> tuple[str, ...]:
-        """Who turns frames into requests."""
+        """Names of the workers that decode frames."""
         return self.codecs or self.selectors
 
     @property
@@ -60,7 +60,7 @@ class ReactorSizes:
 
 @attrs.frozen
 class Wire:
-    """One ring: who writes, who reads, how large in relation to `ring_bytes`."""
+    """One ring: its producer, its consumer, and its size in relation to `ring_bytes`."""
 
     producer: str
     consumer: str
@@ -68,7 +68,7 @@ class Wire:
 
 
 def wires(sizes: ReactorSizes) -> Iterator[Wire]:
-    """Every ring there is. Their order is the order of a worker's inputs and outputs."""
+    """All rings. Their order is the order of each worker's inputs and outputs."""
     processors = (SEND, PULL, *sizes.managers)
     for selector in sizes.selectors:
         for codec in sizes.codecs:
@@ -119,7 +119,7 @@ def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
 
 @attrs.frozen(eq=False)
 class Topology:
-    """Everything shared, as one value that children inherit."""
+    """Everything that processes share, as one value that children inherit."""
 
     sizes: ReactorSizes
     blocks: Mapping[str, WorkerBlock]
@@ -147,7 +147,7 @@ class Topology:
         return [self.ring(decoder, processor) for decoder in self.sizes.decoders]
 
     def is_connection_gone(self, connection: int) -> bool:
-        """Whether the selector that owned the connection has died since, which tells nobody that it has closed."""
+        """Whether the selector process that owned the connection has ended. It sends no CLOSED when it dies."""
         selectors = self.sizes.selectors
         index = connection >> 56
         if index >= len(selectors):

@@ -102,7 +102,7 @@ def frame_of(record: bytes) -> bytes:
 
 
 def encode_reply(connection: int, frame: bytes, *, close_after: bool = False) -> bytes:
-    """A frame for a connection; no frame and `close_after`: the connection broke the protocol."""
+    """A frame for a connection. No frame and `close_after`: the connection is closed."""
     return REPLY.write(connection, REPLY_CLOSE_AFTER if close_after else 0, len(frame)) + frame
 
 
@@ -124,7 +124,7 @@ def _text(raw: bytes) -> str:
 
 
 def decode_send(record: bytes, channel: Channel) -> SendRequest:
-    """A SEND record that the fast path left to us."""
+    """Decode a SEND record of the slow path."""
     fixed = SEND_REQUEST.read(record)
     flags = fixed.flags
     topic, group, default_topic, properties, body = _strings(record, SEND_REQUEST.size, _sizes_of_send(fixed))
@@ -165,20 +165,20 @@ def connection_of(record: bytes) -> int:
 
 
 def token_of(record: bytes) -> int:
-    """Of a SEND record: later sends have greater ones."""
+    """The token of a SEND record; later sends have greater ones."""
     token: int = SEND_REQUEST.read(record).token
     return token
 
 
 def encode_completed(record: bytes, token: int) -> bytes:
-    """All sends up to `token` of the connection that sent `record` are dealt with."""
+    """Encode: all sends up to `token` of the connection of `record` are completed."""
     return COMPLETED.write(ORIGIN.read(record)[0], token)
 
 
 def resolve_send(
     request: SendRequest, *, topic: str | None, queue_id: int | None, properties: bytes | None, sys_flag: int | None
 ) -> bytes:
-    """The SEND record of `request`, marked as checked and with what is given changed."""
+    """The SEND record of `request`, marked as RESOLVED, with the given fields changed."""
     record = request.raw
     fixed = SEND_REQUEST.copy(record)
     strings = _strings(record, SEND_REQUEST.size, _sizes_of_send(fixed))
@@ -198,7 +198,7 @@ def resolve_send(
 
 
 def encode_put(message: MessageToPut, token: int, received_ns: int) -> bytes:
-    """A SEND record of our own; its outcome comes back as PUT_RESULT with `token`.
+    """The SEND record of an internal put; its result comes back as PUT_RESULT with `token`.
 
     Raises: OverflowError (a number beyond its field).
     """
@@ -238,7 +238,7 @@ def with_token(record: bytes, token: int) -> bytes:
 
 
 def decode_pull(record: bytes, channel: Channel) -> PullRequest:
-    """A PULL record that the fast path left to us."""
+    """Decode a PULL record of the slow path."""
     fixed = PULL_REQUEST.read(record)
     sizes = fixed.group_size, fixed.topic_size, fixed.subscription_size, fixed.expression_type_size
     group, topic, subscription, expression_type = _strings(record, PULL_REQUEST.size, sizes)
@@ -265,7 +265,8 @@ def decode_pull(record: bytes, channel: Channel) -> PullRequest:
 
 
 def resolve_pull(request: PullRequest) -> bytes:
-    """The PULL record of `request`, to be validated once more: what it still lacks then is an error."""
+    """The PULL record of `request`, marked as RESOLVED. The fast path checks it again and answers with an error if
+    something is still missing."""
     changed = bytearray(request.raw)
     PULL_REQUEST.read(changed).flags |= lib.RP_REQUEST_RESOLVED
     return bytes(changed)
@@ -275,7 +276,7 @@ def resolve_pull(request: PullRequest) -> bytes:
 
 
 def decode_put_result(record: bytes, store_host: tuple[str, int]) -> tuple[int, PutResult]:
-    """(token, outcome); `store_host` is what the message id names."""
+    """Decode to (token, result); `store_host` goes into the message id."""
     put = PUT_RESULT.read(record)
     result = PutResult(code=put.code, queue_id=put.queue_id)
     if result.is_stored:

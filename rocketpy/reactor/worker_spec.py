@@ -1,4 +1,4 @@
-"""All that a worker is born with. What its spec does not name is closed first thing in the child."""
+"""The specification of a worker process. Descriptors that it does not name are closed first in the child."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .ring import WorkerBlock
 
 
 class StopPhase:
-    """When workers are told to leave, lowest first: whoever still answers goes after those who ask."""
+    """Order of the stop, lowest first: workers that send requests stop before those that answer them."""
 
     INTAKE = 0  # acceptor leaves, selectors read no more
     CODECS = 10
@@ -39,20 +39,20 @@ class RestartPolicy:
 
 @attrs.frozen
 class WorkerContext:
-    """What a worker's main is handed in the child."""
+    """The argument of a worker's main in the child."""
 
     name: str
     block: WorkerBlock
     report_ready: Callable[[], None]
-    """To be called once it serves: the supervisor reports readiness when all have."""
+    """Called once when the worker serves. The broker is ready when all workers have called it."""
 
 
 @attrs.frozen(kw_only=True)
 class WorkerSpec:
-    """One worker: how it starts, what it keeps, when it stops.
+    """One worker: its main function, the descriptors that it keeps, its place in the stop.
 
-    `main` runs in a forked child and returns when the worker has been told to leave and is done. A RocketError that it
-    raises before it is ready is a reason not to start, shown as one line.
+    `main` runs in a forked child and returns when the worker was ordered to stop and has finished. A RocketError that
+    it raises before it is ready ends the start of the broker, with one line of explanation.
     """
 
     name: str  # "selector-0": key of its block, label of its metrics
@@ -62,17 +62,18 @@ class WorkerSpec:
     keep_fds: tuple[int, ...] = ()
     stop_phase: int = StopPhase.PROCESSORS
     quiet_phase: int | None = None
-    """When it is told STOP_INTAKE, if it is to stay and answer until its stop_phase."""
+    """The phase in which it receives STOP_INTAKE, if it stays to send responses until its stop_phase."""
     hang_timeout_s: float | None = 10.0
-    """Without a heartbeat for so long it is killed and replaced; None: never."""
+    """Seconds without a heartbeat after which it is killed and restarted; None: never."""
     restart: RestartPolicy = RestartPolicy()
     is_simple: bool = False
     """`main` imports nothing, starts no thread and draws no random number: it is little more than a loop of the C core.
     Then the interpreter is not told of the fork, which would cost the worker half a megabyte of pages of its own."""
     is_hot: bool = False
-    """It does little per message and hands on: the kernel is asked to run it in short slices, soon after a wake-up."""
+    """Whether the kernel is asked to run it soon after a wake-up, in short slices. For workers that do little per
+    message."""
 
     @property
     def title(self) -> str:
-        """How `ps` shows it."""
+        """The title that `ps` shows."""
         return f"rocketpy: {self.name.replace('-', ' ')}"
