@@ -98,6 +98,7 @@ class BrokerController:
         config_dir = Path(settings.store.store_path_root_dir) / "config"
         tables = FastPathTables(fast_path)
         self._pauses = pauses = ProcessPauses(clock)
+        self.notifier = MembersNotifier(current)
         levels = DelayLevels.parse(settings.store.message_delay_level)
         topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
         self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
@@ -116,16 +117,10 @@ class BrokerController:
                 started_ms=clock.monotonic_ms() - 1,
                 entries_max=lambda: current.rocketpy.consumer_offsets_max,
             ),
-            consumers=ConsumerManager(clock, tables, MembersNotifier(current).members_changed, pauses),
+            consumers=ConsumerManager(clock, tables, self.notifier.members_changed, pauses),
             producers=ProducerManager(clock, pauses),
-            locks=RebalanceLockManager(
-                clock,
-                memory.locks_journal(),
-                unknown_until_ms=memory.locks.unknown_until_ms,
-                pauses=pauses,
-                locks_max=lambda: current.rocketpy.queue_locks_max,
-            ),
-            stats=BrokerStatsManager(settings.broker.broker_cluster_name, counters, clock),
+            locks=_make_locks(current, clock, memory, pauses),
+            stats=BrokerStatsManager(current, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
             registrar=self._outer_api,
             pool_loads=pool_loads,
@@ -287,6 +282,7 @@ class BrokerController:
             Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
+            Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
         if not settings.is_slave:
@@ -345,6 +341,18 @@ class BrokerController:
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
         return self._clients.lose(is_gone)
+
+
+def _make_locks(
+    settings: CurrentSettings, clock: Clock, memory: ManagerMemory, pauses: ProcessPauses
+) -> RebalanceLockManager:
+    return RebalanceLockManager(
+        clock,
+        memory.locks_journal(),
+        unknown_until_ms=memory.locks.unknown_until_ms,
+        pauses=pauses,
+        locks_max=lambda: settings.rocketpy.queue_locks_max,
+    )
 
 
 def guard_of(settings: BrokerSettings) -> AdminGuard:

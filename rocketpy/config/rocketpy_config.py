@@ -160,6 +160,17 @@ class RocketpyConfig:
         effect=Effect.AT_ONCE,
         at_least=1,
     )
+    stats_items_max: int = setting(
+        50_000,
+        "statsItemsMax",
+        "Topics, and pairs of topic and group, whose messages are counted by name (brokerStatus, consumerProgress, "
+        "rocketmq_* metrics). Each takes up to 1.5 KB. What comes later is counted in the totals only, until one that "
+        "had no messages for a day makes room.",
+        unit="items",
+        effect=Effect.AT_ONCE,
+        at_least=1,
+        at_most=1_000_000,
+    )
     client_groups_max: int = setting(
         1_024,
         "clientGroupsMax",
@@ -179,9 +190,10 @@ class RocketpyConfig:
         at_most=65_536,
     )
     brokers_max: int = setting(
-        10_000,
+        3_000,
         "brokersMax",
-        "Name server: broker addresses that may register; a new one beyond it is refused.",
+        "Name server: broker addresses that may register, masters and slaves; a new one beyond it is refused. With "
+        "topicBrokersMax, which counts masters, the default is for 1000 masters with two slaves each.",
         unit="brokers",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -198,8 +210,8 @@ class RocketpyConfig:
     topic_brokers_max: int = setting(
         1_000,
         "topicBrokersMax",
-        "Name server: brokers that may have one topic, which bounds the size of a route. A registration beyond it is "
-        "refused; a cluster of more brokers needs a higher value, since all of them have the system topics.",
+        "Name server: masters that may have one topic, which bounds the size of a route. A registration beyond it is "
+        "refused; a cluster of more masters needs a higher value, since all of them have the system topics.",
         unit="brokers",
         effect=Effect.AT_ONCE,
         at_least=1,

@@ -6,10 +6,13 @@ Messages that do not fit into the ring wait here, in order. The producer's doorb
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 
 import attrs
 
 from .ring import RECORD_MAX, RingWriter, too_large
+
+RECORDS_PER_FLUSH = 500  # of those that are made when there is room for them: a millisecond or so
 
 
 @attrs.define(eq=False)
@@ -18,7 +21,7 @@ class Outbox:
 
     writer: RingWriter
     bytes_max: int = 8 * 1024 * 1024
-    _backlog: deque[tuple[int, bytes]] = attrs.field(init=False, factory=deque)
+    _backlog: deque[tuple[int, bytes] | Iterator[tuple[int, bytes]]] = attrs.field(init=False, factory=deque)
     _backlog_bytes: int = attrs.field(init=False, default=0)
 
     @property
@@ -44,11 +47,32 @@ class Outbox:
         self._backlog_bytes += len(record)
         return True
 
-    def flush(self) -> None:
-        """Write as much of the backlog as fits into the ring, and wake the consumer. Called once per batch."""
-        while self._backlog and self.writer.write(*self._backlog[0]):
-            self._backlog_bytes -= len(self._backlog.popleft()[1])
+    def put_all(self, records: Iterator[tuple[int, bytes]]) -> None:
+        """Write these records in steps, before all that is put later. What is left of an earlier call is dropped."""
+        self._backlog = deque(entry for entry in self._backlog if isinstance(entry, tuple))
+        self._backlog.append(records)
+
+    def flush(self) -> bool:
+        """Write as much of the backlog as fits into the ring, and wake the consumer. Called once per batch. Returns
+        True if a step of `put_all` has ended before the ring was full: call again soon."""
+        made = 0
+        while self._backlog and made < RECORDS_PER_FLUSH:
+            entry = self._backlog[0]
+            if isinstance(entry, tuple):
+                if not self.writer.write(*entry):
+                    break
+                self._backlog.popleft()
+                self._backlog_bytes -= len(entry[1])
+                continue
+            record = next(entry, None)
+            made += 1
+            if record is None:
+                self._backlog.popleft()
+            else:
+                self._backlog.appendleft(record)
+                self._backlog_bytes += len(record[1])
         self.writer.finish_batch()
+        return made == RECORDS_PER_FLUSH
 
     def is_empty(self) -> bool:
         return not self._backlog and not self.writer.has_unsent()

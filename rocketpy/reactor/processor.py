@@ -149,7 +149,7 @@ class ProcessorServer:
             self.block.awake()
 
     def turn(self) -> bool:
-        """Read a batch from every ring, and write out backlogs. Returns False if all rings were empty."""
+        """Read a batch from every ring, and write out backlogs. Returns False if there was nothing to do."""
         moved = False
         now_ns = self.now_ns()
         if now_ns - self._turned_ns > AWAY_NS:
@@ -177,8 +177,8 @@ class ProcessorServer:
             moved = True
         self.block.serve(0)
         self.gateway.flush()
-        if self.fast_path is not None:
-            self.fast_path.turn()
+        if self.fast_path is not None and self.fast_path.turn():
+            moved = True
         self.block.beat(self.now_ns())
         self.block.add(lib.RP_COUNT_LOOPS)
         return moved

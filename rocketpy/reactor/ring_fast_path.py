@@ -7,7 +7,7 @@ entries are kept here as records and are sent again to a restarted send or pull 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 import trio
@@ -190,20 +190,25 @@ class RingFastPath:
                 process.outbox.put(kind, record, always=True)
 
     def _tell_all(self, process: _FastPathProcess) -> None:
-        """A restarted worker has empty tables: send all entries again, and the end mark last.
+        """A restarted worker has empty tables: send all entries again, in steps, and the end mark last.
 
         The end mark lets a send worker serve its codecs. A restarted send worker does not know which connections have
         sends at the manager. So it gets the mark when all of those have been returned; otherwise later sends would
         overtake them.
         """
-        for key, record in self._tables.items():
-            if key[0] in process.takes:
-                process.outbox.put(key[0], record, always=True)
+        process.outbox.put_all(self._entries(process.takes))
         if process is self._send:
             self._owes_tables_end = True
             self._end_tables_if_completed()
         else:
             self._put_tables_end(process)
+
+    def _entries(self, kinds: frozenset[int]) -> Iterator[tuple[int, bytes]]:
+        """What the tables hold when its turn comes; changes made meanwhile are told behind it."""
+        for key in list(self._tables):
+            record = self._tables.get(key) if key[0] in kinds else None
+            if record is not None:
+                yield key[0], record
 
     def _end_tables_if_completed(self) -> None:
         if self._owes_tables_end and not self._incomplete and (self._sends is None or self._sends.is_empty()):
@@ -304,15 +309,17 @@ class RingFastPath:
             self._expired.set()
             self._expired = None
 
-    def turn(self) -> None:
-        """Write out backlogs, and check whether a send or pull worker was restarted."""
+    def turn(self) -> bool:
+        """Write out backlogs, and check whether a send or pull worker was restarted. Returns True if there is more to
+        write at once."""
+        is_busy = False
         for process in (self._send, self._pull):
             if process.block.epoch != process.epoch:
                 process.epoch = process.block.epoch
                 self._tell_all(process)
                 if process is self._send:
                     self._puts.send_process_replaced()
-            process.outbox.flush()
+            is_busy = process.outbox.flush() or is_busy
         self._end_tables_if_completed()
         if self._store is not None:
             if self._store.block.epoch != self._store.epoch:
@@ -322,6 +329,7 @@ class RingFastPath:
                 if self._expired is not None:
                     self._store.outbox.put(WorkerMessage.CLEAN_EXPIRED, encode_clean_expired(), always=True)
             self._store.outbox.flush()
+        return is_busy
 
     def is_idle(self) -> bool:
         """All backlogs are empty, and no put waits for its result."""

@@ -329,6 +329,11 @@ class SlowPathRig:
         self.processors = self.broker.processors()
         self.channel = FakeChannel(1)
 
+    def tell_members(self) -> None:
+        """What the duty of that name does."""
+        for _ in self.broker.notifier.tell():
+            pass
+
     async def ask(
         self,
         code: int,

@@ -18,6 +18,7 @@ import trio
 from rocketpy.transport.steps import Steps
 
 from ..clock import Clock
+from ..current_settings import CurrentSettings
 from .stats_item import StatsItem
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
@@ -25,10 +26,10 @@ GROUP_GET_NUMS = "GROUP_GET_NUMS"
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
-KNOWN_ITEMS = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS, BROKER_PUT_NUMS, BROKER_GET_NUMS)
+BY_NAME = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS)  # items of topics and groups
+KNOWN_ITEMS = (*BY_NAME, BROKER_PUT_NUMS, BROKER_GET_NUMS)
 
 TPS_WINDOWS_S = (10, 60, 600)
-KEYS_MAX = 200_000  # of one item: topics, or pairs of topic and group; what comes later is not counted by name
 QUEUES_PER_STEP = 500  # queues read between two chances for other tasks to run
 ITEMS_PER_STEP = 500
 
@@ -56,10 +57,11 @@ class _Second:
 
 
 class BrokerStatsManager:
-    def __init__(self, cluster: str, counters: Callable[[], WorkerCounters], clock: Clock) -> None:
+    def __init__(self, settings: CurrentSettings, counters: Callable[[], WorkerCounters], clock: Clock) -> None:
+        self._settings = settings
         self.boot_timestamp_ms = clock.now_ms()
         self._booted_ms = clock.monotonic_ms()
-        self._cluster = cluster
+        self._cluster = settings.broker.broker_cluster_name
         self._counters = counters
         self._clock = clock
         self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in KNOWN_ITEMS}
@@ -78,7 +80,7 @@ class BrokerStatsManager:
         table = self._items[name]
         item = table.get(key)
         if item is None:
-            if len(table) >= KEYS_MAX:
+            if sum(len(self._items[name]) for name in BY_NAME) >= self._settings.rocketpy.stats_items_max:
                 return  # a figure for operators: not worth a refusal
             item = table[key] = StatsItem()
         item.add(value, times)
@@ -100,19 +102,24 @@ class BrokerStatsManager:
         """Work in steps, as all that goes through the items of every topic and group."""
         self._topic_ends.pop(topic, None)
         self._items[TOPIC_PUT_NUMS].pop(topic, None)
-        return self._forget(lambda key: key.startswith(f"{topic}@"))
+        return self._forget(lambda key, item: key.startswith(f"{topic}@"))
 
     def forget_group(self, group: str) -> Generator[None, None, None]:
         """Work in steps."""
-        return self._forget(lambda key: key.endswith(f"@{group}"))
+        return self._forget(lambda key, item: key.endswith(f"@{group}"))
 
-    def _forget(self, is_gone: Callable[[str], bool]) -> Generator[None, None, None]:
+    def _forget(self, is_gone: Callable[[str, StatsItem], bool]) -> Generator[None, None, None]:
         for name in (GROUP_GET_NUMS, SNDBCK_PUT_NUMS):
-            for number, key in enumerate(list(self._items[name]), 1):
-                if is_gone(key):
-                    self._items[name].pop(key, None)
-                if number % ITEMS_PER_STEP == 0:
-                    yield
+            yield from self._drop(name, is_gone)
+
+    def _drop(self, name: str, is_gone: Callable[[str, StatsItem], bool]) -> Generator[None, None, None]:
+        table = self._items[name]
+        for number, key in enumerate(list(table), 1):
+            item = table.get(key)
+            if item is not None and is_gone(key, item):
+                del table[key]
+            if number % ITEMS_PER_STEP == 0:
+                yield
 
     async def sample_topics(self, topics: Iterable[tuple[str, int]], max_offset: Callable[[str, int], int]) -> None:
         """Count each topic's growth since the last call; (topic, queues) pairs, in steps that let others run."""
@@ -145,7 +152,10 @@ class BrokerStatsManager:
         return self._sample(StatsItem.sample_hour)
 
     def sample_day(self) -> Generator[None, None, None]:
-        return self._sample(StatsItem.sample_day)
+        """Every hour; items that counted nothing for a day make room for others."""
+        yield from self._sample(StatsItem.sample_day)
+        for name in BY_NAME:
+            yield from self._drop(name, lambda key, item: item.is_idle)
 
     def _sample(self, sample: Callable[[StatsItem, int], None]) -> Generator[None, None, None]:
         now_ms = self._clock.now_ms()

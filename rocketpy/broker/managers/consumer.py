@@ -48,6 +48,10 @@ class ConsumerGroupInfo:
     def client_ids(self) -> list[str]:
         return [info.client_id for info in self.channels.values()]
 
+    @property
+    def member_channels(self) -> list[Channel]:
+        return [info.channel for info in self.channels.values()]
+
     def find_client(self, client_id: str) -> ClientChannelInfo | None:
         connection = self._connection_of.get(client_id)
         return None if connection is None else self.channels[connection]
@@ -96,10 +100,10 @@ class ConsumerManager:
         self,
         clock: Clock,
         tables: FastPathTables,
-        members_changed: Callable[[str, list[Channel]], None],
+        members_changed: Callable[[ConsumerGroupInfo], None],
         pauses: ProcessPauses | None = None,
     ) -> None:
-        """`members_changed(group, channels)` is called for every change that the members have to hear of."""
+        """`members_changed` is called with the group for every change that the members have to hear of."""
         self._clock = clock
         self._pauses = pauses or ProcessPauses(clock)
         self._tables = tables
@@ -143,7 +147,7 @@ class ConsumerManager:
             group, is_broadcasting=message_model is MessageModel.BROADCASTING, subscriptions=entry.subscriptions
         )
         if changed and notify:
-            self._tell_members(entry)
+            self._members_changed(entry)
         return changed
 
     def restore(self, group: ConsumerData, members: Iterable[ClientChannelInfo]) -> None:
@@ -185,7 +189,7 @@ class ConsumerManager:
             self._tables.group_offline(entry.group)
             self.on_group_gone(entry.group)
         elif notify:
-            self._tell_members(entry)
+            self._members_changed(entry)
 
     def connection_lost(self, connection: int) -> None:
         """The connection has gone, the client has not: a member that has not come back after a while is swept."""
@@ -262,6 +266,3 @@ class ConsumerManager:
             if number % GROUPS_PER_STEP == 0:
                 yield
         return found
-
-    def _tell_members(self, entry: ConsumerGroupInfo) -> None:
-        self._members_changed(entry.group, [info.channel for info in entry.channels.values()])

@@ -103,11 +103,13 @@ class SendBackProcessor(TableProcessor):
             queue_id = 0
             properties = without_property(properties, DELAY.encode())
         else:
-            level = self._levels.clamp(delay_level or FIRST_AUTOMATIC_LEVEL + record.reconsume_times)
-            topic, queue_id = names.SCHEDULE_TOPIC, level - 1
-            target_queue = self._services.choose.randrange(max(1, retry.write_queue_nums))
-            real = {"REAL_TOPIC": retry.topic_name, "REAL_QID": str(target_queue)}
-            properties = with_values(properties, DELAY=str(level), **real)
+            wanted = delay_level or FIRST_AUTOMATIC_LEVEL + record.reconsume_times
+            topic, queue_id = retry.topic_name, self._services.choose.randrange(max(1, retry.write_queue_nums))
+            level = self._levels.clamp(wanted)
+            properties = with_values(properties, DELAY=str(level or wanted))
+            if level > 0:  # the sender chose the number of attempts: below -2 there is no delay, as in the reference
+                properties = with_values(properties, REAL_TOPIC=topic, REAL_QID=str(queue_id))
+                topic, queue_id = names.SCHEDULE_TOPIC, level - 1
         return message_from(
             record,
             topic=topic,

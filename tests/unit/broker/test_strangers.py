@@ -194,9 +194,8 @@ def test_a_subscription_has_a_size(tmp_path: Path, changes: dict[str, Any]) -> N
     assert rig.services.consumers.group("G") is None
 
 
-def test_figures_by_name_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rocketpy.broker.managers.broker_stats.KEYS_MAX", 1)
-    rig = SlowPathRig(tmp_path)
+def test_figures_by_name_are_bounded(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, rocketpy={"stats_items_max": 1})
     for topic in ("T", "OTHER", "T"):
         rig.services.stats.count_consumed("G", topic, 1)
     item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")

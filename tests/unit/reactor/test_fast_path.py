@@ -15,7 +15,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.internal_puts import PUT_TIMEOUT_S
-from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.outbox import RECORDS_PER_FLUSH, Outbox
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import WorkerMessage, encode_clean_expired, encode_clean_topic
@@ -174,6 +174,51 @@ def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b
     flags = lib.RP_REQUEST_ONEWAY if oneway else 0
     record = ring_messages.send(ring_messages.origin(77, received_ns=5), body, opaque=9, flags=flags)
     return worker_messages.decode_send(record, channel)
+
+
+def test_a_successor_is_told_large_tables_in_steps_and_what_changes_meanwhile_behind_them(desk: Desk) -> None:
+    def change(topic: str, perm: int = 6) -> None:
+        desk.lane.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+
+    topics = [f"topic-{n:04}" for n in range(2 * RECORDS_PER_FLUSH + 100)]
+    for topic in topics:
+        change(topic)
+    desk.lane.tables_end()
+    for name in ("send", "pull"):
+        desk.told(name)
+    desk.blocks["send"].begin(1)
+    assert desk.lane.turn(), "there is more to do at once"
+    change(topics[-1], perm=2)  # not told yet
+    change(topics[0], perm=2)  # told
+    desk.lane.topic_removed(topics[-2])
+    request = send_request(ChannelLog())
+    desk.lane.resend(request, queue_id=0)
+    first = list(iter(desk.readers["send"].read, None))
+    assert 0 < len(first) <= RECORDS_PER_FLUSH
+    told = first + desk.told("send")
+    assert not desk.lane.turn()
+    removal = worker_messages.encode_topic(topics[-2], flags=lib.RP_TABLE_REMOVE)
+    entries = {record[worker_messages.TOPIC.size :]: record for kind, record in told if kind == WorkerMessage.TOPIC}
+    assert entries.pop(topics[-2].encode()) == removal
+    assert entries == {
+        topic.encode(): worker_messages.encode_topic(
+            topic, flags=0, perm=2 if topic in (topics[0], topics[-1]) else 6, read_queue_nums=1, write_queue_nums=1
+        )
+        for topic in topics
+        if topic != topics[-2]
+    }
+    kinds = [kind for kind, _ in told]
+    assert kinds[-1] == WorkerMessage.SEND and WorkerMessage.TABLES_END in kinds
+
+
+def test_a_successor_of_a_successor_is_told_once(desk: Desk) -> None:
+    for n in range(2 * RECORDS_PER_FLUSH):
+        desk.lane.topic_changed(f"T{n}", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.told("pull")
+    for epoch in (1, 2):
+        desk.blocks["pull"].begin(epoch)
+        desk.lane.turn()
+    assert len(desk.told("pull")) <= RECORDS_PER_FLUSH + 2 * RECORDS_PER_FLUSH + 1
 
 
 def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk: Desk) -> None:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
+from rocketpy.broker.current_settings import CurrentSettings
 from rocketpy.broker.managers.broker_stats import BrokerStatsManager, WorkerCounters
-from rocketpy.broker.managers.stats_item import StatsItem, StatsSnapshot
+from rocketpy.broker.managers.stats_item import DAY_SNAPSHOTS, StatsItem, StatsSnapshot
+from rocketpy.config import BrokerConfig, BrokerSettings, RocketpyConfig
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeClock
+
+
+def settings(**changes: int) -> CurrentSettings:
+    broker = BrokerConfig(broker_cluster_name="C")
+    return CurrentSettings(attrs.evolve(BrokerSettings(), broker=broker, rocketpy=RocketpyConfig(**changes)))  # type: ignore[arg-type]
 
 
 def test_an_item_that_was_never_sampled_shows_zeros() -> None:
@@ -32,8 +40,30 @@ def test_a_window_forgets() -> None:
     assert item.hour.sum == 60 and item.day.sum == 0
 
 
+def test_any_number_that_clients_commit_can_be_sampled() -> None:
+    item = StatsItem()
+    for _ in range(3):
+        item.add((1 << 63) - 1)
+        item.sample_minute(1)
+    assert item.value == (1 << 63) - 1
+
+
+def test_an_item_makes_room_when_nothing_was_counted_for_a_day() -> None:
+    stats = BrokerStatsManager(settings(stats_items_max=2), WorkerCounters, FakeClock())
+    for topic in ("T", "U", "V"):
+        stats.count_consumed("G", topic, 1)
+    assert stats.item("GROUP_GET_NUMS", "V@G") is None
+    for hour in range(DAY_SNAPSHOTS):
+        assert stats.item("GROUP_GET_NUMS", "T@G"), hour
+        stats.count_consumed("G", "U", 1)
+        for _ in stats.sample_day():
+            pass
+    stats.count_consumed("G", "V", 1)
+    assert [stats.item("GROUP_GET_NUMS", f"{topic}@G") is not None for topic in "TUV"] == [False, True, True]
+
+
 def test_topics_are_counted_by_growth() -> None:
-    stats = BrokerStatsManager("C", WorkerCounters, FakeClock())
+    stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
     ends = {("T", 0): 5, ("T", 1): 7}
 
     def sample() -> None:
@@ -52,7 +82,7 @@ def test_topics_are_counted_by_growth() -> None:
 
 def test_rates_of_the_windows_that_are_full() -> None:
     clock, total = FakeClock(), 0
-    stats = BrokerStatsManager("C", lambda: WorkerCounters(messages_put=total), clock)
+    stats = BrokerStatsManager(settings(), lambda: WorkerCounters(messages_put=total), clock)
     assert stats.rates(lambda c: c.messages_put) == [0.0]
     for second in range(61):
         total = second * (10 if second <= 50 else 20)
@@ -64,15 +94,15 @@ def test_rates_of_the_windows_that_are_full() -> None:
 
 def test_latency_is_the_upper_end_of_its_bucket() -> None:
     buckets = (0,) * 5 + (99,) + (0,) * 6 + (1,)
-    stats = BrokerStatsManager("C", lambda: WorkerCounters(put_latency_buckets=buckets), FakeClock())
+    stats = BrokerStatsManager(settings(), lambda: WorkerCounters(put_latency_buckets=buckets), FakeClock())
     assert stats.put_latency_ms(0.5) == 0.032
     assert stats.put_latency_ms(1.0) == 4.096
-    assert BrokerStatsManager("C", WorkerCounters, FakeClock()).put_latency_ms(0.99) == 0.0
+    assert BrokerStatsManager(settings(), WorkerCounters, FakeClock()).put_latency_ms(0.99) == 0.0
 
 
 def test_midnight_and_totals() -> None:
     counters = WorkerCounters(messages_put=10, messages_get=4)
-    stats = BrokerStatsManager("C", lambda: counters, FakeClock())
+    stats = BrokerStatsManager(settings(), lambda: counters, FakeClock())
     stats.new_day()
     counters = WorkerCounters(messages_put=30, messages_get=9)
     stats.new_day()
@@ -84,7 +114,7 @@ def test_midnight_and_totals() -> None:
 
 
 def test_forgetting() -> None:
-    stats = BrokerStatsManager("C", WorkerCounters, FakeClock())
+    stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
     stats.count_consumed("G", "T", 5)
     stats.count_consumed("H", "T", 5)
     stats.count_send_back("G", "U")

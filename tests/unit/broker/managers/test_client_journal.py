@@ -51,6 +51,7 @@ class Lives(SlowPathRig):
     def beat(self, client_id: str, connection: int, **more: Any) -> None:
         channel = self.open_channel(connection, Peer("10.0.0.1", 4000 + connection % 1000), False)
         trio.run(lambda: self.heartbeat(client_id, channel=channel, **more))
+        self.tell_members()
 
     def leave(self, connection: int, fields: dict[str, str]) -> None:
         channel = self.open_channel(connection, Peer("10.0.0.1", 4000 + connection % 1000), False)
@@ -127,6 +128,7 @@ def test_a_connection_that_closed_while_it_was_served_is_not_found_again(tmp_pat
     lives.die()
     entry = lives.services.consumers.group("G")
     assert entry is not None and entry.client_ids == ["a"] and lives.services.producers.groups == {}
+    lives.tell_members()
     assert [command.code for command in lives.channels[1].pushed[-1:]] == [40], "the rest is told"
     lives.die()
     assert lives.services.consumers.group("G") is not None, "once is enough"
@@ -164,6 +166,7 @@ def test_a_request_that_was_under_way_when_its_selector_died_ends_no_membership(
 
 
 def notices(lives: Lives) -> int:
+    lives.tell_members()
     return sum(command.code == 40 for channel in lives.channels.values() for command in channel.pushed)
 
 
