@@ -1,8 +1,8 @@
 """Registration with the name servers: at start, every 30 s, and whenever a topic changes.
 
-One connection per name server is kept open: a name server drops a broker the instant the connection that registered it
-closes. The whole topic table is always sent; a single topic under the table's version would make name servers skip the
-rest of a change. A large table goes in parts (registration.py), and only to name servers whose data differ.
+One connection per name server stays open, because a name server removes a broker when the connection that registered it
+closes. The whole topic table is always sent: a single topic with the table's version would make name servers skip the
+rest of a change. A large table is sent in parts (registration.py), and only to name servers whose version differs.
 
 Source: RocketMQ 4.9 `BrokerOuterAPI`, `BrokerController#registerBrokerAll`.
 """
@@ -39,18 +39,18 @@ log = logging.getLogger(__name__)
 
 PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
-LARGE_TOPICS = 10_000  # a table of more is sent only where it differs, whatever forceRegister says
+LARGE_TOPICS = 10_000  # a larger table is sent only if its version differs, even with forceRegister
 
 
 class NameServerClient(Protocol):
-    """What is needed of transport's RemotingClient."""
+    """The part of transport's RemotingClient that is used here."""
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
 
 
 @attrs.frozen(kw_only=True)
 class RegistrationStatistics:
-    """The last registration, and how they went."""
+    """The last registration, and counts of all."""
 
     topics: int = 0
     bytes: int = 0
@@ -89,9 +89,9 @@ class BrokerOuterApi:
             forced = self._changed.is_set() or self._settings.broker.force_register
 
     async def register(self, *, forced: bool = True) -> None:
-        """Register with all name servers in parallel; one that does not answer is left to the next round.
+        """Register with all name servers in parallel. One that does not answer is tried again in the next round.
 
-        Not forced: only with those that say their data differs, or cannot say.
+        `forced=False`: only with those whose version differs or is unknown.
         """
         async with self._lock:
             if self._has_left or not self._addresses:
@@ -115,9 +115,9 @@ class BrokerOuterApi:
                     nursery.start_soon(self._register_with, address, parts)
 
     async def unregister(self) -> None:
-        """Leave all name servers for good, so that clients turn elsewhere at once."""
+        """Unregister from all name servers, so that clients use other brokers at once."""
         async with self._lock, trio.open_nursery() as nursery:
-            self._has_left = True  # a topic that changes from now on must not bring the broker back
+            self._has_left = True  # a later change of a topic must not register the broker again
             for address in self._addresses:
                 request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity())
                 nursery.start_soon(self._call, address, request, UNREGISTER_TIMEOUT_S)
@@ -132,8 +132,8 @@ class BrokerOuterApi:
         return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._settings.broker.register_name_server_period / 1000))
 
     async def _register_with(self, address: str, parts: Sequence[RegistrationPart]) -> None:
-        """Send all parts in order. After one that fails the rest is of no use: the name server's version differs, so
-        the next round sends all again."""
+        """Send all parts in order, and stop at the first failure: then the name server does not have the table's
+        version, and the next round sends all parts again."""
         settings = self._settings.value
         for number, part in enumerate(parts):
             header = RegisterBrokerRequestHeader(
@@ -170,7 +170,7 @@ class BrokerOuterApi:
         return self._settings.broker.register_broker_timeout_mills / 1000
 
     async def _add_if_different(self, address: str, version: DataVersion, found: list[str]) -> None:
-        """Add the name server to `found` if it has other topics of us, or cannot say."""
+        """Add the name server to `found` if its version of our topics differs or is unknown."""
         request = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode())
         answer = await self._call(address, request, self._timeout_s)
         try:
@@ -180,7 +180,7 @@ class BrokerOuterApi:
             found.append(address)
 
     async def _take_order_topics(self, address: str, body: bytes) -> None:
-        """The answer lists the ordered topics of the cluster; it has no body when there never were any."""
+        """Read the ordered topics of the cluster from the response; without a body there are none."""
         try:
             ordered = KVTable.decode(body).table
         except RocketError as exc:
@@ -190,7 +190,7 @@ class BrokerOuterApi:
             self.topics_changed()
 
     async def _call(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand | None:
-        """The successful answer, or None; what fails is said once, until it works again."""
+        """Returns the successful response, or None. A failure is logged once, until a call succeeds again."""
         try:
             answer = await self._client.invoke(address, request, timeout_s)
         except RocketError as exc:

@@ -1,10 +1,11 @@
 """The sends of the slow path that are not answered yet; each is completed exactly once.
 
-    with pending.ending(send):      on leaving the block the send is answered, completed and removed, whatever happened
+    with pending.ending(send):      at the end of the block the send is answered, completed and removed, also after an
+    exception
         ...
-        send.goes_on = True         except now: a task continues with it, in a block of its own
+        send.goes_on = True         unless this is set: a task continues with it, in its own block
 
-completing a send lets the fast path store the later sends of its connection; a put is completed before its outcome.
+completing a send lets the fast path store later sends of its connection; a put is completed before its result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rocketpy.faults import Faults
 from rocketpy.remoting.fast_path import SendRequest
 
 PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
-PENDING_BYTES_MAX = 64 * 1024 * 1024  # of all of them, while a topic is being saved to a slow disk
+PENDING_BYTES_MAX = 64 * 1024 * 1024  # of all pending sends, for example while a topic is saved to a slow disk
 PLACE = "a send on the slow path"
 
 
@@ -30,7 +31,7 @@ class PendingSend:
 
     request: SendRequest
     _complete: Callable[[SendRequest], None]
-    size: int = attrs.field(init=False)  # bytes that it holds
+    size: int = attrs.field(init=False)  # bytes that it counts
     _is_completed: bool = attrs.field(init=False, default=False)
     goes_on: bool = attrs.field(init=False, default=False)
 
@@ -38,14 +39,14 @@ class PendingSend:
         self.size = len(self.request.raw) + len(self.request.body) + len(self.request.properties)
 
     def complete(self) -> None:
-        """Let the fast path take the connection's later sends; the second call does nothing."""
+        """Let the fast path serve later sends of the connection; a second call does nothing."""
         if not self._is_completed:
             self._is_completed = True
             self._complete(self.request)
 
 
 class PendingSends:
-    """All of them: at most PENDING_SENDS_MAX, and PENDING_BYTES_MAX but for a single one.
+    """All pending sends: at most PENDING_SENDS_MAX, and PENDING_BYTES_MAX unless it is a single one.
 
     Args:
         complete: tells the fast path; called once per send.
@@ -65,7 +66,7 @@ class PendingSends:
         return len(self._sends)
 
     def add(self, request: SendRequest) -> PendingSend | None:
-        """Take a send; None: there are too many, and this one has been answered so."""
+        """Add a send. Returns None if there are too many; then the send has been refused."""
         send = PendingSend(request, self._complete)
         has_room = len(self._sends) < PENDING_SENDS_MAX and self._bytes + send.size <= PENDING_BYTES_MAX
         if self._sends and not has_room:
@@ -91,7 +92,7 @@ class PendingSends:
                 self.end(send)
 
     def end(self, send: PendingSend) -> None:
-        """It is answered, or never will be."""
+        """Remove a send that has been answered, or will not be."""
         if send in self._sends:
             self._sends.remove(send)
             self._bytes -= send.size

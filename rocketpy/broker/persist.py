@@ -1,8 +1,8 @@
 """The JSON files of the managers: read with their `.bak`, written whole (rocketpy/config/persist.py does both).
 
-A file is written as the reference writes it, tabs and all, integer keys without quotes, so that a Java broker can go on
-with the directory and a person sees the same text. Where the reference forgets everything because neither file can be
-read, we refuse to start: an operator can restore a file, nobody can restore offsets that were overwritten.
+A file has the reference's format, with tabs and with integer keys without quotes, so that a Java broker can use the
+directory. If neither file can be read, the reference starts with an empty table. We refuse to start, because an
+operator can restore a file, but not offsets that were overwritten.
 
 Source: RocketMQ 4.9 `ConfigManager`, `MixAll#string2File`; fastjson's pretty format.
 """
@@ -28,7 +28,7 @@ def save(path: Path, pieces: Sequence[bytes]) -> None:
 
 
 def load(path: Path) -> dict[str, Any] | None:
-    """The object in `path`, else in its `.bak`; None when neither file was ever written.
+    """Load the object from `path`, else from its `.bak`; None if neither file exists.
 
     Raises:
         ConfigError: a file is there but damaged, and there is no usable `.bak`.
@@ -41,7 +41,7 @@ def load(path: Path) -> dict[str, Any] | None:
 
 
 def load_as(path: Path, kind: type[_B]) -> _B | None:
-    """As `load`, read as a body of this kind.
+    """As `load`, and decode the object as a body of this kind.
 
     Raises:
         ConfigError: as `load`, and for a member that is not of its type.

@@ -1,4 +1,4 @@
-"""Edits of an encoded property string that leave every other byte as it came."""
+"""Edits of an encoded property string; all other bytes stay unchanged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def text_property(properties: bytes, name: str) -> str | None:
 
 
 def with_values(properties: bytes, **values: str) -> bytes:
-    """The string with these properties, each in place of one of its name."""
+    """The string with these properties set; existing ones are replaced."""
     for name in values:
         properties = p.without_property(properties, name.encode())
     return p.join_properties(properties, p.encode_properties(values).encode())

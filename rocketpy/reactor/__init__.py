@@ -5,7 +5,7 @@
     selector.py          sockets <-> rings: csrc/workers/selector.c        (selector-0 ...)
     codec.py             frames -> requests: csrc/workers/codec.c          (codec-0 ...)
     processor.py         requests -> Processors in pools of trio tasks     (manager)
-    topology.py          who writes to whom; made before the first fork
+    topology.py          all blocks and rings, created before the first fork
     pools.py             the table: request code -> pool, its bounds and processes; pool_queue.py what waits
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;
                          outbox.py, channel.py, ring_fast_path.py send it

@@ -1,4 +1,4 @@
-"""A codec worker: the C loop of csrc/workers/codec.c, once around per second for Python's sake.
+"""A codec worker. It runs the C loop of csrc/workers/codec.c and returns to Python once a second, for signals.
 
 What the loop is configured with is written before the fork: Python that runs in the child costs it pages.
 """
@@ -34,7 +34,7 @@ class CodecConfig:
         sizes = topology.sizes
         is_inline = not sizes.codecs
         inputs = [] if is_inline else [topology.ring(selector, name) for selector in sizes.selectors]
-        # A selector decodes for its own connections only: whatever index it looks up, it means itself.
+        # A selector decodes for its own connections only, so every index refers to itself.
         selectors = [topology.ring(name, name if is_inline else selector) for selector in sizes.selectors]
         routes = ffi.new("rp_route[]", list(table.routes()))
         managers = [topology.ring(name, manager) for manager in sizes.managers]

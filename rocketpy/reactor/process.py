@@ -16,8 +16,8 @@ from typing import Any
 from rocketpy.native.core import ffi, lib
 
 NAME_MAX = 15
-SUPERVISED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # what the supervisor acts upon
-LARGE_BYTES = 262_144  # a block of this size goes back to the kernel when a large frame has been served
+SUPERVISED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)  # signals that the supervisor handles
+LARGE_BYTES = 262_144  # freed blocks of this size go back to the kernel
 
 
 class Identity:

@@ -225,7 +225,7 @@ class Supervisor:
                     self._become(child)
                 return pid
             parent = os.getpid()
-            with hold_signals():  # until the child has handlers of its own: ours would write to our pipe
+            with hold_signals():  # until the child has its own handlers: ours would write to our pipe
                 pid = self.fork()
                 if pid == 0:
                     self._become(child, parent)

@@ -1,8 +1,9 @@
-"""What the broker counts: per topic and group in the slow path, totals from the send and pull workers' counters.
+"""Statistics of the broker: per topic and group from the slow path, totals from the counters of the send and pull
+workers.
 
-Sends and pulls are served in C and counted there in totals only. The figures per name come from what the slow path
-sees anyway: a topic's puts from the growth of its queues (`sample_topics`), a group's gets from the offsets that it
-commits. Send-backs are counted one by one.
+Sends and pulls are served in C, which counts totals only. The figures per name are derived in the slow path: a topic's
+puts from the growth of its queues (`sample_topics`), a group's gets from the offsets that it commits. Send-backs are
+counted one by one.
 
 Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; item names are the reference's.
 """
@@ -99,7 +100,7 @@ class BrokerStatsManager:
         self.add(SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
 
     def forget_topic(self, topic: str) -> Generator[None, None, None]:
-        """Work in steps, as all that goes through the items of every topic and group."""
+        """Work in steps, because it goes through the items of every topic and group."""
         self._topic_ends.pop(topic, None)
         self._items[TOPIC_PUT_NUMS].pop(topic, None)
         return self._forget(lambda key, item: key.startswith(f"{topic}@"))
@@ -144,7 +145,7 @@ class BrokerStatsManager:
         self._seconds.append(_Second(self._clock.monotonic_ms(), self._counters()))
 
     def sample_minute(self) -> Generator[None, None, None]:
-        """Every 10 s: the snapshots from which minute figures are made. Work in steps, as the two that follow."""
+        """Called every 10 s: take the snapshots for the figures of the last minute. Work in steps, as the next two."""
         self._count_totals()
         return self._sample(StatsItem.sample_minute)
 
@@ -176,7 +177,8 @@ class BrokerStatsManager:
         self.get_total_today_morning = now.messages_get
 
     def rates(self, value: Callable[[WorkerCounters], int]) -> list[float]:
-        """Per-second rates of the last 10, 60 and 600 s; the windows that have enough samples, at least one figure."""
+        """Per-second rates of the last 10, 60 and 600 s, of the windows that have enough samples; at least one
+        figure."""
         rates = []
         for window in TPS_WINDOWS_S:
             if len(self._seconds) > window:
@@ -186,7 +188,7 @@ class BrokerStatsManager:
         return rates or [0.0]
 
     def put_latency_ms(self, quantile: float) -> float:
-        """The upper bound of the bucket in which the given share of all puts ended, ms."""
+        """Upper bound in ms of the latency bucket that contains this quantile of all puts."""
         buckets = self._counters().put_latency_buckets
         rank = sum(buckets) * quantile
         seen = 0

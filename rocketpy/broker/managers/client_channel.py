@@ -1,4 +1,4 @@
-"""One client on one connection, as its last heartbeat described it; and which connections have changed."""
+"""One client on one connection, as described by its last heartbeat; and the connections whose entries have changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CHANNEL_EXPIRED_MS = 120_000  # four missed heartbeats
 
 @attrs.frozen
 class ClientChannelInfo:
-    """A client as a heartbeat describes it, and the way to it."""
+    """A client as described by its heartbeat, and the channel to it."""
 
     channel: Channel = attrs.field(eq=False)
     client_id: str
@@ -30,7 +30,8 @@ class ClientChannelInfo:
 
 @attrs.define
 class ClientChanges:
-    """Connections of which the groups or the client have changed: each is told once, however many its groups are."""
+    """Connections whose client or groups have changed. Each is reported once, independent of the number of its
+    groups."""
 
     on_client: Callable[[int], None] = attrs.field(init=False, default=lambda connection: None)
     _connections: dict[int, None] = attrs.field(init=False, factory=dict)  # in the order of their first change
@@ -39,6 +40,6 @@ class ClientChanges:
         self._connections[connection] = None
 
     def tell(self) -> None:
-        """Call `on_client` for each. What a request has changed is told before its answer."""
+        """Call `on_client` for each connection. It is called before the response to the request that changed them."""
         changed, self._connections = self._connections, {}
         do_each(self.on_client, changed)

@@ -1,12 +1,13 @@
-"""The clients that are online, kept for the next manager: connections outlive it, heartbeats come every 30 s only.
+"""Keeps the online clients for a restarted manager: their connections survive its death, but heartbeats come every 30 s
+only.
 
     client  "c" connection  -> [client id, language, version, host, port, is VIP, consumer groups, producer groups]
-    group   "g" name        -> the group as a heartbeat describes it, without what is as usual
-    closed  "x" connection  -> nothing: it has gone while a request of it was being served
+    group   "g" name        -> the group as its heartbeat describes it, without default values
+    closed  "x" connection  -> nothing: it was closed while a request of it was being served
 
-Written when something changes; a heartbeat that says nothing new writes nothing. A successor counts every client as
-heard of at its start, so that nobody is swept because of the death. A connection is one client: of several ids on one
-connection, which no client sends, one comes back.
+Records are written when something changes; a heartbeat without changes writes nothing. A restarted manager treats every
+client as seen at its start, so that no client expires because of the restart. One connection has one client: of several
+client ids on one connection, which no known client uses, only one is restored.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from .producer import ProducerManager
 log = logging.getLogger(__name__)
 
 OpenChannel = Callable[[int, Peer, bool], Channel]
-SMALL_BYTES = 1024  # of a client or group as usual: some 160, with long names and several groups some 500
+SMALL_BYTES = 1024  # a usual client or group takes about 160, with long names and several groups about 500
 REMEDY = "let groups subscribe to less, or raise connectionsMax or sharedMemoryMax"
 CLIENT, GROUP, CLOSED = b"c", b"g", b"x"
 
 
 class ClientJournal:
-    """Writes down what the two managers tell, and brings them back to where a predecessor was."""
+    """Records the changes of the consumer and producer managers, and restores both after a restart."""
 
     def __init__(self, journal: Journal, consumers: ConsumerManager, producers: ProducerManager, clock: Clock) -> None:
         self._journal = journal
@@ -52,12 +53,14 @@ class ClientJournal:
 
     @property
     def size(self) -> TableSize:
-        """For metrics: bytes, and the records that found no room. A lost journal shows as more than its maximum."""
+        """For metrics: bytes, and the number of records that did not fit. A lost journal shows more than its
+        maximum."""
         journal = self._journal
         return TableSize("bytes of online clients", journal.live_bytes, journal.live_max, self._left_out)
 
     def _put(self, key: bytes, value: bytes) -> None:
-        """Large records have half of the memory, so that a few clients cannot make a successor forget all others."""
+        """Large records may use half of the memory, so that a few clients cannot keep all others from being
+        restored."""
         self._large_bytes -= self._large.pop(key, 0)
         size = len(key) + len(value)
         if size > SMALL_BYTES:
@@ -81,11 +84,11 @@ class ClientJournal:
         self._journal.remove(key)
 
     def restore(self, open_channel: OpenChannel, is_gone: Callable[[int], bool]) -> None:
-        """Enter everything that a predecessor has left, then write down every change.
+        """Restore the clients of the previous manager, then record every change.
 
         Args:
-            open_channel: (connection, peer, is VIP) -> the way to it.
-            is_gone: whether a connection has ended without a word, with the process that owned it.
+            open_channel: (connection, peer, is VIP) -> its channel. is_gone: whether a connection ended with its
+            selector process, without a CLOSED message.
         """
         self._is_gone = is_gone
         records = dict(self._journal.entries)
@@ -104,7 +107,7 @@ class ClientJournal:
             self._restore_group(name, infos, records)
         for key in records:
             if key[:1] == GROUP and key[1:].decode("utf-8", "surrogatepass") not in members:
-                self._remove(key)  # a death between the first record of a group and its member's
+                self._remove(key)  # the manager died between the record of a group and that of its first member
         for connection in [int(key[1:]) for key in records if key[:1] == CLOSED]:
             self.closed(connection)
         for _ in self.lose(is_gone):
@@ -117,7 +120,7 @@ class ClientJournal:
     def _restore_client(
         self, connection: int, value: bytes, members: dict[str, list[ClientChannelInfo]], open_channel: OpenChannel
     ) -> None:
-        """Enter it as a producer, and note its groups in `members`."""
+        """Add the client as a producer, and add it to the groups in `members`."""
         client_id, language, version, host, port, is_vip, consumes, produces = json.loads(value)
         info = ClientChannelInfo(
             channel=open_channel(connection, Peer(host, port), is_vip),
@@ -138,16 +141,17 @@ class ClientJournal:
         except (RocketError, KeyError) as exc:
             log.error("cannot restore consumer group %r: %r; the next heartbeats of its members do", name, exc)
             return
-        for info in infos:  # a client that a later connection has replaced: a death between the two records
+        for info in infos:  # a later connection replaced this one; the manager died between the two records
             if not self._consumers.is_member(name, info.connection):
                 self._client(info.connection)
 
     def closing(self, connection: int) -> None:
-        """The connection has gone, but a request of it is still being served; `closed` follows, if we live."""
+        """The connection was closed, but a request of it is still being served; `closed` follows."""
         self._journal.put(CLOSED + b"%d" % connection, b"")
 
     def closed(self, connection: int) -> None:
-        """Take the connection's clients out of all tables; those of a dead selector may still come back."""
+        """Remove the connection's clients from all tables, unless its selector has died: those clients may
+        reconnect."""
         if self._is_gone(connection):
             self._lose(connection)
         else:
@@ -156,9 +160,9 @@ class ClientJournal:
         self._journal.remove(CLOSED + b"%d" % connection)
 
     def lose(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
-        """A selector has died, its clients have not: they connect again at once, and send their next heartbeat within
-        30 s. Until then they stay members of their groups, or those that come first would take the queues of all.
-        One connection for each step."""
+        """A selector has died. Its clients connect again at once and send their next heartbeat within 30 s. Until then
+        they stay members of their groups; otherwise the first to reconnect would be assigned all queues. One connection
+        per step."""
         for connection in filter(is_gone, {*self._consumers.connections, *self._producers.connections}):
             self._lose(connection)
             yield
@@ -199,7 +203,7 @@ def _group_key(group: str) -> bytes:
 
 
 def _described(group: ConsumerData) -> dict[str, object]:
-    """Most groups take the usual for most things; what is left out is read as the usual."""
+    """Encode a group without default values, which most groups have; `_group` adds them again."""
     subscriptions = [_unusual(subscription, SubscriptionData()) for subscription in group.subscription_data_set]
     return _unusual(group, ConsumerData()) | {"subscriptionDataSet": subscriptions}
 

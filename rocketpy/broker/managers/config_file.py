@@ -1,4 +1,5 @@
-"""A table's file: changes are counted, writes are shared, and a caller can wait until its change is on the disk."""
+"""The file of a table: counts changes, combines them into saves, and lets a caller wait until its change is on the
+disk."""
 
 from __future__ import annotations
 
@@ -19,14 +20,14 @@ RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 
 
 class ConfigFile:
-    """Saves what `pieces` produces: encoded in steps that let others run, written in a thread, one save at a time.
+    """Saves the output of `pieces`: encoded in steps that let other tasks run, written in a thread, one save at a time.
 
-    Callers that change the table while a save runs share the next one, so a burst of new topics costs two syncs and
-    not one each.
+    Callers that change the table while a save runs share the next save, so a burst of new topics costs two syncs, not
+    one per topic.
 
-    `pieces` is called when a save starts. Every entry it produces must be at least as new as that moment: it may look
-    entries up late (offsets, each of which stands for itself) or must copy what belongs together (a version and what
-    it is the version of).
+    `pieces` is called when a save starts. Every entry that it produces must be at least as new as that moment.
+    Independent entries (offsets) may be looked up late. Values that belong together (a table and its version) must be
+    copied at the start.
     """
 
     def __init__(self, path: Path, pieces: Callable[[], Iterable[str]]) -> None:
@@ -38,7 +39,7 @@ class ConfigFile:
         self._failures = 0
         self._retry_at_s = 0.0
         self.on_saved: Callable[[int], None] = lambda changes: None
-        """Told, after each completed save, the number of the last change that was made before it started."""
+        """Called after each completed save, with the number of the last change before it started."""
 
     @property
     def changes(self) -> int:
@@ -56,10 +57,10 @@ class ConfigFile:
         return persist.load(self.path)
 
     async def save(self, *, last: bool = False) -> None:
-        """Wait until every change made so far is on the disk.
+        """Wait until every change so far is on the disk.
 
-        A failing disk does not undo the change: it is logged and tried again at a later save, as the reference does,
-        but not before a while has passed; saves within that while return at once. `last`: try whatever happened before.
+        A failed write does not undo the change. It is logged and tried again by a later save, as in the reference, but
+        not before a waiting time; saves within that time return at once. `last`: try to write even within that time.
         """
         wanted = self._changes
         async with self._lock:

@@ -1,8 +1,8 @@
-"""Who consumes: the members of each group and what the group subscribes to.
+"""Consumer groups that are online: their members and subscriptions.
 
-The last heartbeat wins: members with different settings overwrite each other's, as in the reference. Two things are
-different on purpose: a client has one entry per group, so a quick reconnect never shows it twice (allocation counts
-entries), and members that only fell silent raise the same events as members that left.
+The last heartbeat wins: members with different settings overwrite each other's, as in the reference. Two differences
+are intended. A client has one entry per group, so a quick reconnect never shows it twice (allocation counts entries).
+Members that fell silent raise the same events as members that left.
 
 Source: RocketMQ 4.9 `ConsumerManager`, `ConsumerGroupInfo`.
 """
@@ -28,13 +28,13 @@ from ..process_pauses import ProcessPauses
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 from .fast_path_tables import FastPathTables
 
-COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s, on whatever connection it has
+COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s
 GROUPS_PER_STEP = 500
 
 
 @attrs.define
 class ConsumerGroupInfo:
-    """One group as its members described it: how it consumes, what it subscribes to, on which channels it is online."""
+    """One group as described by its members: how it consumes, its subscriptions, its online channels."""
 
     group: str
     consume_type: ConsumeType
@@ -57,7 +57,7 @@ class ConsumerGroupInfo:
         return None if connection is None else self.channels[connection]
 
     def put_channel(self, info: ClientChannelInfo) -> bool:
-        """True when the set of client ids changed."""
+        """Returns True if the set of client ids changed."""
         former, replaced = self.find_client(info.client_id), self.channels.get(info.connection)
         if former is not None and former.connection != info.connection:
             self.remove_channel(former.connection)
@@ -69,7 +69,7 @@ class ConsumerGroupInfo:
         return former is None or is_other
 
     def remove_channel(self, connection: int) -> bool:
-        """False: it is no member's."""
+        """Returns False if it is not a connection of a member."""
         info = self.channels.pop(connection, None)
         if info is not None:
             del self._connection_of[info.client_id]
@@ -77,11 +77,12 @@ class ConsumerGroupInfo:
 
     @property
     def description(self) -> tuple[object, ...]:
-        """All that is the group's and not one member's, to see whether it has changed."""
+        """The properties of the group as a whole, to detect changes."""
         return self.consume_type, self.message_model, self.consume_from_where, dict(self.subscriptions)
 
     def put_subscriptions(self, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """True when the set of topics changed; a newer version of a known subscription is stored, but is no change."""
+        """Returns True if the set of topics changed. A newer version of a known subscription is stored, but is not a
+        change."""
         wanted = {subscription.topic: subscription for subscription in subscriptions}
         changed = wanted.keys() != self.subscriptions.keys()
         for topic in self.subscriptions.keys() - wanted.keys():
@@ -94,7 +95,7 @@ class ConsumerGroupInfo:
 
 
 class ConsumerManager:
-    """Owner of all groups that are online; tells the fast path and the members what changes."""
+    """Owner of all online groups; reports changes to the fast path and to the members."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class ConsumerManager:
         self._tables = tables
         self._members_changed = members_changed
         self._groups: dict[str, ConsumerGroupInfo] = {}
-        self._connections: dict[int, set[str]] = {}  # connection -> groups it was ever a member of
+        self._connections: dict[int, set[str]] = {}  # connection -> all groups that it was a member of
         self.changes = ClientChanges()
         self.on_group: Callable[[ConsumerGroupInfo], None] = lambda entry: None
         self.on_group_gone: Callable[[str], None] = lambda group: None
@@ -125,13 +126,14 @@ class ConsumerManager:
         subscriptions: Iterable[SubscriptionData],
         notify: bool,
     ) -> bool:
-        """Enter one group of a member's heartbeat; True when members or topics changed. `changes.tell()` follows."""
+        """Process one group of a member's heartbeat. Returns True if members or topics changed. `changes.tell()`
+        follows."""
         entry = self._groups.get(group)
         is_new = entry is None
         if entry is None:
             entry = self._groups[group] = ConsumerGroupInfo(group, consume_type, message_model, consume_from_where)
         known, before = entry.channels.get(info.connection), entry.description
-        former = entry.find_client(info.client_id)  # perhaps on another connection
+        former = entry.find_client(info.client_id)  # may be on another connection
         entry.consume_type, entry.message_model = consume_type, message_model
         entry.consume_from_where = consume_from_where
         changed = entry.put_channel(info)
@@ -151,7 +153,7 @@ class ConsumerManager:
         return changed
 
     def restore(self, group: ConsumerData, members: Iterable[ClientChannelInfo]) -> None:
-        """Enter a group as a predecessor has left it; nobody is told but the fast path."""
+        """Restore a group of the previous manager; only the fast path is told."""
         entry = ConsumerGroupInfo(group.group_name, group.consume_type, group.message_model, group.consume_from_where)
         entry.put_subscriptions(group.subscription_data_set)
         for info in members:
@@ -175,8 +177,8 @@ class ConsumerManager:
         self._after_leaving([entry for entry in entries if entry.remove_channel(connection)], [connection], notify)
 
     def _after_leaving(self, entries: list[ConsumerGroupInfo], connections: Iterable[int], notify: bool = True) -> None:
-        """Tell of groups that these connections have left; `on_group_gone` comes last: a client's record names groups
-        that have one."""
+        """Report groups that these connections have left. `on_group_gone` is called last, because records of clients
+        may only name groups that have a record."""
         if entries:
             for connection in connections:
                 self.changes.add(connection)
@@ -192,7 +194,8 @@ class ConsumerManager:
             self._members_changed(entry)
 
     def connection_lost(self, connection: int) -> None:
-        """The connection has gone, the client has not: a member that has not come back after a while is swept."""
+        """The connection was lost with its selector, not closed by the client: a member that does not reconnect in time
+        is removed by `sweep`."""
         seen_ms = self._clock.monotonic_ms() - CHANNEL_EXPIRED_MS + COMES_BACK_MS
         for name in self._connections.get(connection, ()):
             entry = self._groups.get(name)
@@ -201,7 +204,8 @@ class ConsumerManager:
                 entry.channels[connection] = attrs.evolve(info, seen_ms=min(seen_ms, info.seen_ms))
 
     def sweep(self) -> Generator[None, None, list[Channel]]:
-        """Forget clients silent for 120 s; returns their channels, which are to be closed. Work in steps."""
+        """Remove clients that have been silent for 120 s; returns their channels, which the caller closes. Work in
+        steps."""
         now_ms = self._clock.monotonic_ms()
         gone: dict[int, Channel] = {}
         names = list(self._groups)
@@ -228,7 +232,7 @@ class ConsumerManager:
         return gone
 
     def group_names_of(self, connection: int) -> frozenset[str]:
-        """The groups that the connection was ever a member of."""
+        """All groups that the connection was a member of."""
         return frozenset(self._connections.get(connection, ()))
 
     def group(self, group: str) -> ConsumerGroupInfo | None:
@@ -236,11 +240,11 @@ class ConsumerManager:
 
     @property
     def connections(self) -> list[int]:
-        """All that are or were members of a group."""
+        """Connections that are or were members of a group."""
         return list(self._connections)
 
     def groups_of(self, connection: int) -> tuple[list[str], ClientChannelInfo | None]:
-        """The groups of which the connection is a member now, sorted, and the client behind it."""
+        """The current groups of the connection, sorted, and its client."""
         infos = {
             name: entry.channels[connection]
             for name in sorted(self._connections.get(connection, ()))
@@ -257,7 +261,7 @@ class ConsumerManager:
         return entry.find_client(client_id) if entry else None
 
     def groups_subscribing(self, topic: str) -> Generator[None, None, set[str]]:
-        """The groups that are online and subscribe to the topic. Work in steps."""
+        """The online groups that subscribe to the topic. Work in steps."""
         found = set()
         for number, name in enumerate(list(self._groups), 1):
             entry = self._groups.get(name)

@@ -1,16 +1,16 @@
-"""Where each group goes on in each queue: `consumerOffset.json`, saved every 5 s and at stop.
+"""The committed offset of each group in each queue: `consumerOffset.json`, saved every 5 s and at stop.
 
 A stored offset is the next one to consume. A smaller one is accepted: that is how offsets are reset.
 
-Offsets come by UPDATE_CONSUMER_OFFSET and on pulls. Those on pulls are gathered for some milliseconds, so one of them
-can arrive after an update that its client sent later, as a leaving consumer does. It must not undo that update: each
-update is remembered with its time, and an offset from a pull that had arrived before is dropped.
+Offsets arrive by UPDATE_CONSUMER_OFFSET and with pulls. Those of pulls are collected for some milliseconds, so one of
+them can arrive after an update that its client sent later, for example when a consumer stops. It must not undo that
+update: the time of each update is stored, and an offset of an earlier pull is dropped.
 
-What has changed since the last completed save is in a journal, where a successor of this process finds it. It does not
-find the times of updates: offsets of pulls that arrived before its start are dropped, like any that may be overtaken.
+Changes since the last completed save are in a journal, for a restarted manager. The times of updates are not in it, so
+a restarted manager drops offsets of pulls that arrived before its start.
 
-The table may hold a million offsets, so nothing here goes through all of it in one step: it is kept by group, with an
-index by topic, and written entry by entry.
+The table may hold a million offsets, so no step goes through all of it: it is kept by group, with an index by topic,
+and is written entry by entry.
 
 Source: RocketMQ 4.9 `ConsumerOffsetManager`. The reference writes integer keys without quotes; both forms are read.
 """
@@ -42,10 +42,9 @@ class ConsumerOffsetManager:
     """The table, and its index by topic.
 
     Args:
-        journal: of a predecessor, and ours; None: nobody inherits it.
-        started_ms: on the monotonic clock.
-        entries_max: queues that may have an offset, over all groups and topics.
-        now_s: of the log line about offsets that go back, which is written once in a while only.
+        journal: of the previous manager and of this one; None: not shared. started_ms: on the monotonic clock.
+        entries_max: queues that may have an offset, over all groups and topics. now_s: clock of the rate limit of log
+        lines about offsets that go back.
     """
 
     def __init__(
@@ -60,8 +59,8 @@ class ConsumerOffsetManager:
         self.limit = Limit("offsets", "consumerOffsetsMax", entries_max)
         self._count = 0  # queues that have an offset
         self._offsets: dict[str, dict[str, Queues]] = {}  # group -> topic -> queue id -> next offset
-        self._groups_of: dict[str, set[str]] = {}  # topic -> its groups; some may have been removed meanwhile
-        self._told_ms: dict[str, dict[str, Queues]] = {}  # the same keys: the last update, on the monotonic clock
+        self._groups_of: dict[str, set[str]] = {}  # topic -> its groups, possibly also removed ones
+        self._told_ms: dict[str, dict[str, Queues]] = {}  # same keys -> time of the last update, monotonic
         self._journal = journal or Journal.private("committed offsets", is_saved=True)
         self._started_ms = started_ms
         self._gone_back = LogLimit(now_s=now_s)
@@ -85,7 +84,7 @@ class ConsumerOffsetManager:
         self._count = sum(len(queues) for topics in self._offsets.values() for queues in topics.values())
 
     def _restore(self) -> None:
-        """What a predecessor had not saved yet."""
+        """Restore the changes that the previous manager had not saved."""
         entries = self._journal.entries
         for key, value in entries.items():
             queue_id, topic, group = key.decode("utf-8", "surrogatepass").split("@", 2)
@@ -101,15 +100,15 @@ class ConsumerOffsetManager:
             self.file.changed()
 
     def _keep(self, group: str, topic: str, queue_id: int, offset: int | None) -> None:
-        """For a successor. `offset` None: there is none any more."""
+        """Write a change to the journal; `offset` None: the entry was removed."""
         value = b"" if offset is None else b"%d" % offset
         self._journal.put(f"{queue_id}@{topic}@{group}".encode("utf-8", "surrogatepass"), value)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int:
-        """Store; returns what was stored before, -1 for nothing.
+        """Store an offset. Returns the previous one, -1 if there was none.
 
         Raises:
-            RequestRefused: there are too many offsets for one more.
+            RequestRefused: the limit of offsets is reached.
         """
         queues = self._queues(group, topic)
         is_new = queues is None or queue_id not in queues
@@ -138,16 +137,16 @@ class ConsumerOffsetManager:
         return before
 
     def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:
-        """A client has named this queue's offset by itself."""
+        """Store the time of an UPDATE_CONSUMER_OFFSET for this queue."""
         self._told_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms
 
     def was_told_since(self, group: str, topic: str, queue_id: int, received_ms: int) -> bool:
-        """Whether what was received at `received_ms` is older than the last update. Within one ms it counts as older:
-        dropping an offset that rides on a pull costs nothing, the client names it again in five seconds."""
+        """Whether a pull that was received at `received_ms` is older than the last update. The same ms counts as older:
+        dropping an offset of a pull does no harm, because the client repeats it within five seconds."""
         return received_ms <= self._told_ms.get(group, {}).get(topic, {}).get(queue_id, self._started_ms)
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
-        """-1 when the group never committed in this queue."""
+        """The committed offset; -1 if the group never committed in this queue."""
         queues = self._queues(group, topic)
         return -1 if queues is None else queues.get(queue_id, -1)
 
@@ -162,7 +161,7 @@ class ConsumerOffsetManager:
         return {group for group in self._groups_of.get(topic, ()) if topic in self._offsets.get(group, ())}
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Copy what `source` committed for the topic to `target`."""
+        """Copy the offsets of group `source` in the topic to group `target`."""
         queues = self._queues(source, topic)
         if queues is not None:
             kept = self.query_all(target, topic)
@@ -175,7 +174,7 @@ class ConsumerOffsetManager:
             self.file.changed()
 
     async def remove_group(self, group: str) -> None:
-        """Forget all offsets of the group: at once, while the index by topic follows in steps."""
+        """Remove all offsets of the group at once; the index by topic is updated in steps."""
         topics = self._offsets.pop(group, None)
         self._told_ms.pop(group, None)
         if topics is None:
@@ -185,7 +184,7 @@ class ConsumerOffsetManager:
         self._count -= sum(map(len, topics.values()))
         while topics:
             topic, queues = topics.popitem()
-            again = self._queues(group, topic)  # committed meanwhile
+            again = self._queues(group, topic)  # committed during the steps
             if again is None:
                 self._leave_index(topic, group)
             for queue_id in queues.keys() - (again or {}).keys():
@@ -193,7 +192,7 @@ class ConsumerOffsetManager:
             await steps.did()
 
     async def remove_topic(self, topic: str) -> None:
-        """Forget all offsets in the topic."""
+        """Remove all offsets in the topic."""
         steps = Steps()
         for group in self.groups_of(topic):
             for queue_id in self.query_all(group, topic):
@@ -204,7 +203,7 @@ class ConsumerOffsetManager:
             await steps.did()
 
     def document(self) -> Members:
-        """The table as files and bodies carry it; each entry is looked up while it is written."""
+        """The table in the format of file and body; each entry is looked up when it is written."""
         return Members(lambda: [("offsetTable", Members(self._entries))])
 
     def _entries(self) -> Iterator[tuple[str, Queues]]:

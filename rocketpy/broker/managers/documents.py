@@ -1,4 +1,4 @@
-"""Tables of topics and groups as their files and bodies carry them."""
+"""Encodes the tables of topics and groups for their files and response bodies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def with_unknown_fields(
     """`{"dataVersion": .., member: {name: fields}}`, each entry made while it is written.
 
     Args:
-        table: a copy of the caller's own, of the same moment as `version`; its values never change.
-        unknown: what files of other versions had besides our fields, by name; looked up late.
+        table: a copy of the table, taken together with `version`; its values never change. unknown: fields that we do
+        not know from files of other versions, by name; looked up late.
     """
 
     def entries() -> Iterator[tuple[str, object]]:

@@ -1,4 +1,4 @@
-"""Copies of bodies with some members changed: tables hold them as values and never change one in place."""
+"""Copies of bodies with some members changed. Tables never change a body in place."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ _B = TypeVar("_B", bound=Body)
 
 
 def evolved(body: _B, **changes: object) -> _B:
-    """`body` with these attributes; every Body is an attrs class, which the type checker cannot see."""
+    """A copy of `body` with these attributes. Every Body is an attrs class, which the type checker cannot know."""
     return cast(_B, attrs.evolve(cast(Any, body), **changes))

@@ -1,8 +1,8 @@
-"""What the send and pull processes were told, so that they are told each change once and nothing twice.
+"""Keeps track of the table entries that the send and pull workers have, so that each change is sent once.
 
-Heartbeats repeat a group's subscriptions every 30 s; only differences cross the ring. Every call returns before the
-reply of the request that caused it is pushed, and rings keep their order: a client never sees an answer that the hot
-processors do not know yet.
+Heartbeats repeat a group's subscriptions every 30 s; only differences cross the ring. Changes are written before the
+response to the request that caused them, and rings keep their order. So when a client receives the response, the send
+and pull workers know the change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class FastPathTables:
         self._subscriptions: dict[str, dict[str, SubscriptionData]] = {}
 
     def topic(self, config: TopicConfig) -> None:
-        """Raises: StoreError (no room for the topic's queues); nothing was told then."""
+        """Raises: StoreError (no room for the topic's queues); nothing was sent then."""
         if self._topics.get(config.topic_name) == config:
             return
         self._fast_path.topic_changed(
@@ -83,7 +83,7 @@ class FastPathTables:
                 )
 
     def group_offline(self, group: str) -> None:
-        """The last member has gone."""
+        """The last member has left."""
         for topic in self._subscriptions.pop(group, {}):
             self._fast_path.subscription_removed(group, topic)
         if self._online.pop(group, None) is not None:

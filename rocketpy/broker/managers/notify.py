@@ -1,4 +1,4 @@
-"""NOTIFY_CONSUMER_IDS_CHANGED (40): tell the members of a group that it has changed, so that they share queues anew.
+"""NOTIFY_CONSUMER_IDS_CHANGED (40): notifies the members of a group of a change, so that they rebalance.
 
 Source: RocketMQ 4.9 `DefaultConsumerIdsChangeListener`, `Broker2Client#notifyConsumerIdsChanged`.
 """

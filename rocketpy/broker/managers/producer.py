@@ -1,6 +1,6 @@
-"""Who produces: per group for transaction checks, per client id for replies.
+"""Producers that are online: by group for transaction checks, by client id for replies.
 
-A client's id stays reachable until the last of its groups has gone (the reference forgets it with the first).
+A client id stays reachable until the last of its groups is removed (the reference drops it with the first).
 
 Source: RocketMQ 4.9 `ProducerManager`.
 """
@@ -32,12 +32,12 @@ class ProducerManager:
         self.changes = ClientChanges()
 
     def register(self, group: str, info: ClientChannelInfo) -> None:
-        """Enter one group of a heartbeat; `changes.tell()` follows the last one."""
+        """Process one group of a heartbeat; `changes.tell()` follows after the last one."""
         if self.enter(group, info):
             self.changes.add(info.connection)
 
     def enter(self, group: str, info: ClientChannelInfo) -> bool:
-        """`register` that tells nobody; True when the group's members changed."""
+        """`register` without a report of changes. Returns True if the members of the group changed."""
         table = self._groups.setdefault(group, {})
         known = table.get(info.connection)
         is_other = known is None or known.client_id != info.client_id
@@ -94,7 +94,7 @@ class ProducerManager:
         return list(self._connections)
 
     def groups_of(self, connection: int) -> tuple[list[str], ClientChannelInfo | None]:
-        """The connection's groups, sorted, and the client behind it."""
+        """The groups of the connection, sorted, and its client."""
         names = sorted(self._connections.get(connection, ()))
         return names, self._groups[names[0]][connection] if names else None
 
@@ -104,7 +104,7 @@ class ProducerManager:
         return self._channels[max(connections)] if connections else None
 
     def available_channel(self, group: str) -> Channel | None:
-        """One live member of the group, in turn."""
+        """One online member of the group, round robin."""
         members = list(self._groups.get(group, {}).values())
         if not members:
             return None

@@ -1,10 +1,10 @@
-"""Which client may consume which queue in order: locks of 60 s, renewed by their owner every 20 s.
+"""Queue locks: the right of one client to consume a queue in order, for 60 s, renewed by its owner every 20 s.
 
-Each grant is in the journal before it is answered, so that a successor of this process, and a broker that starts
-anew, grants to nobody else what is still held. Where the journal was lost, nothing is granted to anybody until the
-last lock that could be in it has run out.
+Each grant is written to the journal before it is answered, so that a restarted manager or broker does not grant a queue
+that is still locked. If the journal was lost, no lock is granted until the last lock that it could have contained has
+expired.
 
-Source: RocketMQ 4.9 `RebalanceLockManager`; the reference forgets all locks with its process.
+Source: RocketMQ 4.9 `RebalanceLockManager`; the reference loses all locks at a restart.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class RebalanceLockManager:
     ) -> None:
         """
         Args:
-            unknown_until_ms: others may hold locks that are not in the journal until then (monotonic).
-            locks_max: that there may be, over all groups.
+            unknown_until_ms: until then (monotonic) clients may hold locks that are not in the journal. locks_max:
+            largest number of locks, over all groups.
         """
         self.limit = Limit("locks", "queueLocksMax", locks_max)
         self._count = 0
@@ -72,10 +72,11 @@ class RebalanceLockManager:
             log.info("restored %d queue locks of the previous manager", len(self))
 
     def lock(self, group: str, queues: Sequence[MessageQueue], client_id: str) -> list[MessageQueue]:
-        """Take or renew what is free, ours or expired; returns the queues that the caller holds now.
+        """Lock queues that are free or expired, and renew the caller's own. Returns the queues that the caller holds
+        now.
 
         Raises:
-            RequestRefused: there are too many locks for those that are new; nothing is taken then.
+            RequestRefused: the limit of locks is reached; then nothing is locked.
         """
         self._pauses.check()
         now_ms = self._clock.monotonic_ms()
@@ -101,7 +102,7 @@ class RebalanceLockManager:
         return lock.client_id != client_id and not self._is_expired(lock, now_ms)
 
     def unlock(self, group: str, queues: Sequence[MessageQueue], client_id: str) -> None:
-        """Release the caller's own locks; those of others stay."""
+        """Release the caller's locks; locks of other clients stay."""
         table = self._locks.get(group, {})
         for queue in queues:
             lock = table.get(queue)
@@ -113,7 +114,7 @@ class RebalanceLockManager:
         return None if lock is None or self._is_expired(lock, self._clock.monotonic_ms()) else lock.client_id
 
     def sweep(self) -> Generator[None, None, None]:
-        """Forget expired locks, so that the table does not grow with clients that are gone. Work in steps."""
+        """Remove expired locks, so that the table does not keep those of former clients. Work in steps."""
         now_ms = self._clock.monotonic_ms()
         looked_at = 0
         for group in list(self._locks):

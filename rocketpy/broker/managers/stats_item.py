@@ -1,4 +1,4 @@
-"""A counter with a memory: sums and rates over the last minute, hour and day.
+"""A counter with sums and rates over the last minute, hour and day.
 
 Each item keeps running totals; a sampler takes snapshots of them every 10 s, 10 min and 1 h. A window's figure is the
 difference between its last and first snapshot.
@@ -15,7 +15,7 @@ import attrs
 
 @attrs.frozen
 class StatsSnapshot:
-    """One window as VIEW_BROKER_STATS_DATA (315) shows it."""
+    """The figures of one window, for VIEW_BROKER_STATS_DATA (315)."""
 
     sum: int = 0
     tps: float = 0.0

@@ -1,4 +1,4 @@
-"""The consumer groups this broker knows: `subscriptionGroup.json`, the built-in ones, and those created on first use.
+"""The consumer groups of this broker: those of `subscriptionGroup.json`, built-in ones, and those created on first use.
 
 Source: RocketMQ 4.9 `SubscriptionGroupManager`.
 """
@@ -55,7 +55,7 @@ class SubscriptionGroupManager:
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
     def load(self) -> None:
-        """Lay the file over the built-in groups. Raises: ConfigError."""
+        """Load the file; it overrides built-in groups. Raises: ConfigError."""
         document = self.file.load()
         if document is None:
             return
@@ -68,7 +68,7 @@ class SubscriptionGroupManager:
             self.data_version = DataVersion.from_json(document["dataVersion"])
 
     async def announce(self) -> None:
-        """Tell the send and pull processes every group; once, at start."""
+        """Send every group to the send and pull workers; once, at start."""
         steps = Steps(ANNOUNCED_PER_STEP)
         for config in list(self._groups.values()):
             self._tables.group(config)
@@ -79,14 +79,14 @@ class SubscriptionGroupManager:
         return dict(self._groups)
 
     def select(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group if it exists; never creates."""
+        """The group, or None; never creates it."""
         return self._groups.get(group)
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The group, created with defaults where the configuration allows; a change is saved by the caller's file.
+        """The group; created with defaults if the configuration allows. The caller saves the file.
 
         Raises:
-            RequestRefused: the name is none, or there are too many groups.
+            RequestRefused: the name is not valid, or the limit of groups is reached.
         """
         config = self._groups.get(group)
         if config is not None or not group:
@@ -100,7 +100,7 @@ class SubscriptionGroupManager:
         return config
 
     def update(self, config: SubscriptionGroupConfig) -> None:
-        """Create or replace. Raises: RequestRefused (there are too many groups)."""
+        """Create or replace a group. Raises: RequestRefused (the limit of groups is reached)."""
         if config.group_name not in self._groups:
             self.limit.check(len(self._groups))
         self._groups[config.group_name] = config
@@ -120,5 +120,5 @@ class SubscriptionGroupManager:
         self.file.changed()
 
     def document(self) -> Members:
-        """The table as file and body carry it: the groups of this moment and their version, written whenever."""
+        """The table in the format of file and body: a copy of the groups and their version, to be written later."""
         return with_unknown_fields("subscriptionGroupTable", self.data_version, self.groups, self._unknown)

@@ -1,7 +1,7 @@
 """The topics of this broker: `topics.json`, the built-in ones, and those created by a first send.
 
-A change is in memory and told to the send and pull processes at once; `file.save()` waits for the disk. Fields that we
-do not know (5.x writes some) stay in the file.
+A change is made in memory and sent to the send and pull workers at once; `file.save()` waits for the disk. Unknown
+fields (5.x writes some) stay in the file.
 
 Source: RocketMQ 4.9 `TopicConfigManager`.
 """
@@ -52,7 +52,7 @@ class TopicConfigManager:
         self._add_built_in()
 
     def load(self) -> None:
-        """Lay the file over the built-in topics. Raises: ConfigError."""
+        """Load the file; it overrides built-in topics. Raises: ConfigError."""
         document = self.file.load()
         if document is None:
             return
@@ -66,7 +66,7 @@ class TopicConfigManager:
         log.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
 
     async def announce(self) -> None:
-        """Tell the send and pull processes every topic; once, at start."""
+        """Send every topic to the send and pull workers; once, at start."""
         steps = Steps(ANNOUNCED_PER_STEP)
         for config in list(self._topics.values()):
             self._tables.topic(config)
@@ -74,7 +74,7 @@ class TopicConfigManager:
 
     @property
     def topics(self) -> dict[str, TopicConfig]:
-        """A copy that stays as it is while topics change."""
+        """A copy of the table; later changes do not affect it."""
         return dict(self._topics)
 
     @property
@@ -90,7 +90,7 @@ class TopicConfigManager:
     def create_in_send(
         self, topic: str, *, default_topic: str, client_queue_nums: int, topic_sys_flag: int
     ) -> TopicConfig | None:
-        """Create a topic from the template that the sender names; None when the template forbids or is missing.
+        """Create a topic from the template that the sender names; None if the template is missing or does not allow it.
 
         Raises:
             RequestRefused: the name is none, or there are too many topics.
@@ -102,7 +102,7 @@ class TopicConfigManager:
         if template is None:
             return None
         if default_topic == names.AUTO_CREATE_TOPIC_KEY_TOPIC and not self._settings.broker.auto_create_topic_enable:
-            # A template that an earlier configuration left in the file no longer hands its permission on.
+            # A template that is only left in the file from an earlier configuration does not pass on its permission.
             template = evolved(template, perm=READ_WRITE)
             self._topics[default_topic] = template
             self._tables.topic(template)
@@ -124,9 +124,9 @@ class TopicConfigManager:
     def create_if_missing(
         self, topic: str, *, queue_nums: int, perm: int = READ_WRITE, topic_sys_flag: int = 0
     ) -> TopicConfig:
-        """The topic, created with these settings when there is none: retry, dead-letter and system topics.
+        """The topic; created with these settings if it is missing: for retry, dead-letter and system topics.
 
-        Dead letters and what the broker keeps for itself have a place however many topics there are.
+        The limit of topics does not apply to dead-letter topics and to the broker's own topics.
 
         Raises:
             RequestRefused: the name is none, or there are too many topics.
@@ -147,15 +147,15 @@ class TopicConfigManager:
         )
 
     def largest_template(self) -> int:
-        """The most queues that a send could have made a topic with."""
+        """The largest number of queues that a topic created by a send can have."""
         templates = (config.write_queue_nums for config in self._topics.values() if config.perm & PermName.INHERIT)
         return max(templates, default=0)
 
     def adopt(self, topic: str, used: int, largest_template: int) -> TopicConfig:
-        """A topic that has messages in its first `used` queues and is in no file.
+        """Restore a topic that has messages in its first `used` queues and is missing from the file.
 
-        The send and pull processes may go on sending to any queue that a send has made it with: no more than its
-        template has, and which one that was is not known.
+        The send worker may still accept messages for every queue that the topic was created with. It has as many as its
+        template; which template is not known, so the largest one is assumed.
         """
         queue_nums = used
         if not topic.startswith((names.RETRY_PREFIX, names.DLQ_PREFIX)):
@@ -163,10 +163,10 @@ class TopicConfigManager:
         return self._create(TopicConfig(topic_name=topic, read_queue_nums=queue_nums, write_queue_nums=queue_nums))
 
     def update(self, config: TopicConfig) -> None:
-        """Create or replace, as the admin says.
+        """Create or replace a topic, for the admin tool.
 
         Raises:
-            StoreError, RequestRefused: no room for its queues, or there are too many topics; nothing has changed.
+            StoreError, RequestRefused: no room for its queues, or the limit of topics is reached; nothing has changed.
         """
         if config.topic_name not in self._topics:
             self.limit.check(len(self._topics))
@@ -186,7 +186,7 @@ class TopicConfigManager:
         changed = False
         steps = Steps()
         for name in list(self._topics):
-            config = self._topics.get(name)  # it may have been deleted or replaced since
+            config = self._topics.get(name)  # it may have been deleted or replaced meanwhile
             if config is not None and config.order != (name in ordered):
                 changed = True
                 self._topics[name] = evolved(config, order=not config.order)
@@ -199,11 +199,12 @@ class TopicConfigManager:
         return changed
 
     def next_version(self) -> None:
-        """Any change of what name servers publish moves the version; equal versions are not read again."""
+        """Increase the version, after any change of what name servers publish: they do not read equal versions
+        again."""
         self.data_version = self.data_version.next(self._clock.now_ms())
 
     def _check_new(self, topic: str) -> None:
-        """Whether strangers may have this topic made."""
+        """Check whether clients may create this topic. Raises: RequestRefused."""
         require(names.topic_fault(topic) or names.known_topic_fault(topic))  # with a group behind a retry prefix
         self.limit.check(len(self._topics))
 
@@ -220,7 +221,7 @@ class TopicConfigManager:
         self.on_change(config)
 
     def document(self) -> Members:
-        """The table as file and body carry it: the topics of this moment and their version, written whenever."""
+        """The table in the format of file and body: a copy of the topics and their version, to be written later."""
         return with_unknown_fields("topicConfigTable", self.data_version, self.topics, self._unknown)
 
     def _add_built_in(self) -> None:

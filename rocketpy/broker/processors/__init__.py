@@ -1,1 +1,1 @@
-"""Answers to requests, one file per family; all are made of a table from request code to method (table.py)."""
+"""Processors of requests, one file per family. Each has a table from request code to method (table.py)."""

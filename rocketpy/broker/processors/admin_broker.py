@@ -55,7 +55,8 @@ class AdminBrokerProcessor(TableProcessor):
         self._config_version = DataVersion(timestamp_ms=services.clock.now_ms())
 
     async def _update_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Apply what a running broker can, keep all of it in the file; one bad key changes nothing."""
+        """Save all changes to the file and apply those that a running broker can. One invalid key refuses all of
+        them."""
         services = self._services
         try:
             changes = properties.read_changes(request.body)
@@ -103,12 +104,13 @@ class AdminBrokerProcessor(TableProcessor):
         return clean_expired(self._services.fast_path)
 
     async def _delete_expired_log(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Have log files that are past fileReservedTime deleted now; answered at once, as files may be many."""
+        """Request deletion of log files older than fileReservedTime. Answered at once, because there may be many
+        files."""
         self._services.store.request_delete_expired()
         return RemotingCommand.response()
 
     async def _clean_unused_topics(self, request: RemotingCommand, channel: Channel) -> Detached:
-        """Delete what is in the queues of topics that have no configuration any more."""
+        """Delete the queues of topics that no longer have a configuration."""
         services, steps = self._services, Steps()
         queues = await trio.to_thread.run_sync(services.store.queue_states)
         found, deletions = set(), []

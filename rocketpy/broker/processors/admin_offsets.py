@@ -70,9 +70,10 @@ class AdminOffsetProcessor(TableProcessor):
         return RemotingCommand.response(body=await encoded_body(self._services.schedule.document()))
 
     async def _correction(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """The smallest offset of each queue over all groups; works on a copy (the reference deletes what it filters).
+        """The smallest offset of each queue over all groups. It works on a copy (the reference deletes the entries that
+        it filters).
 
-        Where even the smallest is beyond what the compare group has consumed, the answer is the largest long.
+        If even the smallest is larger than the offset of the compare group, the answer is the largest long.
         """
         header = QueryCorrectionOffsetHeader.of(request)
         offsets = self._services.offsets
@@ -92,7 +93,7 @@ class AdminOffsetProcessor(TableProcessor):
         return RemotingCommand.response(body=await encoded_body({"correctionOffsets": smallest}))
 
     async def _clone(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Without a topic, all topics of the source group (the reference then does nothing)."""
+        """Without a topic, it clones all topics of the source group (the reference then does nothing)."""
         header = CloneGroupOffsetRequestHeader.of(request)
         require(group_fault(header.dest_group))
         offsets = self._services.offsets

@@ -21,8 +21,8 @@ from .deletion_wait import answer_after
 from .table import TableProcessor
 
 QUEUES_PER_STEP = 50  # the store time of a message is read from the log
-UPDATES_AT_ONCE = 256  # that wait for name servers
-QUEUE_NUMS_MAX = 65_536  # what the fast path's tables hold for one topic
+UPDATES_AT_ONCE = 256  # updates that wait for name servers
+QUEUE_NUMS_MAX = 65_536  # limit of the fast path's tables per topic
 
 
 class AdminTopicProcessor(TableProcessor):
@@ -41,9 +41,9 @@ class AdminTopicProcessor(TableProcessor):
         self._services = services
 
     async def _update(self, request: RemotingCommand, channel: Channel) -> Detached:
-        """Create or replace a topic; answered when the disk and the name servers have it.
+        """Create or replace a topic. Answered when it is saved and registered with the name servers.
 
-        The order flag is not taken from the request: it comes with the next registration's answer.
+        The order flag of the request is ignored: it comes with the response to the next registration.
         """
         header = CreateTopicRequestHeader.of(request)
         self._check_changeable(header.topic)
@@ -69,20 +69,20 @@ class AdminTopicProcessor(TableProcessor):
         return Detached(self._registered, "name servers", 2 * timeout_s, at_once_max=UPDATES_AT_ONCE)
 
     async def _registered(self) -> RemotingCommand:
-        """A name server that does not answer in time is left to the next round."""
+        """Register with all name servers. One that does not answer in time is tried again in the next round."""
         await self._services.registrar.register()
         return RemotingCommand.response()
 
     async def _delete(self, request: RemotingCommand, channel: Channel) -> Detached:
-        """Delete the topic and what its queues hold; name servers are told by the admin tool, not by us.
+        """Delete the topic and its queues. The admin tool tells the name servers, not the broker.
 
-        From the first step on, everything acknowledged belongs to a topic that has been created since, and stays.
-        Where the store cannot remove the files now (its disk is full, say) it does so when it can.
+        Messages that are acknowledged after the first step belong to a new topic of that name, and stay. If the store
+        cannot remove the files now (because its disk is full, for example), it removes them later.
         """
         services, topic = self._services, TopicRequestHeader.of(request).topic
         self._check_changeable(topic)
         is_known = services.topics.delete(topic)
-        deletion = services.fast_path.delete_queues(topic)  # nothing may come between these two
+        deletion = services.fast_path.delete_queues(topic)  # no await may come between these two
         if is_known:
             await services.topics.file.save()
         if services.settings.broker.auto_delete_unused_stats:

@@ -1,4 +1,4 @@
-"""Clients come and go: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
+"""Clients: HEART_BEAT (34), UNREGISTER_CLIENT (35), CHECK_CLIENT_CONFIG (46).
 
 Source: RocketMQ 4.9 `ClientManageProcessor`.
 """
@@ -26,10 +26,10 @@ from ..services import BrokerServices
 from ..slow_pull import is_tag_type
 from .table import TableProcessor
 
-EXPRESSION_LENGTH_MAX = 32_767  # characters, of a subscription's expression: as long as all properties of a message
+EXPRESSION_LENGTH_MAX = 32_767  # characters of a subscription's expression: the limit of a message's properties
 TAGS_MAX = 4096  # of one subscription
 SUBSCRIPTIONS_SIZE_MAX = 8 * 1024 * 1024
-"""Of all groups of one connection, as `_size` has it; whatever one heartbeat can carry fits."""
+"""Limit of `_size` for all groups of one connection; one heartbeat always fits."""
 GROUPS_PER_STEP = 50  # each may be a new group and a new topic
 
 
@@ -79,7 +79,7 @@ class ClientManageProcessor(TableProcessor):
             await steps.did()
 
     async def _check(self, heartbeat: HeartbeatData, connection: int) -> None:
-        """Check all of a heartbeat before any of it is entered. Raises: RequestRefused."""
+        """Check a whole heartbeat before any part of it is stored. Raises: RequestRefused."""
         services, steps = self._services, Steps()
         require(names.text_fault("client id", heartbeat.client_id))
         for consumer in heartbeat.consumer_data_set:
@@ -96,7 +96,7 @@ class ClientManageProcessor(TableProcessor):
         producers = {producer.group_name for producer in heartbeat.producer_data_set}
         known = services.consumers.group_names_of(connection)
         size = sum(_size(consumer.subscription_data_set) for consumer in heartbeat.consumer_data_set)
-        for entry in filter(None, map(services.consumers.group, known - consumers)):  # of earlier heartbeats
+        for entry in filter(None, map(services.consumers.group, known - consumers)):  # groups of earlier heartbeats
             size += _size(entry.subscriptions.values())
         if size > SUBSCRIPTIONS_SIZE_MAX:
             require(f"the subscriptions of one client take {size} bytes, at most {SUBSCRIPTIONS_SIZE_MAX} are allowed")
@@ -111,7 +111,7 @@ class ClientManageProcessor(TableProcessor):
         if group is not None:
             notify = group.notify_consumer_ids_changed_enable
             retry_topic = names.retry_topic(consumer.group_name)
-            if len(retry_topic) <= names.TOPIC_LENGTH_MAX:  # a longer name has no place in a record
+            if len(retry_topic) <= names.TOPIC_LENGTH_MAX:  # a record cannot hold a longer topic name
                 services.topics.create_if_missing(
                     retry_topic,
                     queue_nums=group.retry_queue_nums,
@@ -149,7 +149,7 @@ class ClientManageProcessor(TableProcessor):
 
 
 def _size(subscriptions: Iterable[SubscriptionData]) -> int:
-    """Some measure of the memory that they take."""
+    """An estimate of the memory that they take."""
     return sum(
         100 + len(each.sub_string) + sum(map(len, each.tags_set)) + 8 * len(each.code_set) for each in subscriptions
     )

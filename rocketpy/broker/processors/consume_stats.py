@@ -1,4 +1,4 @@
-"""How far groups have come: GET_CONSUME_STATS (208), GET_BROKER_CONSUME_STATS (317), QUERY_CONSUME_TIME_SPAN (303).
+"""Progress of consumer groups: GET_CONSUME_STATS (208), GET_BROKER_CONSUME_STATS (317), QUERY_CONSUME_TIME_SPAN (303).
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -57,7 +57,7 @@ class ConsumeStatsProcessor(TableProcessor):
         return RemotingCommand.response(body=b"".join(text.pieces))
 
     async def _broker_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        """Written group by group, so that what fits no frame is found out before all of it is made."""
+        """The response is written group by group, so that one that exceeds a frame is detected early."""
         header, services = GetConsumeStatsInBrokerHeader.of(request), self._services
         text, steps = TextWriter(BODY_SIZE_MAX), Steps(QUEUES_PER_STEP)
         total_diff = 0
@@ -84,7 +84,8 @@ class ConsumeStatsProcessor(TableProcessor):
         return RemotingCommand.response(body=b"".join(text.pieces))
 
     def _is_consumed(self, group: str, topic: str) -> bool:
-        """A group that is online consumes what it subscribes to; one that is not, whatever it ever committed."""
+        """Whether the group consumes the topic: an online group if it subscribes to it, an offline one if it has
+        offsets in it."""
         entry = self._services.consumers.group(group)
         return entry is None or topic in entry.subscriptions
 
@@ -93,7 +94,7 @@ class ConsumeStatsProcessor(TableProcessor):
     ) -> tuple[str, int]:
         """Write one row for each queue of a topic, the first one after `comma`.
 
-        Returns: what stands before the next row, and the messages that are not consumed.
+        Returns: the separator before the next row, and the number of messages that are not consumed.
         """
         behind = 0
         for first in range(0, queue_nums, QUEUES_PER_STEP):

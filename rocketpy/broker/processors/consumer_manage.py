@@ -1,4 +1,4 @@
-"""What consumers ask all the time: GET_CONSUMER_LIST_BY_GROUP (38), UPDATE and QUERY_CONSUMER_OFFSET (15, 14).
+"""Frequent requests of consumers: GET_CONSUMER_LIST_BY_GROUP (38), UPDATE and QUERY_CONSUMER_OFFSET (15, 14).
 
 Source: RocketMQ 4.9 `ConsumerManageProcessor`.
 """
@@ -37,7 +37,7 @@ class ConsumerManageProcessor(TableProcessor):
     async def _members(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         group = GetConsumerListByGroupRequestHeader.of(request).consumer_group
         entry = self._services.consumers.group(group)
-        if entry is None:  # never an empty list: allocation among nobody leaves queues without a consumer
+        if entry is None:  # never an empty list: then clients would assign the queues to nobody
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
         body = fastjson.dumps({"consumerIdList": entry.client_ids})
         return RemotingCommand.response(body=body, ext_fields={})
@@ -64,7 +64,8 @@ class ConsumerManageProcessor(TableProcessor):
         return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
-        """The first message is still there, and in memory: a new group starts with it, whatever it asked for."""
+        """Whether the first message of the queue still exists and is in memory: then a new group starts with it,
+        independent of consumeFromWhere."""
         store = self._services.store
         if not store.is_whole(topic, queue_id):
             return False
@@ -73,10 +74,10 @@ class ConsumerManageProcessor(TableProcessor):
 
 
 def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: int, offset: int) -> None:
-    """Store a group's offset; its progress counts as consumption.
+    """Store a group's offset, and count its progress as consumed messages.
 
     Raises:
-        RequestRefused: there are too many offsets for one more.
+        RequestRefused: the limit of offsets is reached.
     """
     before = services.offsets.commit(group, topic, queue_id, offset)
     if 0 <= before < offset:

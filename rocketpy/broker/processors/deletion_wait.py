@@ -1,6 +1,6 @@
-"""Waits until the files of deleted queues are removed, for a bounded time; the remark says when files are left.
+"""Waits for a bounded time until the files of deleted queues are removed. If files are left, the remark says so.
 
-The wait holds no task of the admin pool: administration is needed most when the disk of the consume queues is full.
+The wait occupies no task of the admin pool: administration is needed most when the disk of the consume queues is full.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EXPIRED_ARE_LEFT = (
 
 
 def answer_after(deletions: Sequence[Completion]) -> Detached:
-    """The answer to a deletion: its remark says when files are left."""
+    """The response to a deletion."""
     return Detached(partial(_wait_for, deletions), STORE, DELETION_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
 
 
@@ -41,7 +41,8 @@ async def _wait_for(deletions: Sequence[Completion]) -> RemotingCommand:
 
 
 def clean_expired(fast_path: FastPath) -> Detached:
-    """Remove the files of queues of which the log has nothing left; answered when they are gone, or later."""
+    """Remove the files of queues whose messages are all deleted. Answered when they are removed, or after
+    EXPIRED_WAIT_S."""
     return Detached(partial(_clean_expired, fast_path), STORE, EXPIRED_WAIT_S + 1.0, at_once_max=WAITERS_MAX)
 
 

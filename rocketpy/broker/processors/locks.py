@@ -47,12 +47,12 @@ class LockProcessor(TableProcessor):
 
 
 def _slices(queues: list[MessageQueue]) -> Iterator[list[MessageQueue]]:
-    """Each is a step's work."""
+    """Split the queues; each slice is one step."""
     return (queues[start : start + QUEUES_PER_STEP] for start in range(0, len(queues), QUEUES_PER_STEP))
 
 
 async def _checked(request: RemotingCommand) -> LockBatchRequestBody:
-    """The body, its names checked. Raises: BodyInvalid, RequestRefused."""
+    """Decode the body and check its names. Raises: BodyInvalid, RequestRefused."""
     body = await read_body(LockBatchRequestBody, request.body)
     require(names.group_fault(body.consumer_group))
     require(names.text_fault("client id", body.client_id))

@@ -1,4 +1,4 @@
-"""Looking at stored messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33); QUERY_CONSUME_QUEUE (321) for admins.
+"""Queries of stored messages: QUERY_MESSAGE (12), VIEW_MESSAGE_BY_ID (33); QUERY_CONSUME_QUEUE (321) for admins.
 
 Source: RocketMQ 4.9 `QueryMessageProcessor`, `AdminBrokerProcessor#queryConsumeQueue`.
 """
@@ -33,7 +33,7 @@ class QueryMessageProcessor(TableProcessor):
     async def _query(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = QueryMessageRequestHeader.of(request)
         count = self._services.settings.store.default_query_max_num if header.unique_key_query else header.max_num
-        result = self._services.store.query_message(  # may wait for a cold disk; the store is not for several threads
+        result = self._services.store.query_message(  # may wait for the disk; the store is not thread-safe
             header.topic, header.key, count, header.begin_timestamp_ms, header.end_timestamp_ms
         )
         reply_header = QueryMessageResponseHeader(

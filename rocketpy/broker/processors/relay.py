@@ -1,6 +1,6 @@
-"""Admin requests that a client has to answer: GET_CONSUMER_RUNNING_INFO (307), CONSUME_MESSAGE_DIRECTLY (309).
+"""Admin requests that are relayed to a client: GET_CONSUMER_RUNNING_INFO (307), CONSUME_MESSAGE_DIRECTLY (309).
 
-The client's body and remark are passed back unread. A client takes its time: the request waits outside of its pool.
+The client's body and remark are passed back unchanged. A client may be slow, so the request waits outside of its pool.
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor#callConsumer`.
 """

@@ -1,6 +1,6 @@
-"""Offsets that clients are told to change, or asked for: 222 pushes 220, 223 asks by 221.
+"""Reset and query of offsets in clients: request 222 is pushed to them as 220, request 223 as 221.
 
-The broker does not touch its own table: clients drop their queues, store the new offsets and commit them.
+The broker does not change its own table: clients drop their queues, store the new offsets and commit them.
 
 Source: RocketMQ 4.9 `Broker2Client`.
 """
@@ -29,8 +29,8 @@ from .table import TableProcessor
 CLIENT_TIMEOUT_S = 5.0
 QUEUES_PER_STEP = 20  # each is a search by time
 MEMBERS_AT_ONCE = 32
-MEMBERS_TIMEOUT_S = 15.0  # for all members of a group; who has not answered by then is left out
-ANSWER_BYTES_MAX = 1024 * 1024  # of one member; no list of queues is longer
+MEMBERS_TIMEOUT_S = 15.0  # for all members of a group; later answers are ignored
+ANSWER_BYTES_MAX = 1024 * 1024  # largest answer of one member
 TO_THE_END = -1
 
 
@@ -43,7 +43,7 @@ class ResetOffsetProcessor(TableProcessor):
             }
         )
         self._services = services
-        self._readers = trio.CapacityLimiter(1)  # answers are read in a thread: they may take a second each
+        self._readers = trio.CapacityLimiter(1)  # answers are parsed in a thread, because each may take a second
 
     async def _reset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = ResetOffsetRequestHeader.of(request)
@@ -81,7 +81,7 @@ class ResetOffsetProcessor(TableProcessor):
         return RemotingCommand.response(body=table)
 
     async def _targets(self, config: TopicConfig, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
-        """Where each queue is to go on; never forward without force."""
+        """The new offset of each queue; without `force` never a larger one than now."""
         services, topic = self._services, config.topic_name
         targets = {}
         steps = Steps(QUEUES_PER_STEP)
@@ -100,7 +100,7 @@ class ResetOffsetProcessor(TableProcessor):
         return targets
 
     async def _status(self, request: RemotingCommand, channel: Channel) -> Detached:
-        """What each member (or the one named) says its offsets are; those that do not answer are left out."""
+        """The offsets that each member (or the one given) reports; members that do not answer are left out."""
         header = GetConsumerStatusRequestHeader.of(request)
         members = [
             member
@@ -156,7 +156,7 @@ class ResetOffsetProcessor(TableProcessor):
                 read = await trio.to_thread.run_sync(GetConsumerStatusBody.decode, answer.body, limiter=self._readers)
                 table[member.client_id] = read.message_queue_table
             except BodyInvalid:
-                return  # a client that answers nonsense is one that does not answer
+                return  # an invalid answer counts as none
 
     def _members(self, group: str) -> list[ClientChannelInfo]:
         entry = self._services.consumers.group(group)
@@ -164,7 +164,7 @@ class ResetOffsetProcessor(TableProcessor):
 
 
 def _as_list(targets: dict[MessageQueue, int]) -> bytes:
-    """The form that the C++ client reads."""
+    """The format of the C++ client."""
     rows = [
         {"brokerName": queue.broker_name, "offset": offset, "queueId": queue.queue_id, "topic": queue.topic}
         for queue, offset in targets.items()

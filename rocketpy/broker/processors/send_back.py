@@ -1,7 +1,7 @@
-"""CONSUMER_SEND_MSG_BACK (36): a consumer could not handle a message and wants it again later.
+"""CONSUMER_SEND_MSG_BACK (36): a consumer failed on a message and asks for another delivery later.
 
-The message is stored again under the group's retry topic, by way of the schedule topic, or with the dead letters once
-it has been tried often enough.
+The message is stored again: as a delayed message for the group's retry topic, or as a dead letter if it was retried too
+often.
 
 Source: RocketMQ 4.9 `AbstractSendMessageProcessor#consumerSendMsgBack`.
 """
@@ -51,7 +51,7 @@ class SendBackProcessor(TableProcessor):
             remark = f"the broker[{config.broker_ip1}] sending message is forbidden"
             raise RequestRefused(ResponseCode.NO_PERMISSION, remark)
         if group.retry_queue_nums <= 0:
-            return RemotingCommand.response()  # the group wants no retries
+            return RemotingCommand.response()  # the group does not want retries
         retry_topic = self._retry_topic(group, header.unit_mode)
         record = self._look_up(header.offset)
         message = self._copy(record, group, retry_topic, self._tries_max(request, header, group), header.delay_level)
@@ -60,7 +60,7 @@ class SendBackProcessor(TableProcessor):
         result = await services.fast_path.put(message)
         origin = header.origin_topic if services.topics.select(header.origin_topic or "") else None
         services.stats.count_send_back(header.group, origin or record.topic)
-        if result.code != ResponseCode.SUCCESS:  # stored but not flushed counts as failed here: the consumer repeats
+        if result.code != ResponseCode.SUCCESS:  # stored but not flushed counts as failed: the consumer repeats
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, _status_name(result.code))
         return RemotingCommand.response()
 
@@ -80,7 +80,7 @@ class SendBackProcessor(TableProcessor):
         try:
             record = decode_record(image, phy_offset) if image is not None else None
         except RecordCorrupt:
-            record = None  # the offset comes from the wire: it may point anywhere
+            record = None  # the offset comes from the client and may point anywhere
         if record is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"look message by offset failed, {phy_offset}")
         return record
@@ -96,7 +96,7 @@ class SendBackProcessor(TableProcessor):
     def _copy(
         self, record: StoredRecord, group: SubscriptionGroupConfig, retry: TopicConfig, tries_max: int, delay_level: int
     ) -> MessageToPut:
-        """The message as it is stored again: to wait, or to rest."""
+        """The message to store: a delayed one, or a dead letter."""
         properties = with_values(record.properties, **self._history(record))
         if record.reconsume_times >= tries_max or delay_level < 0:
             topic = self._services.topics.create_if_missing(names.dlq_topic(group.group_name), queue_nums=1).topic_name
@@ -120,7 +120,7 @@ class SendBackProcessor(TableProcessor):
 
     @staticmethod
     def _history(record: StoredRecord) -> dict[str, str]:
-        """Where the message comes from: set by the first retry, kept by all others."""
+        """Properties that name the original topic and message: set by the first retry, kept by later ones."""
         origin_id = text_property(record.properties, ORIGIN_MESSAGE_ID)
         return {
             RETRY_TOPIC: text_property(record.properties, RETRY_TOPIC) or record.topic,

@@ -1,4 +1,4 @@
-"""How a processor finds the function of a request code: one line per code, in the family's own table."""
+"""Base of processors: a table from request code to handler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TableProcessor:
 
 
 class GuardedProcessor:
-    """A Processor whose administrative requests are for those that `guard` lets pass."""
+    """A Processor that asks `guard` before it serves an administrative request."""
 
     def __init__(self, processor: Processor, guard: AdminGuard) -> None:
         self._processor = processor

@@ -1,4 +1,4 @@
-"""Sends and pulls whose header the codec cannot read: they come here, as commands, to be told what is wrong with it.
+"""Answers sends and pulls whose header the codec cannot read, with an error that names the invalid field.
 
 Source: RocketMQ 4.9 `RemotingCommand#decodeCommandCustomHeader`, `@CFNotNull`.
 """
@@ -15,7 +15,7 @@ from rocketpy.remoting.schema import Header
 
 from .table import TableProcessor
 
-# What the codec asks for, beyond what the header classes do (csrc/workers/codec_request.c).
+# Fields that the codec requires in addition to the header classes (csrc/workers/codec_request.c).
 _OF_SENDS = ("defaultTopicQueueNums", "sysFlag", "bornTimestamp", "flag")
 _OF_V2_SENDS = ("d", "f", "g", "h")
 _OF_PULLS = ("sysFlag", "commitOffset", "suspendTimeoutMillis", "subVersion")
