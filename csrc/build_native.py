@@ -18,9 +18,12 @@ HEADERS = [
     "base/status.h",
     "base/host.h",
     "base/crc32.h",
+    "base/numbers.h",
     "store/record.h",
+    "wire/codes.h",
     "wire/frame.h",
     "wire/header.h",
+    "wire/reply.h",
     "wire/peer.h",
     "wire/proxy_header.h",
     "ipc/ring.h",
@@ -46,7 +49,7 @@ HEADERS = [
     "workers/pull.h",
 ]
 # Every other header is exported once the C file of its name is there.
-TYPES_ONLY = {"base/status.h", "base/host.h", "ipc/worker_messages.h"}
+TYPES_ONLY = {"base/status.h", "base/host.h", "ipc/worker_messages.h", "wire/codes.h"}
 FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
 # cffi's own code converts freely; only ours is held to -Wconversion.
 GENERATED_CODE = '#pragma GCC diagnostic ignored "-Wconversion"\n#pragma GCC diagnostic ignored "-Wsign-conversion"\n'

@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "base/numbers.h"
 #include "base/utf8.h"
 
 #define ONES 0x0101010101010101ull

@@ -1,4 +1,4 @@
-/* Replies of the fast path: whole frames to sends, heads of frames to pulls, in both serialisations.
+/* Replies of the fast path: whole frames to sends and of errors, heads of frames to pulls, in both serialisations.
  *
  * A frame's length, header size and (ROCKETMQ) field-block size come before what they measure, so they are written
  * last. The writer stops at the end of its room and remembers that it did. */
@@ -6,6 +6,7 @@
 
 #include "base/endian.h"
 #include "wire/header.h"
+#include "wire/reply.h"
 
 enum { FRAME_HEAD_SIZE = 8, FIELDS_AT = FRAME_HEAD_SIZE + 17 /* behind a ROCKETMQ header's remark size */ };
 
@@ -83,6 +84,11 @@ static void put_field(writer *w, uint8_t type, const char *key, const uint8_t *v
     PUT_TEXT(w, "\"");
 }
 
+static void put_flag_field(writer *w, uint8_t type, const char *key, int value) {
+    const char *text = value ? "true" : "false";
+    put_field(w, type, key, (const uint8_t *)text, (uint32_t)strlen(text));
+}
+
 static void put_number_field(writer *w, uint8_t type, const char *key, int64_t value) {
     decimal number = decimal_of(value);
     put_field(w, type, key, text_of(&number), number.size);
@@ -95,6 +101,7 @@ typedef struct head {
     int32_t version;
     const uint8_t *remark;
     uint32_t remark_size;
+    int has_fields;
 } head;
 
 /* Everything before the fields. */
@@ -114,7 +121,7 @@ static writer begin(const head *head, uint8_t *out, uint32_t capacity) {
     } else {
         PUT_TEXT(&w, "{\"code\":");
         put_decimal(&w, head->code);
-        PUT_TEXT(&w, ",\"extFields\":{");
+        if (head->has_fields) PUT_TEXT(&w, ",\"extFields\":{");
     }
     return w;
 }
@@ -122,7 +129,8 @@ static writer begin(const head *head, uint8_t *out, uint32_t capacity) {
 /* Everything after the fields, and the sizes. Returns the size up to here, 0 if it did not fit. */
 static uint32_t end(writer *w, const head *head, uint8_t *out, uint32_t body_size) {
     if (head->serialize_type == RP_SERIALIZE_JSON) {
-        PUT_TEXT(w, "},\"flag\":1,\"language\":\"PYTHON\",\"opaque\":");
+        if (head->has_fields) PUT_TEXT(w, "}");
+        PUT_TEXT(w, ",\"flag\":1,\"language\":\"PYTHON\",\"opaque\":");
         put_decimal(w, head->opaque);
         if (head->remark_size > 0) {
             PUT_TEXT(w, ",\"remark\":\"");
@@ -146,24 +154,36 @@ static uint32_t end(writer *w, const head *head, uint8_t *out, uint32_t body_siz
 
 uint32_t rp_send_reply_encode(const rp_send_reply *reply, uint8_t *out, uint32_t capacity) {
     uint8_t type = reply->serialize_type;
-    head head = {type, reply->code, reply->opaque, reply->version, NULL, 0};
+    head head = {type, reply->code, reply->opaque, reply->version, NULL, 0, 1};
     writer w = begin(&head, out, capacity);
     put_field(&w, type, "msgId", reply->message_ids, reply->message_ids_size);
     put_number_field(&w, type, "queueId", reply->queue_id);
     put_number_field(&w, type, "queueOffset", (int64_t)reply->queue_offset);
     put_field(&w, type, "MSG_REGION", reply->region, reply->region_size);
-    const char *trace = reply->trace_on ? "true" : "false";
-    put_field(&w, type, "TRACE_ON", (const uint8_t *)trace, (uint32_t)strlen(trace));
+    put_flag_field(&w, type, "TRACE_ON", reply->trace_on);
     return end(&w, &head, out, 0);
 }
 
 uint32_t rp_pull_reply_encode(const rp_pull_reply *reply, uint8_t *out, uint32_t capacity) {
     uint8_t type = reply->serialize_type;
-    head head = {type, reply->code, reply->opaque, reply->version, reply->remark, reply->remark_size};
+    head head = {type, reply->code, reply->opaque, reply->version, reply->remark, reply->remark_size, 1};
     writer w = begin(&head, out, capacity);
     put_number_field(&w, type, "suggestWhichBrokerId", reply->suggest_which_broker_id);
     put_number_field(&w, type, "nextBeginOffset", (int64_t)reply->next_begin_offset);
     put_number_field(&w, type, "minOffset", (int64_t)reply->min_offset);
     put_number_field(&w, type, "maxOffset", (int64_t)reply->max_offset);
     return end(&w, &head, out, reply->body_size);
+}
+
+uint32_t rp_error_reply_encode(const rp_error_reply *reply, uint8_t *out) {
+    uint8_t type = reply->serialize_type;
+    uint32_t remark_size = (uint32_t)strnlen(reply->remark, RP_ERROR_REMARK_MAX);
+    const uint8_t *region = (const uint8_t *)reply->region, *remark = (const uint8_t *)reply->remark;
+    head head = {type, reply->code, reply->opaque, reply->version, remark, remark_size, region != NULL};
+    writer w = begin(&head, out, RP_ERROR_REPLY_MAX);
+    if (region) {
+        put_field(&w, type, "MSG_REGION", region, (uint32_t)strnlen(reply->region, RP_ERROR_REGION_MAX));
+        put_flag_field(&w, type, "TRACE_ON", reply->trace_on);
+    }
+    return end(&w, &head, out, 0);
 }

@@ -13,12 +13,12 @@
 #include "workers/codec_request.h"
 #include "base/endian.h"
 #include "workers/error_reply.h"
+#include "wire/codes.h"
 #include "wire/header.h"
 #include "ipc/serving.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {
-    SYSTEM_BUSY = 2,
     BATCH_FRAMES = 256,
     CODES = 512,
     PULLS_WAITING_MAX = 512 * 1024 /* bytes of pulls that wait for the ring: each may take long to serve */
@@ -121,13 +121,12 @@ static rp_status refuse(rp_codec *codec, const rp_origin *origin, const rp_heade
     rp_ring_writer *selector = selector_of(codec, origin->connection);
     rp_add(&codec->worker->counters[RP_COUNT_BUSY], 1);
     if (!selector || !header || header->flag & (RP_FLAG_ONEWAY | RP_FLAG_RESPONSE)) return RP_OK;
-    rp_error_reply reply = {.connection = origin->connection,
-                            .opaque = header->opaque,
-                            .code = SYSTEM_BUSY,
+    rp_error_reply reply = {.opaque = header->opaque,
+                            .code = RP_RESPONSE_SYSTEM_BUSY,
                             .version = codec->version,
                             .serialize_type = serialize_type,
                             .remark = remark};
-    return rp_error_reply_send(selector, &reply);
+    return rp_error_reply_send(selector, origin->connection, &reply);
 }
 
 /* Before the output is published: it proves the current input done. */

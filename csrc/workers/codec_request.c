@@ -5,7 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CODE_SEND_MESSAGE = 10 };
+#include "base/numbers.h"
+#include "wire/codes.h"
 
 enum send_field {
     GROUP,
@@ -151,7 +152,7 @@ static uint32_t common_flags(const rp_header *header, const rp_frame *frame) {
 uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
     const rp_field *found[SEND_FIELDS] = {0};
     rp_send_request *request = (rp_send_request *)out;
-    if (header->code == CODE_SEND_MESSAGE)
+    if (header->code == RP_CODE_SEND_MESSAGE)
         pick_by_name(header, SEND_NAMES, SEND_FIELDS, found);
     else
         pick_by_letter(header, found);

@@ -4,9 +4,10 @@
  * the selector; nothing here blocks, nothing here talks to rings. */
 #include <stdint.h>
 #include <sys/uio.h>
+#include "base/host.h"
+#include "ipc/worker_messages.h"
 #include "store/commitlog.h"
 #include "store/record.h"
-#include "workers/selector.h"
 
 enum { NO_SLOT = UINT32_MAX };
 
@@ -59,7 +60,6 @@ typedef struct rp_connection {
     uint64_t queued_bytes; /* of all segments */
     uint64_t output_memory; /* bytes that the segments take: less than queued_bytes where they are slices, or more */
 } rp_connection;
-_Static_assert(sizeof(rp_connection) <= RP_SELECTOR_CONNECTION_SIZE, "the documented cost of an idle connection");
 
 typedef struct rp_connections {
     rp_connection *slots;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "workers/error_reply.h"
-#include "wire/header.h"
+#include "wire/codes.h"
 #include "workers/pull_private.h"
 #include "ipc/serving.h"
 
@@ -18,13 +18,7 @@ enum {
     LOOKS_MAX = 8, /* of a suspended pull at one time */
     FLAG_COMMIT_OFFSET = 1,
     FLAG_SUSPEND = 2,
-    FLAG_SUBSCRIPTION = 4,
-    CODE_SUCCESS = 0,
-    CODE_SYSTEM_ERROR = 1,
-    CODE_SYSTEM_BUSY = 2,
-    CODE_PULL_NOT_FOUND = 19,
-    CODE_PULL_RETRY_IMMEDIATELY = 20,
-    CODE_PULL_OFFSET_MOVED = 21
+    FLAG_SUBSCRIPTION = 4
 };
 static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
 
@@ -42,25 +36,25 @@ typedef struct checked_pull {
 static rp_status error_reply(rp_pull *pull, const rp_pull_request *request, int32_t code, const char *remark) {
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
-    rp_error_reply reply = {.connection = request->origin.connection,
-                            .opaque = request->opaque,
+    rp_error_reply reply = {.opaque = request->opaque,
                             .code = code,
                             .version = pull->config.version,
                             .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                             .remark = remark};
-    if (code == CODE_SYSTEM_BUSY) pull_count(pull, RP_COUNT_BUSY, 1);
-    return rp_error_reply_send(selector, &reply);
+    if (code == RP_RESPONSE_SYSTEM_BUSY) pull_count(pull, RP_COUNT_BUSY, 1);
+    return rp_error_reply_send(selector, request->origin.connection, &reply);
 }
 
 static int32_t code_of(const rp_fetch *fetch, const rp_pull_request *request) {
     switch (fetch->status) {
-        case RP_FOUND: return CODE_SUCCESS;
+        case RP_FOUND: return RP_RESPONSE_SUCCESS;
         case RP_NO_MATCHED_MESSAGE:
-        case RP_MESSAGE_WAS_REMOVING: return CODE_PULL_RETRY_IMMEDIATELY;
+        case RP_MESSAGE_WAS_REMOVING: return RP_RESPONSE_PULL_RETRY_IMMEDIATELY;
         case RP_OFFSET_OVERFLOW_ONE:
-        case RP_OFFSET_FOUND_NULL: return CODE_PULL_NOT_FOUND;
-        case RP_NO_MESSAGE_IN_QUEUE: return request->queue_offset == 0 ? CODE_PULL_NOT_FOUND : CODE_PULL_OFFSET_MOVED;
-        default: return CODE_PULL_OFFSET_MOVED;
+        case RP_OFFSET_FOUND_NULL: return RP_RESPONSE_PULL_NOT_FOUND;
+        case RP_NO_MESSAGE_IN_QUEUE:
+            return request->queue_offset == 0 ? RP_RESPONSE_PULL_NOT_FOUND : RP_RESPONSE_PULL_OFFSET_MOVED;
+        default: return RP_RESPONSE_PULL_OFFSET_MOVED;
     }
 }
 
@@ -75,7 +69,7 @@ static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code)
     const rp_fetch *fetch = &pull->fetch;
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
-    uint32_t slices = code == CODE_SUCCESS ? fetch->slice_count : 0;
+    uint32_t slices = code == RP_RESPONSE_SUCCESS ? fetch->slice_count : 0;
     uint32_t fixed = (uint32_t)(sizeof(rp_msg_pull_reply) + slices * sizeof(rp_slice));
     uint8_t *room = rp_ring_reserve(selector, fixed + PULL_HEAD_MAX);
     if (!room) return RP_FULL;
@@ -156,11 +150,11 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
     const rp_pull_request *request = (const rp_pull_request *)data;
     rp_span span = {data, size};
     if (request->flags & RP_REQUEST_RESOLVED)
-        return error_reply(pull, request, CODE_SYSTEM_ERROR,
+        return error_reply(pull, request, RP_RESPONSE_SYSTEM_ERROR,
                            "topic, group or subscription changed meanwhile; pull again");
     pull_count(pull, RP_COUNT_SLOW, 1);
     if (rp_backlog_put(&pull->waiting, request->origin.connection, RP_MSG_PULL, &span, 1) == RP_OK) return RP_OK;
-    return error_reply(pull, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
+    return error_reply(pull, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
 /* ------------------------------------------------------------------ fetching and suspending */
@@ -187,7 +181,7 @@ static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
         rp_suspended_pulls_add(&pull->suspended_pulls, pull->config.block, pulled->queue, request, pulled->names,
                                request->sys_flag & FLAG_SUBSCRIPTION ? pulled->tags : NULL);
     if (!suspended) {
-        rp_status status = answer(pull, pulled, CODE_PULL_NOT_FOUND);
+        rp_status status = answer(pull, pulled, RP_RESPONSE_PULL_NOT_FOUND);
         if (status == RP_OK) pull_count(pull, RP_COUNT_SUSPEND_REFUSED, 1);
         return status;
     }
@@ -208,11 +202,11 @@ static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const checke
     for (int looks = 0;; looks++) {
         fetch(pull, pulled, (int64_t)suspended->scanned);
         int32_t code = code_of(&pull->fetch, pulled->request);
-        if (code == CODE_PULL_RETRY_IMMEDIATELY)
+        if (code == RP_RESPONSE_PULL_RETRY_IMMEDIATELY)
             suspended->scanned = pull->fetch.next_begin_offset;
-        else if (code != CODE_PULL_NOT_FOUND)
+        else if (code != RP_RESPONSE_PULL_NOT_FOUND)
             return code;
-        if (rp_suspension_watch(suspended, pull->config.store)) return CODE_PULL_NOT_FOUND;
+        if (rp_suspension_watch(suspended, pull->config.store)) return RP_RESPONSE_PULL_NOT_FOUND;
         if (looks == LOOKS_MAX) return code;
     }
 }
@@ -224,7 +218,7 @@ static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_s
                              .next_begin_offset = (uint64_t)pulled->request->queue_offset,
                              .min_offset = rp_load_acquire(&suspended->queue->min_offset),
                              .max_offset = rp_load_acquire(&suspended->queue->max_offset)};
-    return answer(pull, pulled, CODE_PULL_RETRY_IMMEDIATELY);
+    return answer(pull, pulled, RP_RESPONSE_PULL_RETRY_IMMEDIATELY);
 }
 
 /* Look at a suspended pull whose queue may have grown or whose deadline has passed. Removed when answered; RP_FULL: it
@@ -238,9 +232,9 @@ static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int exp
         status = send_back(pull, &pulled, suspended);
     } else {
         int32_t code = examine(pull, suspended, &pulled);
-        if (code == CODE_PULL_NOT_FOUND && !expired) return RP_OK;
-        if (code == CODE_PULL_NOT_FOUND && suspended->scanned > (uint64_t)pulled.request->queue_offset)
-            code = CODE_PULL_RETRY_IMMEDIATELY;
+        if (code == RP_RESPONSE_PULL_NOT_FOUND && !expired) return RP_OK;
+        if (code == RP_RESPONSE_PULL_NOT_FOUND && suspended->scanned > (uint64_t)pulled.request->queue_offset)
+            code = RP_RESPONSE_PULL_RETRY_IMMEDIATELY;
         status = answer(pull, &pulled, code);
     }
     if (status == RP_OK) rp_suspended_pulls_remove(&pull->suspended_pulls, suspended);
@@ -256,14 +250,14 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
         age_ns > (uint64_t)pull->config.wait_time_in_queue_ms * 1000000u) {
         char remark[160];
         return error_reply(
-            pull, request, CODE_SYSTEM_BUSY,
+            pull, request, RP_RESPONSE_SYSTEM_BUSY,
             rp_busy_remark(remark, sizeof remark, "TIMEOUT_CLEAN_QUEUE", age_ns, pull->waiting_bytes / size));
     }
     if (!check(pull, request, data + sizeof *request, NULL, &pulled)) return to_manager(pull, data, size);
     fetch(pull, &pulled, request->queue_offset);
     int32_t code = code_of(&pull->fetch, request);
     int is_first = !(request->flags & RP_REQUEST_FIRST_TRY_DONE);
-    rp_status status = code == CODE_PULL_NOT_FOUND && is_first && request->sys_flag & FLAG_SUSPEND
+    rp_status status = code == RP_RESPONSE_PULL_NOT_FOUND && is_first && request->sys_flag & FLAG_SUSPEND
                            ? suspend(pull, &pulled)
                            : answer(pull, &pulled, code);
     if (status != RP_OK) return status;
@@ -362,7 +356,7 @@ void rp_pull_answer_orphans(rp_pull *pull) {
         const rp_queue *queue = rp_control_queue(pull->config.block, suspended->queue);
         rp_pull_reply reply = {.serialize_type = suspended->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                                .opaque = suspended->opaque,
-                               .code = CODE_PULL_RETRY_IMMEDIATELY,
+                               .code = RP_RESPONSE_PULL_RETRY_IMMEDIATELY,
                                .version = pull->config.version,
                                .next_begin_offset = (uint64_t)suspended->queue_offset,
                                .min_offset = rp_load_acquire(&queue->min_offset),

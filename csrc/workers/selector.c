@@ -48,31 +48,9 @@ enum {
 #define EVENT_DOORBELL UINT64_MAX
 #define EVENT_HANDOFF (UINT64_MAX - 1)
 
-rp_connection *rp_selector_find(rp_selector *selector, uint64_t number) {
-    uint32_t slot = (uint32_t)(number >> 32) & (CONNECTIONS_LIMIT - 1);
-
-    if (number >> 56 != selector->index || slot >= selector->connections.slots_used) return NULL;
-    rp_connection *connection = at_slot(selector, slot);
-    if (connection->generation != (uint32_t)number || !(connection->flags & CONNECTION_OPEN)) return NULL;
-    return connection;
-}
-
 static void tick(rp_selector *selector) {
     selector->now_ns = rp_now_ns();
     selector->now_s = (uint32_t)(selector->now_ns / NS_PER_S);
-}
-
-/* ---- what epoll is told ---- */
-
-void rp_selector_update_interest(rp_selector *selector, rp_connection *connection) {
-    uint32_t unread = CONNECTION_STALLED | CONNECTION_CHOKED | CONNECTION_CLOSE_AFTER;
-    uint32_t interest = (connection->flags & unread) || selector->stop_ns ? 0 : EPOLLIN;
-
-    if (connection->flags & CONNECTION_BLOCKED) interest |= EPOLLOUT;
-    if (interest == connection->interest) return;
-    struct epoll_event event = {.events = interest, .data.u64 = number_of(selector, connection)};
-    (void)epoll_ctl(selector->epoll, EPOLL_CTL_MOD, connection->fd, &event); /* a registered fd: cannot fail */
-    connection->interest = interest;
 }
 
 /* ---- new connections ---- */

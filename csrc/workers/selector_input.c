@@ -8,8 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "workers/codec.h"
@@ -19,18 +17,7 @@
 
 enum { REST_MIN = 512 /* smallest buffer for an unfinished frame; it doubles with what has arrived */ };
 
-static codec_way *way_of(rp_selector *selector, const rp_connection *connection) {
-    return &selector->ways[slot_of(selector, connection) % selector->way_count];
-}
-
 /* ---- to the codec ---- */
-
-static rp_origin origin_of(const rp_selector *selector, const rp_connection *connection, uint64_t received_ns) {
-    return (rp_origin){.connection = number_of(selector, connection),
-                       .received_ns = received_ns,
-                       .peer = connection->peer,
-                       .listener = connection->listener};
-}
 
 /* `frame` without its length bytes. RP_OK, RP_FULL (nothing passed), RP_INVALID, RP_NO_MEMORY. */
 static rp_status pass_frame(rp_selector *selector, rp_connection *connection, const uint8_t *frame, uint32_t size) {
@@ -56,73 +43,6 @@ static rp_status pass_frame(rp_selector *selector, rp_connection *connection, co
         count(selector, RP_COUNT_FRAMES_IN, 1);
     }
     return status;
-}
-
-static rp_status pass_closed(rp_selector *selector, const rp_connection *connection) {
-    rp_ring_writer *writer = way_of(selector, connection)->writer;
-    rp_origin origin = origin_of(selector, connection, selector->now_ns);
-    rp_span span = {&origin, sizeof origin};
-
-    if (writer == NULL) return rp_codec_closed(selector->codec, &origin);
-    return rp_ring_write(writer, RP_MSG_CLOSED, &span, 1);
-}
-
-void rp_selector_stall(rp_selector *selector, rp_connection *connection) {
-    codec_way *way = way_of(selector, connection);
-    uint32_t slot = slot_of(selector, connection);
-
-    if (connection->flags & CONNECTION_STALLED) return;
-    connection->flags |= CONNECTION_STALLED;
-    connection->next_stalled = NO_SLOT;
-    if (way->last_stalled != NO_SLOT)
-        at_slot(selector, way->last_stalled)->next_stalled = slot;
-    else
-        way->first_stalled = slot;
-    way->last_stalled = slot;
-    count(selector, RP_COUNT_STALLS, 1);
-    if (connection->flags & CONNECTION_OPEN) rp_selector_update_interest(selector, connection);
-}
-
-int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection) {
-    return way_of(selector, connection)->first_stalled != NO_SLOT;
-}
-
-/* ---- the end of a connection ---- */
-
-static void set_linger(int fd, int resets) {
-    const struct linger linger = {.l_onoff = resets, .l_linger = 0};
-
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof linger);
-}
-
-void rp_selector_reset_at_death(int fd) { set_linger(fd, 1); }
-
-void rp_selector_close_socket(int fd, int is_orderly) {
-    if (is_orderly) {
-        set_linger(fd, 0);
-        (void)shutdown(fd, SHUT_RDWR); /* now, even while the acceptor still has its copy */
-    }
-    close(fd);
-}
-
-/* The socket goes at once, the slot once CLOSED is on its way: until then its number must not be given anew. */
-void rp_selector_close_connection(rp_selector *selector, rp_connection *connection) {
-    if (!(connection->flags & CONNECTION_OPEN)) return;
-    /* Removed by hand: while the acceptor still has its copy, closing ours would leave it registered. */
-    (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
-    rp_selector_close_socket(connection->fd, connection->first == NULL);
-    connection->fd = -1;
-    connection->flags &= (uint16_t)~(CONNECTION_OPEN | CONNECTION_BLOCKED);
-    selector->connections.open_count--;
-    rp_connection_drop_rest(&selector->connections, connection);
-    rp_connection_drop_output(&selector->connections, connection);
-    rp_connection_untrack(&selector->connections, slot_of(selector, connection));
-    count(selector, RP_COUNT_CONNECTIONS_CLOSED, 1);
-    if (connection->flags & CONNECTION_STALLED) return; /* finished where the stalled are */
-    if ((connection->flags & CONNECTION_GREETED) && pass_closed(selector, connection) == RP_FULL)
-        rp_selector_stall(selector, connection);
-    else
-        rp_connections_give_back(&selector->connections, slot_of(selector, connection));
 }
 
 static void close_bad(rp_selector *selector, rp_connection *connection) {
@@ -270,7 +190,8 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
 
 static rp_status resume(rp_selector *selector, rp_connection *connection) {
     if (!(connection->flags & CONNECTION_OPEN)) {
-        if ((connection->flags & CONNECTION_GREETED) && pass_closed(selector, connection) == RP_FULL) return RP_FULL;
+        if ((connection->flags & CONNECTION_GREETED) && rp_selector_pass_closed(selector, connection) == RP_FULL)
+            return RP_FULL;
         rp_connections_give_back(&selector->connections, slot_of(selector, connection));
         return RP_OK;
     }

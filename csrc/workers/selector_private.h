@@ -1,6 +1,8 @@
 #ifndef ROCKETPY_SELECTOR_PRIVATE_H
 #define ROCKETPY_SELECTOR_PRIVATE_H
-/* What selector.c (loop), selector_input.c and selector_output.c share. */
+/* The selector, shared by its five files. Calls go one way:
+ *
+ *   selector.c -> selector_limits.c, selector_input.c, selector_output.c -> selector_connection.c -> connection.c */
 #include "workers/selector.h"
 
 #include "base/atomic.h"
@@ -11,6 +13,7 @@ enum {
     SELECTOR_BUFFER_SIZE = 256 * 1024
 };
 #define NS_PER_S 1000000000ull
+_Static_assert(sizeof(rp_connection) <= RP_SELECTOR_CONNECTION_SIZE, "the documented cost of an idle connection");
 
 typedef struct codec_way {
     rp_ring_writer *writer; /* NULL: the codec is in this process */
@@ -62,22 +65,37 @@ static inline uint64_t number_of(const rp_selector *selector, const rp_connectio
     return (uint64_t)selector->index << 56 | (uint64_t)slot_of(selector, connection) << 32 | connection->generation;
 }
 
+static inline codec_way *way_of(rp_selector *selector, const rp_connection *connection) {
+    return &selector->ways[slot_of(selector, connection) % selector->way_count];
+}
+
+static inline rp_origin origin_of(const rp_selector *selector, const rp_connection *connection, uint64_t received_ns) {
+    return (rp_origin){.connection = number_of(selector, connection),
+                       .received_ns = received_ns,
+                       .peer = connection->peer,
+                       .listener = connection->listener};
+}
+
+/* selector_connection.c */
+
 /* The open connection with this number, or NULL: it has gone, what came is for nobody. */
 rp_connection *rp_selector_find(rp_selector *selector, uint64_t number);
 /* Tell epoll what the connection waits for now. */
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection);
-
-/* selector_input.c */
-void rp_selector_read(rp_selector *selector, rp_connection *connection);
-/* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
-void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
-/* Have the kernel reset the connection if this process dies (docs/adr/0044). */
-void rp_selector_reset_at_death(int fd);
-void rp_selector_close_socket(int fd, int is_orderly);
 /* Wait for room on the way to the codec. */
 void rp_selector_stall(rp_selector *selector, rp_connection *connection);
 /* Others wait there already: reading on would be in vain. */
 int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection);
+/* Tell the codec that the connection has gone. RP_OK, RP_FULL. */
+rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *connection);
+/* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
+void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
+void rp_selector_close_socket(int fd, int is_orderly);
+/* Have the kernel reset the connection if this process dies (docs/adr/0044). */
+void rp_selector_reset_at_death(int fd);
+
+/* selector_input.c */
+void rp_selector_read(rp_selector *selector, rp_connection *connection);
 /* Go on with those that waited, in the order in which they stalled, as far as there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
 

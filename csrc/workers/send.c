@@ -18,7 +18,7 @@
 #include "base/clock.h"
 #include "workers/diverted.h"
 #include "workers/error_reply.h"
-#include "wire/header.h"
+#include "wire/codes.h"
 #include "store/recovery.h"
 #include "workers/send_reply.h"
 #include "workers/send_store.h"
@@ -31,14 +31,7 @@ enum {
     NAP_NS = 50000000, /* at the most, while sends wait for the manager's ring: they grow old */
     RESUME_AT_LOG = UINT32_MAX,
     RESUME_AT_MANAGER = UINT32_MAX - 1,
-    SYS_FLAG_MULTI_TAGS = 2,
-    CODE_SUCCESS = 0,
-    CODE_SYSTEM_ERROR = 1,
-    CODE_SYSTEM_BUSY = 2,
-    CODE_FLUSH_DISK_TIMEOUT = 10,
-    CODE_MESSAGE_ILLEGAL = 13,
-    CODE_SERVICE_NOT_AVAILABLE = 14,
-    CODE_TOPIC_NOT_EXIST = 17
+    SYS_FLAG_MULTI_TAGS = 2
 };
 
 struct rp_send {
@@ -166,22 +159,21 @@ static rp_status put_result(rp_send *send, const rp_wait *wait, int32_t code) {
 }
 
 static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t code, const char *remark) {
-    count(send, code == CODE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
+    count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
     if (is_internal(request)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return put_result(send, &wait, code);
     }
     rp_ring_writer *selector = selector_of(send, request->origin.connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
-    rp_error_reply reply = {.connection = request->origin.connection,
-                            .opaque = request->opaque,
+    rp_error_reply reply = {.opaque = request->opaque,
                             .code = code,
                             .version = send->config.version,
                             .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                             .remark = remark,
                             .region = send->config.region,
                             .trace_on = (uint8_t)send->config.trace_on};
-    return rp_error_reply_send(selector, &reply);
+    return rp_error_reply_send(selector, request->origin.connection, &reply);
 }
 
 /* Whether the answer to `wait` can leave now; asked before anything is stored. */
@@ -218,10 +210,10 @@ static uint32_t release_waits(rp_send *send) {
     uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
     uint32_t released = 0;
     for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
-        int32_t code = CODE_SUCCESS;
+        int32_t code = RP_RESPONSE_SUCCESS;
         if (wait->need_phy_offset > durable) {
             if (send->admission.now_ns < wait->deadline_ns) break;
-            code = CODE_FLUSH_DISK_TIMEOUT;
+            code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
         }
         if (!has_room(send, wait, 0) || answer(send, wait, code) != RP_OK) break;
         rp_waits_pop(&send->waits);
@@ -252,7 +244,7 @@ static void set_resume_point_left(void *send, uint64_t position) {
 }
 
 static rp_status refuse_overload(rp_send *send, const rp_send_request *request) {
-    return refuse(send, request, CODE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
+    return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
 /* Nobody waits behind it, whether or not the manager has room (diverted.h). */
@@ -299,13 +291,13 @@ static rp_status append(rp_send *send, const rp_put *put) {
     uint64_t total;
     uint32_t messages = rp_put_measure(put, &total);
     if (!messages || is_too_long(send, request))
-        return refuse(send, request, CODE_MESSAGE_ILLEGAL,
+        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
                       "the message is illegal: malformed batch, body too long, topic or properties beyond the limits, "
                       "or a zero byte "
                       "in the properties");
     if (messages > send->ids_capacity / RP_MESSAGE_ID_MAX) {
         uint8_t *ids = realloc(send->ids, (uint64_t)messages * RP_MESSAGE_ID_MAX);
-        if (!ids) return refuse(send, request, CODE_SYSTEM_ERROR, "no memory for the message ids of this batch");
+        if (!ids) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "no memory for the message ids of this batch");
         send->ids = ids;
         send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
     }
@@ -325,12 +317,13 @@ static rp_status append(rp_send *send, const rp_put *put) {
     rp_stored stored;
     rp_status status = rp_put_append(send->log, put, total, messages, set_resume_point_stored, send, &stored);
     if (status == RP_TOO_LARGE)
-        return refuse(send, request, CODE_MESSAGE_ILLEGAL, "the message is illegal: larger than a CommitLog file");
+        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
+                      "the message is illegal: larger than a CommitLog file");
     if (status == RP_NO_SPACE)
-        return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE,
+        return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE,
                       "service not available now: no space on the disk for the next CommitLog file");
     if (status != RP_OK)
-        return refuse(send, request, CODE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
+        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
     send->appended++;
     send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
     count(send, RP_COUNT_MESSAGES_PUT, messages);
@@ -342,7 +335,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     if (request->flags & RP_REQUEST_ONEWAY && !is_internal(request)) return RP_OK;
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
     /* What is stored is done: where memory for the answer lacks, the client asks again; we must not store again. */
-    if ((must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, CODE_SUCCESS)) != RP_OK)
+    if ((must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
         count(send, RP_COUNT_STALLS, 1);
     return RP_OK;
 }
@@ -359,14 +352,14 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     if (!rp_put_open(data, size, &put)) return RP_OK;
     if (put.is_delivery && send->config.delivered && rp_delivered_has(send->config.delivered, &put.delivery)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
-        return put_result(send, &wait, CODE_SUCCESS);
+        return put_result(send, &wait, RP_RESPONSE_SUCCESS);
     }
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if (!(request->flags & RP_REQUEST_RESOLVED)) {
         uint64_t received_ns = request->origin.received_ns, others = waiting(send, size);
         const char *busy = rp_admission_lag_refusal(&send->admission, received_ns, others);
         if (!busy && send->config.fast_failure) busy = rp_admission_refusal(&send->admission, received_ns, others);
-        if (busy) return refuse(send, request, CODE_SYSTEM_BUSY, busy);
+        if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
     }
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
     if (topic) put.queue = rp_topic_choose(topic, request->queue_id, &send->random, &put.queue_id);
@@ -378,11 +371,11 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     }
     if (!put.queue) {
         if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
-        return refuse(send, request, is_internal(request) ? CODE_TOPIC_NOT_EXIST : CODE_SYSTEM_ERROR,
+        return refuse(send, request, is_internal(request) ? RP_RESPONSE_TOPIC_NOT_EXIST : RP_RESPONSE_SYSTEM_ERROR,
                       "the topic or queue of this message is gone");
     }
     const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
-    if (fault) return refuse(send, request, CODE_SERVICE_NOT_AVAILABLE, fault);
+    if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
     put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
     put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? SYS_FLAG_MULTI_TAGS : 0;
     put.store_host = send->config.store_host;
@@ -400,7 +393,7 @@ static void set_broker(rp_send *send, const rp_msg_broker *broker) {
 /* What was told before holds from the position on that this names. */
 static rp_status tell_position(rp_send *send, uint64_t token) {
     return put_result(send, &(rp_wait){.token = token, .phy_offset = send->control->published_phy_offset},
-                      CODE_SUCCESS);
+                      RP_RESPONSE_SUCCESS);
 }
 
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {

@@ -2,7 +2,7 @@
 #define ROCKETPY_SEND_REPLY_H
 /* The answer to a stored send, from its fields to the ring of its selector. C only. */
 #include <stdint.h>
-#include "wire/header.h"
+#include "wire/reply.h"
 #include "ipc/ring.h"
 #include "base/status.h"
 

@@ -3,6 +3,7 @@
  * the function's, and that what is said about any input holds together. */
 #include "base/crc32.h"
 #include "invariants.h"
+#include "wire/reply.h"
 
 enum { ROUNDS = 200000, IMAGE_SIZE_MAX = 4096 };
 

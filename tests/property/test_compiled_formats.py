@@ -388,3 +388,24 @@ def test_pull_reply(
     expected = response(kind, opaque, code, remark, header)
     expected.body = body or None
     agree_on_reply(reply, body, expected)
+
+
+@seeded
+@given(
+    st.sampled_from(SerializeType),
+    INT32,
+    st.sampled_from([1, 2, 13, 14]),
+    PLAIN.filter(bool),
+    st.none() | PLAIN.filter(bool),
+    st.booleans(),
+)
+def test_error_reply(
+    kind: SerializeType, opaque: int, code: int, remark: str, region: str | None, trace_on: bool
+) -> None:
+    """Of a send it names the region; of a pull it has no fields."""
+    reply = core.encode_error_reply(kind, opaque, code, remark, region, trace_on=trace_on)
+    expected = response(kind, opaque, code, remark[: core.lib.RP_ERROR_REMARK_MAX], None)
+    if region is not None:
+        fields = {"MSG_REGION": region[: core.lib.RP_ERROR_REGION_MAX], "TRACE_ON": "true" if trace_on else "false"}
+        expected.ext_fields = fields
+    agree_on_reply(reply, b"", expected)

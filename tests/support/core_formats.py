@@ -298,6 +298,18 @@ def encode_pull_reply(
     return _encoded(lib.rp_pull_reply_encode, target, put_texts(target, remark=remark.encode()))
 
 
+def encode_error_reply(
+    serialize_type: int, opaque: int, code: int, remark: str, region: str | None = None, *, trace_on: bool = False
+) -> bytes:
+    """The whole frame."""
+    texts = [ffi.NULL if text is None else ffi.new("char[]", text.encode()) for text in (remark, region)]
+    target = ffi.new("rp_error_reply *", {"opaque": opaque, "code": code, "version": OUR_VERSION})
+    target.serialize_type, target.trace_on = serialize_type, trace_on
+    target.remark, target.region = texts
+    out = ffi.new("uint8_t[]", lib.RP_ERROR_REPLY_MAX)
+    return bytes_at(out, lib.rp_error_reply_encode(target, out))
+
+
 def _encoded(encode: Any, target: Any, held: list[Any]) -> bytes:
     capacity = REPLY_OVERHEAD_MAX + sum(map(len, held))
     out = ffi.new("uint8_t[]", capacity)

@@ -2,11 +2,13 @@
 
 import subprocess
 import sys
+from enum import IntEnum
 from pathlib import Path
 
 import pytest
 
 import rocketpy
+from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.native.status import Status
 
 INSTALLED = Path(rocketpy.__file__).parents[1]
@@ -44,3 +46,13 @@ def test_status_numbers_are_those_of_the_header() -> None:
     assert {member.name: member.value for member in Status} == {
         name.removeprefix("RP_"): value for value, name in core.ffi.typeof("rp_status").elements.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("c_type", "prefix", "codes"),
+    [("rp_request_code", "RP_CODE_", RequestCode), ("rp_response_code", "RP_RESPONSE_", ResponseCode)],
+)
+def test_codes_are_those_of_python(c_type: str, prefix: str, codes: type[IntEnum]) -> None:
+    core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+    named = {name.removeprefix(prefix): value for value, name in core.ffi.typeof(c_type).elements.items()}
+    assert named and named.items() <= {code.name: code.value for code in codes}.items()

@@ -9,7 +9,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.pull import PullMessageResponseHeader
 from rocketpy.remoting.headers.send import SendMessageResponseHeader
-from tests.support.core_formats import encode_pull_reply, encode_send_reply, ffi, lib, put_texts
+from tests.support.core_formats import encode_error_reply, encode_pull_reply, encode_send_reply, ffi, lib, put_texts
 
 LONG_MAX = (1 << 63) - 1
 SEND = SendMessageResponseHeader(
@@ -68,3 +68,12 @@ def test_what_does_not_fit_is_not_written(serialize_type: SerializeType) -> None
         assert lib.rp_send_reply_encode(reply, out, capacity) == 0
         assert bytes(ffi.buffer(out + capacity, 512 - capacity)) == b"\xaa" * (512 - capacity)
     assert lib.rp_send_reply_encode(reply, out, size) == size
+
+
+@BOTH
+def test_error_reply_cuts_its_texts(serialize_type: SerializeType) -> None:
+    frame = encode_error_reply(serialize_type, 7, 14, "r" * 1000, "g" * 100, trace_on=True)
+    assert len(frame) <= lib.RP_ERROR_REPLY_MAX
+    reply = RemotingCommand.decode(frame)
+    assert reply.remark == "r" * 400
+    assert reply.ext_fields == {"MSG_REGION": "g" * 64, "TRACE_ON": "true"}
