@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "base/crash_point.h"
 #include "store/mapped_file.h"
 #include "store/new_file.h"
@@ -29,12 +30,6 @@ struct rp_flush {
     pthread_cond_t wake;
     int stop;
 };
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 rp_flush *rp_flush_open(const char *commitlog_directory, rp_control *control) {
     pthread_condattr_t attributes;
@@ -146,7 +141,7 @@ rp_status rp_flush_log(rp_flush *flush) {
         return flush->failed;
     }
     if (durable >= published) return RP_EMPTY;
-    began_ns = now_ns();
+    began_ns = (int64_t)rp_now_ns();
     if (!flush->has_begun) {
         rp_status status = control->flush_begun ? rewrite(flush, durable, published) : RP_OK;
         if (status == RP_NO_MEMORY) return status;
@@ -166,7 +161,7 @@ rp_status rp_flush_log(rp_flush *flush) {
     RP_CRASH_POINT("flush.durable");
     if (timestamp_ms > 0) control->physic_timestamp_ms = timestamp_ms;
     rp_add(&flush->flushes, 1);
-    rp_add(&flush->flush_ns, (uint64_t)(now_ns() - began_ns));
+    rp_add(&flush->flush_ns, (uint64_t)((int64_t)rp_now_ns() - began_ns));
     return RP_OK;
 }
 
@@ -177,7 +172,7 @@ static int is_behind(const rp_flush *flush, uint64_t least_bytes) {
 
 /* Returns whether to stop. */
 static int wait_for(rp_flush *flush, uint64_t least_bytes, int64_t timeout_ns) {
-    int64_t until_ns = now_ns() + timeout_ns;
+    int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns;
     struct timespec until = {.tv_sec = until_ns / 1000000000, .tv_nsec = until_ns % 1000000000};
     pthread_mutex_lock(&flush->lock);
     while (!flush->stop && !is_behind(flush, least_bytes))

@@ -21,16 +21,9 @@
 #include <unistd.h>
 #include "base/crash_point.h"
 #include "base/endian.h"
+#include "store/index_layout.h"
 #include "store/new_file.h"
 
-enum {
-    BEGIN_TIMESTAMP = 0,
-    END_TIMESTAMP = 8,
-    BEGIN_PHY_OFFSET = 16,
-    END_PHY_OFFSET = 24,
-    SLOT_COUNT = 32,
-    INDEX_COUNT = 36
-};
 enum { GROW = 4 << 20, FULL_MAX = 8, NAME_DIGITS = 17, PAGE = 4096 };
 
 struct rp_index {
@@ -232,9 +225,7 @@ static rp_status create_file(rp_index *index) {
         errno != ENOSYS)
         status = rp_status_of_errno();
     if (status != RP_OK) {
-        int error = errno;
         rp_new_file_abandon(&file);
-        errno = error;
         return status;
     }
     status = rp_new_file_finish(&file, path);

@@ -10,16 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
+#include "store/index_layout.h"
 #include "store/index_file.h"
-
-enum {
-    BEGIN_TIMESTAMP = 0,
-    END_TIMESTAMP = 8,
-    BEGIN_PHY_OFFSET = 16,
-    END_PHY_OFFSET = 24,
-    SLOT_COUNT = 32,
-    INDEX_COUNT = 36
-};
 
 typedef struct image {
     uint8_t *base;

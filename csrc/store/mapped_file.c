@@ -27,9 +27,7 @@ rp_status rp_mapped_file_create(const char *directory, uint64_t start, uint64_t 
     if (status != RP_OK) return status;
     status = rp_new_file_size(&file, size, 1);
     if (status != RP_OK) {
-        int error = errno;
         rp_new_file_abandon(&file);
-        errno = error;
         return status;
     }
     status = rp_new_file_finish(&file, path);

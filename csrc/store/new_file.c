@@ -53,17 +53,17 @@ rp_status rp_new_file_finish(rp_new_file *file, const char *path) {
         return RP_OK;
     }
     rp_status status = errno == EEXIST ? RP_FULL : rp_status_of_errno();
-    int error = errno;
     rp_new_file_abandon(file);
-    errno = error;
     return status;
 }
 
 void rp_new_file_abandon(rp_new_file *file) {
+    int error = errno;
     if (file->fd >= 0) close(file->fd);
     if (file->aside[0]) unlink(file->aside);
     file->fd = -1;
     file->aside[0] = 0;
+    errno = error;
 }
 
 rp_status rp_write_at(int fd, const void *data, uint64_t size, uint64_t offset) {

@@ -22,6 +22,7 @@ rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve);
 /* Show it at `path`; RP_FULL if there is one already. The descriptor stays open in file->fd on RP_OK, else is closed.
  */
 rp_status rp_new_file_finish(rp_new_file *file, const char *path);
+/* Give it up; errno stays that of what failed. */
 void rp_new_file_abandon(rp_new_file *file);
 /* Write all of `size` bytes at `offset`. */
 rp_status rp_write_at(int fd, const void *data, uint64_t size, uint64_t offset);

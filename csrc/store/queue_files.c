@@ -152,9 +152,7 @@ rp_status rp_queue_files_begin(const rp_queue_files *files, const rp_queue *queu
     if (status != RP_OK) return status;
     status = rp_new_file_size(file, files->file_size, 0);
     if (status == RP_OK) return RP_OK;
-    int error = errno;
     rp_new_file_abandon(file);
-    errno = error;
     return status;
 }
 
@@ -163,9 +161,7 @@ rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, ui
     char path[PATH_MAX];
     if (status == RP_OK && queue_path(files, queue, number, path) < 0) status = RP_IO_ERROR;
     if (status != RP_OK) {
-        int error = errno;
         rp_new_file_abandon(file);
-        errno = error;
         return status;
     }
     status = rp_new_file_finish(file, path);

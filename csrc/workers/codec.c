@@ -15,7 +15,9 @@
 #include "workers/error_reply.h"
 #include "wire/codes.h"
 #include "wire/header.h"
+#include "ipc/selectors.h"
 #include "ipc/serving.h"
+#include "ipc/successor.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {
@@ -45,15 +47,9 @@ struct rp_codec {
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
 };
 
-/* A resume point is used once: later output would prove a record done that only its successor in the ring has been. */
-static void resume(rp_codec *codec) {
-    for (uint32_t i = 0; i < codec->input_count && i < RP_RESUME_POINTS_MAX; i++) {
-        uint32_t output = codec->worker->resume_points[i].output;
-        if (output < codec->output_count &&
-            rp_ring_tail(codec->output_rings[output]) >= codec->worker->resume_points[i].output_position)
-            rp_ring_skip_to(codec->inputs[i], codec->worker->resume_points[i].source_head);
-        rp_store_release(&codec->worker->resume_points[i].source_head, 0);
-    }
+static uint64_t reached(void *context, uint32_t output) {
+    const rp_codec *codec = context;
+    return output < codec->output_count ? rp_ring_tail(codec->output_rings[output]) : 0;
 }
 
 rp_codec *rp_codec_open(const rp_codec_config *config) {
@@ -87,7 +83,7 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
         if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
     for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
         if (!(codec->inputs[i] = rp_ring_reader_open(config->inputs[i]))) goto fail;
-    resume(codec);
+    rp_resume(codec->worker, codec->inputs, codec->input_count, reached, codec);
     return codec;
 fail:
     rp_codec_close(codec);
@@ -111,8 +107,7 @@ void rp_codec_close(rp_codec *codec) {
 }
 
 static rp_ring_writer *selector_of(const rp_codec *codec, uint64_t connection) {
-    uint64_t index = connection >> 56;
-    return index < codec->selector_count ? codec->selectors[index] : NULL;
+    return rp_selector_of(codec->selectors, codec->selector_count, connection);
 }
 
 /* Answer SYSTEM_BUSY, and keep the fast path moving. */

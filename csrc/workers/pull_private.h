@@ -4,6 +4,7 @@
 #include "workers/admission.h"
 #include "base/atomic.h"
 #include "ipc/backlog.h"
+#include "ipc/selectors.h"
 #include "workers/commits.h"
 #include "workers/fetch.h"
 #include "workers/suspended_pulls.h"
@@ -56,8 +57,7 @@ static inline void pull_count(rp_pull *pull, uint32_t counter, uint64_t n) {
 }
 
 static inline rp_ring_writer *pull_selector_of(const rp_pull *pull, uint64_t connection) {
-    uint64_t index = connection >> 56;
-    return index < pull->selector_count ? pull->selectors[index] : NULL;
+    return rp_selector_of(pull->selectors, pull->selector_count, connection);
 }
 
 /* 1 if the selector of the connection has died since: the answer could not be delivered. */

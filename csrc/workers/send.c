@@ -7,11 +7,9 @@
  * restarted send worker does not know which sends are there. It reads nothing from codecs before TABLES_END, which the
  * manager sends when all of those are completed. */
 #include "workers/send.h"
-
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
 #include "workers/admission.h"
 #include "base/atomic.h"
 #include "store/broker_clock.h"
@@ -23,7 +21,9 @@
 #include "workers/send_reply.h"
 #include "workers/send_store.h"
 #include "workers/send_wait.h"
+#include "ipc/selectors.h"
 #include "ipc/serving.h"
+#include "ipc/successor.h"
 #include "workers/tables.h"
 
 enum {
@@ -63,17 +63,10 @@ struct rp_send {
     int64_t now_ms; /* of the broker's clock */
 };
 
-/* A resume point is used once: later output would prove a record done that only its successor in the ring has been. */
-static void resume(rp_send *send) {
-    uint64_t published = rp_load_acquire(&send->control->published_phy_offset);
-    uint64_t left = rp_ring_tail(send->config.to_manager);
-    for (uint32_t i = 0; i < send->input_count && i < RP_RESUME_POINTS_MAX; i++) {
-        uint32_t output = send->config.worker->resume_points[i].output;
-        uint64_t reached = output == RESUME_AT_LOG ? published : output == RESUME_AT_MANAGER ? left : 0;
-        if (reached >= send->config.worker->resume_points[i].output_position)
-            rp_ring_skip_to(send->inputs[i], send->config.worker->resume_points[i].source_head);
-        rp_store_release(&send->config.worker->resume_points[i].source_head, 0);
-    }
+static uint64_t reached(void *context, uint32_t output) {
+    const rp_send *send = context;
+    if (output == RESUME_AT_LOG) return rp_load_acquire(&send->control->published_phy_offset);
+    return output == RESUME_AT_MANAGER ? rp_ring_tail(send->config.to_manager) : 0;
 }
 
 rp_send *rp_send_open(const rp_send_config *config) {
@@ -109,7 +102,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
         errno = EINVAL;
         goto fail;
     }
-    resume(send);
+    rp_resume(send->config.worker, send->inputs, send->input_count, reached, send);
     return send;
 fail:;
     int error = errno;
@@ -138,8 +131,7 @@ void rp_send_close(rp_send *send) {
 static int is_internal(const rp_send_request *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
 static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
-    uint64_t index = connection >> 56;
-    return index < send->selector_count ? send->selectors[index] : NULL;
+    return rp_selector_of(send->selectors, send->selector_count, connection);
 }
 
 static void count(rp_send *send, uint32_t counter, uint64_t n) { rp_add(&send->config.worker->counters[counter], n); }

@@ -2,8 +2,8 @@
 #define _GNU_SOURCE
 #include "workers/store_loop.h"
 #include <poll.h>
-#include <time.h>
 #include "base/atomic.h"
+#include "base/clock.h"
 #include "ipc/worker_messages.h"
 
 enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
@@ -14,12 +14,6 @@ static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an id
  * stored. */
 enum { DOZE_MS = 1 };
 static const int64_t DOZE_AFTER_WORK_NS = 50000000;
-
-static int64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 static void show_counts(const rp_dispatch *dispatch, const rp_flush *flush, rp_worker *worker) {
     rp_dispatch_counts counts;
@@ -43,7 +37,7 @@ static int is_behind(const rp_control *control) {
 }
 
 static void sleep_until(rp_worker *worker, int64_t until_ns) {
-    int64_t left_ns = until_ns - now_ns();
+    int64_t left_ns = until_ns - (int64_t)rp_now_ns();
     rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
     rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns < SLEEP_MAX_NS ? left_ns : SLEEP_MAX_NS);
 }
@@ -56,11 +50,11 @@ static void doze(rp_worker *worker) {
 
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
                         rp_flush *flush, int pokes_flush, int64_t timeout_ns) {
-    int64_t until_ns = now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
+    int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
     rp_dispatch_beat(dispatch, &worker->heartbeat_ns);
     rp_dispatch_poke(dispatch, pokes_flush ? flush : NULL);
     for (;;) {
-        int64_t now = now_ns();
+        int64_t now = (int64_t)rp_now_ns();
         if (is_behind(control)) worked_ns = now;
         rp_store_release(&worker->heartbeat_ns, (uint64_t)now);
         rp_add(&worker->counters[RP_COUNT_LOOPS], 1);

@@ -1,0 +1,18 @@
+#ifndef ROCKETPY_SUCCESSOR_H
+#define ROCKETPY_SUCCESSOR_H
+/* What a worker that follows another does with the resume points in its block. C only. */
+#include "base/atomic.h"
+#include "ipc/ring.h"
+
+/* Skip, per input, what the predecessor has done: what came before a resume point is done when `reached` (the position
+ * that an output has come to) is not below the point's. Clear the points after use: otherwise later output could mark a
+ * request done that has not been processed. */
+static inline void rp_resume(rp_worker *worker, rp_ring_reader **inputs, uint32_t count,
+                             uint64_t (*reached)(void *context, uint32_t output), void *context) {
+    for (uint32_t i = 0; i < count && i < RP_RESUME_POINTS_MAX; i++) {
+        if (reached(context, worker->resume_points[i].output) >= worker->resume_points[i].output_position)
+            rp_ring_skip_to(inputs[i], worker->resume_points[i].source_head);
+        rp_store_release(&worker->resume_points[i].source_head, 0);
+    }
+}
+#endif
