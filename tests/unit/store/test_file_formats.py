@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import attrs
 import pytest
 
-from rocketpy.broker import persist
+from rocketpy.broker import lock_file, persist
+from rocketpy.broker.journal import HEAD_CELLS, LAYOUT, Journal, format_memory
 from rocketpy.config.message_store_config import MessageStoreConfig
 from rocketpy.message.record import decode_record, encode_blank, encode_record
 from rocketpy.message.tags import index_hash, string_hash, tags_code
 from rocketpy.native.core import ffi, lib
+from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.formats.checkpoint import TIMES
+from rocketpy.store.formats.consume_queue_ext import ADDRESS_BASE, ADDRESS_MAX, EXT_UNIT
 from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
 from rocketpy.store.inspection.reader import DEFAULT_INDEX_SIZE
@@ -118,10 +122,25 @@ def test_the_units() -> None:
     assert PAGE.first_column("ConsumeQueue unit", "at | size | field") == [0, 8, 12]
 
 
-def test_the_index() -> None:
-    (unit,) = PAGE.examples("Index file")
+def test_the_extension_unit() -> None:
+    extension, unit = PAGE.examples("Extension unit")
+    assert extension == EXT_UNIT.pack(EXT_UNIT.size, tags_code("TagA"), 1_700_000_000_000, 0)
+    assert unit == CQ_UNIT.pack(1 << 30, 178, ADDRESS_BASE)
+    assert PAGE.first_column("Extension unit", "at | size | field") == [0, 2, 10, 18, 20]
+    assert f"{-ADDRESS_MAX} or less" in " ".join(PAGE.section("Extension unit").split())
+
+
+def test_the_index(tmp_path: Path) -> None:
+    unit, header = PAGE.examples("Index file")
     key_hash = index_hash("TopicTest#order-1")
     assert unit == INDEX_UNIT.pack(key_hash, 1 << 30, 0, 0)
+    index = lib.rp_index_open(str(tmp_path).encode(), 10, 10)
+    assert lib.rp_index_put(index, key_hash, 1 << 30, 1_700_000_000_123, 0) == lib.RP_OK
+    lib.rp_index_close(index)
+    (file,) = tmp_path.iterdir()
+    image = file.read_bytes()
+    assert image.startswith(header) and len(header) == INDEX_HEADER.size
+    assert image[INDEX_HEADER.size + 10 * INDEX_SLOT.size + INDEX_UNIT.size :].startswith(unit)
     slots, units = MessageStoreConfig().max_hash_slot_num, MessageStoreConfig().max_index_num
     assert (key_hash % slots, 40 + 4 * (key_hash % slots)) == (4_193_424, 16_773_736)
     units_at = INDEX_HEADER.size + slots * INDEX_SLOT.size
@@ -143,7 +162,13 @@ def test_the_configuration_files(tmp_path: Path) -> None:
     assert persist.load(tmp_path / "x.json") == {"offsetTable": {"TopicTest@GroupA": {"0": 12, "3": 7}}}
 
 
-def test_the_control_block() -> None:
+def test_the_control_block(tmp_path: Path) -> None:
+    (image,) = PAGE.examples("control")
+    block = ControlBlock(tmp_path / "control", 1 << 30)
+    block.add_queue(b"T", 0)
+    block.add_queue(b"T", 1)
+    block.close()
+    assert (tmp_path / "control").read_bytes().startswith(image)
     assert PAGE.first_column("control", "at | size | header") == list(CONTROL_FIELDS)
     for at, name in CONTROL_FIELDS.items():
         assert ffi.offsetof("rp_control", name) == at, name
@@ -161,6 +186,20 @@ def test_the_control_block() -> None:
     assert not lib.rp_control_is_known(ffi.new("rp_control *", header | {"layout_version": 3}))
     assert not lib.rp_control_is_known(ffi.new("rp_control *", header | {"magic": 1}))
     assert ffi.sizeof("rp_queue") == 64
+
+
+def test_the_queue_locks() -> None:
+    (image,) = PAGE.examples("queuelocks")
+    assert f"\n\n{lock_file.BYTES >> 20} MiB, allocated" in PAGE.section("queuelocks")
+    memory = memoryview(bytearray(lock_file.BYTES))
+    format_memory(memory, owner=image[16:32], salt=0x1122334455667788)
+    value = json.dumps(["10.0.0.7@41", 812345]).encode()
+    Journal("queue locks", memory).put(json.dumps(["GroupA", "TopicTest", "broker-a", 3]).encode(), value)
+    assert memory[: len(image)] == image and not any(memory[len(image) : len(image) + 64])
+    assert image[:8] == b"RPTABLE\0" and image[12] == LAYOUT
+    assert PAGE.first_column("queuelocks", "at | size | head") == [0, 8, 12, 16, 32]
+    assert PAGE.first_column("queuelocks", "at | size | half") == [0, 8, 16, 24, 32]
+    assert HEAD_CELLS * 8 == 64
 
 
 @pytest.mark.parametrize("path", PAGE.places())
