@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_RING_H
 #define ROCKETPY_RING_H
-/* Byte rings between processes, and the doorbell that wakes their consumers.
+/* Rings: byte queues between two processes, and the doorbells that wake their consumers.
  *
  * A ring has one producer process and one consumer process. It lives in a memfd that is mapped before the workers
  * are forked, its data twice in a row, so that a record is always contiguous. A worker has one doorbell (an eventfd)
@@ -21,23 +21,24 @@ enum {
     RP_RING_RECORD_MAX = 1 << 30 /* bytes, of a ring's capacity too */
 };
 
-/* What all processes may see of a worker. 64-byte aligned pieces; zeroed when the worker is (re)started, but for
- * counters, which only grow, and resume points. */
+/* The worker block: the state of a worker that all processes can read. 64-byte aligned pieces. It is zeroed when the
+ * worker is (re)started, except for resume points and counters, which only grow. */
 typedef struct rp_worker {
     uint32_t asleep;       /* 1: ring the doorbell after publishing */
     uint32_t stop;         /* 1: finish what is in the rings and leave */
     uint32_t ready;        /* 1: serving */
     int32_t doorbell;      /* eventfd, the same number in every process */
     uint32_t index;        /* in the supervisor's list of workers */
-    uint32_t epoch;        /* how often this worker has been started */
+    uint32_t epoch;        /* number of starts of this worker */
     uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
-    uint64_t busy_since_ns; /* when it took up what it is at; 0 between two passes. Send only: a stalled append shows */
+    uint64_t busy_since_ns; /* start of the current pass, 0 between passes; send only: shows a stalled append */
     uint64_t serving; /* connection whose request is being served; 0: none */
     uint64_t suspect; /* set by the supervisor: connection whose request the last worker crashed on; 0: none */
     uint64_t reserved;
     uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of worker_messages.h; plain stores by the worker alone */
-    /* Per input ring: how far it is known to be done, so that a successor neither repeats nor drops a record.
-     * The input up to `source_head` is done once `evidence` of `output` has reached `output_position`. */
+    /* Per input ring: the position up to which its messages are processed, so that a restarted worker neither repeats
+     * nor drops one. The input up to `source_head` is processed once the ring `output` has reached `output_position`.
+     * */
     struct {
         uint64_t source_head;
         uint64_t output_position;
@@ -59,7 +60,7 @@ typedef struct rp_ring_reader rp_ring_reader; /* private to the consumer process
 rp_worker *rp_worker_create(uint32_t index);
 /* Ring the doorbell if the worker is asleep (or `force`). */
 void rp_worker_wake(rp_worker *worker, int force);
-/* First half of going to sleep: asleep = 1 and the full fence. Look at all inputs again before you block. */
+/* Prepare to sleep: asleep = 1 and a full fence. Check all inputs again before you block. */
 void rp_worker_prepare_sleep(rp_worker *worker);
 /* Block on the doorbell until rung or `timeout_ns` passed (for loops that wait for nothing else), then awake. */
 void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns);
@@ -71,46 +72,46 @@ rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consu
 void rp_ring_destroy(rp_ring *ring);
 /* Bytes written and not yet released; for metrics. */
 uint64_t rp_ring_depth(const rp_ring *ring);
-/* Any process: copy the first `head_size` bytes of the record that is next in the ring; its size, or 0 if nothing waits
- * or the consumer was quicker. For statistics. head_size <= 64. */
+/* Any process, for statistics: copy the first `head_size` (<= 64) bytes of the next record in the ring. Returns its
+ * size, or 0 if the ring is empty or the consumer has released the record meanwhile. */
 uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size);
 uint64_t rp_ring_tail(const rp_ring *ring);
 uint32_t rp_ring_capacity(const rp_ring *ring);
 const rp_worker *rp_ring_consumer(const rp_ring *ring);
 
-/* Producer. A writer may be opened anew on the same ring after its predecessor died. */
+/* Producer. A restarted producer opens a new writer on the same ring. */
 rp_ring_writer *rp_ring_writer_open(rp_ring *ring);
 void rp_ring_writer_close(rp_ring_writer *writer);
-/* Room for a record of `size` bytes to be built in place; NULL if full (the ring then rings the producer's doorbell
- * when there is room again) or if the record is for rp_ring_write (larger than a quarter of the ring). */
+/* Room for a record of `size` bytes, to be built in place. NULL if the ring is full (it rings the producer's doorbell
+ * when there is room again), or if the record is larger than a quarter of the ring (then use rp_ring_write). */
 uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size);
 /* Publish the record built at the last reserve, cut to `size`; does not wake: see rp_ring_wake. 8 <= size. */
 void rp_ring_commit(rp_ring_writer *writer, uint32_t size, uint16_t type);
-/* Copy a record of any size into the ring; a large one is taken whole (copied) and leaves part by part, in
- * rp_ring_pump and ahead of later writes. RP_OK taken, RP_FULL nothing taken, RP_NO_MEMORY. */
+/* Write a record of any size. A large one is copied and crosses in parts, which rp_ring_pump and later writes send
+ * first. RP_OK: accepted; RP_FULL: not accepted; RP_NO_MEMORY. */
 rp_status rp_ring_write(rp_ring_writer *writer, uint16_t type, const rp_span *spans, uint32_t span_count);
-/* 1 if rp_ring_write is sure to take the next record, of `size` bytes or less. */
+/* 1 if rp_ring_write will accept the next record, of up to `size` bytes. */
 int rp_ring_can_take(rp_ring_writer *writer, uint32_t size);
-/* Move on with a large record that is under way; RP_OK when none is left. */
+/* Continue to write a large record; RP_OK when no part is left. */
 rp_status rp_ring_pump(rp_ring_writer *writer);
 /* Wake the consumer if anything was published since the last call. Once per batch. */
 void rp_ring_wake(rp_ring_writer *writer);
-/* Where the tail will be after the record reserved last is committed at `size`; for resume points. */
+/* The position of the tail after the reserved record is committed with `size` bytes; for resume points. */
 uint64_t rp_ring_tail_after(const rp_ring_writer *writer, uint32_t size);
 
-/* Consumer. The reader of a restarted consumer goes on at the ring's head. */
+/* Consumer. The reader of a restarted consumer continues at the ring's head. */
 rp_ring_reader *rp_ring_reader_open(rp_ring *ring);
 void rp_ring_reader_close(rp_ring_reader *reader);
-/* The next whole record, 8-aligned, valid until released: RP_OK, RP_EMPTY, RP_NO_MEMORY. Parts are assembled on the
- * way; an unfinished record of a producer that was restarted is thrown away. */
+/* The next whole record, 8-aligned, valid until released: RP_OK, RP_EMPTY, RP_NO_MEMORY. Parts of a large record are
+ * assembled; an incomplete record of a restarted producer is discarded. */
 rp_status rp_ring_read(rp_ring_reader *reader, const uint8_t **data, uint32_t *size, uint16_t *type);
-/* The next record as it lies in the ring, not taken: its bytes, or NULL if there is none or it crosses in parts. */
+/* The bytes of the next record, without removing it; NULL if there is none or if it crosses in parts. */
 const uint8_t *rp_ring_peek(const rp_ring_reader *reader, uint32_t *size, uint16_t *type);
-/* Done with the record read last: frees its room and rings a producer that waits for it. */
+/* Release the record that was read last: frees its room and wakes a producer that waits for room. */
 void rp_ring_release(rp_ring_reader *reader);
-/* Where the head will be after rp_ring_release; for resume points. */
+/* The position of the head after rp_ring_release; for resume points. */
 uint64_t rp_ring_head_after(const rp_ring_reader *reader);
-/* Skip everything before `head` (a resume point says that it was done by the predecessor). */
+/* Skip everything before `head`, which the previous process has handled according to its resume point. */
 void rp_ring_skip_to(rp_ring_reader *reader, uint64_t head);
 int rp_ring_is_empty(const rp_ring_reader *reader);
 #endif

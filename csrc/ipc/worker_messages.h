@@ -46,7 +46,7 @@ enum {
 enum { RP_GENERATION_BITS = 20, RP_EPOCH_MASK = 0xFFF };
 typedef struct rp_origin {
     uint64_t connection;
-    uint64_t received_ns; /* CLOCK_MONOTONIC when the selector had the whole frame */
+    uint64_t received_ns; /* CLOCK_MONOTONIC when the selector had received the whole frame */
     rp_host peer;
     uint32_t listener;    /* 0 main port, 1 VIP port (listenPort - 2) */
 } rp_origin;
@@ -57,11 +57,11 @@ enum { /* rp_send_request.flags, rp_pull_request.flags */
        RP_REQUEST_ONEWAY = 1,
        RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
        RP_REQUEST_BATCH = 4,
-       RP_REQUEST_NO_WAIT = 8,   /* WAIT=false: neither flush nor slave is waited for */
+       RP_REQUEST_NO_WAIT = 8,   /* WAIT=false: answer without waiting for flush or slave */
        RP_REQUEST_SPECIAL = 16,  /* DELAY, TRAN_MSG, %RETRY% ...: for the manager to validate */
-       RP_REQUEST_RESOLVED = 32, /* from the manager: checked, rewritten where needed; append as it stands */
+       RP_REQUEST_RESOLVED = 32, /* from the manager: checked and changed where needed; append unchanged */
        RP_REQUEST_HAS_MAX_RECONSUME = 64,
-       RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not hold again, do not commit again */
+       RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */
        RP_REQUEST_ADD_CLUSTER = 256, /* send: append the CLUSTER property; set by the codec, cleared by a rewrite */
        RP_REQUEST_DELIVERY = 512 /* internal put: an rp_delivery (delivered.h) stands in the producer group's place */
 };
@@ -80,7 +80,7 @@ typedef struct rp_send_request {
     int32_t default_topic_queue_nums;
     int64_t born_timestamp_ms;
     int64_t prepared_transaction_offset;
-    uint64_t token; /* of an internal put: comes back in PUT_RESULT; of a send left to the manager: in COMPLETED */
+    uint64_t token; /* of an internal put: returned in PUT_RESULT; of a send on the slow path: in COMPLETED */
     uint32_t topic_size;
     uint32_t group_size;
     uint32_t default_topic_size;
@@ -112,7 +112,7 @@ typedef struct rp_pull_request {
 } rp_pull_request;
 
 typedef struct rp_position {
-    uint64_t token; /* comes back in PUT_RESULT */
+    uint64_t token; /* returned in PUT_RESULT */
 } rp_position;
 
 typedef struct rp_completed {
@@ -120,11 +120,12 @@ typedef struct rp_completed {
     uint64_t token;
 } rp_completed;
 
-/* The table is whole. To send also: what it left to the manager at ring positions below `sends_from` has gone with a
- * predecessor of the manager and will not be completed; whose `epoch` it is has nothing there from a predecessor. */
+/* All table entries have been sent. For the send worker also: its sends at ring positions below `sends_from` were lost
+ * with the previous manager and will not be completed. The send worker with this `epoch` has no sends of a previous
+ * send worker at the manager. */
 typedef struct rp_msg_tables_end {
     uint64_t sends_from;
-    uint32_t epoch; /* of the worker that it is meant for */
+    uint32_t epoch; /* epoch of the receiving worker */
     uint32_t reserved;
 } rp_msg_tables_end;
 
@@ -154,7 +155,7 @@ typedef struct rp_put_result {
     uint64_t phy_offset;
     uint64_t queue_offset;
     int64_t store_timestamp_ms;
-    int32_t code; /* response code: 0, 10, 11, 12 stored; 13, 17 will never be; any other: not now */
+    int32_t code; /* response code: 0, 10, 11, 12 stored; 13, 17 refused for good; any other: may be tried again */
     int32_t queue_id;
     uint32_t size;
     uint32_t reserved;
@@ -166,7 +167,7 @@ typedef struct rp_commit_offset {
     uint32_t group_size;
     uint32_t topic_size;
     uint32_t reserved;
-    uint64_t received_ns; /* of the pull that brought it: an offset that was told later is newer, and stays */
+    uint64_t received_ns; /* of the pull that carried it: an update that arrived later is newer, and stays */
     /* group, topic */
 } rp_commit_offset;
 
@@ -177,7 +178,7 @@ typedef struct rp_arrival {
 
 /* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
 typedef struct rp_clean_topic {
-    uint64_t token; /* the manager's own: one per deletion; 0: CLEAN_EXPIRED */
+    uint64_t token; /* one per deletion; 0: CLEAN_EXPIRED */
     uint32_t topic_size;
     uint32_t reserved;
     /* topic */
@@ -188,7 +189,7 @@ enum { /* rp_msg_topic.flags */
        RP_TOPIC_NO_SEND = 2, /* in the not-allowed-to-send set */
        RP_TOPIC_ORDER = 4,
        RP_TOPIC_MULTI_TAG = 8,
-       RP_TOPIC_SLOW = 16 /* every send to it is for the manager (retry topics) */
+       RP_TOPIC_SLOW = 16 /* every send to it takes the slow path (retry topics) */
 };
 typedef struct rp_msg_topic {
     uint32_t flags;
@@ -222,7 +223,7 @@ typedef struct rp_msg_subscription {
 
 typedef struct rp_msg_broker {
     int32_t permission; /* brokerPermission */
-    uint32_t max_message_size; /* bytes of body; 0: as it was */
+    uint32_t max_message_size; /* bytes of body; 0: unchanged */
 } rp_msg_broker;
 
 /* Counters of a worker's block; each worker adds to those it knows. */
@@ -242,7 +243,7 @@ enum {
     RP_COUNT_PINNING_CLOSED = 13,
     RP_COUNT_UNFINISHED_CLOSED = 14,
     RP_COUNT_UNSENT_CLOSED = 15, /* selector_limits.c */
-    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; among FRAMES_BAD as well */
+    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; also counted in FRAMES_BAD */
     RP_COUNT_MESSAGES_PUT = 16,
     RP_COUNT_BYTES_PUT = 17,
     RP_COUNT_PUT_FAILED = 18,
@@ -256,12 +257,12 @@ enum {
     RP_COUNT_SUSPENDED = 28, /* gauge: suspended pulls */
     RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: memory of the suspended pulls */
     RP_COUNT_SUSPEND_REFUSED = 30, /* pulls answered at once because of the bounds in suspended_pulls.h */
-    RP_COUNT_SUSPENDED_STEPS = 31, /* suspended pulls that the sweep or a look after an arrival came to */
+    RP_COUNT_SUSPENDED_STEPS = 31, /* suspended pulls examined by the sweep or after an arrival */
     RP_COUNT_DISPATCHED = 32,
     RP_COUNT_INDEXED = 33,
     RP_COUNT_FLUSHES = 34,
     RP_COUNT_FLUSH_NS = 35,
-    RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index takes */
+    RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index stores */
     RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,

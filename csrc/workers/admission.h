@@ -1,19 +1,20 @@
 #ifndef ROCKETPY_ADMISSION_H
 #define ROCKETPY_ADMISSION_H
-/* Which requests are too late, or come at a bad time, to be served: the send processor's view of time. C only.
+/* Admission control of the send worker: which requests are refused because they are too old or the worker is stalled. C
+ * only.
  *
- * An append may stall for seconds: it touches a page that the kernel cannot give it while the disk is busy. Nothing
- * else is served meanwhile, so three things are done about it. `busy_since_ns` of the worker shows for how long the
- * present work has gone on, so that codecs refuse new sends on the spot ([REJECTREQUEST]); what had come in before a
- * stall of more than `stall_ns` was over is refused when it is ([PCBUSY_CLEAN_QUEUE]); and whatever has waited longer
- * than `wait_ns`, for whichever reason, is refused as well ([TIMEOUT_CLEAN_QUEUE]). The clock is read once in
- * LOOK_EVERY requests: reading it for each would cost a fiftieth of the fast path. */
+ * An append may stall for seconds, when it touches a page that the kernel cannot provide while the disk is busy.
+ * Nothing else is served meanwhile. So codecs refuse new sends at once while `busy_since_ns` of the worker shows a
+ * stall ([REJECTREQUEST]). Sends that arrived before the end of a stall of more than `stall_ns` are refused after it
+ * ([PCBUSY_CLEAN_QUEUE]). Sends that have waited longer than `wait_ns`, for any reason, are refused as well
+ * ([TIMEOUT_CLEAN_QUEUE]). The clock is read once in LOOK_EVERY requests: reading it for each would cost 2 % of the
+ * fast path. */
 #include <stdint.h>
 #include "store/control_block.h"
 #include "ipc/ring.h"
 
-/* Since when a worker has been able to serve. The age of a request counts from then at the earliest: not while the
- * worker was being replaced, nor while it slept and was woken late because the machine had stopped. */
+/* The time since which a worker has been able to serve. The age of a request counts from then at the earliest, so that
+ * a restart of the worker or a pause of the machine makes no request too old. */
 typedef struct rp_presence {
     uint64_t since_ns;
     int has_slept;
@@ -34,8 +35,8 @@ typedef struct rp_admission {
     rp_presence presence;
     uint64_t (*clock_ns)(void);
     uint64_t wait_ns;
-    uint64_t stall_ns; /* 0: stalls are not looked for */
-    uint64_t now_ns;   /* as of the last look */
+    uint64_t stall_ns; /* 0: stalls are not detected */
+    uint64_t now_ns;   /* of the last reading of the clock */
     uint64_t stalled_until_ns;
     uint32_t since_look;
     const rp_control *control;
@@ -54,21 +55,22 @@ void rp_admission_serve(rp_admission *admission);
 void rp_admission_begin(rp_admission *admission);
 /* Before each request; 1 if the clock was read. */
 int rp_admission_look(rp_admission *admission);
-/* A pass ends, in which `taken` requests were worked through. */
+/* A pass ends, in which `taken` requests were served. */
 void rp_admission_end(rp_admission *admission, uint32_t taken);
 int rp_admission_is_too_old(const rp_admission *admission, uint64_t received_ns);
 /* Why a request is to be answered SYSTEM_BUSY, valid until the next call; NULL: serve it. `waiting`: how many wait. */
 const char *rp_admission_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
-/* The same when dispatch does not keep up with sends, so that consumers do not fall behind without bound. */
+/* The same, when dispatch is more than `lag_max` behind the sends, so that consumers do not fall behind without bound.
+ * */
 const char *rp_admission_lag_refusal(rp_admission *admission, uint64_t received_ns, uint64_t waiting);
 /* Count the time from `received_ns` to now among the latencies of the worker's replies. */
 void rp_admission_count_latency(rp_admission *admission, uint64_t received_ns);
-/* The same words for any queue. */
+/* Write the remark of an overloaded queue. */
 const char *rp_busy_remark(char *out, uint32_t size, const char *kind, uint64_t age_ns, uint64_t waiting);
 
-/* Codecs: whether the worker has been at one thing for longer than `stall_ns`. */
+/* Codecs: whether the worker has been busy with one operation for longer than `stall_ns`. */
 int rp_worker_is_stalled(const rp_worker *worker, uint64_t stall_ns, uint64_t now_ns);
 
-/* What the store's running flags have to say against a put: the remark of a SERVICE_NOT_AVAILABLE, or NULL. */
+/* The remark of SERVICE_NOT_AVAILABLE if the store's running flags forbid a put, or NULL. */
 const char *rp_store_fault(uint32_t running_flags);
 #endif

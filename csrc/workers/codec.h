@@ -2,8 +2,9 @@
 #define ROCKETPY_CODEC_H
 /* M1: read the header of each frame and pass the request to the processor that serves its code.
  *
- * Sends and pulls become the structs of worker_messages.h; everything else, and what the fast reader finds odd, goes to
- * a manager as the frame came. Runs as a process of its own, or inside the selector when codecWorkers = 0. */
+ * Sends and pulls become the structs of worker_messages.h. Everything else, and requests whose header the fast reader
+ * does not support, go to a manager as unchanged frames. Runs as a process of its own, or inside the selector when
+ * codecWorkers = 0. */
 #include <stdint.h>
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
@@ -26,7 +27,7 @@ typedef struct rp_codec_config {
     rp_ring *send;
     rp_ring *pull;
     rp_ring **managers;
-    rp_ring **selectors; /* reply rings, for frames that are refused here */
+    rp_ring **selectors; /* reply rings, for requests that the codec refuses */
     const rp_route *routes; /* codes without a route go to manager 0 */
     int32_t version;     /* ours, for those replies */
     int64_t send_stall_ms; /* sends are refused while the send processor has been at one thing for longer; 0: never */
@@ -39,12 +40,12 @@ typedef struct rp_codec rp_codec;
 rp_codec *rp_codec_open(const rp_codec_config *config);
 void rp_codec_close(rp_codec *codec);
 
-/* Take one frame (without its length bytes). RP_OK: taken; RP_FULL: nothing taken, come again when woken;
- * RP_INVALID: not a frame, close the connection; RP_NO_MEMORY. */
+/* Process one frame (without its length bytes). RP_OK: done; RP_FULL: no room, call again when woken; RP_INVALID: not a
+ * frame, close the connection; RP_NO_MEMORY. */
 rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size);
-/* The connection has gone: tell everyone who may hold something of it. RP_OK or RP_FULL (nothing told). */
+/* The connection was closed: send CLOSED to all workers that may hold state of it. RP_OK; RP_FULL: nothing was sent. */
 rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin);
-/* Move large records on and wake the consumers of what was written; once per batch. */
+/* Continue large records and wake consumers; once per batch. */
 void rp_codec_wake(rp_codec *codec);
 
 /* The loop of a codec process: RP_OK after `timeout_ns`, RP_STOPPED once stopped and drained. GIL released. */

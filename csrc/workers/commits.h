@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_COMMITS_H
 #define ROCKETPY_COMMITS_H
-/* Consumer offsets that ride on pulls, gathered so that the manager hears once of a queue however often it was
- * pulled in the meantime. Gathering delays them, so each keeps the time at which its pull arrived. C only. */
+/* Consumer offsets that pulls carry. They are collected, so that the manager receives one message per queue and
+ * interval, independent of the number of pulls. Each keeps the arrival time of its pull, because collecting delays it.
+ * C only. */
 #include <stdint.h>
 #include "base/map.h"
 #include "ipc/ring.h"
@@ -18,6 +19,6 @@ int rp_commits_init(rp_commits *commits); /* 0, or -1 without memory */
 void rp_commits_destroy(rp_commits *commits);
 rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                          uint32_t topic_size, int32_t queue_id, int64_t offset, uint64_t received_ns);
-/* Write what is pending to the manager, all at once; RP_FULL leaves the rest for the next call. */
+/* Write all pending offsets to the manager; after RP_FULL the rest stays for the next call. */
 rp_status rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, uint64_t now_ns);
 #endif

@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_CONNECTION_H
 #define ROCKETPY_CONNECTION_H
-/* The connections of one selector: slots, the list that finds idle ones, and what waits to be written. Private to
- * the selector; nothing here blocks, nothing here talks to rings. */
+/* The connections of one selector: slots, the list of idle ones, and queued output. Private to the selector; nothing
+ * here blocks or uses rings. */
 #include <stdint.h>
 #include <sys/uio.h>
 #include "base/host.h"
@@ -13,19 +13,19 @@ enum { NO_SLOT = UINT32_MAX };
 
 enum { /* rp_connection.flags */
        CONNECTION_OPEN = 1,        /* has a socket */
-       CONNECTION_GREETED = 2,     /* a frame of it went to the codec, so a CLOSED must follow */
-       CONNECTION_STALLED = 4,     /* in its codec's list of those that wait for room */
+       CONNECTION_GREETED = 2,     /* the codec has received a frame of it, so a CLOSED must follow */
+       CONNECTION_STALLED = 4,     /* waits for room on the way to its codec */
        CONNECTION_CHOKED = 8,      /* its output passed the high-water mark */
-       CONNECTION_BLOCKED = 16,    /* the socket takes no more now */
+       CONNECTION_BLOCKED = 16,    /* the socket is not writable now */
        CONNECTION_CLOSE_AFTER = 32,/* close once the output is written */
-       CONNECTION_DIRTY = 64,      /* in the list of those with output to write */
-       CONNECTION_PROXIED = 128    /* its PROXY header has not come yet */
+       CONNECTION_DIRTY = 64,      /* in the list of connections with output */
+       CONNECTION_PROXIED = 128    /* its PROXY header is not complete yet */
 };
 
-/* A piece of output: bytes of our own, or a slice of the mapped log. */
+/* A piece of output: bytes in memory, or a slice of the mapped log. */
 typedef struct rp_segment {
     struct rp_segment *next;
-    const uint8_t *data;  /* what is still to be written ... */
+    const uint8_t *data;  /* the bytes still to be written ... */
     uint32_t size;
     uint32_t room;        /* free bytes behind it, in a block of our own */
     uint64_t phy_offset;  /* to release the mapping with */
@@ -35,23 +35,23 @@ typedef struct rp_segment {
     uint8_t bytes[];
 } rp_segment;
 
-/* 128 bytes in all: what an idle connection costs beside its socket. */
+/* 128 bytes: the cost of an idle connection beside its socket. */
 typedef struct rp_connection {
     int32_t fd;
     uint32_t generation;
-    uint32_t interest;     /* what epoll was told */
+    uint32_t interest;     /* events requested from epoll */
     uint16_t flags;
     uint16_t listener;
     rp_host peer;
-    uint32_t active_s;     /* CLOCK_MONOTONIC of the last byte either way */
+    uint32_t active_s;     /* CLOCK_MONOTONIC of the last traffic */
     uint32_t older;        /* neighbours in the idle list */
     uint32_t newer;
     uint32_t next_free;
     uint32_t next_stalled;
     uint32_t next_dirty;
-    uint32_t older_rest;   /* neighbours in the list of those with a rest */
+    uint32_t older_rest;   /* neighbours in the list of connections with a rest */
     uint32_t newer_rest;
-    uint32_t rest_size;    /* bytes read but not yet passed on: an unfinished frame, or frames of a stalled one */
+    uint32_t rest_size;    /* bytes read but not passed on: an incomplete frame, or frames of a stalled connection */
     uint32_t rest_capacity;
     uint8_t *rest;
     uint64_t received_ns;  /* when the last bytes of `rest` arrived */
@@ -66,7 +66,7 @@ typedef struct rp_connections {
     uint32_t count_max;
     uint32_t slots_used; /* slots below it have been used at least once */
     uint32_t first_free;
-    uint32_t first_retired; /* slots that have used up their generations, in that order */
+    uint32_t first_retired; /* slots that have used all their generations, in that order */
     uint32_t last_retired;
     uint32_t oldest;
     uint32_t newest;
@@ -85,11 +85,11 @@ typedef struct rp_connections {
 rp_status rp_connections_open(rp_connections *all, uint32_t count_max, uint32_t epoch, rp_log_view *log);
 void rp_connections_close(rp_connections *all);
 
-/* A free slot, zeroed but for its new generation; NO_SLOT if there is none. */
+/* A free slot, zeroed except for its new generation; NO_SLOT if there is none. */
 uint32_t rp_connections_take(rp_connections *all);
 void rp_connections_give_back(rp_connections *all, uint32_t slot);
 
-/* Bytes moved: it is now the youngest. Cheap when called more than once a second. */
+/* There was traffic: move the connection to the young end of the idle list. Cheap if called more than once a second. */
 void rp_connection_touch(rp_connections *all, uint32_t slot, uint32_t now_s);
 void rp_connection_untrack(rp_connections *all, uint32_t slot);
 
@@ -98,11 +98,11 @@ rp_status rp_connection_keep(rp_connections *all, rp_connection *connection, con
                              uint32_t capacity);
 /* A larger buffer for the same rest. */
 rp_status rp_connection_grow_rest(rp_connections *all, rp_connection *connection, uint32_t capacity);
-/* The rest is the beginning of another frame than before. */
+/* The rest now holds the beginning of a new frame. */
 void rp_connection_renew_rest(rp_connections *all, rp_connection *connection);
 void rp_connection_drop_rest(rp_connections *all, rp_connection *connection);
 
-/* Queue output. RP_OK; RP_NO_MEMORY; RP_NOT_FOUND: that part of the log is gone. */
+/* Queue output. RP_OK; RP_NO_MEMORY; RP_NOT_FOUND: that part of the log has been deleted. */
 rp_status rp_connection_queue(rp_connections *all, rp_connection *connection, const uint8_t *data, uint32_t size);
 rp_status rp_connection_queue_slice(rp_connections *all, rp_connection *connection, const rp_slice *slice);
 /* The first pieces of output as vectors; returns how many. */

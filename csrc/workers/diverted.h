@@ -1,22 +1,22 @@
 #ifndef ROCKETPY_DIVERTED_H
 #define ROCKETPY_DIVERTED_H
-/* Sends that go to the manager (the slow path), and the connections that have some there. Later sends of such a
- * connection go to the manager too, until it has COMPLETED the last one: so a connection's sends keep their order.
- * While the manager's ring is full (a slow or restarting manager) the sends wait in a backlog, within its bounds. C
- * only. */
+/* Diverted sends: those that go to the manager (the slow path), and the connections that have such sends. Later sends
+ * of such a connection go to the manager too, until it has COMPLETED the last one: so a connection's sends keep their
+ * order. While the manager's ring is full (a slow or restarting manager) the sends wait in a backlog, within its
+ * bounds. C only. */
 #include "ipc/backlog.h"
 #include "ipc/worker_messages.h"
 
 typedef struct rp_diverted {
     rp_ring_writer *writer; /* the caller's */
     rp_backlog waiting;
-    rp_map tokens; /* connection -> token of its last send there: a position in the manager's ring */
+    rp_map tokens; /* connection -> token of its last diverted send: a position in the manager's ring */
 } rp_diverted;
 
 int rp_diverted_init(rp_diverted *diverted, rp_ring_writer *writer); /* 0, or -1 without memory */
 void rp_diverted_destroy(rp_diverted *diverted);
 int rp_diverted_find(const rp_diverted *diverted, uint64_t connection);
-/* Whether the next send of `connection` must go to the manager because earlier ones are there. */
+/* Whether the next send of `connection` must go to the manager because earlier ones are still there. */
 static inline int rp_diverted_has(const rp_diverted *diverted, uint64_t connection) {
     return (diverted->tokens.live || diverted->waiting.first) && rp_diverted_find(diverted, connection);
 }
@@ -32,6 +32,6 @@ void rp_diverted_flush(rp_diverted *diverted);
 const rp_send_request *rp_diverted_first(const rp_diverted *diverted);
 void rp_diverted_drop_first(rp_diverted *diverted);
 void rp_diverted_complete(rp_diverted *diverted, const rp_completed *completed);
-/* Sends below `position` in the ring will never be completed: the manager that took them has died. */
+/* Drop diverted sends below `position` in the ring: they were lost with a manager that died. */
 void rp_diverted_forget(rp_diverted *diverted, uint64_t position);
 #endif

@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_FETCH_H
 #define ROCKETPY_FETCH_H
-/* What a pull finds in a queue, from its consume queue units alone: the log is not read. The statuses are those of the
- * reference (DefaultMessageStore#getMessage). C only. */
+/* Finds the messages for a pull in a queue, from its consume queue units only: the log is not read. The statuses are
+ * those of the reference (DefaultMessageStore#getMessage). C only. */
 #include <stdint.h>
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"
@@ -19,13 +19,13 @@ typedef enum rp_fetch_status {
     RP_NO_MESSAGE_IN_QUEUE
 } rp_fetch_status;
 
-enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units of one look */ };
+enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units examined per call */ };
 
-/* Limits of one answer; a reader far behind (its messages no longer assumed in memory) gets smaller ones. */
+/* Limits of one response; a consumer far behind, whose messages are probably not in memory, has smaller ones. */
 typedef struct rp_fetch_limits {
     uint32_t bytes_in_memory, count_in_memory;
     uint32_t bytes_on_disk, count_on_disk;
-    uint64_t memory_bytes; /* distance from the log's end that counts as in memory */
+    uint64_t memory_bytes; /* messages within this distance of the log's end are assumed in memory */
 } rp_fetch_limits;
 
 typedef struct rp_fetch {
@@ -34,14 +34,14 @@ typedef struct rp_fetch {
     uint32_t message_count;
     uint32_t body_size; /* bytes of all slices */
     uint32_t slice_count;
-    uint32_t examined;  /* units that this look has read */
-    int is_far_behind;  /* the last unit looked at is beyond memory_bytes */
+    uint32_t examined;  /* units that were read */
+    int is_far_behind;  /* the last unit read is beyond memory_bytes */
     rp_slice slices[RP_SLICES_MAX];
 } rp_fetch;
 
 const char *rp_fetch_status_name(rp_fetch_status status);
-/* Look at `queue` from `offset` on. `queue` may be NULL: nothing was ever put there. `ext`: where units name extension
- * units; NULL: nowhere, and what does passes every filter. */
+/* Examine `queue` from `offset` on. `queue` NULL: the queue is empty. `ext`: reader of extension units; if it is NULL,
+ * a unit with an extension passes every filter. */
 void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue,
                        int64_t offset, int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits,
                        rp_fetch *out);

@@ -1,21 +1,21 @@
 #ifndef ROCKETPY_PULL_H
 #define ROCKETPY_PULL_H
-/* The pull processor: answers pulls from the consume queues with slices of the log, and holds those that found
- * nothing. Runs alone in its process, GIL released. What it cannot validate goes to the manager (worker_messages.h). */
+/* The pull worker: answers pulls with slices of the log, and suspends those that find nothing. Runs alone in its
+ * process, GIL released. Pulls that it cannot validate go to the manager (worker_messages.h). */
 #include <stdint.h>
 #include "store/consume_queue.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 #include "base/status.h"
 
-/* What outlives the process of the pulls that it holds: enough for its successor to answer them. */
+/* The part of a suspended pull that survives the pull worker: enough for the restarted worker to answer it. */
 typedef struct rp_suspension_slot {
     uint64_t connection;
     int64_t queue_offset;
     int32_t opaque;
     uint32_t flags; /* of rp_pull_request */
     uint32_t queue; /* index in the control block */
-    uint32_t live;  /* 1: suspended; stored last, cleared once it is answered */
+    uint32_t live;  /* 1: suspended; stored last, cleared after the answer */
 } rp_suspension_slot;
 typedef struct rp_suspension_slots {
     uint32_t capacity;
@@ -24,20 +24,20 @@ typedef struct rp_suspension_slots {
     rp_suspension_slot slots[];
 } rp_suspension_slots;
 
-/* Shared and zeroed memory for `capacity` suspended pulls, of which only what is used is ever touched; NULL with errno.
+/* Shared, zeroed memory for `capacity` suspended pulls. Physical memory is taken only for used slots. NULL with errno.
  * Call before forking. */
 rp_suspension_slots *rp_suspension_slots_create(uint32_t capacity);
 
 typedef struct rp_pull_config {
     rp_worker *worker;
-    rp_worker *store;            /* rung when what a pull waits for is still to be dispatched; NULL: nobody */
+    rp_worker *store;            /* woken if a pull waits for a message that is not dispatched yet; may be NULL */
     rp_control_block *block;
     const char *consume_queue_directory;
     uint64_t consume_queue_file_size;
     uint64_t consume_queue_ext_file_size; /* 0: there are no extension files */
     uint32_t files_max;          /* descriptors of consume queue files kept open */
-    rp_suspension_slots *suspended;         /* as many pulls are held at once; more are answered empty */
-    uint32_t input_count;        /* rings from codecs (or selectors, when inline) */
+    rp_suspension_slots *suspended; /* slots of suspended pulls; when all are used, pulls are answered empty */
+    uint32_t input_count; /* rings from codecs (or selectors, when inline) */
     uint32_t selector_count;
     rp_ring **inputs;
     rp_ring *from_manager;
@@ -47,14 +47,14 @@ typedef struct rp_pull_config {
     int32_t version;
     uint32_t is_slave;
     uint32_t slave_read_enable;
-    uint32_t long_polling;       /* longPollingEnable */
+    uint32_t long_polling; /* longPollingEnable */
     uint32_t fast_failure;
     int64_t short_polling_ms;
     int64_t wait_time_in_queue_ms;
     uint32_t bytes_in_memory, count_in_memory; /* maxTransfer…OnMessageInMemory */
-    uint32_t bytes_on_disk, count_on_disk;     /* maxTransfer…OnMessageInDisk */
-    uint64_t memory_bytes;       /* accessMessageInMemoryMaxRatio of the machine's memory */
-    uint64_t (*clock_ns)(void);  /* NULL: CLOCK_MONOTONIC */
+    uint32_t bytes_on_disk, count_on_disk; /* maxTransfer…OnMessageInDisk */
+    uint64_t memory_bytes; /* accessMessageInMemoryMaxRatio of the machine's memory */
+    uint64_t (*clock_ns)(void); /* NULL: CLOCK_MONOTONIC */
 } rp_pull_config;
 
 typedef struct rp_pull rp_pull;

@@ -14,8 +14,8 @@
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
     PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
-    PULL_UNITS_OF_A_CHAIN = 1 << 12, /* examined for the pulls of one chain before the next chain has its turn */
-    PULL_UNITS_OF_A_LOOK = 32 /* counted for each look at a queue, even if it examines fewer */
+    PULL_UNITS_OF_A_CHAIN = 1 << 12, /* examined for the pulls of one chain before the next chain */
+    PULL_UNITS_OF_A_LOOK = 32 /* counted for each examined pull, even if it reads fewer */
 };
 static const uint64_t PULL_SWEEP_NS = 500000000;
 
@@ -30,7 +30,7 @@ struct rp_pull {
     uint32_t input_count;
     uint64_t waiting_bytes; /* bytes waiting in the ring that the current request came from */
     rp_ring_writer *manager;
-    rp_backlog waiting; /* pulls for the manager while its ring is full */
+    rp_backlog waiting; /* pulls that wait for room in the manager's ring */
     rp_ring_writer **selectors;
     const rp_worker **selector_workers;
     uint32_t selector_count;
@@ -46,10 +46,10 @@ struct rp_pull {
     uint64_t now_ns;
     uint64_t swept_ns;
     uint32_t sweep_chain;
-    uint32_t sweep_due;   /* chains that the sweep is behind */
-    int is_in_chain;      /* the sweep goes on in the middle of its chain, at suspended_pulls.sweep */
+    uint32_t sweep_due;   /* chains that the sweep still has to visit */
+    int is_in_chain;      /* the sweep continues in the middle of its chain, at suspended_pulls.sweep */
     uint32_t units;       /* examined since the turn of this input began */
-    int is_unfinished;    /* suspended pulls are left to look at: the next turn begins without sleeping */
+    int is_unfinished;    /* suspended pulls are left to examine: do not sleep before the next turn */
 };
 
 static inline void pull_count(rp_pull *pull, uint32_t counter, uint64_t n) {
@@ -60,7 +60,7 @@ static inline rp_ring_writer *pull_selector_of(const rp_pull *pull, uint64_t con
     return rp_selector_of(pull->selectors, pull->selector_count, connection);
 }
 
-/* 1 if the selector of the connection has died since: the answer could not be delivered. */
+/* 1 if the selector of the connection has died: the response could not be delivered. */
 static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
     uint64_t index = connection >> 56;
     if (index >= pull->selector_count) return 0;
@@ -70,12 +70,12 @@ static inline int pull_is_gone(const rp_pull *pull, uint64_t connection) {
 
 /* Serve one PULL message. RP_FULL: no room for the answer; the message stays in its ring. */
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
-/* Look at the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX, chain after chain; the
- * rest has its look in the next calls. */
+/* Serve the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX units, chain by chain; the
+ * next calls serve the rest. */
 void rp_pull_look_at_arrived(rp_pull *pull);
-/* End suspended pulls whose deadline has passed or whose selector has died, and look at all others in case an ARRIVAL
- * was lost. Each call handles the chains that are due, and of them no more than PULL_UNITS_MAX: all of them are handled
- * twice a second, or as soon as the calls can. */
+/* End suspended pulls whose deadline has passed or whose selector has died, and examine all others in case an ARRIVAL
+ * was lost. Each call visits the chains that are due, and examines at most PULL_UNITS_MAX units. Every chain is visited
+ * twice a second if the load allows. */
 void rp_pull_sweep(rp_pull *pull, int stopping);
 /* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset.
  */

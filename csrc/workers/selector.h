@@ -1,14 +1,14 @@
 #ifndef ROCKETPY_SELECTOR_H
 #define ROCKETPY_SELECTOR_H
-/* The loop of one selector worker: sockets in, frames to the codecs, replies out. */
+/* The loop of one selector worker: it reads sockets, passes frames to the codecs, and writes responses. */
 #include <stdint.h>
 #include "wire/peer.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 #include "base/status.h"
 
-/* Values of rp_worker.stop. A selector is told INTAKE first, so that it stays to send what the processors still
- * answer, and LEAVE when they have gone. Every other worker is only told LEAVE. */
+/* Values of rp_worker.stop. A selector receives INTAKE first, so that it can still send the responses of other workers,
+ * and LEAVE when those have ended. Every other worker receives only LEAVE. */
 enum { RP_STOP_LEAVE = 1, RP_STOP_INTAKE = 2 };
 
 typedef struct rp_selector_config {
@@ -23,11 +23,11 @@ typedef struct rp_selector_config {
     struct rp_log_view *log;    /* for PULL_REPLY; may be NULL where no processor sends any */
     uint32_t connections_max;   /* 0: 20 000; never more than RLIMIT_NOFILE allows */
     uint32_t frame_size_max;    /* 0: RP_FRAME_SIZE_MAX */
-    uint32_t idle_s;            /* close after so long without a byte either way; 0: never */
+    uint32_t idle_s;            /* close after this time without traffic; 0: never */
     uint32_t high_water_bytes;  /* queued output above which a connection is not read; 0: 1 MiB */
     uint32_t deleted_grace_ms;  /* how long a connection may keep a deleted log file open; 0: 30 s */
     uint64_t unfinished_bytes_max; /* of unfinished frames of all connections; 0: 256 MiB */
-    uint64_t unsent_bytes_max; /* of memory for output of all connections that they have not fetched; 0: 256 MiB */
+    uint64_t unsent_bytes_max; /* of memory for unsent output of all connections; 0: 256 MiB */
     uint32_t proxy_count;
     const rp_network *proxies;  /* connections from these begin with a PROXY header, which names the client */
 } rp_selector_config;
@@ -36,12 +36,12 @@ enum { RP_HANDOFF_MAX = 32, RP_SELECTOR_CONNECTION_SIZE = 128 };
 
 typedef struct rp_selector rp_selector;
 
-/* The config is read during the call only; what it points to stays borrowed until close. NULL with errno. */
+/* The config is read during the call only; objects that it points to are borrowed until close. NULL with errno. */
 rp_selector *rp_selector_open(const rp_selector_config *config);
 /* Closes every connection; the handoff socket stays the caller's. */
 void rp_selector_close(rp_selector *selector);
-/* Serve for `timeout_ns` (< 0: until stopped). RP_OK when the time is over; RP_STOPPED once told to leave and
- * everything answered is sent (or 5 s have passed); RP_IO_ERROR (errno) if epoll itself fails. */
+/* Serve for `timeout_ns` (< 0: until stopped). RP_OK when the time is over; RP_STOPPED after the order to leave, when
+ * all responses are sent (or 5 s have passed); RP_IO_ERROR (errno) if epoll itself fails. */
 rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns);
 /* Connections open now; for metrics and tests. */
 uint32_t rp_selector_connection_count(const rp_selector *selector);

@@ -45,7 +45,7 @@ struct rp_selector {
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
     uint64_t leave_ns; /* when the order to leave was noticed */
-    uint32_t acknowledged_slots; /* slots below it have nothing left to be acknowledged */
+    uint32_t acknowledged_slots; /* slots below it have no acknowledged output left to report */
     uint8_t *buffer;
 };
 
@@ -80,11 +80,11 @@ static inline rp_origin origin_of(const rp_selector *selector, const rp_connecti
 
 /* The open connection with this number, or NULL: it has gone, what came is for nobody. */
 rp_connection *rp_selector_find(rp_selector *selector, uint64_t number);
-/* Tell epoll what the connection waits for now. */
+/* Update the events that epoll reports for the connection. */
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection);
 /* Wait for room on the way to the codec. */
 void rp_selector_stall(rp_selector *selector, rp_connection *connection);
-/* Others wait there already: reading on would be in vain. */
+/* Other connections wait there already: reading more would be useless. */
 int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection);
 /* Tell the codec that the connection has gone. RP_OK, RP_FULL. */
 rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *connection);
@@ -100,15 +100,17 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection);
 void rp_selector_resume_stalled(rp_selector *selector);
 
 /* selector_limits.c */
-/* Close connections that have kept a deleted log file on the disk for too long. Once per run: it looks at the files. */
+/* Close connections that have kept a deleted log file on the disk for too long. Called once per run, because it checks
+ * the files. */
 void rp_selector_close_pinning(rp_selector *selector);
-/* Close idle connections; the oldest unfinished frames and the largest unread output while all together are too large.
+/* Close idle connections; also those with the oldest incomplete frames or the largest unsent output, while the sum
+ * exceeds its limit.
  */
 void rp_selector_close_costly(rp_selector *selector);
 
 /* selector_output.c */
-/* Queue what the reply rings hold and write it; 1 if a ring still has more. */
+/* Queue the messages of the reply rings and write them; 1 if a ring still has more. */
 int rp_selector_drain_replies(rp_selector *selector);
-/* Write what is queued, as far as the socket takes it; may close the connection. */
+/* Write queued output, as far as the socket accepts it; may close the connection. */
 void rp_selector_flush(rp_selector *selector, rp_connection *connection);
 #endif

@@ -1,9 +1,10 @@
 #ifndef ROCKETPY_SEND_H
 #define ROCKETPY_SEND_H
-/* The send processor: the only writer of the CommitLog.
+/* The send worker: the only writer of the CommitLog.
  *
- * Appends sends of known topics and answers them; leaves the rest to the manager (worker_messages.h). Runs alone in its
- * process, GIL released. What it holds: the log's writer, a private topic table, replies that wait for the disk. */
+ * It appends messages to known topics and answers the sends; all other sends go to the manager (worker_messages.h).
+ * Runs alone in its process, GIL released. It owns the writer of the log, a private topic table, and replies that wait
+ * for the disk. */
 #include <stdint.h>
 #include "store/commitlog.h"
 #include "store/delivered.h"
@@ -14,7 +15,7 @@
 
 typedef struct rp_send_config {
     rp_worker *worker;
-    rp_worker *store;             /* rung after appends (dispatch) and when a reply waits for the disk (flush) */
+    rp_worker *store;             /* woken after appends (dispatch) and when a reply waits for the disk (flush) */
     rp_control_block *block;
     const char *commitlog_directory;
     uint32_t input_count;         /* rings from codecs (or selectors, when inline) */
@@ -23,7 +24,7 @@ typedef struct rp_send_config {
     rp_ring *from_manager;
     rp_ring *to_manager;
     rp_ring **selectors;          /* reply rings */
-    rp_delivered *delivered;      /* NULL: deliveries are not recognised when repeated */
+    rp_delivered *delivered;      /* NULL: repeated deliveries are not detected */
     rp_host store_host;           /* brokerIP1:listenPort */
     const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
     const char *region;           /* regionId; needs no JSON escapes */
@@ -43,9 +44,9 @@ typedef struct rp_send_config {
 
 typedef struct rp_send rp_send;
 
-/* NULL with errno. Recovers each queue's next offset from what its predecessor published; before the first run. */
+/* NULL with errno. Recovers each queue's next offset from the published records; before the first run. */
 rp_send *rp_send_open(const rp_send_config *config);
 void rp_send_close(rp_send *send);
-/* RP_OK after `timeout_ns`; RP_STOPPED once stopped and every reply is out. */
+/* RP_OK after `timeout_ns`; RP_STOPPED once stopped and every reply is written. */
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns);
 #endif

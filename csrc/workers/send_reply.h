@@ -1,13 +1,13 @@
 #ifndef ROCKETPY_SEND_REPLY_H
 #define ROCKETPY_SEND_REPLY_H
-/* The answer to a stored send, from its fields to the ring of its selector. C only. */
+/* Encodes the response to a stored send and writes it to the ring of its selector. C only. */
 #include <stdint.h>
 #include "wire/reply.h"
 #include "ipc/ring.h"
 #include "base/status.h"
 
-/* The most bytes that the answer takes in the ring. */
+/* Upper bound of the size of the response in the ring. */
 uint32_t rp_send_reply_bound(uint32_t region_size, uint32_t message_ids_size);
-/* Write the answer for `connection`. RP_OK, RP_FULL, RP_NO_MEMORY. */
+/* Write the response for `connection`. RP_OK, RP_FULL, RP_NO_MEMORY. */
 rp_status rp_send_reply_send(rp_ring_writer *selector, uint64_t connection, const rp_send_reply *reply);
 #endif

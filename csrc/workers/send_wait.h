@@ -1,15 +1,15 @@
 #ifndef ROCKETPY_SEND_WAIT_H
 #define ROCKETPY_SEND_WAIT_H
-/* Replies that may leave only when the disk has the message (SYNC_FLUSH): a bounded queue in log order. One
- * fdatasync lets all go that it covers (group commit). C only. */
+/* Replies that wait until their message is on the disk (SYNC_FLUSH): a bounded queue in log order. One fdatasync
+ * completes all replies that it covers (group commit). C only. */
 #include <stdint.h>
 #include "base/status.h"
 
 enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
 
-/* What is needed to answer later. `ids` is the caller's until rp_waits_push copies it. */
+/* The fields of a reply to be sent later. `ids` belongs to the caller; rp_waits_push copies it. */
 typedef struct rp_wait {
-    uint64_t need_phy_offset; /* the durable position that lets it go */
+    uint64_t need_phy_offset; /* the durable position that it waits for */
     uint64_t deadline_ns;
     uint64_t received_ns;
     uint64_t connection;
@@ -26,12 +26,12 @@ typedef struct rp_wait {
 } rp_wait;
 
 typedef struct rp_waits {
-    rp_wait *entries; /* a circle of RP_WAITING_MAX, allocated at first use */
+    rp_wait *entries; /* a ring buffer of RP_WAITING_MAX, allocated at first use */
     uint64_t head, tail;
     uint64_t bytes; /* of ids held */
 } rp_waits;
 
-/* 1 if another reply with `ids_size` bytes of ids can be taken. */
+/* 1 if another reply with `ids_size` bytes of ids fits. */
 int rp_waits_have_room(const rp_waits *waits, uint32_t ids_size);
 rp_status rp_waits_push(rp_waits *waits, const rp_wait *wait); /* RP_OK, RP_FULL, RP_NO_MEMORY */
 rp_wait *rp_waits_first(rp_waits *waits);                     /* NULL if none waits */

@@ -1,17 +1,16 @@
 #ifndef ROCKETPY_STORE_LOOP_H
 #define ROCKETPY_STORE_LOOP_H
-/* The main loop of the store worker: dispatch what is published, sleep on the doorbell in between. */
+/* The main loop of the store worker: dispatch published records, else sleep on the doorbell. */
 #include <stdint.h>
 #include "store/dispatch.h"
 #include "store/flush.h"
 #include "ipc/ring.h"
 #include "base/status.h"
 
-/* Dispatch until there is something for Python. `manager` (may be NULL): the ring that CLEAN_TOPIC comes by; `flush`:
- * its counts are shown in the worker's counters (NULL: none), and with `pokes_flush` it is poked whenever something
- * new is published.
- * RP_STOPPED the worker is to stop; RP_OK the manager's ring holds something; RP_EMPTY `timeout_ns` have passed;
- * otherwise the fault that dispatch met (dispatch.h). */
+/* Dispatch until there is work for Python. `manager` (may be NULL): the ring from the manager. `flush` (may be NULL):
+ * its counts are copied to the worker's counters; with `pokes_flush` it is woken whenever records were published.
+ * RP_STOPPED the worker shall stop; RP_OK the manager's ring holds a message; RP_EMPTY `timeout_ns` have passed;
+ * otherwise an error of dispatch (dispatch.h). */
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
                         rp_flush *flush, int pokes_flush, int64_t timeout_ns);
 #endif

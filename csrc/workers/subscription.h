@@ -18,8 +18,8 @@ typedef struct rp_tags {
 
 /* Read a tag expression ("*", empty, "a || b"): RP_OK, or RP_UNSUPPORTED (more than RP_TAGS_MAX tags). */
 rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags);
-/* Whether a tags code is subscribed to. Hash collisions pass, clients look again. Asked for every unit that a pull
- * examines, so it takes a few steps however many tags there are. */
+/* Whether a tags code is subscribed to. Hash collisions pass; clients compare the tags themselves. It is called for
+ * every unit that a pull examines, so it takes a few steps even for many tags. */
 static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
     int32_t wanted = (int32_t)tags_code;
     uint32_t from = 0;

@@ -28,14 +28,14 @@ typedef struct rp_holder {
     uint32_t count;
 } rp_holder;
 
-/* The suspended pulls of the queues with one hash. After an arrival each is looked at once, over as many turns as it
- * takes: `next` is the one whose turn it is. */
+/* The suspended pulls of the queues with one hash. After an arrival each of them is examined once, over several turns
+ * if there are many: `next` is the one to examine next. */
 typedef struct rp_suspension_chain {
     struct rp_suspended_pull *first;
-    struct rp_suspended_pull *next;               /* NULL: no look is under way */
-    struct rp_suspension_chain *next_arrived; /* in the list of those with a look under way */
+    struct rp_suspended_pull *next;               /* NULL: none is to be examined */
+    struct rp_suspension_chain *next_arrived; /* next in the list of chains to examine */
     int is_arrived;                     /* it is in this list */
-    int is_arrived_again;               /* since the look began: at its end there is another */
+    int is_arrived_again;               /* another arrival since the examination began: examine again at its end */
 } rp_suspension_chain;
 
 typedef struct rp_suspended_pull {
@@ -46,11 +46,11 @@ typedef struct rp_suspended_pull {
     rp_queue *queue;
     uint64_t deadline_ns;
     uint64_t scanned;   /* queue offset; units below it were examined and did not match */
-    uint64_t looked_ns; /* when they were */
+    uint64_t looked_ns; /* time of that examination */
     uint32_t size;      /* of this entry, in bytes */
     uint32_t slot;
     const uint8_t *names;    /* group, topic */
-    const rp_tags *tags;     /* with `count` hashes and no more behind; NULL: the subscription table says */
+    const rp_tags *tags;     /* allocated with `count` hashes; NULL: use the subscription table */
     rp_pull_request request; /* without subscription and expression type: their sizes are 0 */
 } rp_suspended_pull;
 
@@ -58,7 +58,7 @@ typedef struct rp_suspended_pulls {
     rp_suspension_chain *by_queue; /* by index of the queue */
     rp_suspension_chain *first_arrived, *last_arrived;
     uint32_t arrived; /* chains in this list */
-    rp_suspended_pull *sweep;   /* where the sweep of its chain goes on; NULL: at the end */
+    rp_suspended_pull *sweep;   /* where the sweep continues in its chain; NULL: at the end */
     rp_holder **by_connection; /* chains */
     rp_suspension_slots *slots;
     uint32_t *next_free; /* by slot: the next free one, plus 1 */
@@ -66,8 +66,8 @@ typedef struct rp_suspended_pulls {
     uint32_t mask;
     uint32_t count;
     uint64_t bytes;
-    uint32_t orphan;      /* slots below it have been looked at */
-    uint32_t orphans_end; /* slots below it may hold pulls of our predecessor */
+    uint32_t orphan;      /* slots below it have been examined */
+    uint32_t orphans_end; /* slots below it may hold pulls of the previous worker */
 } rp_suspended_pulls;
 
 int rp_suspended_pulls_init(rp_suspended_pulls *suspended_pulls,
@@ -76,7 +76,7 @@ int rp_suspended_pulls_init(rp_suspended_pulls *suspended_pulls,
 rp_suspension_slot *rp_suspended_pulls_orphan(rp_suspended_pulls *suspended_pulls);
 void rp_suspended_pulls_drop_orphan(rp_suspended_pulls *suspended_pulls);
 void rp_suspended_pulls_destroy(rp_suspended_pulls *suspended_pulls);
-/* Suspend a pull; copies `request`, `names` and `tags` (NULL: the pull brings no filter of its own). NULL if it would
+/* Suspend a pull; copies `request`, `names` and `tags` (NULL: the pull has no filter of its own). NULL if it would
  * exceed a bound, or without memory: answer the pull at once. */
 rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, rp_control_block *block, rp_queue *queue,
                                           const rp_pull_request *request, const uint8_t *names, const rp_tags *tags);
@@ -84,11 +84,11 @@ void rp_suspended_pulls_remove(rp_suspended_pulls *suspended_pulls, rp_suspended
 /* Ask for an ARRIVAL when its queue grows. 1; 0 if the queue has new units already. The message may be stored but not
  * dispatched: wake `store` (NULL: none), which may be asleep. */
 int rp_suspension_watch(const rp_suspended_pull *suspended, rp_worker *store);
-/* The queue has new units: its chain goes to the end of the list of those with a look under way, unless it is there. */
+/* The queue has new units: append its chain to the list of chains to examine, unless it is in the list. */
 void rp_suspended_pulls_arrived(rp_suspended_pulls *suspended_pulls, uint32_t queue_index);
-/* Take the first chain off this list; NULL: it is empty. */
+/* Remove the first chain of this list; NULL: it is empty. */
 rp_suspension_chain *rp_suspended_pulls_take_arrived(rp_suspended_pulls *suspended_pulls);
-/* Its turn is over: to the end of the list if it has pulls left to look at. */
+/* Its turn is over: append it to the list again if pulls are left to examine. */
 void rp_suspended_pulls_return_arrived(rp_suspended_pulls *suspended_pulls, rp_suspension_chain *chain);
 void rp_suspended_pulls_drop_connection(rp_suspended_pulls *suspended_pulls, uint64_t connection);
 #endif
