@@ -17,7 +17,7 @@ static inline int64_t rp_wall_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Since the kernel started, suspended time included: whoever sets the wall clock does not move it. */
+/* Milliseconds since the kernel started, suspended time included. Setting the wall clock does not change it. */
 static inline int64_t rp_boot_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_BOOTTIME, &t);

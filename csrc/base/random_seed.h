@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_RANDOM_SEED_H
 #define ROCKETPY_RANDOM_SEED_H
-/* A number that nobody outside can know, for hash tables whose keys clients choose: without it they could choose keys
- * that all meet, and make each look go through all of them. C only. */
+/* A secret random seed for hash tables whose keys clients choose. Without it clients could choose colliding keys and
+ * make each lookup go through all of them. C only. */
 #include <stdint.h>
 #include <sys/random.h>
 #include "base/clock.h"

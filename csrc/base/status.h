@@ -5,10 +5,10 @@
 typedef enum rp_status {
     RP_OK = 0,
     RP_EMPTY = 1,        /* nothing to read now */
-    RP_FULL = 2,         /* no room now; nothing was taken: retry after the other side has moved */
-    RP_END_OF_FILE = 3,  /* a blank was met or written; go on in the next file */
+    RP_FULL = 2,         /* no room now, nothing was done: retry when the other side has made room */
+    RP_END_OF_FILE = 3,  /* a blank was read or written: continue in the next file */
     RP_INCOMPLETE = 4,   /* more bytes are needed */
-    RP_UNSUPPORTED = 5,  /* well-formed perhaps, but for the slow path to validate */
+    RP_UNSUPPORTED = 5,  /* not supported in C, possibly valid: the slow path decides */
     RP_NOT_FOUND = 6,
     RP_STOPPED = 7,      /* the worker was asked to stop */
     RP_INVALID = -1,     /* malformed input */

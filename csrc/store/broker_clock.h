@@ -1,10 +1,11 @@
 #ifndef ROCKETPY_BROKER_CLOCK_H
 #define ROCKETPY_BROKER_CLOCK_H
-/* The clock that store times and delays follow: the wall clock, but it never goes back (docs/adr/0090).
+/* The broker's clock, which store timestamps and delays follow: the wall clock, but it never goes back (docs/adr/0090).
  *
- * Where the wall clock is set back, the broker's clock goes on from where it was, at half speed by CLOCK_BOOTTIME,
- * until the wall clock has caught up. Two values in the control block say where that began, so that every process and
- * every restart under the same kernel sees the same clock; under another kernel it begins at the last store time. */
+ * When the wall clock is set back, the broker's clock continues from its last value, at half the speed of
+ * CLOCK_BOOTTIME, until the wall clock has caught up. Two values in the control block store where that began, so that
+ * every process and every restart under the same kernel sees the same clock. Under another kernel it begins at the last
+ * store timestamp. */
 #include <stdint.h>
 #include "store/control_block.h"
 

@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_CONSUME_QUEUE_EXT_H
 #define ROCKETPY_CONSUME_QUEUE_EXT_H
-/* Extension units of consume queues (ConsumeQueueExt): with enableConsumeQueueExt the third field of a queue's unit is
- * the address of one of these, which has the tags code and more. Files lie in "<consume queue directory>_ext". */
+/* Extension units of consume queues (ConsumeQueueExt): with enableConsumeQueueExt the third field of a unit is the
+ * address of an extension unit, which holds the tags code and filter bits. Files lie in "<consume queue
+ * directory>_ext". */
 #include <stdint.h>
 #include "store/control_block.h"
 #include "base/status.h"
@@ -15,7 +16,7 @@ typedef struct rp_cq_ext_unit {
     uint32_t bitmap_size; /* filter bits behind the fixed part */
 } rp_cq_ext_unit;
 
-/* 1 if the third field of a unit is an address: no hash, which has 32 bits, and no time is so far below zero. */
+/* 1 if the third field of a unit is an address: it is far below zero, which no hash (32 bits) and no time is. */
 int rp_cq_ext_is_address(int64_t field);
 
 typedef struct rp_cq_ext rp_cq_ext;
@@ -24,7 +25,7 @@ rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_dir
 void rp_cq_ext_close(rp_cq_ext *ext);
 /* RP_OK; RP_NOT_FOUND: there is no sound unit; RP_IO_ERROR. */
 rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit);
-/* Close files that were removed, so that their disk space is free; about once a second. */
+/* Close removed files, so that their disk space becomes free; call about once a second. */
 void rp_cq_ext_release(rp_cq_ext *ext);
 
 /* The one writer: dispatch. */
@@ -32,17 +33,17 @@ typedef struct rp_cq_ext_writer rp_cq_ext_writer;
 rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *consume_queue_directory,
                                         uint64_t consume_queue_file_size, uint64_t file_size);
 void rp_cq_ext_writer_close(rp_cq_ext_writer *writer);
-/* Give `count` units of the queue, which are still to be written, their extensions: the tags code in the third field
- * goes to the end of the extension files, its address takes its place. Returns how many of them, the last ones, keep
- * their tags code because their extensions cannot be written. */
+/* Write extensions for `count` units that are not yet written: append the tags code of each third field to the
+ * extension files, and replace it by its address. Returns how many units, the last ones, keep their tags code because
+ * their extensions cannot be written. */
 uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
                           const int64_t *store_timestamps_ms);
-/* Units were extended that did not come into their queues: their extensions' places are free again. */
+/* Extended units were not written to their queues: free the space of their extensions again. */
 void rp_cq_ext_forget(rp_cq_ext_writer *writer);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */
 rp_status rp_cq_ext_remove(rp_cq_ext_writer *writer, const rp_queue *queue);
 /* As rp_cq_ext_release. */
 void rp_cq_ext_writer_release(rp_cq_ext_writer *writer);
-/* Bring to the disk what was written before the call. The only call that another thread may make. */
+/* Sync everything written before the call. The only call that another thread may make. */
 rp_status rp_cq_ext_sync(rp_cq_ext_writer *writer);
 #endif

@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_CONTROL_BLOCK_H
 #define ROCKETPY_CONTROL_BLOCK_H
-/* The store's shared memory of where everything stands: a sparse file `control` in the store's root, mapped by every
- * worker before the fork. It makes restart independent of the log's size; it can always be lost: recovery rebuilds it.
+/* The control block: positions of the store and state of every queue, in shared memory. It is a sparse file `control`
+ * in the store's root, mapped by every worker before the fork. It makes restart independent of the size of the log. It
+ * may be lost at any time: recovery rebuilds it.
  *
  * One writer per field (named beside it); readers use rp_load_acquire of atomic.h. Queues are found by (topic, queue
  * id) through a hash that is only ever appended to; an entry is complete before its slot shows it. */
@@ -28,19 +29,19 @@ enum {
 typedef struct rp_control {
     uint64_t magic;
     uint32_t layout_version;
-    uint32_t queue_count;              /* manager; entries below it are valid */
+    uint32_t queue_count;              /* manager; entries below it are complete */
     uint32_t topic_count;              /* manager */
     uint32_t running_flags;            /* store worker: RP_FLAG_*, by rp_control_put_flag */
     uint8_t boot_id[16];               /* of the kernel that wrote this block */
     uint64_t commitlog_file_size;
     uint64_t min_phy_offset;           /* store worker */
-    uint64_t published_phy_offset;     /* send processor: every record below it is complete */
+    uint64_t published_phy_offset;     /* send worker: every record below it is complete */
     uint64_t durable_phy_offset;       /* store worker (flush): below it is on the disk */
     uint64_t dispatched_phy_offset;    /* store worker (dispatch): below it has its units */
     uint64_t replicated_phy_offset;    /* HA */
-    int64_t last_store_timestamp_ms;   /* send processor */
+    int64_t last_store_timestamp_ms;   /* send worker */
     uint64_t clean;                    /* 1: written at the end of a clean stop */
-    uint64_t units_durable_phy_offset; /* store worker (flush): units of what lies below it are on the disk */
+    uint64_t units_durable_phy_offset; /* store worker (flush): units of all records below it are on the disk */
     int64_t physic_timestamp_ms;       /* store worker (flush): the three times of the checkpoint file */
     int64_t logics_timestamp_ms;
     int64_t index_timestamp_ms;

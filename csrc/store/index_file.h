@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_INDEX_FILE_H
 #define ROCKETPY_INDEX_FILE_H
-/* The hash index from message keys to CommitLog offsets, as its one writer (dispatch) sees it.
+/* The hash index from message keys to CommitLog offsets: the part of its single writer (dispatch).
  *
  *   0   i64 begin timestamp   8 i64 end timestamp   16 i64 begin phy offset   24 i64 end phy offset
  *   32  i32 slots in use      36 i32 number of the next unit (starts at 1; unit 0 is never used)
@@ -12,7 +12,7 @@
 enum { RP_INDEX_HEADER_SIZE = 40, RP_INDEX_SLOT_SIZE = 4, RP_INDEX_UNIT_SIZE = 20 };
 typedef struct rp_index rp_index;
 
-/* Go on in the newest file of `directory`, if there is one. NULL with errno. */
+/* Open for appending to the newest file of `directory`, if there is one. NULL with errno. */
 rp_index *rp_index_open(const char *directory, uint32_t slot_num, uint32_t index_num);
 void rp_index_close(rp_index *index);
 /* Enter one key (`hash`: rp_index_hash of topic#key) of the record at `phy_offset`; rolls to a new file when full.
@@ -21,12 +21,12 @@ void rp_index_close(rp_index *index);
 rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms, int is_redo);
 /* End offset of the newest file: records below it have been entered. */
 uint64_t rp_index_end(const rp_index *index);
-/* Let the newest file end at `phy_offset` at the most. (An end behind the log's is damage: it would keep every record
- * to come out of the index.) */
+/* Limit the end offset of the newest file to `phy_offset`. (An end offset beyond the log is damage: no further record
+ * would be indexed.) */
 void rp_index_limit(rp_index *index, uint64_t phy_offset);
-/* Bring files that are full to the disk; *timestamp_ms becomes the end timestamp of the newest of them, if any.
- * Another thread may call this. */
+/* Sync full files; *timestamp_ms is set to the end timestamp of the newest of them, if any. Another thread may call
+ * this. */
 rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms);
-/* Bring everything to the disk; the writer's thread only. */
+/* Sync everything; only in the writer's thread. */
 rp_status rp_index_sync(rp_index *index);
 #endif

@@ -1,13 +1,13 @@
 #ifndef ROCKETPY_INDEX_REPAIR_H
 #define ROCKETPY_INDEX_REPAIR_H
-/* An index file after a power failure, which may have kept any of its pages and lost the others. */
+/* Repairs an index file after a power failure, in which any of its pages may have been lost. */
 #include <stdint.h>
 #include "base/status.h"
 
-/* Keep the units of records below `phy_limit` from the first on that fit each other; make slots and header anew from
- * them if they do not fit, and forget the units behind. *end_phy_offset becomes the log offset from which on keys may
- * be missing: the header's end. RP_OK: was whole, or was repaired (*is_repaired 1); RP_EMPTY: nothing can be kept;
- * RP_CORRUPT: not of the size that belongs to the numbers; RP_IO_ERROR, RP_NO_MEMORY. */
+/* Keep the leading units that are consistent and belong to records below `phy_limit`, and drop the units behind.
+ * Rebuild slots and header from them if necessary. *end_phy_offset is set to the end offset of the header: keys of
+ * later records may be missing. RP_OK: intact or repaired (*is_repaired 1); RP_EMPTY: no unit can be kept; RP_CORRUPT:
+ * the file size does not match slot_num and index_num; RP_IO_ERROR, RP_NO_MEMORY. */
 rp_status rp_index_repair(const char *path, uint32_t slot_num, uint32_t index_num, uint64_t phy_limit,
                           uint64_t *end_phy_offset, int *is_repaired);
 #endif

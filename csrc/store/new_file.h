@@ -1,7 +1,8 @@
 #ifndef ROCKETPY_NEW_FILE_H
 #define ROCKETPY_NEW_FILE_H
-/* Files that appear whole: filled while they have no name (or another one, outside their directory), then linked in.
- * Nobody, and no Java loader after a crash, ever finds a partial one; an existing file is never replaced. For C only.
+/* Creates files that appear complete: they are filled while they have no name (or a name outside of their directory),
+ * then linked into it. So no process, and no Java broker after a crash, ever finds a partial file. An existing file is
+ * never replaced. C only.
  */
 #include <limits.h>
 #include <stdint.h>
@@ -14,12 +15,12 @@ typedef struct rp_new_file {
 
 /* The status of the current errno: RP_NO_SPACE, RP_NO_MEMORY, else RP_IO_ERROR. */
 rp_status rp_status_of_errno(void);
-/* Start a file that is to live in `directory`; where unnamed files are not supported it is built as
- * `directory`.new.PID. */
+/* Begin a file for `directory`. If the file system does not support unnamed files, it is built as `directory`.new.PID.
+ * */
 rp_status rp_new_file_begin(rp_new_file *file, const char *directory);
-/* Give it `size` bytes: with `reserve` blocks for all of them, else sparse. */
+/* Set its size: with `reserve`, all blocks are allocated, else it is sparse. */
 rp_status rp_new_file_size(rp_new_file *file, uint64_t size, int reserve);
-/* Show it at `path`; RP_FULL if there is one already. The descriptor stays open in file->fd on RP_OK, else is closed.
+/* Link it to `path`; RP_FULL if a file exists there. On RP_OK the descriptor stays open in file->fd, else it is closed.
  */
 rp_status rp_new_file_finish(rp_new_file *file, const char *path);
 /* Give it up; errno stays that of what failed. */

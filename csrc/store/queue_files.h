@@ -1,12 +1,11 @@
 #ifndef ROCKETPY_QUEUE_FILES_H
 #define ROCKETPY_QUEUE_FILES_H
-/* The files of all queues below one directory: "<directory>/<topic>/<queue id>/<20 digits: start in bytes>", each of
- * its full size and sparse from the moment that it has a name. Descriptors are kept in a bounded cache; what must be
- * synced is kept as a set of (queue, file), so that a flush thread can take it: each file is synced by itself, and the
- * directories of those that were created or removed. Above 256 files one syncfs is faster than as many syncs
- * (docs/adr/0059), and covers everything.
+/* The files of all queues below one directory: "<directory>/<topic>/<queue id>/<20 digits: start in bytes>". Each has
+ * its full size, sparse, from the moment that it has a name. Descriptors are kept in a bounded cache. Changed files are
+ * kept as a set of (queue, file) for the flush thread, which syncs each of them, and the directories of created and
+ * removed files. Above 256 files one syncfs is faster than single syncs (docs/adr/0059), and covers all of them.
  *
- * For C only: what is in the files is known to consume_queue.c and consume_queue_ext.c. */
+ * C only. consume_queue.c and consume_queue_ext.c know the content of the files. */
 #include <stdint.h>
 #include "store/control_block.h"
 #include "store/new_file.h"
@@ -18,26 +17,26 @@ typedef struct rp_queue_files rp_queue_files;
 rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directory, uint64_t file_size,
                                     uint32_t files_max, int is_writer);
 void rp_queue_files_close(rp_queue_files *files);
-/* The descriptor of a queue's file `number` (which starts at number * file_size); the cache's, so good until the next
- * call. -1 with errno (ENOENT: there is no such file). */
+/* The descriptor of a queue's file `number` (which starts at number * file_size). It belongs to the cache and is valid
+ * until the next call. -1 with errno (ENOENT: the file does not exist). */
 int rp_queue_files_find(rp_queue_files *files, const rp_queue *queue, uint64_t number);
-/* Close files that were removed, some at a time: with a call a second, none stays open for more than half a minute. */
+/* Close removed files, some per call: with one call per second, none stays open for more than half a minute. */
 void rp_queue_files_release(rp_queue_files *files);
-/* Start a file that is to be a queue's: of full size, to be filled through file->fd while nobody sees it. */
+/* Begin a file of a queue: of full size, to be filled through file->fd before it is visible. */
 rp_status rp_queue_files_begin(const rp_queue_files *files, const rp_queue *queue, rp_new_file *file);
-/* End what was begun: shown as file `number` if it was filled (`status` RP_OK), else abandoned. Returns `status`, or
- * why it could not be shown. */
+/* End a file that was begun: link it as file `number` if it was filled (`status` RP_OK), else discard it. Returns
+ * `status`, or the error of the link. */
 rp_status rp_queue_files_finish(rp_queue_files *files, const rp_queue *queue, uint64_t number, rp_new_file *file,
                                 rp_status status);
-/* Write into a file that is there, and remember that it must be synced. */
+/* Write to an existing file, and add it to the set of files to sync. */
 rp_status rp_queue_files_write(rp_queue_files *files, const rp_queue *queue, uint64_t number, int fd, const void *data,
                                uint64_t size, uint64_t at);
-/* Remove one file. RP_OK; RP_NOT_FOUND: it is not there. */
+/* Remove one file. RP_OK; RP_NOT_FOUND: it does not exist. */
 rp_status rp_queue_files_remove_one(rp_queue_files *files, const rp_queue *queue, uint64_t number);
 /* Remove all files of the queue, its directory, and the topic's if that was its last queue. */
 rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue);
 /* The number of the queue's last file, or -1 if it has none. RP_OK; RP_IO_ERROR. */
 rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue, int64_t *number);
-/* Bring to the disk what was written before the call. The only call that another thread may make. */
+/* Sync everything written before the call. The only call that another thread may make. */
 rp_status rp_queue_files_sync(rp_queue_files *files);
 #endif

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_RECORD_H
 #define ROCKETPY_RECORD_H
-/* One message as it lies in the CommitLog and as it goes to consumers. Offset table: record.c. */
+/* One message in the format of the CommitLog, which consumers receive as well. Offset table: record.c. */
 #include <stdint.h>
 #include "base/host.h"
 #include "base/status.h"
@@ -15,9 +15,9 @@ enum {
     RP_PROPERTIES_SIZE_MAX = 32767
 };
 
-/* Everything that the encoder needs; all pointers are borrowed until return. Properties are the concatenation of
- * `properties` and `properties_tail` with one 0x02 between them where both are non-empty and the first does not end
- * in one. The IPv6 bits of sys_flag are set by the encoder from the families. */
+/* The input of the encoder; all pointers are borrowed until return. Properties are the concatenation of `properties`
+ * and `properties_tail` with one 0x02 between them where both are non-empty and the first does not end in one. The IPv6
+ * bits of sys_flag are set by the encoder from the families. */
 typedef struct rp_record {
     int32_t queue_id;
     int32_t flag;
@@ -45,7 +45,7 @@ uint32_t rp_record_size(const rp_record *record);
 /* Encode into `out`, which has room for rp_record_size bytes; computes the body CRC. Returns the size. */
 uint32_t rp_record_encode(const rp_record *record, uint8_t *out);
 
-/* What a reader needs of a stored record; spans point into the image. */
+/* The fields of a stored record that readers use; spans point into the image. */
 typedef struct rp_record_view {
     uint32_t size;
     int32_t magic;
@@ -71,8 +71,8 @@ typedef struct rp_record_view {
 
 /* Decode the record that starts `image` (`size` readable bytes up to the end of the file).
  * Returns: RP_OK; RP_END_OF_FILE for the blank (view->size is the blank's size); RP_EMPTY for zeros (nothing was
- * written here); RP_INCOMPLETE if the record says it goes past `size`; RP_CORRUPT if magic, an inner length or,
- * with check_crc, the body CRC does not hold. Never reads past `size`. */
+ * written here); RP_INCOMPLETE if the size of the record exceeds `size`; RP_CORRUPT if magic code, an inner length or,
+ * with check_crc, the body CRC is wrong. Never reads past `size`. */
 rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, rp_record_view *view);
 
 /* Java String.hashCode over the UTF-16 units of UTF-8 `text` (invalid sequences count as U+FFFD). */
@@ -81,12 +81,12 @@ int32_t rp_string_hash(const uint8_t *text, uint32_t size);
  * Pieces without 0x01, with an empty name or an empty value do not count; the last of several wins. */
 rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8_t *name, uint32_t name_size,
                            const uint8_t **value, uint32_t *value_size);
-/* The keys of a record, one at a time: UNIQ_KEY, then the pieces of KEYS between single spaces. The index takes the
- * first RP_INDEX_KEYS_MAX of KEYS: a few messages with 16 000 keys each would fill an index file. */
+/* Iterator over the keys of a record: UNIQ_KEY, then the words of KEYS, separated by single spaces. The index stores
+ * the first RP_INDEX_KEYS_MAX of KEYS only: a few messages with 16 000 keys each would fill an index file. */
 enum { RP_INDEX_KEYS_MAX = 128 };
 typedef struct rp_keys {
-    const uint8_t *unique; /* NULL: none, or given already */
-    const uint8_t *rest;   /* of KEYS, what is not given yet */
+    const uint8_t *unique; /* NULL: none, or already returned */
+    const uint8_t *rest;   /* the part of KEYS that is not returned yet */
     uint32_t unique_size;
     uint32_t rest_size;
 } rp_keys;

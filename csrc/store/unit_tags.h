@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include "store/record.h"
 
-/* Hash of the record's tags; of a delayed message, when it is due (ms). `delay_level_ms[0]` is level 1; a level beyond
- * the last counts as the last. */
+/* Hash of the record's tags; for a delayed message its delivery time (ms). `delay_level_ms[0]` is level 1; a level
+ * above the highest counts as the highest. */
 int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_level_ms, uint32_t delay_level_count);
 #endif

@@ -1,17 +1,17 @@
 #ifndef ROCKETPY_VERIFY_H
 #define ROCKETPY_VERIFY_H
-/* A store checked from outside, for `rocketpy store verify` and `stats`: what the log says that each queue must hold,
- * what the queue's files hold, and whether an index is whole. Nothing here opens a file or trusts a byte of one. */
+/* Checks of a store for `rocketpy store verify` and `stats`: the units that each queue must have according to the log,
+ * the units in its files, and the consistency of an index. Nothing here opens a file or trusts its content. */
 #include <stdint.h>
 #include "base/status.h"
 
-/* One queue, by its records in the log. Offsets begin anew at 0 when a topic was deleted and made again; `first_offset`
- * and the sums are of the records since then. Equal sums mean equal units: they are 64-bit hashes over (queue offset,
- * log offset, size, tags code), the second without the tags code. */
+/* One queue according to its records in the log. Offsets begin again at 0 after a topic was deleted and created again;
+ * `first_offset` and the sums are of the records since then. Equal sums mean equal units: they are 64-bit hashes over
+ * (queue offset, log offset, size, tags code), the second without the tags code. */
 typedef struct rp_tally {
     uint64_t first_offset;
     uint64_t next_offset;
-    uint64_t units;          /* of records below the limit; the last of them is before units_end */
+    uint64_t units;          /* of records below the limit; all are before units_end */
     uint64_t units_end;
     uint64_t units_sum;
     uint64_t places_sum;
@@ -23,7 +23,7 @@ typedef struct rp_tally {
     int32_t queue_id;
 } rp_tally;
 
-/* Something that does not hold in a record that is whole. */
+/* An inconsistency in a complete record. */
 enum { RP_FOUND_OWN_OFFSET = 1, RP_FOUND_QUEUE_OFFSET = 2 };
 typedef struct rp_finding {
     uint64_t phy_offset;
@@ -38,7 +38,7 @@ typedef struct rp_verify_totals {
     uint64_t body_bytes;
     int64_t first_store_timestamp_ms;
     int64_t last_store_timestamp_ms;
-    uint64_t findings; /* all; rp_verify_finding knows the first RP_FINDINGS_MAX */
+    uint64_t findings; /* total; rp_verify_finding returns the first RP_FINDINGS_MAX */
     uint32_t tallies;
 } rp_verify_totals;
 
@@ -47,34 +47,33 @@ typedef struct rp_verify rp_verify;
 
 rp_verify *rp_verify_open(void); /* NULL with errno */
 void rp_verify_close(rp_verify *verify);
-/* Walk the records of one log file: `image`, `size` bytes that start at `start` of the log, from *position up to `stop`
- * at the most. Units are expected of records below `units_limit`.
- * RP_OK: *position reached `stop` or the file's end; RP_END_OF_FILE: past a blank; RP_EMPTY: zeros; RP_CORRUPT,
- * RP_INCOMPLETE: damage at *position; RP_NO_MEMORY. */
+/* Walk the records of one log file: `image` has `size` bytes and starts at `start` of the log; walk from *position up
+ * to `stop`. Records below `units_limit` must have units. RP_OK: *position reached `stop` or the file's end;
+ * RP_END_OF_FILE: past a blank; RP_EMPTY: zeros; RP_CORRUPT, RP_INCOMPLETE: damage at *position; RP_NO_MEMORY. */
 rp_status rp_verify_log(rp_verify *verify, const uint8_t *image, uint64_t size, uint64_t start, uint64_t *position,
                         uint64_t stop, uint64_t units_limit, int check_crc);
-/* A jump in queue offsets over this place is no finding of its own. */
+/* A gap in queue offsets over this place is not a finding of its own. */
 void rp_verify_damage(rp_verify *verify, uint64_t phy_offset);
 void rp_verify_read_totals(const rp_verify *verify, rp_verify_totals *totals);
 const rp_finding *rp_verify_finding(const rp_verify *verify, uint32_t index);
 const rp_tally *rp_verify_tally(const rp_verify *verify, uint32_t index);
 
 typedef struct rp_units {
-    uint64_t units;      /* at first_offset and behind, before end_offset; pre-blank ones aside */
+    uint64_t units;      /* from first_offset up to end_offset, without pre-blank units */
     uint64_t blanks;     /* pre-blank units, wherever they are */
-    uint64_t stray;      /* before first_offset, and of records that the log still has */
-    uint64_t beyond;     /* at end_offset and behind */
+    uint64_t stray;      /* before first_offset, of records that the log still has */
+    uint64_t beyond;     /* from end_offset on */
     uint64_t extended;   /* whose tags code lies in consumequeue_ext */
     uint64_t units_sum;
     uint64_t places_sum;
 } rp_units;
 
-/* Add up to `count` units, the first of them at queue offset `offset`; returns how many there were before the first
- * that is none (zeros, or a size that cannot be). */
+/* Add up to `count` units, the first at queue offset `offset`. Returns the number of units before the first invalid one
+ * (zeros, or an impossible size). */
 uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, uint64_t first_offset,
                          uint64_t end_offset, uint64_t log_begin, rp_units *sum);
 
-/* What is odd about a queue's files beside their units. */
+/* Problems of a queue's files other than their units. */
 enum {
     RP_QUEUE_FOREIGN = 1, /* a name or size that does not belong there */
     RP_QUEUE_GAP = 2,     /* a file between two others is missing */
@@ -94,15 +93,15 @@ typedef struct rp_index_check {
     int64_t expected;
     int64_t found;
 } rp_index_check;
-/* Follow every chain of an index file: each unit must point to the newest one before it in its slot, and each slot to
- * the newest of all, or to the one that comes next: its writer was killed in between. RP_OK; RP_INVALID: `size` does
+/* Follow every chain of an index file: each unit must point to the unit before it in its slot, and each slot to its
+ * newest unit, or to the next unit to be written (if its writer was killed in between). RP_OK; RP_INVALID: `size` does
  * not fit the numbers; RP_NO_MEMORY. */
 rp_status rp_verify_index(const uint8_t *image, uint64_t size, uint32_t slot_num, uint32_t index_num,
                           rp_index_check *check);
-/* Whether the units from *unit up to `end` name records that have such a key; those below `log_begin` are passed over.
- * `units_image` is where unit 0 begins. Goes on while they lie in the given log file. RP_OK: *unit reached `end`;
- * RP_END_OF_FILE: *unit lies in another file; RP_CORRUPT: the record of *unit has no such key; RP_NOT_FOUND: there is
- * no sound record. */
+/* Check that the units from *unit up to `end` point to records with a key of that hash; records below `log_begin` are
+ * skipped. `units_image` is the start of unit 0. Continues while the records are in the given log file. RP_OK: *unit
+ * reached `end`; RP_END_OF_FILE: the record of *unit is in another file; RP_CORRUPT: the record of *unit has no such
+ * key; RP_NOT_FOUND: there is no valid record. */
 rp_status rp_verify_keys(const uint8_t *units_image, uint32_t *unit, uint32_t end, uint64_t log_begin,
                          const uint8_t *log_image, uint64_t log_size, uint64_t log_start);
 #endif

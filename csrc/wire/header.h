@@ -2,8 +2,8 @@
 #define ROCKETPY_HEADER_H
 /* The header of a RemotingCommand in either serialisation (json_header.c, rocketmq_header.c), read without
  * allocating: spans point into the header. A value with JSON escapes is marked and must be unescaped when used.
- * What the fast reader does not understand (nesting, more than RP_FIELDS_MAX fields, odd but legal spellings) is
- * RP_UNSUPPORTED: the slow path decides whether it is good. */
+ * Headers that the fast reader does not support (nesting, more than RP_FIELDS_MAX fields, unusual but legal JSON) are
+ * RP_UNSUPPORTED: the slow path decides whether they are valid. */
 #include <stdint.h>
 #include "wire/frame.h"
 #include "base/status.h"
