@@ -234,6 +234,8 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     frame.body_size = size - 4 - frame.header_size;
 
     rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
+    /* It may be any request. The manager serves what is for it in the order of its ring; a send or pull it refuses,
+     * with the reason: so none is stored behind a later one of its connection. */
     if (status == RP_UNSUPPORTED) return to_manager(codec, RP_TO_MANAGER, origin, data, size, NULL);
     if (status != RP_OK) return RP_INVALID;
     if (header.flag & RP_FLAG_RESPONSE) return to_manager(codec, RP_TO_MANAGER, origin, data, size, &header);

@@ -136,6 +136,7 @@ class SlowSend:
 
     def _act(self, send: PendingSend, verdict: Verdict) -> None:
         request = send.request
+        verdict = self._refuse_old(request) or verdict  # it may have waited for a slow disk
         if isinstance(verdict, Put):  # no queue has both puts and fast-path sends, so the order is kept
             under_way = self._fast_path.begin_put(verdict.message)  # here: tasks begin in no particular order
             self._tasks.start_soon(self._end_put, send, verdict, under_way)
@@ -175,7 +176,7 @@ class SlowSend:
             return Refusal(exc.response_code, str(exc))
 
     def _validate(self, request: SendRequest) -> Verdict:
-        refusal = self._refuse_service(request) or self._refuse_topic(request.topic)
+        refusal = self._refuse_old(request) or self._refuse_service(request) or self._refuse_topic(request.topic)
         if refusal is not None:
             return refusal
         topic = self._find_topic(request)
@@ -191,6 +192,15 @@ class SlowSend:
         if request.is_batch:
             return self._check_batch(request, queue_id, sys_flag)
         return self._check_single(request, queue_id, sys_flag)
+
+    def _refuse_old(self, request: SendRequest) -> Refusal | None:
+        """By the whole age, whoever was absent: its client waits no longer (docs/adr/0088)."""
+        age_ms = self._clock.monotonic_ms() - request.received_ms
+        if not self._settings.broker.broker_fast_failure_enable:
+            return None
+        if age_ms <= self._settings.rocketpy.slow_send_age_max_millis:
+            return None
+        return Refusal(ResponseCode.SYSTEM_BUSY, remarks.too_old(age_ms, len(self._pending)))
 
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._settings.broker

@@ -133,6 +133,7 @@ def decode_send(record: bytes, channel: Channel) -> SendRequest:
         opaque=fixed.opaque,
         code=fixed.code,
         version=fixed.version,
+        received_ms=ORIGIN.read(record).received_ns // 1_000_000,
         is_oneway=bool(flags & lib.RP_REQUEST_ONEWAY),
         is_rocketmq=bool(flags & lib.RP_REQUEST_ROCKETMQ),
         is_batch=bool(flags & lib.RP_REQUEST_BATCH),

@@ -24,6 +24,7 @@ class SendRequest:
     opaque: int
     code: int
     version: int
+    received_ms: int  # monotonic
     is_oneway: bool
     is_rocketmq: bool  # answer in the ROCKETMQ serialisation
     is_batch: bool

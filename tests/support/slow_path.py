@@ -392,6 +392,7 @@ class SlowPathRig:
             "opaque": 7,
             "code": 310,
             "version": OUR_VERSION,
+            "received_ms": self.clock.monotonic_ms(),
             "is_oneway": False,
             "is_rocketmq": False,
             "is_batch": False,

@@ -321,6 +321,64 @@ def test_delayed_sends_of_a_connection_keep_their_order(rig: SlowPathRig, is_new
     rig.run(main)
 
 
+OLD = "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, period in queue: "
+
+
+@pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])
+def test_a_send_whose_client_waits_no_longer_is_not_stored(rig: SlowPathRig, properties: bytes) -> None:
+    """Our own absence counts as well: the client has given up, whoever was away, and may have sent it again."""
+
+    async def main() -> None:
+        young, old = rig.send("T", properties=properties), rig.send("U", properties=properties)
+        rig.clock.advance(3000)
+        rig.broker.slow_send(young)
+        while len(rig.fast_path.named("complete")) < 1:
+            await trio.lowlevel.checkpoint()
+        rig.clock.advance(1)
+        rig.broker.slow_send(old)
+        assert len(rig.fast_path.puts) + len(rig.fast_path.named("resend")) == 1
+        assert rig.channel.last.code == 2 and (rig.channel.last.remark or "").startswith(f"{OLD}3001ms")
+        assert rig.services.topics.select("U") is None, "nothing is made for it"
+        assert len(rig.fast_path.named("complete")) == 2
+
+    rig.run(main)
+
+
+def test_a_send_whose_topic_takes_too_long_to_save_is_not_stored(
+    rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = rig.services.topics.file.save
+
+    async def slowly() -> None:
+        rig.clock.advance(2000)
+        await save()
+
+    async def main() -> None:
+        for advance in (1000, 1001):
+            with monkeypatch.context() as patch:
+                patch.setattr(rig.services.topics.file, "save", slowly, raising=False)
+                request = rig.send(f"T{advance}")
+                rig.clock.advance(advance)
+                rig.broker.slow_send(request)
+                before = len(rig.fast_path.named("complete"))
+                while len(rig.fast_path.named("complete")) == before:
+                    await trio.lowlevel.checkpoint()
+        assert [args[0].topic for args in rig.fast_path.named("resend")] == ["T1000"]
+        assert rig.channel.last.code == 2
+
+    rig.run(main)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"broker_fast_failure_enable": False}, {"rocketpy": {"slow_send_age_max_millis": 60_000}}]
+)
+def test_old_sends_are_stored_where_the_configuration_says_so(tmp_path: Path, settings: dict[str, Any]) -> None:
+    rig = SlowPathRig(tmp_path, **settings)
+    request = rig.send("TBW102")
+    rig.clock.advance(60_000)
+    assert rig.broker._slow_send.validate(request) == Resend(0, 0)
+
+
 def test_too_many_sends_in_waiting_are_answered_busy(rig: SlowPathRig) -> None:
     async def main() -> None:
         rig.fast_path.put_gate = trio.Event()

@@ -47,5 +47,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, code: int, fields: dict[str, str
         number = "e" if fields is V2 else "queueId"
         assert f".{number}: " in await remark_to(fields | {number: "zz"})
         assert "encoded in a way that is not supported" in await remark_to(fields)
+        # Never stored: so no later send of the connection, which the codec can read, overtakes it.
+        assert rig.fast_path.puts == [] == rig.fast_path.named("resend")
 
     rig.run(main)
