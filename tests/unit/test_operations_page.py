@@ -32,3 +32,22 @@ def test_commands(command: str) -> None:
 @pytest.mark.parametrize("path", sorted(set(re.findall(r"\b(?:deploy|docs)/[\w./-]+\w", TEXT))))
 def test_files(path: str) -> None:
     assert (ROOT / path).exists() or list(ROOT.glob(f"{path}*"))
+
+
+def literals() -> str:
+    """All source text, the parts of a string that is split over lines joined."""
+    sources = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "rocketpy").rglob("*.py"))]
+    return re.sub(r'"\s*\n\s*f?"', "", "\n".join(sources))
+
+
+LOG_LINES = re.findall(
+    r"^\| `([^`]+)` \|", Page.read("operations.md").section("What to do when the log says"), re.MULTILINE
+)
+SOURCE = literals()
+
+
+@pytest.mark.parametrize("line", LOG_LINES)
+def test_log_lines(line: str) -> None:
+    """N, NAME and ... stand for what the log line says there; a reason after a colon may be a string of its own."""
+    pieces = [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\.\.\.|: ", line)]
+    assert len(LOG_LINES) > 10 and [piece for piece in pieces if piece not in SOURCE] == []
