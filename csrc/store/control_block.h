@@ -69,9 +69,9 @@ typedef struct rp_queue {
     uint64_t max_phy_offset; /* dispatch: end of the last record that has its unit */
     uint32_t topic; /* index of the topic's name */
     uint32_t queue_id;
-    uint32_t watched; /* pull sets 1 when it holds a pull; dispatch swaps to 0 and sends ARRIVAL */
+    uint32_t watched; /* pull sets it to 1 when it suspends a pull; dispatch swaps it to 0 and sends ARRIVAL */
     uint32_t state; /* manager: RP_QUEUE_*; whoever adds the entry sets it LIVE first */
-    uint64_t generation; /* store worker: grows when the queue's files are dropped (descriptors are then stale) */
+    uint64_t generation; /* store worker: increased when the queue's files are removed (descriptors are stale then) */
     uint64_t deleted_below; /* manager: units of records below this position of the log are deleted, with their topic */
 } rp_queue;
 
@@ -83,7 +83,7 @@ rp_control_block *rp_control_open(const char *path, uint64_t commitlog_file_size
 void rp_control_close(rp_control_block *block);
 /* 1 if the file that begins with this header is a control block of this layout. */
 int rp_control_is_known(const rp_control *control);
-/* Forget everything: as if newly created. */
+/* Reset all fields, as in a new block. */
 rp_status rp_control_reset(rp_control_block *block);
 /* 1 if the running kernel wrote the block: the page cache, and so every position in it, can be trusted. */
 int rp_control_is_same_boot(const rp_control_block *block);
@@ -95,14 +95,14 @@ rp_queue *rp_control_queue(rp_control_block *block, uint32_t index);
 uint32_t rp_control_queue_index(const rp_control_block *block, const rp_queue *queue);
 /* The entry of (topic, queue id), or NULL. Any process. */
 rp_queue *rp_control_find(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
-/* Find or add, and make it live; NULL with errno when the table is full (EOVERFLOW), the name cannot be a directory
- * (EINVAL), or the disk fails (any other). Any process: a robust lock in the block keeps adders apart. */
+/* Find or add an entry, and make it live. NULL with errno: the table is full (EOVERFLOW), the name cannot be a
+ * directory (EINVAL), or the disk failed (others). Any process: a robust lock in the block protects additions. */
 rp_queue *rp_control_add(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t queue_id);
-/* 1 if this errno of rp_control_add is its last word; 0: another try may succeed. */
+/* 1 if this errno of rp_control_add is permanent; 0: another try may succeed. */
 int rp_control_refuses(int error);
-/* 1 if rp_control_add would take the name: of a size that fits, and a directory's. */
+/* 1 if rp_control_add accepts the name: it fits, and can be the name of a directory. */
 int rp_control_is_name(const uint8_t *topic, uint32_t topic_size);
-/* 1 if the queue has units, all of records that were deleted with their topic: its files can go. */
+/* 1 if all units of the queue belong to records that were deleted with their topic: its files can be removed. */
 int rp_control_is_deleted(const rp_queue *queue);
 /* The first entry from `from` on that is a queue of `topic`, or queue_count. A scan: for administration. */
 uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic, uint32_t topic_size, uint32_t from);
@@ -112,7 +112,7 @@ uint32_t rp_control_next_of_topic(rp_control_block *block, const uint8_t *topic,
 void rp_control_sum_topics(rp_control_block *block, uint32_t *used, uint8_t *deleted);
 /* Set (`on`) or clear a flag; 1 if it changed. */
 int rp_control_put_flag(rp_control *control, uint32_t flag, int on);
-/* Move a queue's first offset from what the caller saw it at; 0 if it has been moved since. */
+/* Change a queue's min_offset from the value that the caller read; 0 if another process has changed it meanwhile. */
 int rp_control_move_min(rp_queue *queue, uint64_t from, uint64_t to);
 /* Name of a queue's topic: size returned, *name set. */
 uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const uint8_t **name);

@@ -1,13 +1,14 @@
 #ifndef ROCKETPY_DELIVERED_H
 #define ROCKETPY_DELIVERED_H
-/* The last delivered message of each delay level, in shared memory that outlives the workers (docs/adr/0091).
+/* Delivery marks: the last delivered message of each delay level, in shared memory that survives the workers
+ * (docs/adr/0091).
  *
- * A delivery is an internal put that names the delayed message it stores again. The send process marks it in the same
- * step in which it publishes the record, and answers a repeated delivery as stored without storing it. So a manager
- * that does not know the outcome of a delivery, or its successor, may repeat it.
+ * A delivery is an internal put that names the delayed message that it stores again. The send worker marks it in the
+ * same step in which it publishes the record, and answers a repeated delivery with success without storing it again. So
+ * a manager that does not know the result of a delivery may repeat it, also after a restart.
  *
- * Created before the workers are forked; the send process is the only writer. A mark counts once the published position
- * has reached its end: if the process dies between the two, its successor removes the mark. */
+ * Created before the workers are forked; the send worker is the only writer. A mark is valid once the published
+ * position has reached its end. If the send worker dies between the two steps, the restarted one removes the mark. */
 #include <stdint.h>
 #include "base/status.h"
 
@@ -29,7 +30,7 @@ void rp_delivered_destroy(rp_delivered *delivered);
 rp_status rp_delivered_open(rp_delivered *delivered, uint64_t published_phy_offset);
 /* Send process: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
 int rp_delivered_has(const rp_delivered *delivered, const rp_delivery *delivery);
-/* Send process: a delivery will be stored once the published position is at `end_phy_offset`. */
+/* Send worker: mark a delivery, which is stored once the published position reaches `end_phy_offset`. */
 void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uint64_t end_phy_offset);
 /* The last stored delivery of a level, as far as `published_phy_offset`; 0 if there is none. Any process. While the
  * send process marks another one of the level, the two fields may belong to different deliveries: compare them with the

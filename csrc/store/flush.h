@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_FLUSH_H
 #define ROCKETPY_FLUSH_H
-/* Moves the durable position behind the published one: in intervals (async flush), or at once for those that wait
- * (sync flush: one fdatasync acknowledges everything published before it began). */
+/* Flushes the log: moves the durable position up to the published one, in intervals (async flush) or at once for
+ * waiting sends (sync flush: one fdatasync covers everything published before it began). */
 #include <stdint.h>
 #include "store/control_block.h"
 #include "ipc/ring.h"
@@ -13,9 +13,9 @@ rp_flush *rp_flush_open(const char *commitlog_directory, rp_control *control);
 void rp_flush_close(rp_flush *flush);
 /* Sync the log from the durable to the published position, then move the durable one. Blocks for as long as the disk
  * takes; one thread at a time.
- * RP_OK; RP_EMPTY nothing to do; RP_IO_ERROR, RP_NO_SPACE with errno: and from then on always, since after a failed
- * sync the kernel calls pages clean that never reached the disk. RP_NO_MEMORY with errno: descriptors or memory lack,
- * nothing was synced; the next call tries again. */
+ * RP_OK; RP_EMPTY nothing to do; RP_IO_ERROR, RP_NO_SPACE with errno: it fails from then on, because after a failed
+ * sync the kernel marks pages clean that never reached the disk. RP_NO_MEMORY with errno: no descriptors or memory,
+ * nothing was synced; call again. */
 rp_status rp_flush_log(rp_flush *flush);
 /* For the thread of sync flush: wait until something is published (poked) or `timeout_ns` have passed, flush, and
  * wake `waiter` (NULL: nobody), whose replies wait for the durable position. As rp_flush_log; RP_STOPPED after stop. */
@@ -23,7 +23,7 @@ rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns)
 /* For async flush that does not go by the clock: wait until `least_bytes` of the log are not on the disk (looked at
  * when poked), stopped, or `timeout_ns` have passed. */
 void rp_flush_wait(rp_flush *flush, uint64_t least_bytes, int64_t timeout_ns);
-/* Let whoever waits look at the published position. Any thread. */
+/* Wake the waiting flush thread, to check the published position. Any thread. */
 void rp_flush_poke(rp_flush *flush);
 void rp_flush_stop(rp_flush *flush);
 typedef struct rp_flush_counts {

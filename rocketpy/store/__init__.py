@@ -6,9 +6,9 @@ Who runs what:
     send         the CommitLog's end (csrc/store/commitlog.c)
     store        `StoreService`: dispatch, flush, allocation, cleaning
     pull         units and log slices (csrc/store/consume_queue.c, csrc/store/log_view.c)
-    manager      `MessageStore`: everything that Python asks of the store
-    nobody       `reader`, `state`, `verify`, `dump`: a directory read, checked and shown from outside, for tools
+    manager      `MessageStore`: all reads of the store in Python
+    nobody       `reader`, `state`, `verify`, `dump`: tools that read, check and print a store directory
 
-The C loops do the work per message; what is here decides, recovers and reads. All of them meet in the control block
-(csrc/store/control_block.h), which can always be lost: recovery rebuilds it from the files.
+The C loops do the work per message; the Python code decides, recovers and reads. They share the control block
+(csrc/store/control_block.h). It may be lost at any time: recovery rebuilds it from the files.
 """

@@ -19,21 +19,21 @@ def wall_clock_ms() -> int:
 
 
 def boot_clock_ms() -> int:
-    """Since the kernel started, suspended time included; nobody sets it."""
+    """Milliseconds since the kernel started, suspended time included. It cannot be set."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 class ClockState(Protocol):
-    """Fields of the control block: they outlive the store worker, and the broker under the same kernel."""
+    """Fields of the control block. They survive the store worker, and under the same kernel also the broker."""
 
-    cautious_lead_ms: int  # of the wall clock over the boot clock, as far as it is trusted; 0: not yet known
+    cautious_lead_ms: int  # trusted lead of the wall clock over the boot clock; 0: not yet known
     wall_ahead_since_ms: int  # boot clock; 0: it is not ahead
 
 
 @attrs.define
 class CautiousClock:
-    """The wall clock, which must have been ahead for an hour before that is trusted: files deleted by a wrong clock do
-    not come back when it is corrected. A clock that is set back is followed at once."""
+    """The wall clock with a delay: when it jumps ahead, the jump is trusted only after an hour, because files deleted
+    by a wrong clock do not come back. A clock that is set back is followed at once."""
 
     _state: ClockState
     wall_ms: Callable[[], int] = wall_clock_ms

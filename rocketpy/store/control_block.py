@@ -1,7 +1,7 @@
-"""The control block as Python sees it: positions, and one entry per queue (csrc/store/control_block.h).
+"""The control block in Python: positions, and one entry per queue (csrc/store/control_block.h).
 
-Mapped by the supervisor, inherited by all workers. Each field has one writer, named in the header; everybody else only
-reads. Reading is a plain load: fields are aligned, and what Python decides by them does not depend on their order.
+Mapped by the supervisor, inherited by all workers. Each field has one writer, named in the header; all other processes
+only read it. Reads are plain loads: fields are aligned, and decisions in Python do not depend on their order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def fail(what: str, status: int | None = None) -> StoreError:
 
 @attrs.frozen
 class QueueState:
-    """A queue at one moment."""
+    """A snapshot of one queue."""
 
     topic: str
     queue_id: int
@@ -41,7 +41,7 @@ class QueueState:
 
 
 class ControlBlock:
-    """Owner: whoever opened it closes it; workers that inherited the mapping just end."""
+    """The process that opened it closes it; workers that inherited the mapping just end."""
 
     def __init__(self, path: Path, commitlog_file_size: int) -> None:
         self.block = lib.rp_control_open(os.fsencode(path), commitlog_file_size)
@@ -55,7 +55,7 @@ class ControlBlock:
             self.block = self.header = ffi.NULL
 
     def reset(self) -> None:
-        """Forget everything, as if newly made."""
+        """Reset all fields, as in a new block."""
         status = lib.rp_control_reset(self.block)
         if status:
             raise fail("cannot reset the control block", status)
@@ -67,23 +67,24 @@ class ControlBlock:
 
     @property
     def is_same_boot(self) -> bool:
-        """The running kernel wrote it: the page cache has survived whatever happened since."""
+        """Whether the running kernel wrote it: then the page cache has survived everything since."""
         return bool(lib.rp_control_is_same_boot(self.block))
 
     def mark_boot(self) -> None:
         lib.rp_control_mark_boot(self.block)
 
     def forget_clock(self) -> None:
-        """What is known of the broker's clock and of the cautious one belongs to another kernel's boot time."""
+        """Reset the fields of the broker's clock and of the cautious clock, because they refer to the boot time of
+        another kernel."""
         lib.rp_broker_clock_forget(self.header)
         self.header.cautious_lead_ms = self.header.wall_ahead_since_ms = 0
 
     def clock_ms(self, wall_ms: int, boot_ms: int) -> int:
-        """The broker's clock, which store times follow, at a moment of the wall clock and CLOCK_BOOTTIME."""
+        """The broker's clock, which store timestamps follow, at these values of wall clock and CLOCK_BOOTTIME."""
         return int(lib.rp_broker_clock_at(self.header, wall_ms, boot_ms))
 
     def clock_slowed_from_ms(self, wall_ms: int, boot_ms: int) -> int | None:
-        """Since which time of its own the broker's clock has gone at half speed; None: it does not."""
+        """The broker's clock at the time when it began to run at half speed; None: it does not."""
         slowed_from_ms = int(lib.rp_broker_clock_slowed_from(self.header, wall_ms, boot_ms))
         return None if slowed_from_ms < 0 else slowed_from_ms
 
@@ -114,7 +115,7 @@ class ControlBlock:
         return None if entry == ffi.NULL or entry.state != QUEUE_LIVE else entry
 
     def add_queue(self, topic: bytes, queue_id: int) -> Any:
-        """Find or add an entry, live."""
+        """Find or add an entry, and make it live."""
         entry = lib.rp_control_add(self.block, topic, len(topic), queue_id)
         if entry == ffi.NULL:
             what, header = f"queue {queue_id} of topic {topic.decode('utf-8', 'replace')}", self.header
@@ -125,27 +126,28 @@ class ControlBlock:
         return entry
 
     def delete_queues(self, topic: str) -> None:
-        """The topic's queues cannot be read from here on, unless they are added again. Manager alone."""
+        """Mark the topic's queues as deleted: they cannot be read until they are added again. Manager only."""
         for entry in self.entries_of(topic):
             entry.state = QUEUE_DELETED
 
     def delete_units(self, topic: str, below: int) -> None:
-        """Units of the topic's records below a log offset are deleted; the store worker removes them. Manager alone."""
+        """Mark units of the topic's records below a log offset as deleted; the store worker removes them. Manager
+        only."""
         for entry in self.entries_of(topic):
             entry.deleted_below = max(entry.deleted_below, below)
 
     def deleted_topics(self) -> dict[str, bool]:
-        """Topics that have deleted queues; True: which still hold messages."""
+        """Topics with deleted queues -> whether those still hold messages."""
         _, deleted = self._sum_topics()
         return {self._topic(at): deleted[at] == DELETED_WITH_MESSAGES for at in self._topics() if deleted[at]}
 
     def entries(self) -> Iterator[Any]:
-        """Every entry, whatever its state."""
+        """All entries, in any state."""
         for index in range(self.header.queue_count):
             yield lib.rp_control_queue(self.block, index)
 
     def entries_of(self, topic: str) -> Iterator[Any]:
-        """Every entry of one topic, whatever its state."""
+        """All entries of one topic, in any state."""
         name = topic.encode("utf-8", "replace")
         index = 0
         while True:
@@ -177,7 +179,7 @@ class ControlBlock:
         )
 
     def used_topics(self) -> dict[str, int]:
-        """Topics that hold messages, or have held some, each with the number of its queues up to the last such one."""
+        """Topics that hold or have held messages -> number of queues up to the last queue that did."""
         used, _ = self._sum_topics()
         return {self._topic(at): used[at] for at in self._topics() if used[at]}
 

@@ -1,4 +1,4 @@
-"""How full the disks are, as the reference counts it, and what follows from it (`CleanCommitLogService`)."""
+"""The use of the disks, as the reference counts it (`CleanCommitLogService`)."""
 
 from __future__ import annotations
 

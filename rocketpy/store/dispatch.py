@@ -1,4 +1,4 @@
-"""Dispatch (csrc/store/dispatch.c) as Python holds it: in the store worker, in recovery, and at a clean stop."""
+"""Dispatch (csrc/store/dispatch.c) from Python: in the store worker, in recovery, and at a clean stop."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Dispatch:
         self.handle: Any = lib.rp_dispatch_open(control.block, parameters)
         if self.handle == ffi.NULL:
             raise fail(f"cannot dispatch into {paths.root}")
-        self._syncing = threading.Lock()  # what is being synced is not yet synced for the next caller
+        self._syncing = threading.Lock()  # one sync at a time
 
     def close(self) -> None:
         if self.handle != ffi.NULL:
@@ -67,10 +67,10 @@ class Dispatch:
             self.handle = ffi.NULL
 
     def run_to_end(self, progress: Callable[[int], None] | None = None) -> int:
-        """Work through everything that is published; returns how many bytes of damage had to be passed over.
+        """Dispatch everything that is published. Returns the number of damaged bytes that were skipped.
 
         Args:
-            progress: told now and then how far dispatch is.
+            progress: called from time to time with the dispatched position.
         Raises:
             DiskFull, StoreError: units cannot be written.
         """
@@ -88,7 +88,7 @@ class Dispatch:
                 raise kind(f"cannot write consume queues or index: {fail('dispatch', status)}")
 
     def skip(self) -> int:
-        """After damage: go on behind it; returns how many bytes were passed over."""
+        """Continue behind damage; returns the number of skipped bytes."""
         return int(lib.rp_dispatch_skip(self.handle))
 
     def drop_queue(self, entry: Any) -> None:
@@ -98,17 +98,17 @@ class Dispatch:
             raise fail("cannot remove a consume queue", status)
 
     def expire_queue(self, entry: Any) -> None:
-        """Remove a queue's files, all of whose records have left the log; its offsets go on from where they are."""
+        """Remove the files of a queue whose records were all deleted from the log; its offsets continue."""
         status = lib.rp_dispatch_expire_queue(self.handle, entry)
         if status:
             raise fail("cannot remove a consume queue", status)
 
     def release_files(self) -> None:
-        """Close queue files that were removed, so that their disk space is free; about once a second."""
+        """Close removed queue files, so that their disk space becomes free; called about once a second."""
         lib.rp_dispatch_release(self.handle)
 
     def sync(self, *, with_index: bool = False) -> None:
-        """Bring units to the disk. `with_index`: all of the index as well, on the thread that runs dispatch."""
+        """Sync units. `with_index`: also the whole index; only on the thread that runs dispatch."""
         with self._syncing:
             status = lib.rp_dispatch_sync(self.handle)
             if status == Status.OK and with_index:
@@ -130,8 +130,8 @@ class Dispatch:
 
 
 def sync_units(dispatch: Dispatch) -> None:
-    """Bring units to the disk and say so in the time for the checkpoint: that of the last record with its unit. Later
-    ones may be in the log already, and recovery without a control block would not look for their units."""
+    """Sync units, and set the checkpoint's time of consume queues to the store time of the last dispatched record. A
+    later time would be wrong: recovery without a control block would not look for units of later records."""
     header = dispatch.control.header
     timestamp_ms = int(header.dispatched_timestamp_ms)
     dispatch.sync()

@@ -1,8 +1,8 @@
-"""The one door of Python to the disk, and the names of the store's files.
+"""All access of Python to the store's files, and their names.
 
-Errors of the operating system become StoreError here, with the path and the reason in one line; a full disk becomes
-DiskFull. The C loops have their own door (csrc/store/new_file.c); both follow the same rule: nothing partial ever gets
-a name in a directory that a Java broker loads.
+Errors of the operating system become StoreError here, with path and reason in one line; a full disk becomes DiskFull.
+The C loops create files in csrc/store/new_file.c. Both follow the same rule: a partial file never gets a name in a
+directory that a Java broker loads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = {"consumequeue": "ConsumeQueue", "consumequeue_ext": "ConsumeQueueExt"} 
 
 @attrs.frozen
 class StorePaths:
-    """Where everything lies below storePathRootDir."""
+    """Paths of the store's files and directories."""
 
     root: Path
     commitlog: Path
@@ -39,7 +39,7 @@ class StorePaths:
 
     @classmethod
     def of(cls, root: str | Path, commitlog: str | Path = "") -> StorePaths:
-        """`commitlog` may lie elsewhere; left out, it is below the root."""
+        """`commitlog` may be outside of the root; by default it is below it."""
         root = Path(root)
         return cls(
             root=root,
@@ -67,7 +67,7 @@ class DiskUsage:
     """Bytes of the file system that holds a path."""
 
     total: int
-    free: int  # with what is kept for root
+    free: int  # including blocks reserved for root
     usable: int
 
 
@@ -77,12 +77,12 @@ def file_name(start: int) -> str:
 
 
 def is_file_name(name: str) -> bool:
-    """Whether `file_name` makes such names."""
+    """Whether the name has the form of `file_name`."""
     return len(name) == FILE_NAME_DIGITS and name.isascii() and name.isdecimal()
 
 
 class Files(Protocol):
-    """What the store asks of a disk."""
+    """File operations that the store needs."""
 
     def entries(self, directory: Path) -> list[FileInfo]:
         """What is in a directory, sorted by name; empty if there is no such directory."""
@@ -93,30 +93,30 @@ class Files(Protocol):
         """Up to `size` bytes; fewer at the end of the file."""
 
     def write(self, path: Path, offset: int, data: bytes, *, sync: bool = False) -> None:
-        """Write into a file, which is made if it is not there. `sync`: it is on the disk then, name and all."""
+        """Write into a file, which is created if missing. `sync`: data and name are on the disk at return."""
 
     def is_zero(self, path: Path, offset: int) -> bool:
-        """Whether nothing but zeros follows."""
+        """Whether all bytes from `offset` on are zero."""
 
     def wipe(self, path: Path, offset: int) -> None:
-        """Zeros from `offset` to the end, on the disk; the size is unchanged at every moment."""
+        """Write zeros from `offset` to the end, and sync. The size never changes meanwhile."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file, or an empty directory; one that is not there is no error."""
+        """Remove a file or an empty directory; a missing one is no error."""
 
     def make_directory(self, path: Path) -> None:
-        """With its parents; what is made is on the disk then."""
+        """Create a directory and its parents, and sync them."""
 
     def sync_directory(self, path: Path) -> None:
-        """Names added and removed are on the disk then."""
+        """Sync a directory: added and removed names are on the disk at return."""
 
     def usage(self, path: Path) -> DiskUsage | None:
-        """None if the path is not there."""
+        """Usage of the file system of `path`; None if the path is missing."""
 
 
 @contextlib.contextmanager
 def translated(path: Path, doing: str) -> Iterator[None]:
-    """Errors of the operating system as ours."""
+    """Translate errors of the operating system to StoreError."""
     try:
         yield
     except OSError as exc:
@@ -129,7 +129,7 @@ def store_error(exc: OSError, path: Path, doing: str) -> StoreError:
 
 
 def _data_spans(descriptor: int, offset: int) -> Iterator[tuple[int, int]]:
-    """From `offset` on, (start, end) of what is no hole."""
+    """(start, end) of the allocated parts from `offset` on."""
     while True:
         try:
             start = os.lseek(descriptor, offset, os.SEEK_DATA)
@@ -167,7 +167,7 @@ class DiskFiles:
                 for entry in found:
                     try:
                         infos.append(_info(entry.name, entry.stat()))
-                    except FileNotFoundError:  # removed meanwhile, or a link that leads nowhere: that is there
+                    except FileNotFoundError:  # removed meanwhile, or a dangling link, which counts as an entry
                         if entry.is_symlink():
                             infos.append(_info(entry.name, entry.stat(follow_symlinks=False)))
             return sorted(infos, key=lambda info: info.name)
@@ -261,8 +261,8 @@ def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
     """Starts of the files of a CommitLog or queue directory, ascending; every one of them must be of `size` bytes.
 
     Raises:
-        StoreError: an entry that does not belong there. A Java broker would refuse the directory, too; going on
-            without it might mean without messages.
+        StoreError: an unexpected entry. A Java broker would refuse the directory, too; to ignore the entry might lose
+        messages.
     """
     starts = []
     for info in files.entries(directory):

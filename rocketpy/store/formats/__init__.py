@@ -1,2 +1,2 @@
-"""The store's files beside the log as values: consume queue units and their extensions, index headers, checkpoint,
-delay levels."""
+"""File formats of the store except the log's: consume queue units and their extensions, index files, checkpoint, delay
+levels."""

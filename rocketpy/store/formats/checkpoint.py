@@ -1,6 +1,7 @@
-"""The file `checkpoint`: up to when (store time, ms) log, consume queues and index are certainly on the disk.
+"""The file `checkpoint`: store times (ms) up to which log, consume queues and index are certainly on the disk.
 
-Java's abnormal recovery starts from it. One page; bytes behind the three times belong to later versions and are kept.
+Java's recovery after an unclean stop starts from it. One page; bytes after the three times belong to later versions and
+are kept.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ With enableConsumeQueueExt the third field of a queue's unit is the address of o
     20  -    bitmap          filter bits; Java brokers write them for SQL filters
 
 The address is the offset over all files of the queue + the smallest i64. No tags code is that small. Files lie in
-`consumequeue_ext/{topic}/{queue}`; those that exist are read whether the option is on or not.
+`consumequeue_ext/{topic}/{queue}`; existing ones are read even if the option is off.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def is_ext_address(field: int) -> bool:
 
 
 def real_offset(address: int) -> int:
-    """Where in the queue's extension files the unit begins."""
+    """Offset of the unit in the queue's extension files."""
     return address - ADDRESS_BASE
 
 
 def read_ext_unit(files: Files, directory: Path, file_size: int, address: int) -> ExtUnit | None:
-    """The unit at an address of the queue whose extension files are in `directory`; None if there is no sound one.
+    """The unit at an address of the queue whose extension files are in `directory`; None if it is missing or damaged.
 
-    For tools, which do without the compiled core.
+    For tools, which do not need the compiled core.
     """
     number, at = divmod(real_offset(address), file_size)
     path = directory / file_name(number * file_size)
@@ -67,10 +67,10 @@ def read_ext_unit(files: Files, directory: Path, file_size: int, address: int) -
 
 
 def check_ext_files(files: Files, directory: Path, file_size: int) -> None:
-    """Look at the files of one queue; all have the same size.
+    """Check the sizes and names of the extension files of one queue.
 
     Raises:
-        StoreError: another size than configured, or a file that does not belong there.
+        StoreError: a file has another size than configured, or an unexpected name.
     """
     for topic in files.entries(directory):
         for queue in files.entries(directory / topic.name) if topic.is_directory else []:
@@ -79,7 +79,7 @@ def check_ext_files(files: Files, directory: Path, file_size: int) -> None:
 
 
 def remove_ext_files(files: Files, directory: Path, below: int | None = None) -> int:
-    """Remove a queue's extension files, all of them or those that end at or before `below`; returns how many went."""
+    """Remove a queue's extension files: all, or those that end at or before `below`. Returns their number."""
     removed = 0
     for info in files.entries(directory):
         if below is None or (info.name.isdecimal() and int(info.name) + info.size <= below):

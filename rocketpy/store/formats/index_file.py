@@ -1,6 +1,6 @@
-"""The index from keys to CommitLog offsets, read (csrc/store/index_file.c writes it; its header holds the layout).
+"""Reads the index from keys to CommitLog offsets. csrc/store/index_file.c writes it; its header describes the layout.
 
-Only hashes are compared, as in the reference: who asks filters by the real key. Names are local creation times.
+Only hashes are compared, as in the reference: the caller compares the real key. File names are local creation times.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ assert (INDEX_HEADER.size, INDEX_SLOT.size, INDEX_UNIT.size) == (40, 4, 20)
 
 @attrs.frozen
 class IndexHeader:
-    """The first 40 bytes of a file: what its units span, in time and in the log, and how many there are."""
+    """The first 40 bytes of a file: the range of its units in time and in the log, and their number."""
 
     begin_timestamp_ms: int
     end_timestamp_ms: int
@@ -59,7 +59,7 @@ class IndexHeader:
 
 @attrs.frozen
 class IndexQuery:
-    """What a query found: offsets, newest first, and how far the index has come."""
+    """Result of a query: offsets, newest first, and the end of the index."""
 
     phy_offsets: list[int]
     last_update_timestamp_ms: int
@@ -67,7 +67,7 @@ class IndexQuery:
 
 
 def index_files(files: Files, directory: Path) -> list[Path]:
-    """The index files, oldest first; other names are passed over."""
+    """The index files, oldest first; other names are ignored."""
     infos = [info for info in files.entries(directory) if info.name.isdecimal() and not info.is_directory]
     return [directory / info.name for info in sorted(infos, key=lambda info: int(info.name))]
 
@@ -79,16 +79,16 @@ def read_header(files: Files, path: Path) -> IndexHeader | None:
 
 
 def index_end(files: Files, directory: Path) -> int:
-    """Offset of the last record that was entered, by the newest file that says one; 0 if none does."""
+    """Offset of the last record in the index, from the newest file that has one; 0 if there is none."""
     headers = (read_header(files, path) for path in reversed(index_files(files, directory)))
     return next((header.end_phy_offset for header in headers if header and header.end_phy_offset > 0), 0)
 
 
 def check_newest_index(files: Files, directory: Path, hash_slot_num: int, index_num: int) -> None:
-    """Look whether the newest file can be gone on with.
+    """Check that the newest file can be appended to.
 
     Raises:
-        StoreError: it is larger than it would be made. (A smaller one is grown, as in the reference.)
+        StoreError: it is larger than a new file would be. (A smaller one is extended, as in the reference.)
     """
     paths = index_files(files, directory)
     info = files.info(paths[-1]) if paths else None
@@ -101,7 +101,7 @@ def check_newest_index(files: Files, directory: Path, hash_slot_num: int, index_
 
 
 def limit_index(files: Files, directory: Path, phy_offset: int) -> None:
-    """Have the newest file forget that it knows records from `phy_offset` on, so that they are entered (again)."""
+    """Limit the end offset of the newest file to `phy_offset`, so that later records are indexed (again)."""
     paths = index_files(files, directory)
     header = read_header(files, paths[-1]) if paths else None
     if header and not 0 <= header.end_phy_offset <= phy_offset:
@@ -122,8 +122,8 @@ class Index:
     def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> IndexQuery:
         """Offsets of records whose key has the hash of `key`, stored within the times.
 
-        Source: RocketMQ 4.9 `IndexService#queryOffset`. A file's times are whole seconds from its begin: a message may
-        look up to 999 ms older than it is.
+        Source: RocketMQ 4.9 `IndexService#queryOffset`. Times are stored as whole seconds from the begin of the file,
+        so a message may seem up to 999 ms older than it is.
         """
         found: list[int] = []
         newest: IndexHeader | None = None
@@ -152,7 +152,8 @@ class Index:
                         found.append(phy_offset)
 
     def _chain(self, image: mmap.mmap, header: IndexHeader, key_hash: int) -> Iterator[tuple[int, int, int]]:
-        """(time, hash, offset) of the units in the key's slot, newest first. Unit numbers must fall: no loop."""
+        """(time, hash, offset) of the units in the key's slot, newest first. Unit numbers must decrease, so there is no
+        endless loop."""
         slot_at = INDEX_HEADER.size + key_hash % self.hash_slot_num * INDEX_SLOT.size
         (unit,) = INDEX_SLOT.unpack_from(image, slot_at)
         bound = min(header.index_count, self.index_num)

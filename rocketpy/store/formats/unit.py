@@ -1,11 +1,11 @@
-"""The consume queue unit: its bytes, and its value.
+"""The consume queue unit: its bytes and its Python value.
 
     0   i64  phy_offset   bytes from the start of the CommitLog
     8   i32  size         bytes of the record
     12  i64  tags_code    hash of the tags; delivery time (ms) in a delay queue
 
-Unit n of a queue is at byte 20 n of it; a file is named by its first byte. A unit (0, 0x7FFFFFFF, 0) stands where there
-is no message: before the first one of a queue that did not start at 0.
+Unit n of a queue is at byte 20 n of it; a file is named by its first byte. A pre-blank unit (0, 0x7FFFFFFF, 0) fills
+the place of no message: before the first unit of a queue that did not start at 0.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""A store directory read and checked from outside, for tools; nothing is ever written."""
+"""Tools that read and check a store directory; they never write."""

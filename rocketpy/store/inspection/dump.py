@@ -27,7 +27,7 @@ TRANSACTION_KINDS = ("", "prepared", "commit", "rollback")
 
 
 class StoreDump(StoreReader):
-    """One directory, with everything that can be asked of it."""
+    """A StoreReader that formats what it reads."""
 
     def stats(self) -> StoreStats:
         return count_store(self)
@@ -47,7 +47,7 @@ class StoreDump(StoreReader):
 
 
 def describe_record(record: StoredRecord) -> str:
-    """One line: where, what queue, when, flags, body size, properties."""
+    """One line: log offset, queue, times, flags, body size, properties."""
     properties = decode_properties(record.properties.decode("utf-8", "replace"))
     text = " ".join(f"{name}={value}" for name, value in properties.items())
     return (
@@ -112,7 +112,7 @@ def damage_fields(damage: Damage) -> dict[str, Any]:
 def unit_fields(
     queue: QueueDirectory, offset: int, unit: ConsumeQueueUnit, ext: ExtUnit | None = None
 ) -> dict[str, Any]:
-    """What `store dump` prints of one unit, by the names of its JSON form."""
+    """The fields of a unit for JSON."""
     fields = {
         "topic": queue.topic,
         "queueId": queue.queue_id,
@@ -147,7 +147,7 @@ def header_line(path: Path, header: IndexHeader) -> str:
 
 
 def state_fields(state: StoreState) -> dict[str, Any]:
-    """checkpoint, abort, lock and control for JSON and for tables: nothing is left out, missing files are null."""
+    """checkpoint, abort, lock and control, for JSON and tables; missing files are null."""
     return {
         "checkpoint": attrs.asdict(state.checkpoint) if state.checkpoint else None,
         "abort": state.has_abort,

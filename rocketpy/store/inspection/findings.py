@@ -1,4 +1,4 @@
-"""What a check says: problems with their places, notes, and how far it has come."""
+"""Results of a check: problems with their places, notes, and the interface of progress reports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import attrs
 
 @attrs.frozen
 class Problem:
-    """Something that does not hold, and where: a file below the store's root and a byte in it (-1: the whole)."""
+    """Damage, and its place: a file below the store's root and a byte in it (-1: the whole file)."""
 
     file: str
     position: int
@@ -26,7 +26,7 @@ class Problem:
 
 @attrs.define
 class Findings:
-    """Collects what is found. A note is no damage: what the next start repairs, or what could not be checked."""
+    """Collects problems and notes. A note is no damage: the next start repairs it, or it could not be checked."""
 
     root: Path
     problems: list[Problem] = attrs.field(factory=list)
@@ -43,16 +43,16 @@ class Findings:
 
 
 class ProgressListener(Protocol):
-    """Is told how far a check has come."""
+    """Receives the progress of a check."""
 
     def begin(self, what: str, total: int, unit: str) -> None:
-        """A stage of `total` bytes or pieces (`unit`) begins; the stage before has ended."""
+        """A phase of `total` bytes or other units (`unit`) begins; the previous phase has ended."""
 
     def reached(self, done: int) -> None: ...
 
 
 class NoListener:
-    """Nobody looks."""
+    """Ignores progress."""
 
     def begin(self, what: str, total: int, unit: str) -> None:
         pass

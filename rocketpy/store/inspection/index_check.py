@@ -1,5 +1,5 @@
-"""Index files checked: every chain from unit to unit, every slot, the counts; and which units name no record with their
-key. The last is no damage: after a power loss units of lost records stay behind, and whoever queries compares keys.
+"""Checks index files: every chain of units, every slot, the counts, and units whose record does not have their key. The
+last is no damage: after a power failure units of lost records are left, and queries compare the keys.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class IndexCheck:
             self._findings.note(f"{self._findings.name(path)}: {faults} units name records without their key")
 
     def _follow(self, units: Any, unit: Any, end: int, phy_offset: int) -> int:
-        """Check units from *unit on for as long as they lie in the log file of the first of them."""
+        """Check units from *unit on while their records are in the same log file."""
         for info in self._log_files:
             start = int(info.name)
             if start <= max(phy_offset, self._log_begin) < start + info.size:

@@ -1,6 +1,6 @@
-"""The log walked from end to end in C (csrc/store/verify.c): every record's CRC, own offset and queue offset, the
-blanks, the files' sizes and order; and what lies behind the log's end. On the way, a tally per queue of the units it
-must have."""
+"""Checks the log from end to end in C (csrc/store/verify.c): CRC, own offset and queue offset of every record, blanks,
+sizes and order of files, and the bytes after the log's end. It also counts, per queue, the units that the queue must
+have."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .findings import Findings, ProgressListener
 from .reader import HEAD, StoreReader, next_record
 from .state_files import StoreState
 
-STEP = 64 << 20  # bytes between two looks at the progress
+STEP = 64 << 20  # bytes between two progress reports
 UNLIMITED = (1 << 64) - 1
 
 
 class LogCheck:
-    """One walk. `begin`, `end` and the tallies are there when it is done."""
+    """One walk through the log. `begin`, `end` and the tallies are set at its end."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class LogCheck:
         self._check_crc = check_crc
         control = state.control
         self._is_closed = state.is_closed
-        # What the control block says counts as long as it is that of the last life, and of this boot.
+        # The control block is used if the last broker wrote it, under the running kernel.
         known = control if control and control.is_current and (control.is_same_boot or control.is_clean) else None
         self._published = known.published_phy_offset if known else None
         self._stop = known.published_phy_offset if known and state.in_use_by is not None else UNLIMITED
@@ -104,7 +104,7 @@ class LogCheck:
                 self._findings.problem(directory / info.name, -1, text)
 
     def _walk_file(self, info: FileInfo, later: list[FileInfo]) -> bool:
-        """Returns whether the log goes on in the next file."""
+        """Returns whether the log continues in the next file."""
         path = self._reader.paths.commitlog / info.name
         with self._reader.image(path) as image:
             if image is None:
@@ -136,7 +136,7 @@ class LogCheck:
                 return self.end == start + size
 
     def _pass_damage(self, path: Path, image: mmap.mmap, position: Any, later: list[FileInfo]) -> bool:
-        """Returns whether there are more records in this file. `end` moves on if the log goes on in the next one."""
+        """Returns whether there are more records in this file. `end` is moved if the log continues in the next one."""
         start, at = int(path.name), position[0] - int(path.name)
         following = next_record(image, at, start)
         is_last = following == len(image)
@@ -159,7 +159,7 @@ class LogCheck:
         return any(self._reader.files.read(directory / info.name, 4, 4).strip(b"\0") for info in later)
 
     def _check_rest(self, path: Path, position: int, later: list[FileInfo]) -> None:
-        """Behind the log's end there is nothing but zeros, else a later end might meet records of an earlier life."""
+        """Check that only zeros follow the log's end; otherwise the log could later grow into old records."""
         if self._has_records(later):
             text = f"offset {self.end}: zeros, but later files have records"
             self._findings.problem(path, position, text)
@@ -201,7 +201,7 @@ def queue_name(tally: Any) -> str:
 
 
 def reason_of(image: mmap.mmap, position: int, phy_offset: int) -> str:
-    """Why the bytes at `position` are no record, in the words of the record's own decoder."""
+    """Why the bytes at `position` are no record: the error of the record decoder."""
     head = image[position : position + HEAD.size]
     size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
     try:

@@ -1,6 +1,6 @@
-"""Consume queues compared with the log: by sums over all units in C, and unit by unit where the sums differ.
+"""Compares consume queues with the log: by sums over all units in C, and unit by unit where the sums differ.
 
-One queue, one file at a time: the number of queues costs neither mappings nor descriptors.
+It opens one file of one queue at a time, so it needs few descriptors even for many queues.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class QueueCheck:
         self._findings = findings
         self._listener = listener
         self._log = log
-        self._file_size = ffi.new("uint64_t *")  # of all queues, once the first has shown it
+        self._file_size = ffi.new("uint64_t *")  # of all queues, known after the first one
         self._odd = ffi.new("uint32_t *")
         self._log_files = reader.log_files()
         self._sum = ffi.new("rp_units *")
         self._deletions = read_deletions(reader.files, reader.paths)
-        self._behind = 0  # records without a unit, which the next start (or the running broker) makes
-        # Units may be behind the log where no control block says how far dispatch is.
+        self._behind = 0  # records without a unit, which the next start or the running broker dispatches
+        # Without a control block the dispatched position is unknown: units may be missing at the end.
         self._may_lag = not state.is_closed and not log.is_dispatch_known
         self.units = 0
         self.queues = 0
@@ -81,14 +81,14 @@ class QueueCheck:
             self._findings.note(f"{self._behind} records have no unit yet: the next start makes them")
 
     def count(self) -> None:
-        """Queues and units only."""
+        """Count queues and units only."""
         for queue in self._reader.queues():
             total = self._add_up(queue, None)
             self.units += total.stray + total.beyond + total.units
             self.queues += 1
 
     def _topics(self) -> set[str] | None:
-        """The topics that topics.json knows, to tell a deleted topic from a lost queue; None if it cannot be read."""
+        """The topics of topics.json, to distinguish a deleted topic from a lost queue; None if it cannot be read."""
         try:
             path = self._reader.paths.root / "config" / "topics.json"
             table = json.loads(path.read_bytes())["topicConfigTable"]
@@ -142,7 +142,7 @@ class QueueCheck:
         return total
 
     def _name_rest(self, queue: QueueDirectory) -> None:
-        """Behind the last unit there is nothing but zeros, or should be."""
+        """Check that only zeros follow the last unit."""
         end = max((offset + 1 for offset, _ in self._reader.units(queue, blanks=True)), default=0)
         path, position = self._place(queue, end)
         self._findings.problem(path, position, f"the units end at offset {end}, but not in zeros")
@@ -155,14 +155,14 @@ class QueueCheck:
         return queue.path, position
 
     def _check_units(self, queue: QueueDirectory, tally: Any | None) -> None:
-        """The sums differ: find the units that do not fit."""
+        """The sums differ: find the wrong units."""
         found = matched = 0
         end = begin = -1
         for offset, unit in self._reader.units(queue):
             end = offset + 1
             begin = offset if begin < 0 else begin
             if unit.phy_offset < self._log.begin or (tally is None and self._state.in_use_by is not None):
-                continue  # its record was deleted; or has only come since
+                continue  # its record was deleted, or is newer than this check
             if tally is not None and offset >= tally.units_end and self._state.in_use_by is not None:
                 continue
             text = self._check_unit(queue, offset, unit)
@@ -202,7 +202,7 @@ class QueueCheck:
     def _check_tags(
         self, queue: QueueDirectory, record: StoredRecord, properties: dict[str, str], unit: ConsumeQueueUnit
     ) -> str | None:
-        """A delay queue's unit holds a time that depends on the broker's levels: not checked."""
+        """The third field of a delay queue's unit depends on messageDelayLevel and is not checked."""
         code = unit.tags_code
         if is_ext_address(code):
             ext = self._reader.ext_unit(queue, unit)
@@ -217,7 +217,8 @@ class QueueCheck:
 
 
 def _is_dispatched_to(properties: dict[str, str], queue: QueueDirectory, offset: int) -> bool:
-    """One record may have units in several queues (multi-dispatch), whose names and offsets it carries."""
+    """Whether the record has a unit in this queue by multi-dispatch: it carries the names and offsets of such
+    queues."""
     names = properties.get(INNER_MULTI_DISPATCH, "").split(",")
     offsets = properties.get(INNER_MULTI_QUEUE_OFFSET, "").split(",")
     return any(name == queue.topic and at == str(offset) for name, at in zip(names, offsets, strict=False))

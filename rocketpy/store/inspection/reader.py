@@ -1,7 +1,7 @@
-"""A store directory read from outside: any 4.x directory, a Java broker's as well; nothing is ever written.
+"""Reads a store directory of any 4.x broker, also of a Java broker; it never writes.
 
-Needs neither the lock nor the compiled core (verify does). A directory in use may change between two reads: files that
-go meanwhile are passed over.
+It needs neither the lock nor the compiled core (verify needs the core). A directory in use may change meanwhile: files
+that disappear are skipped.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ MESSAGE_MAGIC = 0xDAA320A7.to_bytes(4, "big")
 HEAD = struct.Struct(">iI")  # size, magic
 OWN_OFFSET = struct.Struct(">q")
 MAGIC_AT, OWN_OFFSET_AT = 4, 28
-READ_UNITS_MIN, READ_UNITS_MAX = 200, 25_600  # per read; a quiet queue's file is mostly hole
+READ_UNITS_MIN, READ_UNITS_MAX = 200, 25_600  # per read; the file of a small queue is mostly a hole
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_INDEX_SIZE = 40 + 4 * DEFAULT_SLOTS + 20 * 20_000_000
-BYTES_PER_SLOT = 84  # of an index file with four units per slot, as the defaults have it
+BYTES_PER_SLOT = 84  # of an index file with the default four units per slot
 STORE_ENTRIES = ("commitlog", "consumequeue", "checkpoint", "abort", "index")
 
 
 @attrs.frozen
 class Damage:
-    """Bytes of the log that are no record though there should be one."""
+    """Bytes of the log where a record was expected."""
 
     phy_offset: int
-    size: int  # up to the next sound record, or to the end of the file
+    size: int  # up to the next valid record, or to the end of the file
     reason: str
-    is_last: bool  # nothing sound follows in the file
+    is_last: bool  # no valid record follows in the file
 
 
 @attrs.frozen
 class QueueDirectory:
-    """Where a queue's units lie."""
+    """The directory of one queue."""
 
     topic: str
     queue_id: int
@@ -74,7 +74,7 @@ class StoreReader:
     def __init__(self, root: Path, commitlog: str | Path = "", files: Files | None = None) -> None:
         """
         Raises:
-            StoreError: no such directory, or nothing of a store in it.
+            StoreError: the directory is missing, or is no store.
         """
         self.paths = StorePaths.of(root, commitlog)
         self.files = files or DiskFiles()
@@ -87,13 +87,13 @@ class StoreReader:
     # --- the log ---
 
     def log_files(self) -> list[FileInfo]:
-        """The log's files, in the log's order."""
+        """The files of the log, in order."""
         infos = [info for info in self.files.entries(self.paths.commitlog) if info.name.isdecimal() and info.size > 0]
         return sorted(infos, key=lambda info: int(info.name))
 
     @contextmanager
     def image(self, path: Path) -> Iterator[mmap.mmap | None]:
-        """A file mapped for reading; None if it is gone or empty."""
+        """Map a file for reading; None if it is missing or empty."""
         with translated(path, "read"):
             try:
                 with path.open("rb") as file:
@@ -105,7 +105,7 @@ class StoreReader:
             yield image
 
     def walk(self, from_phy_offset: int = 0, *, check_crc: bool = False) -> Iterator[StoredRecord | Damage]:
-        """Records and damage from `from_phy_offset` on; where damage ends in a sound record, the walk goes on there."""
+        """Records and damage from `from_phy_offset` on. After damage the walk continues at the next valid record."""
         for info in self.log_files():
             start = int(info.name)
             if start + info.size <= from_phy_offset:
@@ -133,10 +133,10 @@ class StoreReader:
         """The record that starts at an offset; None if there is none, or no such file.
 
         Args:
-            infos: the log's files, where many records are asked for.
+            infos: the files of the log; saves time if many records are read.
 
         Raises:
-            RecordCorrupt: there is something else.
+            RecordCorrupt: the bytes there are no record.
         """
         for info in self.log_files() if infos is None else infos:
             start = int(info.name)
@@ -152,7 +152,7 @@ class StoreReader:
     # --- the queues ---
 
     def queues(self, topic: str | None = None, queue_id: int | None = None) -> Iterator[QueueDirectory]:
-        """Queue directories in the order of topic and number, one topic's names in memory at a time."""
+        """Queue directories ordered by topic and number; the names of one topic are in memory at a time."""
         for info in self.files.entries(self.paths.consumequeue):
             if not info.is_directory or topic not in (None, info.name):
                 continue
@@ -167,7 +167,7 @@ class StoreReader:
         return sorted(infos, key=lambda info: int(info.name))
 
     def unit_runs(self, queue: QueueDirectory, from_offset: int = 0) -> Iterator[tuple[int, bytes]]:
-        """(queue offset, raw units from there on): stretches of the queue's files up to where zeros begin in each."""
+        """(queue offset, raw units): the used parts of the queue's files, up to the zeros in each."""
         for info in self.queue_files(queue):
             base, count = int(info.name) // CQ_STORE_UNIT_SIZE, info.size // CQ_STORE_UNIT_SIZE
             at, step = max(0, from_offset - base), READ_UNITS_MIN
@@ -209,7 +209,7 @@ class StoreReader:
         return [(path, read_header(self.files, path)) for path in paths]
 
     def index_entries(self, path: Path, slots: int) -> Iterator[IndexEntry]:
-        """The units of an index file with so many slots."""
+        """The units of an index file with this number of slots."""
         with self.image(path) as image:
             if image is None or len(image) < INDEX_HEADER.size:
                 return
@@ -223,8 +223,8 @@ class StoreReader:
 
 
 def guess_slots(size: int) -> int | None:
-    """How many slots an index file of `size` bytes has, if it keeps the reference's four units per slot. A file does
-    not say: maxHashSlotNum is to be told where it was changed alone."""
+    """Number of slots of an index file of `size` bytes, if it has the reference's four units per slot. The file does
+    not contain it: if only maxHashSlotNum was changed, it must be given."""
     if size == DEFAULT_INDEX_SIZE:
         return DEFAULT_SLOTS
     slots, rest = divmod(size - INDEX_HEADER.size, BYTES_PER_SLOT)
@@ -232,7 +232,8 @@ def guess_slots(size: int) -> int | None:
 
 
 def next_record(image: mmap.mmap, position: int, start: int) -> int:
-    """Where behind `position` the next record begins that knows its own offset; the file's size if there is none."""
+    """Position of the next record after `position` that carries its own offset; the size of the file if there is
+    none."""
     while True:
         at = image.find(MESSAGE_MAGIC, position + 1 + MAGIC_AT) - MAGIC_AT
         if at < 0 or at + OWN_OFFSET_AT + OWN_OFFSET.size > len(image):
@@ -247,7 +248,7 @@ def next_record(image: mmap.mmap, position: int, start: int) -> int:
 
 
 def ends_with_blank(image: mmap.mmap, position: int) -> bool:
-    """Whether the log goes on in the next file: a blank fills the rest of this one."""
+    """Whether a blank fills the rest of the file, so that the log continues in the next one."""
     head = image[position : position + HEAD.size]
     return len(head) == HEAD.size and HEAD.unpack(head) == (len(image) - position, BLANK_MAGIC)
 
@@ -259,7 +260,7 @@ def _record_bytes(image: mmap.mmap, position: int) -> bytes:
 
 
 class _FileWalk:
-    """From record to record through one file."""
+    """Walks from record to record through one file."""
 
     def __init__(self, image: mmap.mmap, start: int, check_crc: bool) -> None:
         self._image = image
@@ -288,7 +289,7 @@ class _FileWalk:
         self.goes_on = True
 
     def _skip_to(self, wanted: int) -> int:
-        """Position of the first record at or behind `wanted`, by sizes alone."""
+        """Position of the first record at or after `wanted`, found by record sizes only."""
         position = 0
         while position < wanted and position + HEAD.size <= len(self._image):
             size, magic = HEAD.unpack_from(self._image, position)

@@ -1,7 +1,6 @@
-"""What stands beside the messages: checkpoint, abort, lock and control, read from outside.
+"""Reads the state files of a store: checkpoint, abort, lock and control.
 
-The lock is looked up in /proc/locks: opening the file and closing it again would take the lock from a broker that runs
-in the same process.
+The lock is looked up in /proc/locks: to open and close the file would release the lock of a broker in the same process.
 """
 
 from __future__ import annotations
@@ -43,19 +42,19 @@ class ControlState:
     last_store_timestamp_ms: int
     is_clean: bool
     is_same_boot: bool
-    is_current: bool  # nobody else has held the store since
+    is_current: bool  # no other program has used the store since
 
 
 @attrs.frozen
 class StoreState:
     checkpoint: StoreCheckpoint | None
     has_abort: bool
-    in_use_by: int | None  # process that holds the lock; 0 if it cannot be named
+    in_use_by: int | None  # process that holds the lock; 0 if it is not visible
     control: ControlState | None
 
     @property
     def is_closed(self) -> bool:
-        """In order, so that everything must fit."""
+        """Whether the store was stopped cleanly, so that everything must be consistent."""
         return not self.has_abort and self.in_use_by is None
 
     @property
@@ -66,7 +65,7 @@ class StoreState:
 
 
 def read_state(files: Files, paths: StorePaths) -> StoreState:
-    """As it is at this moment; missing files are None or False."""
+    """Read the current state; missing files are None or False."""
     has_checkpoint = files.info(paths.checkpoint) is not None
     return StoreState(
         checkpoint=read_checkpoint(files, paths.checkpoint) if has_checkpoint else None,
@@ -105,7 +104,7 @@ def read_control(files: Files, paths: StorePaths) -> ControlState | None:
 
 
 def read_deletions(files: Files, paths: StorePaths) -> dict[tuple[str, int], int]:
-    """Queues whose topic was deleted: units of records below the log offset are not missed. Empty without a block."""
+    """Queues of deleted topics -> log offset below which their records need no units. Empty without a control block."""
     control = read_control(files, paths)
     if control is None:
         return {}
@@ -120,7 +119,8 @@ def read_deletions(files: Files, paths: StorePaths) -> dict[tuple[str, int], int
 
 
 def lock_holder(path: Path, locks: Path = LOCKS) -> int | None:
-    """Process id of who holds a write lock on byte 0 of a file; 0 if it is elsewhere, None if nobody does."""
+    """Id of the process that holds a write lock on byte 0 of a file; 0 if it is in another namespace, None if there is
+    none."""
     try:
         status = os.stat(path)
         lines = locks.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""A whole store checked, or counted: the log, the queues against it, the index, and what the control block says."""
+"""Checks or counts a whole store: the log, the queues against the log, the index, and the control block."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_LISTENER = NoListener()
 
 @attrs.frozen
 class VerifyReport:
-    """`problems` are damage; `notes` are what the next start repairs, or what could not be checked."""
+    """`problems` are damage; `notes` are repaired by the next start, or could not be checked."""
 
     log_begin: int
     log_end: int
@@ -54,7 +54,7 @@ class StoreStats:
 
     @property
     def is_open(self) -> bool:
-        """In use, or not closed in order."""
+        """Whether it is in use, or was not stopped cleanly."""
         return not self.state.is_closed
 
 
@@ -64,7 +64,7 @@ def verify_store(
     """Every record, unit and index entry.
 
     Args:
-        slots: maxHashSlotNum, where the index files' size does not tell.
+        slots: maxHashSlotNum, if it cannot be derived from the size of the index files.
     Raises:
         StoreError: something cannot be read at all.
     """
@@ -92,7 +92,7 @@ def verify_store(
 
 
 def count_store(reader: StoreReader, listener: ProgressListener = NO_LISTENER) -> StoreStats:
-    """Sizes, times and numbers; nothing is checked but what cannot be read.
+    """Count sizes, times and messages, without checks.
 
     Raises:
         StoreError: something cannot be read at all.
