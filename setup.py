@@ -39,7 +39,6 @@ setup(
             "types-cffi",
             "hdrhistogram>=0.10",
         ],
-        "spark": ["pyspark>=3.5"],
     },
     entry_points={
         "console_scripts": [

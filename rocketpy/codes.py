@@ -266,12 +266,3 @@ def version_name(version: int) -> str:
     A negative number, on which Java fails, is HIGHER_VERSION too.
     """
     return _VERSION_NAMES[version] if 0 <= version < HIGHER_VERSION else _VERSION_NAMES[HIGHER_VERSION]
-
-
-def version_number(name: str) -> int:
-    """Number of a version by its name.
-
-    Raises:
-        ValueError: there is no such version.
-    """
-    return _VERSION_NAMES.index(name)

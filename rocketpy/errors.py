@@ -136,13 +136,6 @@ class DiskFull(StoreError):
     retriable = True
 
 
-class StoreClosed(StoreError):
-    """The store is shut, or shutting."""
-
-    response_code = ResponseCode.SERVICE_NOT_AVAILABLE
-    retriable = True
-
-
 # --- seen by clients --------------------------------------------------------------------------------------------------
 
 

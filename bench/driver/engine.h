@@ -1,6 +1,7 @@
 #ifndef BENCH_ENGINE_H
 #define BENCH_ENGINE_H
-/* What the three parts of the driver share: requests.c starts, replies.c finishes, load.c turns the wheel. */
+/* What the three parts of the driver share. Calls go one way: load.c (the loop) -> replies.c (finishes requests) ->
+ * requests.c (starts them) -> wire.c, clock.c. */
 #include <netinet/in.h>
 #include <stdint.h>
 #include "histogram.h"

@@ -27,12 +27,6 @@ enum {
 };
 static const int64_t SECOND_NS = 1000000000;
 
-int64_t load_now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * SECOND_NS + now.tv_nsec;
-}
-
 /* --- the loop --------------------------------------------------------------------------------------------------- */
 
 static void connected(load *l, connection *c, int64_t now, int drain) {

@@ -22,7 +22,6 @@ from .errors import PartialFailure
 
 MASTER_ID = 0
 TIMEOUT_S = 5.0
-LONG_TIMEOUT_S = 15.0  # consume statistics, running info, direct consumption
 TO_THE_END = -1  # a timestamp that means the end of the queue
 
 

@@ -16,7 +16,7 @@ from rocketpy.client.consuming.subscription import build_subscription
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.client.results import PullStatus
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, MessageInvalid, RocketError
+from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
@@ -26,7 +26,6 @@ from rocketpy.remoting.headers.pull import PullSysFlag
 from rocketpy.remoting.headers.query import QueryMessageRequestHeader
 
 from .admin import Admin
-from .errors import NotFound
 
 LONG_MAX = (1 << 63) - 1
 UNIQUE_ID_TIME_HEX = slice(-12, -4)  # 4 bytes: ms since the first of the month
@@ -115,23 +114,6 @@ def unique_id_time_ms(message_id: str, now: datetime) -> int:
         return made_ms
     month_before = first.replace(year=first.year - (first.month == 1), month=(first.month - 2) % 12 + 1)
     return int(month_before.timestamp() * 1000) + elapsed_ms
-
-
-async def find_message(admin: Admin, message_id: str, topic: str | None) -> ReceivedMessage:
-    """By the broker's id, else (both have 32 characters) by the producer's.
-
-    Raises:
-        NotFound: neither finds anything.
-    """
-    try:
-        return await view_by_offset_id(admin, message_id)
-    except (MessageInvalid, RocketError) as error:
-        if topic is None:
-            raise NotFound(f"no message {message_id}: {error}") from error
-    found = await query_by_unique_key(admin, topic, message_id)
-    if not found:
-        raise NotFound(f"no message {message_id} in topic {topic}")
-    return found[0]
 
 
 async def read_queue(

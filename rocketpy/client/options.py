@@ -181,4 +181,3 @@ class PullOptions(ConsumerOptions):
     pull_threshold_for_all: int = attrs.field(default=10_000, validator=between(1, 6_553_500))  # messages
     broker_suspend: float = attrs.field(default=20.0, validator=between(0, 25))
     poll_timeout: float = attrs.field(default=5.0, validator=between(0, 3600))
-    topic_check_interval: float = attrs.field(default=30.0, validator=between(0.01, 3600))

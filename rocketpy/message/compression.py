@@ -14,7 +14,6 @@ from rocketpy.errors import CompressionError
 from .sys_flag import CompressionType, compression_type, is_compressed, without_compression
 
 COMPRESS_LEVEL = 5  # what Java clients use
-COMPRESS_BODY_OVER_SIZE = 4096  # bodies from this size on are worth it: default of Java clients
 INFLATED_SIZE_MAX = 64 * 1024 * 1024  # sixteen times the largest body that official producers send by default
 ZSTD_PIECE_SIZE = 1024
 

@@ -60,15 +60,6 @@ def decode_offset_message_id(message_id: str) -> OffsetMessageId:
     return OffsetMessageId(unpack_host(packed[:-8]), PhyOffset(_OFFSET.unpack_from(packed, len(packed) - 8)[0]))
 
 
-def is_offset_message_id(message_id: str) -> bool:
-    """Whether the text has the form of an offsetMsgId; a unique id has it too."""
-    try:
-        decode_offset_message_id(message_id)
-    except MessageInvalid:
-        return False
-    return True
-
-
 class UniqueIdGenerator:
     """Makes the unique ids of one client; not for several threads.
 

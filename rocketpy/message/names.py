@@ -14,7 +14,6 @@ _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
-LMQ_PREFIX = "%LMQ%"
 RETRY_LENGTH_MAX = GROUP_LENGTH_MAX + len(RETRY_PREFIX)  # of any topic that a Java broker may have
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
@@ -35,15 +34,11 @@ DEFAULT_PRODUCER_GROUP = "DEFAULT_PRODUCER"
 DEFAULT_CONSUMER_GROUP = "DEFAULT_CONSUMER"
 TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
 FILTERSRV_CONSUMER_GROUP = "FILTERSRV_CONSUMER"
-SCHEDULE_CONSUMER_GROUP = "SCHEDULE_CONSUMER"
-MONITOR_CONSUMER_GROUP = "__MONITOR_CONSUMER"
-SELF_TEST_PRODUCER_GROUP = "SELF_TEST_P_GROUP"
 SELF_TEST_CONSUMER_GROUP = "SELF_TEST_C_GROUP"
 ONS_HTTP_PROXY_GROUP = "CID_ONS-HTTP-PROXY"
 CID_ONSAPI_PULL_GROUP = "CID_ONSAPI_PULL"
 CID_ONSAPI_PERMISSION_GROUP = "CID_ONSAPI_PERMISSION"
 CID_ONSAPI_OWNER_GROUP = "CID_ONSAPI_OWNER"
-TRANS_CONSUMER_GROUP = "CID_RMQ_SYS_TRANS"
 
 SYSTEM_TOPICS = frozenset(
     {
@@ -83,7 +78,6 @@ PREDEFINED_GROUPS = (
 )
 """In every broker's table from the start."""
 
-DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """Default of messageDelayLevel: levels 1 to 18."""
 
 
@@ -129,24 +123,10 @@ def text_fault(what: str, text: str, length_max: int = TEXT_LENGTH_MAX) -> str |
     return None
 
 
-def check_topic(topic: str) -> None:
-    """Raises MessageInvalid if `topic` is not legal."""
-    if fault := topic_fault(topic):
-        raise MessageInvalid(fault)
-
-
 def check_group(group: str) -> None:
     """Raises MessageInvalid if `group` is not legal."""
     if fault := group_fault(group):
         raise MessageInvalid(fault)
-
-
-def is_system_topic(topic: str) -> bool:
-    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
-
-
-def is_system_group(group: str) -> bool:
-    return group.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def is_retry_topic(topic: str) -> bool:
@@ -155,10 +135,6 @@ def is_retry_topic(topic: str) -> bool:
 
 def is_dlq_topic(topic: str) -> bool:
     return topic.startswith(DLQ_PREFIX)
-
-
-def is_lmq_topic(topic: str) -> bool:
-    return topic.startswith(LMQ_PREFIX)
 
 
 def retry_topic(group: str) -> str:
@@ -171,20 +147,3 @@ def dlq_topic(group: str) -> str:
 
 def reply_topic(cluster: str) -> str:
     return cluster + REPLY_TOPIC_SUFFIX
-
-
-def with_namespace(namespace: str | None, name: str) -> str:
-    """`name` within a namespace: `ns%name`, behind a retry or DLQ prefix. System names are never wrapped."""
-    if not namespace or not name or is_system_topic(name) or is_system_group(name):
-        return name
-    prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(prefix)), "")
-    bare = name[len(prefix) :]
-    return name if bare.startswith(namespace + "%") else f"{prefix}{namespace}%{bare}"
-
-
-def without_namespace(name: str, namespace: str | None) -> str:
-    """The name that the user gave."""
-    if not namespace:
-        return name
-    prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if name.startswith(prefix)), "")
-    return prefix + name[len(prefix) :].removeprefix(namespace + "%")

@@ -44,14 +44,6 @@ TOPIC_SYS_FLAG_UNIT = 0x1
 TOPIC_SYS_FLAG_UNIT_SUB = 0x2
 
 
-def transaction_type(sys_flag: int) -> int:
-    return sys_flag & TRANSACTION_MASK
-
-
-def with_transaction_type(sys_flag: int, transaction: int) -> int:
-    return (sys_flag & ~TRANSACTION_MASK) | transaction
-
-
 def is_compressed(sys_flag: int) -> bool:
     return bool(sys_flag & COMPRESSED)
 

@@ -9,7 +9,6 @@ from rocketpy.codes import (
     MQVersion,
     RequestCode,
     version_name,
-    version_number,
 )
 
 
@@ -36,9 +35,8 @@ from rocketpy.codes import (
         (612, "HIGHER_VERSION"),
     ],
 )
-def test_versions_by_number_and_name(number: int, name: str) -> None:
+def test_versions_by_number(number: int, name: str) -> None:
     assert version_name(number) == name
-    assert version_number(name) == number
 
 
 @pytest.mark.parametrize("number", [-1, 613, 1 << 20])
@@ -46,13 +44,8 @@ def test_numbers_outside_the_table(number: int) -> None:
     assert version_name(number) == "HIGHER_VERSION"
 
 
-def test_unknown_version_name() -> None:
-    with pytest.raises(ValueError, match="not in tuple"):
-        version_number("V9_9_9")
-
-
 def test_named_versions_are_in_the_table() -> None:
-    assert all(version_number(version.name) == version for version in MQVersion)
+    assert all(version_name(version) == version.name for version in MQVersion)
     assert OUR_VERSION == 409
 
 

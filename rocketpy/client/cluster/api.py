@@ -21,7 +21,6 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
 from rocketpy.remoting.headers.offset import (
-    GetEarliestMsgStoretimeResponseHeader,
     OffsetResponseHeader,
     QueryConsumerOffsetRequestHeader,
     QueueRequestHeader,
@@ -248,12 +247,6 @@ class MQClientAPI:
         )
         response = await self.ask(address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, timeout_s=timeout_s)
         return OffsetResponseHeader.of(response).offset
-
-    async def earliest_store_time_ms(self, address: str, queue: MessageQueue, timeout_s: float) -> int:
-        """-1 when the queue holds no message."""
-        header = _queue_header(queue)
-        response = await self.ask(address, RequestCode.GET_EARLIEST_MSG_STORETIME, header, timeout_s=timeout_s)
-        return GetEarliestMsgStoretimeResponseHeader.of(response).timestamp_ms
 
     # --- locks --------------------------------------------------------------------------------------------------------
 

@@ -38,8 +38,6 @@ from .route import (
 logger = logging.getLogger(__name__)
 
 FIRST_HEARTBEAT_S = 1.0
-INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
-ROUTE_EXPECTED_MISSING = frozenset({"TBW102"})
 
 
 class ConsumerMember(Protocol):

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import attrs
 
-from rocketpy.remoting.headers.pull import PullSysFlag
-
 from .process_queue import ProcessQueue
 
 
@@ -35,12 +33,3 @@ def limits_for_queue(limits: FlowLimits, owned_queues: int, topic_count: int, to
     count = limits.message_count if topic_count == -1 else max(1, topic_count // owned_queues)
     size = limits.size if topic_size == -1 else max(1 << 20, topic_size // owned_queues)
     return attrs.evolve(limits, message_count=count, size=size)
-
-
-def push_sys_flag(*, commits: bool, with_subscription: bool) -> PullSysFlag:
-    flag = PullSysFlag.SUSPEND
-    if commits:
-        flag |= PullSysFlag.COMMIT_OFFSET
-    if with_subscription:
-        flag |= PullSysFlag.SUBSCRIPTION
-    return flag

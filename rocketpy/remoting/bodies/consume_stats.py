@@ -1,4 +1,4 @@
-"""How far consumers are: ConsumeStats (208), ConsumeStatsList (317), QueryConsumeTimeSpanBody (303)."""
+"""How far consumers are: ConsumeStats (208), ConsumeStatsList (317)."""
 
 from __future__ import annotations
 
@@ -34,22 +34,3 @@ class ConsumeStatsList(Body):
     broker_addr: str = wire("brokerAddr", default="")
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = wire("consumeStatsList", factory=list)
     total_diff: int = wire("totalDiff", default=0)
-
-
-@body
-class QueueTimeSpan(Body):
-    """The texts are `yyyy-MM-dd#HH:mm:ss:SSS` in local time and are not read by anybody."""
-
-    consume_timestamp_ms: int = wire("consumeTimeStamp", default=0)
-    consume_timestamp_str: str | None = wire("consumeTimeStampStr", default=None)
-    delay_time_ms: int = wire("delayTime", default=0)
-    max_timestamp_ms: int = wire("maxTimeStamp", default=0)
-    max_timestamp_str: str | None = wire("maxTimeStampStr", default=None)
-    message_queue: MessageQueue | None = wire("messageQueue", default=None)
-    min_timestamp_ms: int = wire("minTimeStamp", default=0)
-    min_timestamp_str: str | None = wire("minTimeStampStr", default=None)
-
-
-@body
-class QueryConsumeTimeSpanBody(Body):
-    consume_time_span_set: list[QueueTimeSpan] = wire("consumeTimeSpanSet", factory=list)

@@ -43,11 +43,6 @@ class RegisterBrokerBody(Body):
         return compress_blocks(wrapper.data_version, topics, self.filter_server_list)
 
     @classmethod
-    def decode_compressed(cls, data: bytes) -> RegisterBrokerBody:
-        """Read the compressed form. Raises: BodyInvalid, as `reading`."""
-        return result_of(_reading_compressed(data))
-
-    @classmethod
     def decode_registration(cls, data: bytes | None, *, compressed: bool, version: int) -> RegisterBrokerBody:
         """The body of a registration by a broker of `version`; no body registers an empty table.
 

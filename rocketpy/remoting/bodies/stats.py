@@ -1,4 +1,4 @@
-"""Inside a broker: BrokerStatsData (315), QueryConsumeQueueResponseBody (321), ConsumeByWho."""
+"""Inside a broker: BrokerStatsData (315), QueryConsumeQueueResponseBody (321)."""
 
 from __future__ import annotations
 
@@ -38,12 +38,3 @@ class QueryConsumeQueueResponseBody(Body):
     min_queue_index: int = wire("minQueueIndex", default=0)
     queue_data: list[ConsumeQueueData] | None = wire("queueData", default=None)
     subscription_data: SubscriptionData | None = wire("subscriptionData", default=None)
-
-
-@body
-class ConsumeByWho(Body):
-    consumed_group: list[str] = wire("consumedGroup", factory=list)
-    not_consumed_group: list[str] = wire("notConsumedGroup", factory=list)
-    offset: int = wire("offset", default=0)
-    queue_id: Int = wire("queueId", default=0)
-    topic: str | None = wire("topic", default=None)

@@ -1,4 +1,4 @@
-"""Sends (10, 310, batch 320), replies (324, 325, and their push to the asker 326), CONSUMER_SEND_MSG_BACK (36).
+"""Sends (10, 310, batch 320), CONSUMER_SEND_MSG_BACK (36).
 
 The V2 header has the fields of the first under one-letter names; the code says which one is used.
 """
@@ -94,23 +94,3 @@ class ConsumerSendMsgBackRequestHeader(Header):
     unit_mode: bool = wire("unitMode", default=False)
     max_reconsume_times: Int | None = wire("maxReconsumeTimes", default=None)
     broker_name: str | None = wire("bname", default=None)
-
-
-@header
-class ReplyMessageRequestHeader(Header):
-    """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply on its way to the one who asked."""
-
-    producer_group: str = wire("producerGroup")
-    topic: str = wire("topic")
-    default_topic: str = wire("defaultTopic", default="")
-    default_topic_queue_nums: Int = wire("defaultTopicQueueNums", default=4)
-    queue_id: Int = wire("queueId")
-    sys_flag: Int = wire("sysFlag", default=0)
-    born_timestamp_ms: int = wire("bornTimestamp", default=0)
-    flag: Int = wire("flag", default=0)
-    properties: str | None = wire("properties", default=None)
-    reconsume_times: Int | None = wire("reconsumeTimes", default=None)
-    unit_mode: bool | None = wire("unitMode", default=None)
-    born_host: str | None = wire("bornHost", default=None)  # "ip:port"
-    store_host: str | None = wire("storeHost", default=None)
-    store_timestamp_ms: int = wire("storeTimestamp", default=0)

@@ -4,11 +4,6 @@ from rocketpy.message import sys_flag
 from rocketpy.message.sys_flag import CompressionType, PermName
 
 
-def test_transaction_bits() -> None:
-    assert sys_flag.with_transaction_type(0x301 | 0x4, sys_flag.TRANSACTION_COMMIT) == 0x309
-    assert sys_flag.transaction_type(0x30D) == sys_flag.TRANSACTION_ROLLBACK
-
-
 def test_compression_bits() -> None:
     assert sys_flag.is_compressed(769) and sys_flag.compression_type(769) == CompressionType.ZLIB
     assert sys_flag.with_compression(769, CompressionType.LZ4) == 0x101
