@@ -5,6 +5,7 @@
 #include <linux/sched/types.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -12,7 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10 };
+enum { SHORT_SLICE_NS = 100000, BACKGROUND_NICE = 10, RETIRED_MAX = 64 << 20 };
 
 static const int SUPERVISED[] = {SIGTERM, SIGINT, SIGHUP}; /* what the supervisor acts upon */
 
@@ -99,6 +100,24 @@ void rp_process_trim(void) {
 #ifdef __GLIBC__
     malloc_trim(0);
 #endif
+}
+
+uint64_t rp_process_retire_free_blocks(uint64_t bytes) {
+    uint64_t retired = 0;
+#ifdef __GLIBC__
+    const char *end = sbrk(0);
+    while (retired < RETIRED_MAX) {
+        char *block = malloc((size_t)bytes);
+        if (!block || block >= end || sbrk(0) != end) { /* nothing of that size was free: it is mapped, or at the end */
+            free(block);
+            break;
+        }
+        retired += bytes;
+    }
+#else
+    (void)bytes;
+#endif
+    return retired;
 }
 
 void rp_process_drop_pages(uint64_t start, uint64_t size) {

@@ -30,6 +30,9 @@ int32_t rp_process_fork(const rp_process_identity *identity);
 void rp_process_map_blocks(uint64_t bytes);
 /* malloc: give back what is free. */
 void rp_process_trim(void);
+/* malloc: take the free blocks of `bytes` and more out of the heap for good. Returns how many bytes that were. What is
+ * asked for later lies together at the heap's end, or is mapped: it touches no page that others share. */
+uint64_t rp_process_retire_free_blocks(uint64_t bytes);
 /* Unmap the clean pages of [start, start + size), a private mapping of a file that was never written to. */
 void rp_process_drop_pages(uint64_t start, uint64_t size);
 /* Ask the kernel to run this thread soon after each wake-up, in short slices (EEVDF; kernels before 6.12 ignore it).

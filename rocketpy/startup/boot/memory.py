@@ -16,6 +16,7 @@ from rocketpy.native.core import lib
 
 TABLE_BYTES = 32_768  # tables of the core of this size, zeros at first, take no memory before they are used
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
+RETIRED_SIZES = TABLE_BYTES, 4_096, 1_024, SMALL_OBJECT_MAX  # bytes of free blocks that no child is to fill
 SMALL_OBJECT_STEP = 16
 GENERATIONS = 700, 10, 10  # Python's own thresholds of collection; imports have others (quick_start.py)
 FILL_BYTES = 16_384  # of each size: about what imports leave free of the busiest ones
@@ -36,9 +37,12 @@ def trim_before_fork() -> None:
     gc.collect(1)  # the oldest generation holds what was imported: 30 ms for next to nothing
     gc.freeze()
     gc.collect()  # of nothing, but it empties the interpreter's lists of free tuples, dicts, ...: they lie everywhere
+    sys._clear_type_cache()  # it refers to names everywhere; each one that a child replaced would be a page written
     gc.set_threshold(*GENERATIONS)
     lib.rp_process_map_blocks(TABLE_BYTES)
     lib.rp_process_trim()
+    for size in RETIRED_SIZES:
+        lib.rp_process_retire_free_blocks(size)
     for start, size in _clean_file_mappings():
         lib.rp_process_drop_pages(start, size)
 

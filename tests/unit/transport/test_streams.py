@@ -1,5 +1,8 @@
 """Where streams come from: addresses of both families and their failures."""
 
+import subprocess
+import sys
+
 import pytest
 import trio
 from trio.testing import memory_stream_pair
@@ -28,3 +31,15 @@ def test_stream_without_address() -> None:
 def test_no_connection(address: str) -> None:
     with pytest.raises(ConnectFailed, match=f"<{address}>"):
         trio.run(connect, address)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]", "localhost"])
+def test_a_name_in_ascii_needs_no_tables_for_international_names(host: str) -> None:
+    program = (
+        "import sys, trio; from rocketpy.errors import ConnectFailed; from rocketpy.transport.streams import connect\n"
+        f"try: trio.run(connect, '{host}:1')\n"
+        "except ConnectFailed: pass\n"
+        "print('encodings.idna' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "False\n", done.stderr
