@@ -1,1 +1,1 @@
-"""What the broker's Python asks of the store: single messages, units, pulls, times."""
+"""Reads of the store for the manager: single messages, units, pulls, times."""

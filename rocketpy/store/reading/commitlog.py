@@ -1,6 +1,6 @@
-"""Reading the CommitLog: copies of single records, for what is not on the fast path.
+"""Reads the CommitLog: copies of single records, for the slow path.
 
-A record is read only where it lies whole between the log's beginning and its published position.
+A record is read only if all of it is between the log's beginning and the published position.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAPPINGS_MAX = 8
 
 
 class CommitLog:
-    """One process's view; not for several threads at once."""
+    """The view of one process; not thread-safe."""
 
     def __init__(self, directory: Path, control: ControlBlock) -> None:
         self.control = control
@@ -35,14 +35,14 @@ class CommitLog:
             self._view = ffi.NULL
 
     def trim(self) -> None:
-        """Let go of files that cleaning has deleted."""
+        """Unmap files that cleaning has deleted."""
         lib.rp_log_view_trim(self._view, self.control.min_phy_offset)
 
     def read(self, phy_offset: int, size: int) -> bytes | None:
-        """`size` bytes at `phy_offset`; None if they are not all there, in one file.
+        """`size` bytes at `phy_offset`; None if they are not complete in one file.
 
         Raises:
-            StoreError: the file cannot be read now, which says nothing of the bytes.
+            StoreError: the file cannot be read now; the bytes may be valid.
         """
         if size <= 0 or phy_offset < self.control.min_phy_offset:
             return None
@@ -67,7 +67,7 @@ class CommitLog:
         """The same, decoded.
 
         Raises:
-            RecordCorrupt: there is something, but it does not hold together.
+            RecordCorrupt: the bytes are not a valid record.
         """
         image = self.record_image(phy_offset)
         return None if image is None else decode_record(image, phy_offset)

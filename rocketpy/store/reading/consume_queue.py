@@ -1,4 +1,4 @@
-"""Reading consume queues: units of one queue at a time, as values."""
+"""Reads consume queues: units of one queue at a time, as values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES_MAX = 256  # descriptors that one reader keeps open
 
 
 class ConsumeQueues:
-    """Reader of all queues of a store; not for several threads at once."""
+    """Reader of all queues of a store; not thread-safe."""
 
     def __init__(
         self, directory: Path, control: ControlBlock, file_size: int, files: Files, ext_file_size: int
@@ -45,12 +45,12 @@ class ConsumeQueues:
             lib.rp_cq_ext_close(self._ext)
 
     def release_files(self) -> None:
-        """Close files that were removed, so that their disk space is free; now and then."""
+        """Close removed files, so that their disk space becomes free; called from time to time."""
         lib.rp_cq_reader_release(self._reader)
         lib.rp_cq_ext_release(self._ext)
 
     def units(self, queue: Any, offset: int, count: int) -> list[ConsumeQueueUnit]:
-        """Units from `offset` on, `count` at the most, of one file, as they are; empty where there are none."""
+        """Up to `count` raw units from `offset` on, of one file; empty if there are none."""
         if offset < 0 or count <= 0:
             return []
         buffer = ffi.new("uint8_t[]", min(count, self.units_per_file) * CQ_STORE_UNIT_SIZE)
@@ -61,8 +61,8 @@ class ConsumeQueues:
         return [ConsumeQueueUnit(*unit) for unit in CQ_UNIT.iter_unpack(raw)]
 
     def with_tags(self, queue: Any, units: list[ConsumeQueueUnit]) -> list[ConsumeQueueUnit]:
-        """The units, with the tags code of their extension unit where they have one. An address whose unit is lost
-        stays: that tags code is not known."""
+        """Replace the third field of units with an extension by its tags code. If the extension is lost, the address
+        stays: the tags code is unknown."""
         return [self._with_tags(queue, unit) if is_ext_address(unit.tags_code) else unit for unit in units]
 
     def _with_tags(self, queue: Any, unit: ConsumeQueueUnit) -> ConsumeQueueUnit:

@@ -1,7 +1,6 @@
-"""Pulling from a queue, as Python needs it: broker-internal readers (delay, transactions, admin) and SQL filters.
+"""Pulls from a queue in Python: for readers inside of the broker (delay, transactions, admin).
 
-Consumers are served by the pull processor in C; this is the same rule, readable. Source: RocketMQ 4.9
-`DefaultMessageStore#getMessage`.
+The pull worker serves consumers in C, by the same rules. Source: RocketMQ 4.9 `DefaultMessageStore#getMessage`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 from .commitlog import CommitLog
 from .consume_queue import ConsumeQueues
 
-SCAN_BYTES_MIN = 16_000  # of units, per call, however few messages are asked for
+SCAN_BYTES_MIN = 16_000  # bytes of units examined per call at least
 
 
 class GetMessageStatus(enum.Enum):
@@ -34,29 +33,29 @@ class GetMessageStatus(enum.Enum):
 
 @attrs.frozen
 class GetMessageResult:
-    """`records` are whole records as stored. `next_begin_offset` is where to go on: behind what was looked at, which
-    with a filter is more than what was found."""
+    """`records` are whole records as stored. `next_begin_offset` is the offset to continue at: after the last examined
+    unit, which with a filter may be far behind the last record found."""
 
     status: GetMessageStatus
     next_begin_offset: int
     min_offset: int
     max_offset: int
     records: list[bytes] = attrs.field(factory=list)
-    suggest_slave: bool = False  # the reader is so far behind that it reads from the disk
+    suggest_slave: bool = False  # the consumer is so far behind that it reads from the disk
 
 
 @attrs.frozen
 class TransferLimits:
-    """How much one pull returns, by whether it reads what is in memory (recent) or on the disk."""
+    """Limits of one pull, for messages in memory (recent ones) and on the disk."""
 
-    memory_bytes: int  # distance from the log's end within which records count as in memory
+    memory_bytes: int  # records within this distance of the log's end count as in memory
     bytes_in_memory: int = 262_144
     count_in_memory: int = 32
     bytes_in_disk: int = 65_536
     count_in_disk: int = 8
 
     def is_full(self, count: int, size: int, next_size: int, max_num: int, is_in_disk: bool) -> bool:
-        """Whether a record of `next_size` is to wait for the next pull. The first record never is."""
+        """Whether a record of `next_size` must wait for the next pull; never true for the first record."""
         if count == 0 or size == 0:
             return False
         if count >= max_num:
@@ -67,19 +66,19 @@ class TransferLimits:
 
 
 def low_32_bits(tags_code: int) -> int:
-    """A tag hash as subscriptions hold it: signed 32 bits."""
+    """A tag hash in the form of subscriptions: signed 32 bits."""
     value = tags_code & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
 
 
 def matches(unit: ConsumeQueueUnit, tag_hashes: Collection[int] | None) -> bool:
-    """None subscribes to everything. Different tags may share a hash, and a tags code may be lost (its extension unit
-    is): consumers look again."""
+    """Whether a unit passes the filter; None passes everything. Different tags may share a hash, and a tags code may be
+    lost with its extension unit: consumers compare the tags again."""
     return tag_hashes is None or is_ext_address(unit.tags_code) or low_32_bits(unit.tags_code) in tag_hashes
 
 
 def place_offset(offset: int, min_offset: int, max_offset: int) -> tuple[GetMessageStatus, int] | None:
-    """Status and next offset for an offset with nothing to read at; None where there is something."""
+    """Status and next offset for an offset outside of the queue; None if it is inside."""
     if max_offset == 0:
         return GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0
     if offset < min_offset:
@@ -101,7 +100,7 @@ def get_message(
     log: CommitLog,
     limits: TransferLimits,
 ) -> GetMessageResult:
-    """Up to `max_num` records from `offset` on, of one consume queue file at the most."""
+    """Up to `max_num` records from `offset` on, of one consume queue file."""
     if queue is None:
         return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
     min_offset, max_offset = int(queue.min_offset), int(queue.max_offset)
@@ -111,7 +110,7 @@ def get_message(
     units = queues.units(queue, offset, max(SCAN_BYTES_MIN // CQ_STORE_UNIT_SIZE, max_num))
     if not units:
         placed = place_offset(offset, int(queue.min_offset), int(queue.max_offset))
-        if placed:  # the queue was cleaned or dropped between our two looks: nothing there is to be passed over
+        if placed:  # the queue was cleaned or removed meanwhile: skip nothing
             return GetMessageResult(*placed, int(queue.min_offset), int(queue.max_offset))
         next_offset = (offset // queues.units_per_file + 1) * queues.units_per_file
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, next_offset, min_offset, max_offset)
@@ -125,22 +124,22 @@ def get_message(
 
 
 class _Scan:
-    """One walk over units."""
+    """One walk over the units of a queue."""
 
     def __init__(
         self, log: CommitLog, limits: TransferLimits, max_num: int, tag_hashes: Collection[int] | None
     ) -> None:
         self.status = GetMessageStatus.NO_MATCHED_MESSAGE
         self.records: list[bytes] = []
-        self.distance = 0  # of the unit looked at last from the log's end
+        self.distance = 0  # of the last examined unit from the log's end
         self._log = log
         self._limits = limits
         self._max_num = max_num
         self._tag_hashes = tag_hashes
 
     def run(self, units: list[ConsumeQueueUnit]) -> int:
-        """Returns how many units are done with. A unit without a record costs its message only: the reference then
-        passes over all units of that log file, and over what they name though it is there."""
+        """Returns the number of processed units. A unit without a record loses its own message only. The reference then
+        skips all units of that log file, also those whose records exist."""
         log_end, size = self._log.control.published_phy_offset, 0
         for scanned, unit in enumerate(units):
             self.distance = log_end - unit.phy_offset

@@ -1,7 +1,7 @@
-"""The store as the broker's Python asks it: the read facade of the manager process.
+"""The read interface of the store, for the manager.
 
-Everything it returns is at most as old as the control block, which the send and pull processes keep current. Calls are
-plain reads of the page cache; a reader far behind may wait for the disk. Not for several threads at once.
+Results are as current as the control block, which the workers update. Calls read the page cache; a read of old messages
+may wait for the disk. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class QueryResult:
 
 @attrs.frozen
 class StoreStatistics:
-    """The store at one moment; offsets in bytes of the log."""
+    """A snapshot of the store; offsets in bytes of the log."""
 
     min_phy_offset: int
     published_phy_offset: int
@@ -73,7 +73,8 @@ class MessageStore:
         files: Files | None = None,
         memory_bytes: int | None = None,
     ) -> None:
-        """`memory_bytes`: of the machine; what is further from the log's end than its configured share is on disk."""
+        """`memory_bytes`: of the machine; records further from the log's end than the configured share of it count as
+        on disk."""
         self.config = config
         self.control = control
         self.files = files or DiskFiles()
@@ -94,29 +95,30 @@ class MessageStore:
         )
 
     def close(self) -> None:
-        """Lets go of files; the control block stays its owner's."""
+        """Closes files; the control block belongs to its owner."""
         self.log.close()
         self.queues.close()
 
     # --- time ---
 
     def clock_ms(self) -> int:
-        """The clock that store times and times of delivery follow, ms since the epoch; it never goes back."""
+        """The broker's clock, of store timestamps and delivery times, ms since the epoch; it never goes back."""
         return self.control.clock_ms(wall_clock_ms(), boot_clock_ms())
 
     def clock_slowed_from_ms(self) -> int | None:
-        """Since which of its times that clock has gone at half speed, waiting for the wall clock; None: it does not."""
+        """Time at which that clock began to run at half speed because the system clock was set back; None: it does
+        not."""
         return self.control.clock_slowed_from_ms(wall_clock_ms(), boot_clock_ms())
 
     # --- queues ---
 
     def min_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """First offset that can be read; 0 of an unknown queue."""
+        """First offset that can be read; 0 for an unknown queue."""
         queue = self.control.queue(topic, queue_id)
         return QueueOffset(0 if queue is None else int(queue.min_offset))
 
     def max_offset(self, topic: str, queue_id: int) -> QueueOffset:
-        """Behind the last offset that can be read; 0 of an unknown queue."""
+        """Last offset that can be read plus 1; 0 for an unknown queue."""
         queue = self.control.queue(topic, queue_id)
         return QueueOffset(0 if queue is None else int(queue.max_offset))
 
@@ -125,11 +127,11 @@ class MessageStore:
         return [state for state in self.control.queues() if topic is None or state.topic == topic]
 
     def used_topics(self) -> dict[str, int]:
-        """Topics that hold messages, or have held some, each with the number of its queues up to the last such one."""
+        """Topics that hold or have held messages -> number of queues up to the last queue that did."""
         return self.control.used_topics()
 
     def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[ConsumeQueueUnit]:
-        """Up to `count` units from `index` on, across files, with their tags codes or times of delivery."""
+        """Up to `count` units from `index` on, across files, with their tags codes or delivery times."""
         queue = self.control.queue(topic, queue_id)
         units: list[ConsumeQueueUnit] = []
         while queue is not None and len(units) < count:
@@ -140,16 +142,16 @@ class MessageStore:
         return units
 
     def next_queue_file(self, offset: int) -> int:
-        """The first offset behind `offset` that is in another file of its queue: where to go on past damage."""
+        """The first offset after `offset` in the next file of its queue: where to continue after damage."""
         return offset - offset % self.queues.units_per_file + self.queues.units_per_file
 
     def deleted_topics(self) -> dict[str, bool]:
-        """Topics that have deleted queues; True: which still hold messages."""
+        """Topics with deleted queues -> whether those still hold messages."""
         return self.control.deleted_topics()
 
     def is_whole(self, topic: str, queue_id: int) -> bool:
-        """Whether the queue still has the first message that was put since its topic was created; True if it is
-        unknown. Offsets go on when a topic is deleted and created again, so the first one need not be 0."""
+        """Whether the queue still has the first message since its topic was created; True for an unknown queue. Offsets
+        continue when a topic is deleted and created again, so the first one need not be 0."""
         queue = self.control.queue(topic, queue_id)
         if queue is None or queue.min_offset == 0:
             return True
@@ -173,7 +175,7 @@ class MessageStore:
         return -1 if image is None else self.log.store_timestamp_ms(at, len(image))
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int) -> QueueOffset:
-        """The offset whose message was stored nearest to a moment; see time_search.py."""
+        """The offset of the message stored nearest to a time; see time_search.py."""
         queue = self.control.queue(topic, queue_id)
         if queue is None:
             return QueueOffset(0)
@@ -193,7 +195,7 @@ class MessageStore:
     # --- messages ---
 
     def look_message_by_offset(self, phy_offset: int) -> bytes | None:
-        """The record that starts at a log offset, or None where there cannot be one."""
+        """The record that starts at a log offset, or None."""
         return self.log.record_image(phy_offset)
 
     def get_message(
@@ -204,7 +206,7 @@ class MessageStore:
         return get_message(queue, offset, max_num, tag_hashes, queues=self.queues, log=self.log, limits=self.limits)
 
     def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """Records by key, in up to three rounds of the index, each further back.
+        """Records by key, in up to three queries of the index, each further back.
 
         Source: RocketMQ 4.9 `DefaultMessageStore#queryMessage`.
         """
@@ -238,7 +240,7 @@ class MessageStore:
         return max(0, self.control.published_phy_offset - self.control.dispatched_phy_offset)
 
     def is_in_disk(self, phy_offset: int) -> bool:
-        """Whether a record lies so far back that it is probably not in memory."""
+        """Whether a record is so old that it is probably not in memory."""
         return self.control.published_phy_offset - phy_offset > self.limits.memory_bytes
 
     @property
@@ -250,11 +252,11 @@ class MessageStore:
         return disk_ratio(self.files, self.paths.consumequeue)
 
     def request_delete_expired(self) -> None:
-        """Have the store worker delete files that are past their time, whatever the hour (code 329)."""
+        """Request that the store worker deletes expired files now, independent of deleteWhen (code 329)."""
         self.control.header.delete_requests += 1
 
     def trim(self) -> None:
-        """Let go of deleted files, so that their disk space is free; now and then."""
+        """Release deleted files, so that their disk space becomes free; called from time to time."""
         self.log.trim()
         self.queues.release_files()
 

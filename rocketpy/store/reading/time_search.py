@@ -1,7 +1,8 @@
-"""The queue offset nearest to a moment (RocketMQ 4.9 `ConsumeQueue#getOffsetInQueueByTime`).
+"""Finds the queue offset nearest to a time (RocketMQ 4.9 `ConsumeQueue#getOffsetInQueueByTime`).
 
-Not "the first message at or after": the nearest one, the earlier of two at the same distance. The file is chosen by its
-modification time, so a moment between two files falls to the later one. Clients know these results; they are kept.
+The result is the nearest message, the earlier of two at the same distance, and not the first message at or after the
+time. The file is chosen by its modification time, so a time between two files belongs to the later one. Clients rely on
+these results of the reference.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ TimeOf = Callable[[ConsumeQueueUnit], int]  # store time, -1 if the record canno
 
 
 def choose_file(files: list[tuple[int, int]], timestamp_ms: int) -> int:
-    """Start of the first file modified at or after the moment, else of the last one."""
+    """Start of the first file modified at or after the time, else of the last one."""
     for start, mtime_ms in files:
         if mtime_ms >= timestamp_ms:
             return start

@@ -1,2 +1,2 @@
-"""Opening and closing a store: the lock, how much of the control block can be trusted, what is found again from the
-files."""
+"""Opens and closes a store: takes the lock, decides how far the control block is trusted, and recovers the rest from
+the files."""

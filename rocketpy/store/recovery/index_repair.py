@@ -1,7 +1,7 @@
-"""The index after a power failure: what it lost is found, and the log offset from which its keys are entered again.
+"""Repairs the index after a power failure, and finds the log offset from which keys must be indexed again.
 
-The reference removes the newest file and loses the keys of everything before the point where its recovery starts. Here
-a file keeps the units that hold together (csrc/store/index_repair.h), and dispatch goes on from there.
+The reference removes the newest file and loses all its keys of records before the start of its recovery. Here a file
+keeps its consistent units (csrc/store/index_repair.h), and dispatch continues from there.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ def repair_index(
     *,
     has_failed_sync: bool = False,
 ) -> int | None:
-    """Repair the files that were not certainly on the disk, newest first.
+    """Repair the files that may not have been on the disk completely, newest first.
 
     Args:
-        phy_limit: keys of records from here on are entered again; those that are there may be of lost records.
-        synced_until_ms: store time up to which the index is on the disk, by the checkpoint.
-        has_failed_sync: what else there is may be in the page cache alone though the kernel calls it clean: it is
-            removed, as a file that looks whole now would be missing units once it is read from the disk.
-    Returns: the log offset from which on keys may be missing; None if the index has no files, and had none.
+        phy_limit: keys of records from here on are indexed again; existing ones may belong to lost records.
+        synced_until_ms: store time up to which the index is on the disk, by the checkpoint. has_failed_sync: a sync has
+        failed, so later files may be in the page cache only, although the kernel marks them clean. They are removed: a
+        file that looks complete now could lack units when it is read from the disk.
+    Returns: the log offset from which keys may be missing; None if the index has and had no files.
     Raises:
         StoreError: a file cannot be read or written.
     """
@@ -47,7 +47,7 @@ def repair_index(
     for path in reversed(paths):
         is_lost = has_failed_sync and not _is_synced(files, path, synced_until_ms)
         found = None if is_lost else _repair(path, hash_slot_num, index_num, phy_limit)
-        if found is None or found[1]:  # what it lost is entered into the newest file: there must be none behind it
+        if found is None or found[1]:  # lost keys are added to the newest file: later files must go
             for later in following:
                 files.remove(later)
             following, end = [], 0
@@ -71,14 +71,14 @@ def _is_synced(files: Files, path: Path, synced_until_ms: int) -> bool:
 
 
 def _repair(path: Path, hash_slot_num: int, index_num: int, phy_limit: int) -> tuple[int, bool] | None:
-    """(log offset of its end, whether it had to be repaired), or None if nothing of it can be kept."""
+    """(log offset of its end, whether it was repaired), or None if no unit can be kept."""
     end, is_repaired = ffi.new("uint64_t *"), ffi.new("int *")
     status = lib.rp_index_repair(os.fsencode(path), hash_slot_num, index_num, phy_limit, end, is_repaired)
     if status == Status.EMPTY:
         logger.warning("index file %s removed: it is damaged; its keys will be indexed again", path)
         return None
     if status == Status.CORRUPT:
-        return 0, False  # made with other numbers; who opens it says so
+        return 0, False  # created with other sizes; opening it reports that
     if status != Status.OK:
         raise fail(f"cannot repair {path}", status)
     if is_repaired[0]:

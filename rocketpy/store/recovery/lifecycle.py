@@ -1,4 +1,4 @@
-"""Opening and closing a store: what the supervisor does before it forks workers and after they have ended."""
+"""Opens the store before the supervisor forks the workers, and closes it after they have ended."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .store_lock import StoreLock
 
 logger = logging.getLogger(__name__)
 
-DISK_FULL_FLAG = 16  # RunningFlags: the one bit that goes away by itself
+DISK_FULL_FLAG = 16  # RunningFlags: the only flag that clears itself
 
 
 @attrs.define(eq=False)
 class OpenedStore:
-    """A recovered store. `control` is what the workers inherit; the rest is the supervisor's."""
+    """A recovered store. The workers inherit `control`; everything else is for the supervisor."""
 
     config: MessageStoreConfig
     paths: StorePaths
@@ -37,7 +37,7 @@ class OpenedStore:
     control: ControlBlock
     report: RecoveryReport
     is_ours: bool
-    """No other program has had the store since our last run."""
+    """No other program has used the store since our last run."""
 
 
 def open_store(config: MessageStoreConfig, files: Files | None = None) -> OpenedStore:
@@ -58,7 +58,7 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
     control: ControlBlock | None = None
     try:
         _remove_leftovers(files, paths)
-        numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is made anew
+        numbered_files(files, paths.commitlog, config.mapped_file_size_commit_log)  # before the block is created
         if config.enable_consume_queue_ext:
             check_ext_files(files, paths.consumequeue_ext, config.mapped_file_size_consume_queue_ext)
         if config.message_index_enable:
@@ -87,8 +87,8 @@ def open_store(config: MessageStoreConfig, files: Files | None = None) -> Opened
 
 
 def close_store(opened: OpenedStore, *, clean: bool) -> None:
-    """After all workers have ended. `clean`: they ended in order, so everything can be brought to the disk and the
-    store marked as closed. Otherwise (or if that fails) the next opening recovers; nothing is lost either way."""
+    """Called after all workers have ended. `clean`: they ended in order, so everything is synced and the store is
+    marked as cleanly stopped. Otherwise, or if that fails, the next start recovers; no message is lost either way."""
     try:
         if clean:
             _finish(opened)
@@ -98,7 +98,7 @@ def close_store(opened: OpenedStore, *, clean: bool) -> None:
 
 
 def save_checkpoint(control: ControlBlock, paths: StorePaths, files: Files) -> None:
-    """The times that the flushers keep in the control block, into the file `checkpoint`."""
+    """Write the times of the last flushes from the control block to the file `checkpoint`."""
     header = control.header
     times = StoreCheckpoint(header.physic_timestamp_ms, header.logics_timestamp_ms, header.index_timestamp_ms)
     write_checkpoint(files, paths.checkpoint, times)
@@ -147,7 +147,7 @@ def _flush_log(opened: OpenedStore) -> None:
 
 
 def _remove_leftovers(files: Files, paths: StorePaths) -> None:
-    """Files under construction of a process that died (only where unnamed files are not supported)."""
+    """Remove incomplete files of a process that died (only on file systems without unnamed files)."""
     for directory in {paths.root, paths.commitlog.parent}:
         for info in files.entries(directory):
             if ".new." in info.name and not info.is_directory:
@@ -155,7 +155,7 @@ def _remove_leftovers(files: Files, paths: StorePaths) -> None:
 
 
 def _remove_unused_files(files: Files, paths: StorePaths, file_size: int, end: int) -> None:
-    """Pre-allocated log files that nothing was written to."""
+    """Remove pre-allocated log files that are unused."""
     for start in numbered_files(files, paths.commitlog, file_size):
         if start >= end:
             files.remove(paths.commitlog / file_name(start))

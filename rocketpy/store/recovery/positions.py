@@ -1,17 +1,17 @@
-"""Where the store stands when it is opened: trusted, checked, or found again from the files.
+"""Recovery: finds the positions of the store when it is opened, from the control block or from the files.
 
-    trusted    the control block is ours, nobody else held the store since, and either the same kernel runs (its page
-                cache has kept what the workers wrote) or the stop was clean. Nothing is scanned, however long the log;
-                what is behind the dispatched position is left to the store worker, which dispatches it while the
-                broker serves: what a queue shows only grows by that
-    flushed     ours, but the machine went down, or a sync failed: what is below the durable positions is trusted, the
-                log behind is scanned with CRC, units behind are dropped and made again
-    files       no block, a damaged one, or a Java broker (or a restored backup) came between: the reference's rules.
-                After a clean exit the last three files are scanned, after another one everything since the checkpoint
+    trusted    rocketpy wrote the control block, no other program has used the store since, and the same kernel is
+    running (its page cache has all writes) or the stop was clean. Nothing is scanned. The store worker dispatches
+    records behind the dispatched position while the broker serves; queues only grow by that
+    flushed     rocketpy wrote the control block, but the machine crashed or a sync failed. Everything below the durable
+    positions is trusted; the log behind them is scanned with CRC, units behind them are removed and rebuilt
+    files       there is no control block, or it is damaged, or a Java broker or a restored backup has changed the
+    store: the reference's rules. After a clean stop the last three files are scanned, otherwise everything since the
+    checkpoint
 
-In the other two, and where a queue must be made again, dispatch catches up first: no consumer may see a queue that ends
-before what it has read. In each case every queue's next offset is that of its last record in the log plus one, and what
-lies behind the log's end is zero: a later scan must never walk into records of an earlier life.
+In the last two cases, and if a queue must be rebuilt, dispatch catches up before the broker serves: no consumer may see
+a queue that ends before its offset. In each case every queue's next offset is that of its last record in the log plus
+one, and the bytes after the log's end are zero, so that a later scan never finds old records.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from .queue_loading import load_queues
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_MARGIN_MS = 3_000
-FILES_SCANNED = 3  # from the end, after a clean exit: two of them may be pre-allocated
+FILES_SCANNED = 3  # from the end, after a clean stop: two of them may be pre-allocated
 NOTHING_MISSING = (1 << 64) - 1
 LOG_END_MAX = 1 << 63
-SCAN_STEP = 128 << 20  # bytes between two looks at the clock
+SCAN_STEP = 128 << 20  # bytes between two progress reports
 
 
 class RecoveryKind(enum.Enum):
@@ -55,7 +55,7 @@ class RecoveryKind(enum.Enum):
 
 @attrs.frozen
 class RecoveryReport:
-    """What opening had to do; for the start-up log."""
+    """Result of recovery, for the start-up log."""
 
     kind: RecoveryKind
     log_end: int
@@ -63,9 +63,9 @@ class RecoveryReport:
     scanned_bytes: int
     scan_s: float
     dispatched_from: int
-    dispatched_to: int  # what lies behind it is left to the store worker
+    dispatched_to: int  # the store worker dispatches the rest
     queues_rebuilt: int
-    damaged_bytes: int  # passed over by dispatch
+    damaged_bytes: int  # skipped by dispatch
 
     def __str__(self) -> str:
         return (
@@ -88,10 +88,10 @@ class _Scan:
 
 @attrs.frozen
 class _Durable:
-    """Which records are certainly on the disk, whole, when the power has failed."""
+    """The records that are certainly complete on the disk after a power failure."""
 
-    phy_offset: int  # those below it
-    before_ms: int  # those stored before it
+    phy_offset: int  # records below it
+    before_ms: int  # records stored before it
 
 
 class Recovery:
@@ -105,12 +105,13 @@ class Recovery:
         self._file_size = config.mapped_file_size_commit_log
         self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
         self._runs = _runs(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
-        self._starts = self._runs[-1] if self._runs else []  # the files that are the log
+        self._starts = self._runs[-1] if self._runs else []  # the files of the log, without gap
         self._scan_s = 0.0
-        self._has_failed_sync = False  # read from the block, before it is loaded anew
+        self._has_failed_sync = False  # read from the block before it is loaded again
 
     def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
-        """`was_clean`: there was no `abort` file. `is_ours`: nobody has held the store since the block was written."""
+        """`was_clean`: there was no `abort` file. `is_ours`: no other program has used the store since the block was
+        written."""
         header = self._control.header
         if is_ours and self._is_plausible():
             self._has_failed_sync = self._read_failed_sync()
@@ -146,17 +147,17 @@ class Recovery:
         header = self._control.header
         durable = max(header.durable_phy_offset, self._log_begin(0))
         scan = self._scan(durable, flags=lib.RP_SCAN_CRC, durable=self._durable(checkpoint))
-        # Below the log's beginning nothing can be made again, nor must it: cleaning waits until units are on the disk.
+        # Nothing below the log's beginning needs to be rebuilt: cleaning waits until units are on the disk.
         redo_from = min(max(header.units_durable_phy_offset, self._log_begin(0)), scan.end)
         indexed = min(header.indexed_phy_offset, redo_from)
-        is_written = not self._control.is_same_boot  # else what is scanned may be in the page cache alone
+        is_written = not self._control.is_same_boot  # else scanned records may be in the page cache only
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
         self._cut_log(scan.end)
         checkpoint = self._admit_redo(checkpoint, redo_from)
         self._load(scan, checkpoint, durable=scan.end if is_written else min(durable, scan.end), phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
-        header.flush_begun = int(not is_written)  # then the first flush writes it again
+        header.flush_begun = int(not is_written)  # then the first flush syncs them again
         lost = sum(1 for topic, queue_id in had_units if self._control.queue(topic, queue_id) is None)
         redo_from = self._repair_index(redo_from, checkpoint)
         limit_index(self._files, self._paths.index, redo_from)
@@ -172,8 +173,8 @@ class Recovery:
         flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
         scan = self._scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
         self._cut_log(scan.end)
-        # After a crash units behind the scan's start are made again: each may be torn, or of a record that was lost.
-        reached = self._load(  # what was scanned may be in the page cache alone
+        # After a crash units behind the scan's start are rebuilt: each may be torn, or of a lost record.
+        reached = self._load(  # scanned records may be in the page cache only
             scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
         )
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
@@ -182,7 +183,7 @@ class Recovery:
         redo_from = max(reached, header.min_phy_offset) if was_clean else self._repair_index(start, checkpoint)
         units = self._scan(start, with_queues=True)
         if (was_clean and units.missing < reached) or units.gap < scan.end:
-            redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue lacks what others have
+            redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue is incomplete
         if rebuilt or (was_clean and redo_from < scan.end):
             self._admit_redo(checkpoint, redo_from)
         header.dispatched_phy_offset = self._redo_for_index(redo_from, redo_from)
@@ -191,7 +192,7 @@ class Recovery:
     # --- parts ---
 
     def _repair_index(self, redo_from: int, checkpoint: StoreCheckpoint) -> int:
-        """Where dispatch is to start so that the index, too, has everything."""
+        """The log offset where dispatch must start so that the index is complete as well."""
         config = self._config
         if not config.message_index_enable:
             return redo_from
@@ -207,7 +208,7 @@ class Recovery:
         return redo_from if end is None else min(redo_from, max(end, int(self._control.header.min_phy_offset)))
 
     def _redo_for_index(self, redo_from: int, indexed: int) -> int:
-        """Where to dispatch from, further back if the index does not reach `indexed`: files of it are gone."""
+        """Where to dispatch from; earlier if the index ends before `indexed`, because some of its files are missing."""
         end = index_end(self._files, self._paths.index) if self._config.message_index_enable else indexed
         return int(max(min(redo_from, end), self._control.header.min_phy_offset) if end < indexed else redo_from)
 
@@ -223,13 +224,13 @@ class Recovery:
         return checkpoint
 
     def _read_failed_sync(self) -> bool:
-        """What lies behind the durable positions may be in the page cache alone, or nowhere, though the kernel calls it
-        clean."""
+        """Whether a sync has failed: data behind the durable positions may be in the page cache only, or lost, although
+        the kernel marks it clean."""
         header = self._control.header
         return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)
 
     def _durable(self, checkpoint: StoreCheckpoint) -> _Durable | None:
-        """What cannot be torn; None: nothing can, since the page cache holds all that was written.
+        """The records that cannot be torn; None: no record can, because the page cache holds all writes.
 
         A Java broker that ran meanwhile wrote to the same page cache. Without a block the boot is not known. Several
         records are stored within the checkpoint's millisecond, and it may have been taken between them.
@@ -241,8 +242,8 @@ class Recovery:
         return _Durable(below, checkpoint.physic_msg_timestamp_ms)
 
     def _is_plausible(self) -> bool:
-        """The block's positions fit each other. (After a power failure its page may be of different moments, but it is
-        one sector: written whole.)"""
+        """Whether the positions of the block are consistent. (After a power failure pages may be of different times,
+        but the header is one sector, which is written as a whole.)"""
         header = self._control.header
         return bool(
             header.min_phy_offset <= header.dispatched_phy_offset <= header.published_phy_offset < LOG_END_MAX
@@ -250,8 +251,8 @@ class Recovery:
         )
 
     def _take_run(self, phy_offset: int) -> bool:
-        """Make the files around an offset the log: there is a file for it, or it is where the next one would begin
-        (with no files: at 0 only). Behind a gap are files whose predecessor's name never reached the disk."""
+        """Use the run of files that contains the offset as the log; the offset may also be where its next file would
+        begin (without files: 0 only). A gap before other files means that the name of a file never reached the disk."""
         for run in reversed(self._runs):
             if run[0] <= phy_offset <= run[-1] + self._file_size:
                 self._starts = run
@@ -259,7 +260,8 @@ class Recovery:
         return not self._runs and phy_offset == 0
 
     def _take_flushed_run(self, checkpoint: StoreCheckpoint) -> None:
-        """Make the newest files the log whose first record was certainly flushed; without any, the oldest."""
+        """Use the newest run of files whose first record was certainly flushed as the log; if there is none, the oldest
+        run."""
         for run in reversed(self._runs):
             self._starts = run
             if 0 < self._first_record(run[0]) <= checkpoint.physic_msg_timestamp_ms:
@@ -269,13 +271,13 @@ class Recovery:
         return self._starts[0] if self._starts else default
 
     def _first_record(self, start: int) -> int:
-        """Store time of the record that begins a file; 0 if there is none."""
+        """Store time of the first record of a file; 0 if there is none."""
         path = self._paths.commitlog / file_name(start)
         head = self._files.read(path, 0, RECORD_HEAD_MAX) if start in self._starts else b""
         return store_timestamp_of(head) or 0
 
     def _start_after_clean_exit(self) -> int:
-        """The third-last file; further back while only empty files would be looked at."""
+        """The third-last file, or an earlier one if all later files are empty."""
         if not self._starts:
             return 0
         at = max(0, len(self._starts) - FILES_SCANNED)
@@ -284,7 +286,7 @@ class Recovery:
         return self._starts[at]
 
     def _start_after_crash(self, checkpoint: StoreCheckpoint) -> int:
-        """The newest file that begins with a record which was certainly flushed, with its unit; else the first."""
+        """The newest file whose first record was certainly flushed, with its unit; else the first file."""
         limit_ms = min(checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) - CHECKPOINT_MARGIN_MS
         if self._config.message_index_enable and self._config.message_index_safe:
             limit_ms = min(limit_ms, checkpoint.index_msg_timestamp_ms)
@@ -294,7 +296,7 @@ class Recovery:
         return self._log_begin(0)
 
     def _scan(self, start: int, *, flags: int = 0, durable: _Durable | None = None, with_queues: bool = False) -> _Scan:
-        """Follow the records from `start` on to where they end; with `durable`, to where they may be torn."""
+        """Scan the records from `start` to their end; with `durable`, to the first that may be torn."""
         step = ffi.new("rp_log_scan *")
         known = ffi.new("rp_log_durable *", attrs.astuple(durable)) if durable else ffi.NULL
         block = self._control.block if with_queues else ffi.NULL
@@ -319,10 +321,11 @@ class Recovery:
         return found
 
     def _cut_log(self, end: int) -> None:
-        """Nothing is left behind `end`: files that begin there or later are removed, the last one is wiped."""
+        """Cut the log at `end`: remove files that begin there or later, and fill the rest of the last one with
+        zeros."""
         for start in [start for run in self._runs for start in run if start >= end and start > 0]:
             self._files.remove(self._paths.commitlog / file_name(start))
-        self._files.sync_directory(self._paths.commitlog)  # else they may come back, behind what is written from now on
+        self._files.sync_directory(self._paths.commitlog)  # else they may come back behind new records
         self._starts = [start for start in self._starts if start < end or start == 0]
         if self._starts and end < self._starts[-1] + self._file_size:
             path = self._paths.commitlog / file_name(self._starts[-1])
@@ -330,7 +333,7 @@ class Recovery:
                 self._files.wipe(path, end - self._starts[-1])
 
     def _queues_with_units(self, phy_limit: int) -> list[tuple[str, int]]:
-        """Queues of the (possibly half-written) block that must be on file."""
+        """Queues of the (possibly incomplete) block that must have files."""
         return [
             (self._control.topic_of(entry).decode("utf-8", "replace"), entry.queue_id)
             for entry in self._control.entries()
@@ -341,11 +344,11 @@ class Recovery:
         ]
 
     def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, durable: int, phy_limit: int) -> int:
-        """A new block, from the files; at no moment does it promise more than is `durable`. Returns how far the queues
-        reach."""
+        """Load a new block from the files; it never promises more than `durable`. Returns the end of the last record
+        that has its unit."""
         cautious = (self._control.header.cautious_lead_ms, self._control.header.wall_ahead_since_ms)
         self._control.reset()
-        self._control.sync()  # the old one may not come back: units that it promises are about to be removed
+        self._control.sync()  # the old one must not come back: units that it promises are removed now
         header = self._control.header
         header.cautious_lead_ms, header.wall_ahead_since_ms = cautious  # of this boot: no other's are left
         header.min_phy_offset = self._log_begin(scan.end)
@@ -365,7 +368,7 @@ class Recovery:
     def _catch_up(
         self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False
     ) -> RecoveryReport:
-        """Dispatch what is behind, unless that is left to the store worker; then find every queue's next offset."""
+        """Dispatch the rest, unless the store worker does that; then find every queue's next offset."""
         header, block = self._control.header, self._control.block
         dispatched_from = int(header.dispatched_phy_offset)
         self._control.mark_boot()
@@ -401,7 +404,7 @@ def _runs(starts: list[int], file_size: int) -> list[list[int]]:
     """The files, split where one is missing.
 
     Raises:
-        StoreError: a name that is no multiple of the file size.
+        StoreError: a file name is not a multiple of the file size.
     """
     runs: list[list[int]] = []
     for start in starts:

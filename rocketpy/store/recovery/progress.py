@@ -1,4 +1,4 @@
-"""How far something has come that may take minutes."""
+"""Progress of steps that may take minutes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PROGRESS_INTERVAL_S = 1.0
 
 
 class Progress:
-    """A line in the log every second of something that may take minutes."""
+    """Logs the progress of a step once a second."""
 
     def __init__(self, what: str, start: int, end: int) -> None:
         self._what = what

@@ -1,7 +1,7 @@
-"""Consume queues found again from their files, when the control block cannot say where they stand.
+"""Loads consume queues from their files, when the control block cannot be used.
 
-A queue is sound up to its first unit that is empty or names a record at or behind `phy_limit`; what follows is wiped,
-so that it can never be taken for a unit again. A queue with nothing but pre-blank units, or an empty last file, would
+A queue is valid up to its first unit that is empty or points to a record at or after `phy_limit`. The rest is filled
+with zeros, so that old bytes never become units again. A queue with only pre-blank units, and an empty last file, would
 mislead a Java broker: such files are removed.
 """
 
@@ -19,13 +19,13 @@ from ..files import Files, file_name, numbered_files
 from ..formats.consume_queue_ext import remove_ext_files
 from ..formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
 
-READ_UNITS_MIN, READ_UNITS_MAX = 200, 12_800  # per read; a quiet queue's file is mostly hole
-FILES_LOOKED_AT = 3  # from the end, as in the reference, or further back while their first unit is behind the limit
+READ_UNITS_MIN, READ_UNITS_MAX = 200, 12_800  # per read; the file of a small queue is mostly a hole
+FILES_LOOKED_AT = 3  # from the end, as in the reference; more if their first unit is behind the limit
 
 
 @attrs.frozen
 class LoadedQueue:
-    """Where a queue stands by its files."""
+    """The state of a queue according to its files."""
 
     min_offset: int
     max_offset: int
@@ -34,7 +34,7 @@ class LoadedQueue:
 
 @attrs.frozen
 class _Sound:
-    """The sound units at the start of a file."""
+    """The valid units at the start of a file."""
 
     count: int
     max_phy_offset: int
@@ -51,7 +51,8 @@ class QueueFiles:
         self.starts = numbered_files(files, directory, file_size)
 
     def load(self, phy_limit: int, log_min_phy_offset: int) -> LoadedQueue | None:
-        """Find the end, wipe what lies behind it, find the beginning. None if nothing was left: no files remain."""
+        """Find the end, fill the rest with zeros, find the beginning. Returns None if no unit is valid; then all files
+        are removed."""
         max_offset, max_phy_offset = self._find_end(phy_limit)
         if max_phy_offset == 0:
             self._remove_files(0)
@@ -76,7 +77,7 @@ class QueueFiles:
         return _Sound(total, max_phy_offset)
 
     def _find_end(self, phy_limit: int) -> tuple[int, int]:
-        """(offset behind the last sound unit, end of its record); (0, 0) if there is none."""
+        """(offset after the last valid unit, end of its record); (0, 0) if there is none."""
         at = max(0, len(self.starts) - FILES_LOOKED_AT)
         while at > 0 and not self._sound(self.starts[at], phy_limit).count:
             at -= 1
@@ -99,8 +100,8 @@ class QueueFiles:
             self._files.wipe(path, end - last)
 
     def _remove_front(self) -> None:
-        """Files in front of a missing one were about to be removed with it, when everything ended. Nothing reads over
-        such a gap, and a Java broker would take what follows for what is missing."""
+        """Remove files before a missing one: cleaning was removing them when the broker ended. Nothing reads over such
+        a gap, and a Java broker would use later files in place of the missing one."""
         at = len(self.starts) - 1
         while at > 0 and self.starts[at - 1] == self.starts[at] - self._file_size:
             at -= 1
@@ -118,7 +119,7 @@ class QueueFiles:
             self._files.remove(self._directory)
             self._files.sync_directory(self._directory.parent)
         elif gone:
-            self._files.sync_directory(self._directory)  # else their units may come back, and lie behind others
+            self._files.sync_directory(self._directory)  # else their units may come back behind new ones
 
     def _unit(self, offset: int) -> tuple[int, int]:
         position = offset * CQ_STORE_UNIT_SIZE
@@ -127,7 +128,7 @@ class QueueFiles:
         return phy_offset, size
 
     def _find_begin(self, max_offset: int, log_min_phy_offset: int) -> int:
-        """First unit of a record that the log still has; units are in the log's order, pre-blank ones before all."""
+        """The first unit whose record is still in the log; units are in the order of the log, pre-blank ones first."""
         low, high = self.starts[0] // CQ_STORE_UNIT_SIZE, max_offset
         while low < high:
             middle = (low + high) // 2
@@ -142,11 +143,11 @@ class QueueFiles:
 def load_queues(
     files: Files, directory: Path, file_size: int, control: ControlBlock, *, phy_limit: int, log_min_phy_offset: int
 ) -> int:
-    """Enter every queue found below `directory` in the (empty) control block; returns the end of the last record that
-    has its unit, over all queues.
+    """Add every queue below `directory` to the (empty) control block. Returns the end of the last record that has its
+    unit, over all queues.
 
     Raises:
-        StoreError: a file of the wrong size, or one that does not belong there.
+        StoreError: a file has a wrong size, or an unexpected name.
     """
     reached = 0
     for topic in files.entries(directory):

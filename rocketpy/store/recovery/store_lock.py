@@ -1,11 +1,11 @@
 """The file `lock`: one program per store, Java brokers included.
 
-A POSIX record lock on byte 0, as Java's FileChannel.tryLock(0, 1, false) takes it. Taken before anything is read or
-changed (Java takes it only after its recovery). Such a lock belongs to the process and is lost with any descriptor of
-the file that the process closes: the supervisor holds it; workers, being other processes, neither hold nor lose it.
+It is a POSIX record lock on byte 0, like Java's FileChannel.tryLock(0, 1, false), taken before anything is read or
+changed (Java takes it only after its recovery). Such a lock belongs to a process, and is released when this process
+closes any descriptor of the file. The supervisor holds it; workers are other processes, and cannot release it.
 
-A second lock tells whether workers of a killed supervisor still live: flock() on the root directory belongs to the open
-file, which forked workers share (`worker_fd`, to be kept open by every worker that writes). It is free when the last
+A second lock shows whether workers of a killed supervisor are still running: flock() on the root directory belongs to
+the open file, which forked workers share (`worker_fd`, kept open by every worker that writes). It is free when the last
 of them has ended.
 """
 
@@ -21,8 +21,8 @@ from rocketpy.errors import StoreError
 
 from ..files import translated
 
-LOCK_TEXT = b"lock"  # what Java writes
-ORPHANS_WAIT_S = 5.0  # workers end with their supervisor; they need a moment
+LOCK_TEXT = b"lock"  # content that Java writes
+ORPHANS_WAIT_S = 5.0  # workers die with their supervisor, after a moment
 ORPHANS_POLL_S = 0.02
 
 
@@ -54,11 +54,12 @@ class StoreLock:
 
     @property
     def mtime_ns(self) -> int:
-        """When somebody last wrote the file; every program that takes the lock does."""
+        """Time of the last write to the file; every program that takes the lock writes it."""
         return os.fstat(self._descriptor).st_mtime_ns
 
     def sign(self) -> int:
-        """Write what Java writes; returns the new mtime, by which a later start knows that nobody came between."""
+        """Write the content that Java writes. Returns the new mtime, by which a later start detects that another
+        program has used the store."""
         with translated(self._path, "write"):
             os.pwrite(self._descriptor, LOCK_TEXT, 0)
             os.fsync(self._descriptor)
@@ -74,7 +75,7 @@ class StoreLock:
 
 
 def _lock_for_workers(root: Path) -> int:
-    """A descriptor of the directory, locked exclusively for as long as any process holds a copy of it."""
+    """A descriptor of the directory, locked exclusively as long as any process holds a copy of it."""
     with translated(root, "open"):
         descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     deadline = time.monotonic() + ORPHANS_WAIT_S
@@ -84,7 +85,7 @@ def _lock_for_workers(root: Path) -> int:
             return descriptor
         except OSError as exc:
             if exc.errno != errno.EWOULDBLOCK:
-                return descriptor  # no such locks on this file system: workers are not waited for
+                return descriptor  # no such locks on this file system: do not wait for workers
             if time.monotonic() >= deadline:
                 os.close(descriptor)
                 raise StoreError(

@@ -1,2 +1,2 @@
-"""The store worker's duties beside dispatch: flush, allocation of log files, cleaning of expired files and deleted
+"""The services of the store worker: dispatch, flush, allocation of log files, cleaning of expired files and deleted
 queues."""

@@ -1,7 +1,7 @@
-"""The next CommitLog file, made before the writer needs it.
+"""Creates the next CommitLog file before the writer needs it.
 
-At most one empty file lies ahead (the reference allows two and misplaces the log's end with three). The writer makes
-the file itself if this comes too late; either finds what the other made, since a file appears whole or not at all.
+At most one empty file is ahead (the reference allows two, and finds a wrong end of the log with three). If this is too
+late, the writer creates the file itself. Both work together, because a file appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ ALLOCATE_AT_PERCENT = 60  # of the active file
 
 
 def allocate_ahead(control: ControlBlock, directory: Path) -> int | None:
-    """Start of the file that was made (or is there already) because the active one is mostly full, or None.
+    """If the active file is mostly full, create the next one. Returns its start, or None.
 
     Raises:
         DiskFull: no room for another file.
-        StoreError: it cannot be made for another reason.
+        StoreError: it cannot be created for another reason.
     """
     size = int(control.header.commitlog_file_size)
     published = control.published_phy_offset

@@ -1,9 +1,8 @@
-"""Deleting what is past its time: log files by age, hour and disk usage; then the units and index files of what they
-held.
+"""Deletes expired files: log files by age, hour and disk usage; then the units and index files of their records.
 
 A file's age is that of its last write. The active log file, every queue's last file and the newest index file always
-stay, so that offsets go on from where they were. Positions move before files go: who reads below min_phy_offset is
-told so, who has a file mapped keeps it until it lets go.
+stay, so that offsets continue. Positions move before files are removed: a read below min_phy_offset is refused, and a
+process that has a file mapped keeps it until it unmaps it.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from .queue_trim import QueueTrim
 logger = logging.getLogger(__name__)
 
 FILES_PER_RUN = 10
-MANUAL_RUNS = 20  # that one request by hand is good for
+MANUAL_RUNS = 20  # cleaning rounds per request (code 329)
 HOUR_MS = 3_600_000
 
 
 class DiskNeed(enum.IntEnum):
-    """What the fullness of a disk asks for; each includes those before it."""
+    """What must be done for the free space of a disk; each value includes those before it."""
 
     NOTHING = 0
-    EXPIRED = 1  # delete what is past its time, whatever the hour
-    AT_ONCE = 2  # delete whatever its age, if cleanFileForciblyEnable allows
-    REFUSE = 3  # and take no messages
+    EXPIRED = 1  # delete expired files, independent of deleteWhen
+    AT_ONCE = 2  # delete files of any age, if cleanFileForciblyEnable allows
+    REFUSE = 3  # and refuse messages
 
 
 class Cleaner:
@@ -69,10 +68,10 @@ class Cleaner:
         self._faults = faults or FaultLog(time.monotonic)
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._trim = QueueTrim(config, control, files)
-        self._unfinished: dict[int, Any] = {}  # by index: queues whose files could not be removed
+        self._unfinished: dict[int, Any] = {}  # by index: queues with files that could not be removed
         self._requests_seen = int(control.header.delete_requests)
         self._manual_runs = 0
-        self._cleaned_below = 0  # queues hold nothing that was deleted below this log offset
+        self._cleaned_below = 0  # no queue has units of records below this log offset
 
     def close(self) -> None:
         self._trim.close()
@@ -80,10 +79,10 @@ class Cleaner:
     # --- when ---
 
     def check_disk(self) -> DiskNeed:
-        """Look at both partitions; set or clear the disk-full flag, and say what is to be deleted.
+        """Check both partitions, set or clear the disk-full flag, and return what must be deleted.
 
-        Sends are refused from the warning level on, and taken again when both partitions are at the forcible level or
-        below it: between the two, files go, but the flag stays as it is.
+        Sends are refused above the warning level, and accepted again when both partitions are at or below the forcible
+        level. Between the two, files are deleted, but the flag stays unchanged.
         """
         need = max(map(self._partition_need, {self._paths.commitlog, self._paths.consumequeue}))
         if need is DiskNeed.REFUSE:
@@ -112,7 +111,7 @@ class Cleaner:
 
     @property
     def is_asked(self) -> bool:
-        """Somebody wants expired files deleted now (code 329), and no round has been run since."""
+        """Whether a deletion was requested (code 329) and no round has been run since."""
         return int(self._control.header.delete_requests) != self._requests_seen
 
     def _is_by_hand(self) -> bool:
@@ -125,7 +124,8 @@ class Cleaner:
     # --- what ---
 
     def clean(self, *, lacks_room: bool = False) -> int:
-        """One round; returns how many log files went. `lacks_room`: there was none for the next log file."""
+        """One round. Returns the number of deleted log files. `lacks_room`: there was no space for the next log
+        file."""
         need = self.check_disk()
         at_once = lacks_room or need >= DiskNeed.AT_ONCE
         by_hand, is_hour = self._is_by_hand(), self._is_hour()
@@ -147,8 +147,8 @@ class Cleaner:
     def _clean_log(self, at_once: bool) -> int:
         size = self.config.mapped_file_size_commit_log
         header = self._control.header
-        # What is not yet on the disk, with its units, is never given up (after a power failure units are made again
-        # from the log, and queue offsets would start over without it), nor is the file being written.
+        # Never delete records that are not on the disk with their units: after a power failure units are rebuilt from
+        # the log, and without the records queue offsets would restart at 0. Never delete the active file.
         done = min(
             header.published_phy_offset,
             header.durable_phy_offset,
@@ -167,13 +167,13 @@ class Cleaner:
                 self._pause(self.config.delete_commit_log_files_interval / 1000)
             header.min_phy_offset = start + size
             self._files.remove(path)
-            # One by one: after a power failure some may come back, but never with a gap behind them.
+            # One by one: after a power failure some may come back, but without a gap.
             self._files.sync_directory(self._paths.commitlog)
             deleted += 1
         return deleted
 
     def _log_files(self, size: int) -> list[int]:
-        """Starts of the log's files. What else lies there stays: the next start will refuse it."""
+        """Starts of the log's files. Unexpected files stay: the next start will refuse them."""
         infos = self._files.entries(self._paths.commitlog)
         return [int(info.name) for info in infos if info.name.isdecimal() and info.name.isascii() and info.size == size]
 

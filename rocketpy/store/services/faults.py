@@ -23,15 +23,15 @@ class FaultLog:
 
     @contextlib.contextmanager
     def kept(self, step: str) -> Iterator[None]:
-        """A failure inside ends only the step. One that is not a failure of the disk is a bug, and is logged with its
-        traceback. If it ended the worker instead, repeated failures would end the broker."""
+        """A failure inside of the block ends only this step. Any error except a disk error is a bug and is logged with
+        its traceback. It does not end the worker, because repeated failures would end the broker."""
         try:
             yield
         except Exception as exc:
             self.report(step, exc)
 
     def report(self, step: str, exc: Exception) -> None:
-        """`step` says what was tried, and does not change from one failure to the next."""
+        """`step` describes the failed step; it is the same text for each failure of the step."""
         with self._counting:
             self._count()
         told = self._limit.take(step)

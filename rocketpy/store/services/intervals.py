@@ -1,5 +1,5 @@
-"""When the store worker's threads do what they do: flushing of the log and of units, allocation, the look at the disks,
-cleaning. Decisions only, from numbers and a clock that is handed in."""
+"""Schedules of the store worker's threads: flush of the log and of units, allocation, disk checks, cleaning. Decisions
+only, from numbers and a given clock."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.config.message_store_config import PAGE_SIZE
 
-UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not yet on the disk: bounds recovery after power loss
-DISK_CHECK_INTERVAL_S = 1.0  # how soon sends are refused, or taken again; the reference looks every 10 s
+UNITS_BEHIND_MAX = 64 << 20  # bytes of log whose units are not on the disk: bounds recovery after a power failure
+DISK_CHECK_INTERVAL_S = 1.0  # time until sends are refused or accepted again; the reference checks every 10 s
 CLEAN_DELAY_S = 60.0  # after start
 
 
 @attrs.define
 class FlushIntervals:
-    """Flush once `least_bytes` wait for it, or `thorough_s` after the last time. Looked at every `interval_s`, or, if
-    `is_timed` is off, as soon as enough waits."""
+    """Flush when `least_bytes` are dirty, or `thorough_s` after the last flush. Checked every `interval_s`, or, without
+    `is_timed`, as soon as `least_bytes` are dirty."""
 
     interval_s: float
     least_bytes: int
@@ -51,7 +51,7 @@ class FlushIntervals:
 
 @attrs.define
 class HousekeepingIntervals:
-    """Every `..._due` that says yes counts from then on."""
+    """Each `..._due` that returns True begins its next interval."""
 
     clean_interval_s: float
     began_s: float
@@ -69,7 +69,7 @@ class HousekeepingIntervals:
         return True
 
     def is_clean_due(self, now_s: float, *, is_asked: bool) -> bool:
-        """`is_asked`: somebody does not want to wait."""
+        """`is_asked`: a deletion was requested (code 329)."""
         is_time = now_s - self.began_s >= CLEAN_DELAY_S and now_s - self.cleaned_s >= self.clean_interval_s
         if not (is_time or is_asked):
             return False

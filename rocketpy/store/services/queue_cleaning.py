@@ -1,9 +1,9 @@
-"""Removing whole queues at the manager's request: what a deleted topic held (CLEAN_TOPIC), and the files of queues
-whose records have all left the log (CLEAN_EXPIRED, code 306).
+"""Removes queues at the manager's request: units of a deleted topic (CLEAN_TOPIC), and the files of queues whose
+records were all deleted from the log (CLEAN_EXPIRED, code 306).
 
-Both belong to the thread that dispatches, so that no unit is written meanwhile, and are done in steps, so that dispatch
-goes on between them. Offsets of a queue go on whatever is removed (docs/adr/0057): no offset is ever given twice, so
-the log can be dispatched again from any point.
+Both run in the thread of dispatch, so that no unit is written meanwhile, and in steps, so that dispatch continues
+between them. Offsets of a queue continue after a removal (docs/adr/0057): no offset is ever used twice, so the log can
+be dispatched again from any point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .faults import FaultLog
 from .queue_trim import QueueTrim
 
 QUEUES_PER_STEP = 1024
-SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"  # what is due may be due long after its record's neighbours have gone
+SCHEDULE_TOPIC = b"SCHEDULE_TOPIC_XXXX"  # a message may become due long after the rest of its log file has expired
 
 
 class QueueCleaning:
@@ -34,22 +34,22 @@ class QueueCleaning:
         self._trim = trim
         self._lock = lock
         self._faults = faults
-        self.has_removed = False  # since the caller has cleared it
-        self._unfinished: dict[int, Any] = {}  # by index: files of theirs could not be removed
+        self.has_removed = False  # since the caller cleared it
+        self._unfinished: dict[int, Any] = {}  # by index: queues with files that could not be removed
 
     def delete_topic(self, topic: str) -> Iterator[None]:
-        """Remove the units of the topic's records below `deleted_below`: those that dispatch has made so far."""
+        """Remove the units of the topic's records below `deleted_below` that are dispatched so far."""
         yield from self._delete(self._control.entries_of(topic))
 
     def finish_deletions(self) -> Iterator[None]:
-        """Whatever a predecessor has not come to, of all topics."""
+        """Complete deletions that the previous store worker did not finish, of all topics."""
         yield from self._delete(self._control.entries())
 
     def expire(self) -> Iterator[None]:
-        """Remove the files of queues of which the log has nothing left; never-written ones and delay levels stay.
+        """Remove the files of queues whose records were all deleted from the log; unused queues and delay levels stay.
 
-        The reference forgets their offsets, too, and starts them at 0: consumers then read what they have read, or not
-        what they should, and a send under way may meet both. Here they go on (docs/compatibility.md).
+        The reference also resets their offsets to 0: then consumers read messages again or miss some, and concurrent
+        sends may get old and new offsets. Here offsets continue (docs/compatibility.md).
         """
         for count, entry in enumerate(self._control.entries(), start=1):
             is_past = 0 < entry.max_phy_offset <= self._control.min_phy_offset
@@ -63,7 +63,7 @@ class QueueCleaning:
         self._trim.release_files()
 
     def retry(self) -> None:
-        """Once more for files that could not be removed; now and then."""
+        """Try again to remove files that could not be removed; called from time to time."""
         entries, self._unfinished = self._unfinished, {}
         for entry in entries.values():
             self._try(entry, self._remove_rest)
@@ -78,7 +78,7 @@ class QueueCleaning:
     def _delete_units(self, entry: Any) -> None:
         if entry.max_phy_offset <= entry.deleted_below:
             self._dispatch.expire_queue(entry)
-        else:  # the topic was created again, and has messages
+        else:  # the topic was created again and has messages
             self._trim.trim(entry, entry.deleted_below)
 
     def _remove_rest(self, entry: Any) -> None:

@@ -1,5 +1,5 @@
-"""Removing the units at the front of a consume queue: those of records that have left the log, or that were deleted
-with their topic. The minimum moves first, then files in front of it go; the last file always stays."""
+"""Removes units at the front of a consume queue: those of records that were deleted from the log or with their topic.
+First min_offset moves, then files before it are removed; the last file always stays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..reading.consume_queue import ConsumeQueues
 
 
 class QueueTrim:
-    """For one thread. The caller holds the lock over queues (`StoreService`)."""
+    """Not thread-safe. The caller holds the lock of queues (`StoreService`)."""
 
     def __init__(self, config: MessageStoreConfig, control: ControlBlock, files: Files) -> None:
         self._control = control
@@ -36,30 +36,30 @@ class QueueTrim:
         self._queues.close()
 
     def release_files(self) -> None:
-        """Close files that were removed; now and then."""
+        """Close removed files; called from time to time."""
         self._queues.release_files()
 
     def trim(self, entry: Any, below: int) -> bool:
-        """Give up units of records below a log offset. Returns whether files were removed.
+        """Remove units of records below a log offset. Returns whether files were removed.
 
         Raises:
-            StoreError: a file cannot be removed. Its units cannot be read any more; `remove_front` tries again.
+            StoreError: a file cannot be removed. Its units are hidden already; `remove_front` tries again.
         """
         generation, before = entry.generation, entry.min_offset
         first = self._first_kept(entry, below)
-        # Dispatch may begin the queue anew at any moment: then neither its minimum nor its files are what we saw.
+        # Dispatch may restart the queue at any time: then its minimum and its files are not those that we read.
         if first == before or not lib.rp_control_move_min(entry, before, first):
             return False
         return self._remove_front(entry, first, generation)
 
     def remove_front(self, entry: Any) -> bool:
-        """Remove files in front of the minimum that an earlier call has left. Returns, raises: as `trim`."""
+        """Remove files before min_offset that an earlier call could not remove. Returns, raises: as `trim`."""
         return self._remove_front(entry, int(entry.min_offset), entry.generation)
 
     def _remove_front(self, entry: Any, first: int, generation: int) -> bool:
         place = Path(os.fsdecode(self._control.topic_of(entry)), str(entry.queue_id))
         directory = self._paths.consumequeue / place
-        # The last file stays, even if all of its units are of the past.
+        # The last file stays, even if none of its units is needed.
         keep_from = min(first, max(0, entry.max_offset - 1)) // self._queues.units_per_file * self._queues.file_size
         starts = [start for start, _ in self._queues.file_times(entry) if start < keep_from]
         for start in starts:
@@ -73,7 +73,7 @@ class QueueTrim:
         return bool(starts) or removed > 0
 
     def _first_kept(self, entry: Any, below: int) -> int:
-        """First offset whose record lies at `below` or behind; max_offset if there is none."""
+        """First offset whose record is at or after `below`; max_offset if there is none."""
         low, high = int(entry.min_offset), int(entry.max_offset)
         unit = self._queues.unit(entry, low)
         if unit is None or (unit.phy_offset >= below and unit.size != BLANK_SIZE):

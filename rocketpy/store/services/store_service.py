@@ -1,7 +1,7 @@
-"""The store worker: dispatch in its main thread, and beside it threads that flush, allocate and clean.
+"""The store worker: dispatch in its main thread; flush, allocation and cleaning in other threads.
 
-Every long call is C with the GIL released. The main thread returns to Python for the manager's requests, for faults,
-and once a second. Ends when the worker is told to stop, after it has dispatched what is published.
+Every long call is C with the GIL released. The main thread returns to Python for requests of the manager, for errors,
+and once a second. The worker ends when it is ordered to stop and has dispatched all published records.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ from .queue_trim import QueueTrim
 logger = logging.getLogger(__name__)
 
 LOOP_NS = 1_000_000_000
-LOOP_PENDING_NS = 2_000_000  # while a request waits for dispatch to come up to it
-LOOK_S = 1.0  # between two looks for removed files that are still open
+LOOP_PENDING_NS = 2_000_000  # while a request waits until dispatch reaches its position
+LOOK_S = 1.0  # between two checks for removed files that are still open
 REMOVAL_RETRY_S = 30.0
 RETRY_S = 0.2
-FAULTS_MAX = 50  # failed tries in a row (10 s) after which messages are refused
+FAULTS_MAX = 50  # failed tries in a row (10 s) before messages are refused
 ALLOCATE_INTERVAL_S = 0.5
 JOIN_TIMEOUT_S = 30.0
 
 
 @attrs.frozen(eq=False)
 class StoreSeams:
-    """What the worker is joined to; all from before the fork. Anything but `worker` may be missing."""
+    """The rings and workers that the store worker is connected to, created before the fork. All but `worker` are
+    optional."""
 
     worker: Any  # rp_worker *: this one
     pull: Any = None  # rp_ring_writer *: ARRIVAL
@@ -60,7 +61,7 @@ class StoreSeams:
 
 @attrs.define(eq=False)
 class _CleanRequest:
-    record: bytes | None  # goes back as it came; None: nobody asked
+    record: bytes | None  # returned unchanged with CLEANED; None: not a request of the manager
     after_phy_offset: int
     steps: Iterator[None]
 
@@ -85,15 +86,15 @@ class StoreService:
         self._is_sync_flush = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._flags = RunningFlags(control)
         self._stop = threading.Event()
-        self._sync_units = threading.Event()  # now, not when it is due
+        self._sync_units = threading.Event()  # sync now, before it is due
         self._failure: BaseException | None = None
-        self._queues_lock = threading.Lock()  # a queue is cleaned or dropped, not both at once
+        self._queues_lock = threading.Lock()  # protects a queue while it is cleaned or removed
         self._fault_log = FaultLog(time.monotonic, self._count_fault)
         self._requests: list[_CleanRequest] = []
         self._faults = 0
         self._retried_s = time.monotonic()
-        self._plain = 0  # units without their extension, as told
-        self._cut_short = 0  # records with too many keys, as seen
+        self._plain = 0  # units without extension that were logged
+        self._cut_short = 0  # records with too many keys that were logged
         self._keys_limit = LogLimit()
 
     def run(self, report_ready: Callable[[], None]) -> None:
@@ -101,7 +102,7 @@ class StoreService:
 
         Raises:
             StoreError: the files cannot be opened.
-            BaseException: whatever ended one of the threads: the worker cannot do without it.
+            BaseException: the exception that ended one of the threads; the worker cannot run without it.
         """
         dispatch = Dispatch(self._config, self._control)
         trim = QueueTrim(self._config, self._control, self._files)
@@ -137,7 +138,7 @@ class StoreService:
     def _guard(self, duty: Callable[[], None]) -> None:
         try:
             duty()
-        except BaseException as exc:  # handed to the main thread, which ends the worker with it
+        except BaseException as exc:  # passed to the main thread, which ends the worker
             self._failure = exc
             lib.rp_worker_wake(self._seams.worker, 1)
 
@@ -145,7 +146,7 @@ class StoreService:
 
     def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning) -> None:
         manager = self._seams.manager_in or ffi.NULL
-        pokes = self._is_sync_flush or not self._config.flush_commit_log_timed  # the flush thread, for each put
+        pokes = self._is_sync_flush or not self._config.flush_commit_log_timed  # wake the flush thread for each put
         looked_s = time.monotonic()
         while self._failure is None:
             timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
@@ -163,7 +164,8 @@ class StoreService:
                 return self._finish(dispatch)
 
     def _look_after_files(self, dispatch: Dispatch, cleaning: QueueCleaning) -> None:
-        """Disk space that did not come back with the files it belonged to."""
+        """Close removed files that are still open, and try again to remove files, so that their disk space becomes
+        free."""
         dispatch.release_files()
         cleaning.release_files()
         if time.monotonic() >= self._retried_s + REMOVAL_RETRY_S:
@@ -171,7 +173,8 @@ class StoreService:
             cleaning.retry()
 
     def _validate(self, status: int, dispatch: Dispatch) -> None:
-        """Faults are tried again; damage is passed over, as nothing would be dispatched ever again otherwise."""
+        """Handle the status of dispatch: try again after errors, skip damage, because dispatch would otherwise never
+        continue."""
         if status in (Status.CORRUPT, Status.NOT_FOUND):
             at = self._control.dispatched_phy_offset
             logger.error(
@@ -194,7 +197,7 @@ class StoreService:
         self._tell_of_keys(counts.cut_short)
 
     def _tell_of_plain(self, plain: int) -> None:
-        """Units that could not be extended do their duty without: nothing but filter bits is lost."""
+        """Log units without extension. They work, but their filter bits are lost."""
         if plain > self._plain:
             logger.error(
                 "cannot write consumequeue_ext of %d messages: their filter bits are lost, the messages are not",
@@ -203,7 +206,7 @@ class StoreService:
             self._plain = plain
 
     def _tell_of_keys(self, cut_short: int) -> None:
-        """Messages that the index does not find by all of their keys; told once a minute at most."""
+        """Log messages that have more keys than the index stores, at most once a minute."""
         told = self._keys_limit.take(count=cut_short - self._cut_short)
         self._cut_short = cut_short
         if told:
@@ -228,7 +231,7 @@ class StoreService:
                 head = ffi.from_buffer("rp_clean_topic *", record)
                 start = ffi.sizeof("rp_clean_topic")
                 topic = record[start : start + head.topic_size].decode("utf-8", "replace")
-                # At once, as dispatch may wait for the disk space; and again for the units that it makes until then.
+                # Now, because dispatch may wait for the disk space, and again for units that are dispatched until then.
                 self._requests.append(_CleanRequest(None, 0, cleaning.delete_topic(topic)))
                 self._ask(record, cleaning.delete_topic(topic))
             elif kind[0] == lib.RP_MSG_SETTINGS:
@@ -239,18 +242,18 @@ class StoreService:
                 logger.error("ignored a ring message of unknown type %d from the manager", kind[0])
 
     def _ask(self, record: bytes | None, steps: Iterator[None]) -> None:
-        """Have steps taken once dispatch has come up to where the log ends now."""
+        """Run `steps` when dispatch has reached the current end of the log."""
         self._requests.append(_CleanRequest(record, self._control.published_phy_offset, steps))
 
     def _change_settings(self, text: str) -> None:
-        """What the cleaner follows; everything else has been read when we were started."""
+        """Apply changed settings that the cleaner uses; all others are read at the start only."""
         try:
             self._config = evolved(self._config, properties.as_mapping(text))
         except (ValueError, properties.PropertiesError) as exc:
             logger.error("ignored a change of settings: %s", exc)
 
     def _serve_requests(self, cleaning: QueueCleaning) -> None:
-        """A step of the first request that waits for nothing."""
+        """Run one step of the first request whose position dispatch has reached."""
         dispatched = self._control.dispatched_phy_offset
         request = next((request for request in self._requests if request.after_phy_offset <= dispatched), None)
         if request is None:
@@ -259,8 +262,8 @@ class StoreService:
             return  # back in a moment
         if cleaning.has_removed:
             cleaning.has_removed = False
-            self._sync_units.set()  # so that no redo starts before this point and brings the units back
-        if request.record is None or self._answer(request.record):  # else the ring is full: again in a moment
+            self._sync_units.set()  # so that recovery does not restart before this point and bring the units back
+        if request.record is None or self._answer(request.record):  # else the ring is full: try again soon
             self._requests.remove(request)
 
     def _answer(self, record: bytes) -> bool:
@@ -299,7 +302,7 @@ class StoreService:
                 self._fault_log.report("cannot open CommitLog files to flush them", fail("flush", status))
                 self._stop.wait(RETRY_S)
             elif status < 0:
-                # What could not be synced may be lost though the kernel calls it clean: take nothing more.
+                # Data that was not synced may be lost although the kernel marks it clean: refuse messages from now on.
                 self._flags.put(RunningFlag.NOT_WRITEABLE, True)
                 logger.error(
                     "%s: refusing messages until the broker is restarted; check the disk",
@@ -316,7 +319,7 @@ class StoreService:
             behind = self._control.dispatched_phy_offset - self._control.units_durable_phy_offset
             if not is_wanted and not intervals.is_due(behind, time.monotonic()):
                 continue
-            with self._fault_log.kept("cannot flush consume queues"):  # recovery starts further back then
+            with self._fault_log.kept("cannot flush consume queues"):  # recovery then starts further back
                 sync_units(dispatch)
                 save_checkpoint(self._control, self._paths, self._files)
             intervals.flushed_s = time.monotonic()
@@ -350,7 +353,7 @@ class StoreService:
             cleaner.close()
 
     def _allocate(self, was_full: bool) -> bool:
-        """Returns whether the disk is full; that is said once."""
+        """Create the next log file ahead. Returns whether the disk is full, which is logged once."""
         with self._fault_log.kept("cannot create the next CommitLog file"):
             try:
                 allocate_ahead(self._control, self._paths.commitlog)
