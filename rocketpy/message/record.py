@@ -62,7 +62,8 @@ _MIDDLE = struct.Struct(
     "q"  # prepared transaction offset
     "i"  # body size
 )
-_START = struct.Struct(">ii")  # size, magic
+RECORD_START = struct.Struct(">ii")  # size, magic
+MAGIC_AT, PHY_OFFSET_AT = 4, 28
 _SHORT = struct.Struct(">h")
 assert _HEAD.size == 48
 FIXED_SIZE_V4 = _HEAD.size + _STORE_TIMESTAMP.size + _MIDDLE.size + 2 * HOST_SIZE_V4 + 1 + 2
@@ -184,7 +185,7 @@ def encode_record(
 def encode_blank(size: int) -> bytes:
     """The first bytes of the filler of `size` bytes that ends a file."""
     assert size >= END_FILE_MIN_BLANK_LENGTH
-    return _START.pack(size, BLANK_MAGIC_CODE)
+    return RECORD_START.pack(size, BLANK_MAGIC_CODE)
 
 
 def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: bool = False) -> StoredRecord | None:
@@ -203,11 +204,11 @@ def decode_record(image: bytes | memoryview, phy_offset: int = 0, *, check_crc: 
     Source: RocketMQ 4.9 `CommitLog#checkMessageAndReturnSize`, `MessageDecoder#decode`.
     """
     view = memoryview(image)
-    if len(view) < _START.size:
+    if len(view) < RECORD_START.size:
         if any(view):
             raise RecordCorrupt(phy_offset, f"only {len(view)} bytes are there")
         return None
-    size, magic = _START.unpack_from(view)
+    size, magic = RECORD_START.unpack_from(view)
     if size == 0 and magic == 0:
         return None
     if magic == BLANK_MAGIC_CODE:

@@ -1,6 +1,7 @@
 """The one door to the compiled core.
 
     core      `ffi` and `lib` of the extension; NativeMissing where it is not built or does not load
+    layout    structs that C declares, read from bytes and written to bytes
     status    the return codes of its functions, by name
 
 Store and reactor use it. Client and admin tool do without it, and this package can be imported without the extension.

@@ -14,6 +14,8 @@ from typing import Any
 import attrs
 
 from rocketpy.errors import LocalProtocolError
+from rocketpy.message.host import pack_host
+from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.layout import Layout
 from rocketpy.remoting.abc import Channel, Peer
@@ -92,8 +94,8 @@ def decode_origin(record: bytes) -> Origin:
 
 def encode_host(host: str, port: int) -> dict[str, object]:
     """The fields of rp_host."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return {"address": socket.inet_pton(family, host), "port": port, "family": 6 if ":" in host else 4}
+    address = pack_host((host, port))[:-4]
+    return {"address": address, "port": port, "family": 6 if len(address) == 16 else 4}
 
 
 def frame_of(record: bytes) -> bytes:
@@ -288,15 +290,9 @@ def decode_put_result(record: bytes, store_host: tuple[str, int]) -> tuple[int, 
             put.queue_offset,
             put.size,
             put.store_timestamp_ms,
-            _message_id(store_host, put.phy_offset),
+            encode_offset_message_id(store_host, put.phy_offset),
         )
     return put.token, result
-
-
-def _message_id(store_host: tuple[str, int], phy_offset: int) -> str:
-    host, port = store_host
-    address = socket.inet_pton(socket.AF_INET6 if ":" in host else socket.AF_INET, host)
-    return (address + port.to_bytes(4, "big") + phy_offset.to_bytes(8, "big")).hex().upper()
 
 
 def decode_commit_offset(record: bytes) -> tuple[str, str, int, int, int]:

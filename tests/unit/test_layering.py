@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "remoting": {"message"},
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
-    "reactor": {"remoting", "config", "native"},
+    "reactor": {"remoting", "message", "config", "native"},
     "namesrv": {"transport", "remoting", "message", "config"},
     "broker": {"store", "transport", "remoting", "message", "config"},
     "client": {"transport", "remoting", "message", "config"},

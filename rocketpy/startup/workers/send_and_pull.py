@@ -4,7 +4,6 @@ written before the fork (reactor/codec.py)."""
 
 from __future__ import annotations
 
-import ipaddress
 import os
 from typing import Any
 
@@ -16,6 +15,7 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.worker_messages import encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
@@ -59,7 +59,7 @@ class SendMain:
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
                 "delivered": delivered.pointer,
-                "store_host": store_host(settings.broker.broker_ip1, settings.server.listen_port),
+                "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[1],
                 "region": strings[2],
                 "version": OUR_VERSION,
@@ -156,12 +156,6 @@ def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
         "count_on_disk": store.max_transfer_count_on_message_in_disk,
         "memory_bytes": memory_bytes * store.access_message_in_memory_max_ratio // 100,
     }
-
-
-def store_host(address: str, port: int) -> dict[str, Any]:
-    """An rp_host; `address` is numeric."""
-    packed = ipaddress.ip_address(address).packed
-    return {"address": list(packed), "port": port, "family": 4 if len(packed) == 4 else 6}
 
 
 def machine_memory_bytes() -> int:

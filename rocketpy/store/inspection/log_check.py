@@ -12,13 +12,13 @@ from types import TracebackType
 from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
-from rocketpy.message.record import decode_record
+from rocketpy.message.record import RECORD_START, decode_record
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from .findings import Findings, ProgressListener
-from .reader import HEAD, StoreReader, next_record
+from .reader import StoreReader, next_record, record_bytes
 from .state_files import StoreState
 
 STEP = 64 << 20  # bytes between two progress reports
@@ -202,12 +202,11 @@ def queue_name(tally: Any) -> str:
 
 def reason_of(image: mmap.mmap, position: int, phy_offset: int) -> str:
     """Why the bytes at `position` are no record: the error of the record decoder."""
-    head = image[position : position + HEAD.size]
-    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else 0
+    data = record_bytes(image, position)
     try:
-        record = decode_record(image[position : position + max(size, HEAD.size)], phy_offset, check_crc=True)
+        record = decode_record(data, phy_offset, check_crc=True)
     except RecordCorrupt as exc:
         return exc.reason
     if record is None:
-        return f"a blank of {size} bytes where {len(image) - position} are left"
+        return f"a blank of {RECORD_START.unpack_from(data)[0]} bytes where {len(image) - position} are left"
     return "its fields do not fit each other"

@@ -15,18 +15,23 @@ from pathlib import Path
 import attrs
 
 from rocketpy.errors import RecordCorrupt, StoreError
-from rocketpy.message.record import StoredRecord, decode_record
+from rocketpy.message.record import (
+    BLANK_MAGIC_CODE,
+    MAGIC_AT,
+    MESSAGE_MAGIC_CODE,
+    PHY_OFFSET_AT,
+    RECORD_START,
+    StoredRecord,
+    decode_record,
+)
 
 from ..files import DiskFiles, FileInfo, Files, StorePaths, translated
 from ..formats.consume_queue_ext import ExtUnit, is_ext_address, read_ext_unit
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT, IndexHeader, index_files, read_header
 from ..formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT, ConsumeQueueUnit
 
-BLANK_MAGIC = 0xCBD43194
-MESSAGE_MAGIC = 0xDAA320A7.to_bytes(4, "big")
-HEAD = struct.Struct(">iI")  # size, magic
+MESSAGE_MAGIC = MESSAGE_MAGIC_CODE.to_bytes(4, "big", signed=True)
 OWN_OFFSET = struct.Struct(">q")
-MAGIC_AT, OWN_OFFSET_AT = 4, 28
 READ_UNITS_MIN, READ_UNITS_MAX = 200, 25_600  # per read; the file of a small queue is mostly a hole
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_INDEX_SIZE = 40 + 4 * DEFAULT_SLOTS + 20 * 20_000_000
@@ -142,10 +147,10 @@ class StoreReader:
             start = int(info.name)
             if start <= phy_offset < start + info.size:
                 path, position = self.paths.commitlog / info.name, phy_offset - start
-                head = self.files.read(path, position, HEAD.size)
-                size = HEAD.unpack(head)[0] if len(head) == HEAD.size else HEAD.size
+                head = self.files.read(path, position, RECORD_START.size)
+                size = RECORD_START.unpack(head)[0] if len(head) == RECORD_START.size else RECORD_START.size
                 return decode_record(
-                    self.files.read(path, position, min(max(size, HEAD.size), info.size - position)), phy_offset
+                    self.files.read(path, position, min(max(size, RECORD_START.size), info.size - position)), phy_offset
                 )
         return None
 
@@ -236,27 +241,28 @@ def next_record(image: mmap.mmap, position: int, start: int) -> int:
     none."""
     while True:
         at = image.find(MESSAGE_MAGIC, position + 1 + MAGIC_AT) - MAGIC_AT
-        if at < 0 or at + OWN_OFFSET_AT + OWN_OFFSET.size > len(image):
+        if at < 0 or at + PHY_OFFSET_AT + OWN_OFFSET.size > len(image):
             return len(image)
-        if OWN_OFFSET.unpack_from(image, at + OWN_OFFSET_AT)[0] == start + at:
+        if OWN_OFFSET.unpack_from(image, at + PHY_OFFSET_AT)[0] == start + at:
             try:
-                if decode_record(_record_bytes(image, at), start + at, check_crc=True) is not None:
+                if decode_record(record_bytes(image, at), start + at, check_crc=True) is not None:
                     return at
             except RecordCorrupt:
                 pass
         position = at
 
 
+def record_bytes(image: mmap.mmap, position: int) -> bytes:
+    """As many bytes as the record at `position` says that it has; its start, if that says less."""
+    head = image[position : position + RECORD_START.size]
+    size = RECORD_START.unpack(head)[0] if len(head) == RECORD_START.size else RECORD_START.size
+    return image[position : min(position + max(size, RECORD_START.size), len(image))]
+
+
 def ends_with_blank(image: mmap.mmap, position: int) -> bool:
     """Whether a blank fills the rest of the file, so that the log continues in the next one."""
-    head = image[position : position + HEAD.size]
-    return len(head) == HEAD.size and HEAD.unpack(head) == (len(image) - position, BLANK_MAGIC)
-
-
-def _record_bytes(image: mmap.mmap, position: int) -> bytes:
-    head = image[position : position + HEAD.size]
-    size = HEAD.unpack(head)[0] if len(head) == HEAD.size else HEAD.size
-    return image[position : min(position + max(size, HEAD.size), len(image))]
+    head = image[position : position + RECORD_START.size]
+    return len(head) == RECORD_START.size and RECORD_START.unpack(head) == (len(image) - position, BLANK_MAGIC_CODE)
 
 
 class _FileWalk:
@@ -273,7 +279,7 @@ class _FileWalk:
         while position < len(self._image):
             phy_offset = self._start + position
             try:
-                record = decode_record(_record_bytes(self._image, position), phy_offset, check_crc=self._check_crc)
+                record = decode_record(record_bytes(self._image, position), phy_offset, check_crc=self._check_crc)
                 if record is not None and record.phy_offset != phy_offset:
                     raise RecordCorrupt(phy_offset, f"the record says that it is at {record.phy_offset}")
             except RecordCorrupt as exc:
@@ -291,9 +297,9 @@ class _FileWalk:
     def _skip_to(self, wanted: int) -> int:
         """Position of the first record at or after `wanted`, found by record sizes only."""
         position = 0
-        while position < wanted and position + HEAD.size <= len(self._image):
-            size, magic = HEAD.unpack_from(self._image, position)
-            if magic.to_bytes(4, "big") != MESSAGE_MAGIC or size < HEAD.size:
+        while position < wanted and position + RECORD_START.size <= len(self._image):
+            size, magic = RECORD_START.unpack_from(self._image, position)
+            if magic != MESSAGE_MAGIC_CODE or size < RECORD_START.size:
                 break
             position += size
         return position

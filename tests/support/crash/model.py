@@ -13,6 +13,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.message.record import encode_blank
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.consume_queue_ext import is_ext_address, read_ext_unit, real_offset
@@ -21,7 +22,6 @@ from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
 from tests.support.store_writer import small_config
 
-BLANK_MAGIC = 0xCBD43194
 NO_OFFSET = -1
 KEYS_LOOKED_UP = 4
 EXTENDED = "extended-"
@@ -146,7 +146,7 @@ class Validate:
         for start in starts:
             if end >= start + size and ends.get(start, start) < start + size:
                 at = ends.get(start, start) - start
-                expected[start][at : at + 8] = (size - at).to_bytes(4, "big") + BLANK_MAGIC.to_bytes(4, "big")
+                expected[start][at : at + 8] = encode_blank(size - at)
             if files[start] != expected[start]:
                 differs = next(at for at in range(size) if files[start][at] != expected[start][at])
                 raise AssertionError(f"log file {start} differs at {start + differs}; the log ends at {end}")

@@ -176,6 +176,10 @@ def test_origin(host: str, family: int) -> None:
     assert origin.peer == Peer(host, 4711) and not origin.is_internal
 
 
+def test_an_ipv4_address_in_ipv6_is_ipv4_as_in_java() -> None:
+    assert worker_messages.encode_host("::ffff:10.0.0.7", 1) == worker_messages.encode_host("10.0.0.7", 1)
+
+
 def test_a_put_result_names_the_message_by_host_and_offset() -> None:
     fields = {
         "token": 5,

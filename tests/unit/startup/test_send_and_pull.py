@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the C loops are C")
 
 from rocketpy.config import BrokerSettings, FlushDiskType
-from rocketpy.startup.workers.send_and_pull import pull_limits, send_limits, store_host
+from rocketpy.startup.workers.send_and_pull import pull_limits, send_limits
 
 SEND = [
     ("store", {"max_message_size": 77}, {"max_message_size": 77}),
@@ -50,8 +50,3 @@ def test_send_limits(part: str, change: dict[str, Any], effect: dict[str, Any]) 
 def test_pull_limits(part: str, change: dict[str, Any], effect: dict[str, Any]) -> None:
     before, after = pull_limits(BrokerSettings(), 1000), pull_limits(changed(part, change), 1000)
     assert after == before | effect != before
-
-
-def test_store_hosts() -> None:
-    assert store_host("10.0.0.7", 1) == {"address": [10, 0, 0, 7], "port": 1, "family": 4}
-    assert store_host("::1", 1)["family"] == 6
