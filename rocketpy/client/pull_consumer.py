@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 import attrs
@@ -94,21 +93,14 @@ class PullConsumer(GroupMember):
         self._next_commit_s = trio.current_time() + self.options.auto_commit_interval
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    async def _leave(self, error: BaseException | None) -> None:
         """Unlike Java, leaving without an error commits what was polled when `auto_commit` is on."""
-        assert self._open is not None
-        self._rebalancer.close()
-        opened, self._open = self._open, None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + 10):
-            if error is None and self.options.auto_commit:
-                self._store_consumed(self._consumed)
-            await self._offsets.persist(set(self._assigned))
-            for assigned in self._assigned.values():
-                assigned.process_queue.drop()
-            await self._rebalancer.drop_all()
-        return await opened.close(kind, error, trace)
+        if error is None and self.options.auto_commit:
+            self._store_consumed(self._consumed)
+        await self._offsets.persist(set(self._assigned))
+        for assigned in self._assigned.values():
+            assigned.process_queue.drop()
+        await self._rebalancer.drop_all()
 
     # --- what to read -------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import trio
@@ -90,6 +89,7 @@ class PushConsumer(GroupMember):
         self._function: Any = handler if handler is not None else batch_handler
         self._expressions = dict(subscriptions)
         self._announced: dict[str, SubscriptionData] = {}  # as pulls name them
+        self._leave_max_s += self.options.shutdown_grace
         self._unpaused = trio.Event()
         self._unpaused.set()
         self.ordered = self.options.ordered
@@ -166,20 +166,13 @@ class PushConsumer(GroupMember):
             return OrderlyService(self._context, self._locks.lock)
         return ConcurrentService(self._context)
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        assert self._open is not None
-        self._rebalancer.close()
-        opened, self._open = self._open, None
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + self.options.shutdown_grace + 10):
-            await self._service.stop(self.options.shutdown_grace if error is None else 0)
-            owned = list(self._rebalancer.queues)
-            await self._offsets.persist(owned)
-            await self._rebalancer.drop_all()
-            if self.options.ordered and self.is_clustering and owned:
-                await self._locks.unlock(owned)
-        return await opened.close(kind, error, trace)
+    async def _leave(self, error: BaseException | None) -> None:
+        await self._service.stop(self.options.shutdown_grace if error is None else 0)
+        owned = list(self._rebalancer.queues)
+        await self._offsets.persist(owned)
+        await self._rebalancer.drop_all()
+        if self.options.ordered and self.is_clustering and owned:
+            await self._locks.unlock(owned)
 
     # --- jobs ---------------------------------------------------------------------------------------------------------
 

@@ -144,14 +144,9 @@ def encode_record(
     if len(properties) > PROPERTIES_SIZE_MAX:
         raise MessageInvalid(f"properties of {len(properties)} bytes, at most {PROPERTIES_SIZE_MAX} can be stored")
     born, store = pack_host(born_host), pack_host(store_host)
-    sys_flag &= ~(flags.BORN_HOST_V6 | flags.STORE_HOST_V6)
-    sys_flag |= flags.BORN_HOST_V6 if len(born) == HOST_SIZE_V6 else 0
-    sys_flag |= flags.STORE_HOST_V6 if len(store) == HOST_SIZE_V6 else 0
+    hosts_size = len(born) + len(store)
     size = record_size(
-        body_size=len(body),
-        topic_size=len(topic_bytes),
-        properties_size=len(properties),
-        hosts_size=len(born) + len(store),
+        body_size=len(body), topic_size=len(topic_bytes), properties_size=len(properties), hosts_size=hosts_size
     )
     try:
         return b"".join(
@@ -164,7 +159,7 @@ def encode_record(
                     flag,
                     queue_offset,
                     phy_offset,
-                    sys_flag,
+                    _with_hosts(sys_flag, born, store),
                     born_timestamp_ms,
                 ),
                 born,
@@ -180,6 +175,12 @@ def encode_record(
         )
     except struct.error as exc:
         raise MessageInvalid(f"a number of the message does not fit its field: {exc}") from exc
+
+
+def _with_hosts(sys_flag: int, born: bytes, store: bytes) -> int:
+    sys_flag &= ~(flags.BORN_HOST_V6 | flags.STORE_HOST_V6)
+    sys_flag |= flags.BORN_HOST_V6 if len(born) == HOST_SIZE_V6 else 0
+    return sys_flag | (flags.STORE_HOST_V6 if len(store) == HOST_SIZE_V6 else 0)
 
 
 def encode_blank(size: int) -> bytes:

@@ -20,10 +20,10 @@ from rocketpy.transport.streams import Connector, connect
 
 from ..options import ClientOptions
 from .api import MQClientAPI
+from .broker_requests import SERVED_CODES, BrokerRequests
 from .client_id import local_address
 from .instance import ClientInstance, wall_clock_ms
 from .name_servers import NameServers
-from .server_requests import SERVED_CODES, ServerRequests
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class Lifetime:
         """Open the nursery and what runs in it. Nothing is connected yet."""
         manager = trio.open_nursery()
         nursery = await manager.__aenter__()
-        requests = ServerRequests(nursery)
+        requests = BrokerRequests(nursery)
         remoting = RemotingClient(
             nursery,
             processors=dict.fromkeys(SERVED_CODES, requests),
@@ -67,7 +67,7 @@ class Open:
     nursery: trio.Nursery
     remoting: RemotingClient
     instance: ClientInstance
-    requests: ServerRequests
+    requests: BrokerRequests
     _ids: UniqueIdGenerator
     _pid: int = attrs.field(factory=os.getpid)
 

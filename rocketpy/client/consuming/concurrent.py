@@ -18,6 +18,7 @@ from rocketpy.message.message_queue import MessageQueue
 from ..messages import ReceivedMessage
 from ..results import acknowledged_count
 from .context import ConsumeContext, restore_topics
+from .in_progress import InProgress
 from .process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)
@@ -46,9 +47,7 @@ class ConcurrentService:
     context: ConsumeContext
     _send: trio.MemorySendChannel[_Chunk] = attrs.field(init=False)
     _receive: trio.MemoryReceiveChannel[_Chunk] = attrs.field(init=False)
-    _running: int = 0
-    _stopping: bool = False
-    _idle: trio.Event = attrs.field(factory=trio.Event)
+    _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
 
     def __attrs_post_init__(self) -> None:
         self._send, self._receive = trio.open_memory_channel[_Chunk](math.inf)
@@ -59,7 +58,7 @@ class ConcurrentService:
             self._submit_chunk(_Chunk(queue, process_queue, messages[start : start + size]))
 
     def _submit_chunk(self, chunk: _Chunk) -> None:
-        if not self._stopping:
+        if not self._in_progress.is_stopping:
             self._send.send_nowait(chunk)
 
     async def run(self) -> None:
@@ -68,23 +67,14 @@ class ConcurrentService:
                 nursery.start_soon(self._work, nursery)
 
     async def stop(self, grace_s: float) -> None:
-        self._stopping = True
-        with trio.move_on_after(grace_s):
-            while self._running:
-                self._idle = trio.Event()
-                await self._idle.wait()
+        await self._in_progress.stop(grace_s)
 
     async def _work(self, nursery: trio.Nursery) -> None:
         async for chunk in self._receive:
-            if chunk.process_queue.dropped or self._stopping:
+            if chunk.process_queue.dropped or self._in_progress.is_stopping:
                 continue
-            self._running += 1
-            try:
+            with self._in_progress.one():
                 await self._consume(chunk, nursery)
-            finally:
-                self._running -= 1
-                if not self._running:
-                    self._idle.set()
 
     async def _consume(self, chunk: _Chunk, nursery: trio.Nursery) -> None:
         context, process_queue = self.context, chunk.process_queue

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+from abc import abstractmethod
 from collections.abc import Callable, Collection
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from types import TracebackType
 
 import trio
 
@@ -35,6 +37,8 @@ from .subscription import TAG
 
 logger = logging.getLogger(__name__)
 
+LEAVE_MAX_S = 10.0  # to persist offsets and to give queues back, handlers aside
+
 
 class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     """The common part of consumers; not used by itself. `_join` is called once the connections are open."""
@@ -62,10 +66,26 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         self._subscriptions: dict[str, SubscriptionData] = {}  # as heartbeats tell them
         self._started_ms = 0
         self._open: Open | None = None
+        self._leave_max_s = LEAVE_MAX_S
 
     @property
     def is_clustering(self) -> bool:
         return self._settings.mode is ConsumeMode.CLUSTERING
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Give the member's place up, within a time; then close the connections."""
+        assert self._open is not None
+        self._rebalancer.close()
+        opened, self._open = self._open, None
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + self._leave_max_s):
+            await self._leave(error)
+        return await opened.close(kind, error, trace)
+
+    @abstractmethod
+    async def _leave(self, error: BaseException | None) -> None:
+        """Tell brokers and the other members what they need to go on; `error`: what the block was left with."""
 
     async def _join(self, opened: Open, owner: QueueOwner, *, drops_idle_pulls: bool) -> None:
         """Take the member's place: offsets loaded, rebalance ready, known to the instance.

@@ -20,6 +20,7 @@ from ..messages import ReceivedMessage
 from ..results import ConsumeAction
 from .context import ConsumeContext, restore_topics
 from .handler import Handled
+from .in_progress import InProgress
 from .process_queue import ProcessQueue
 
 logger = logging.getLogger(__name__)
@@ -38,13 +39,11 @@ class OrderlyService:
     context: ConsumeContext
     lock_queue: Callable[[MessageQueue], Awaitable[bool]]  # asks the broker; marks the process queue
     _nursery: trio.Nursery | None = None
-    _running: int = 0
-    _stopping: bool = False
-    _idle: trio.Event = attrs.field(factory=trio.Event)
+    _in_progress: InProgress = attrs.field(init=False, factory=InProgress)
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
         """Start a task for the queue. Called only when `ProcessQueue.put` says that none is running."""
-        if self._nursery is not None and not self._stopping:
+        if self._nursery is not None and not self._in_progress.is_stopping:
             self._nursery.start_soon(self._consume_queue, queue, process_queue)
 
     async def run(self) -> None:
@@ -52,23 +51,19 @@ class OrderlyService:
             await trio.sleep_forever()
 
     async def stop(self, grace_s: float) -> None:
-        self._stopping = True
-        with trio.move_on_after(grace_s):
-            while self._running:
-                self._idle = trio.Event()
-                await self._idle.wait()
+        await self._in_progress.stop(grace_s)
 
     async def _consume_queue(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
         """Turns until nothing is left; each turn says after how many seconds the next may begin."""
         delay_s: float | None = 0.0
-        while delay_s is not None and not process_queue.dropped and not self._stopping:
+        while delay_s is not None and not process_queue.dropped and not self._in_progress.is_stopping:
             await trio.sleep(delay_s)
             delay_s = await self._turn(queue, process_queue)
 
     async def _turn(self, queue: MessageQueue, process_queue: ProcessQueue) -> float | None:
         context = self.context
         begin_s = trio.current_time()
-        while not process_queue.dropped and not self._stopping:
+        while not process_queue.dropped and not self._in_progress.is_stopping:
             if context.is_clustering and not self._is_locked(process_queue):
                 return LOCKED_DELAY_S if await self.lock_queue(queue) else NOT_LOCKED_DELAY_S
             if trio.current_time() - begin_s > context.options.consume_continuously_max:
@@ -89,17 +84,12 @@ class OrderlyService:
 
     async def _handle(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Handled | None:
         """Call the handler under the queue's consume lock; None when the queue was given away meanwhile."""
-        self._running += 1
-        try:
+        with self._in_progress.one():
             async with process_queue.consume_lock:
                 if process_queue.dropped:
                     return None
                 process_queue.last_consume_ms = self.context.now_ms()
                 return await self.context.handler.handle(restore_topics(messages, self.context.group))
-        finally:
-            self._running -= 1
-            if not self._running:
-                self._idle.set()
 
     async def _process(
         self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage], handled: Handled

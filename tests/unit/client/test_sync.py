@@ -9,9 +9,9 @@ import trio
 
 from rocketpy import client
 from rocketpy.client import START_FIRST, Message, ProducerOptions, PullOptions, PushOptions, ReceivedMessage, sync
+from rocketpy.client.cluster.broker_requests import AskedConsumer
 from rocketpy.client.cluster.instance import ConsumerMember
 from rocketpy.client.cluster.lifetime import Lifetime
-from rocketpy.client.cluster.server_requests import AskedConsumer
 from rocketpy.client.consuming.pull_loop import PullHost
 from rocketpy.client.consuming.rebalance import QueueOwner
 from rocketpy.client.options import ClientOptions

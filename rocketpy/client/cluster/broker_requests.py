@@ -59,7 +59,7 @@ class AskedConsumer(Protocol):
 
 
 @attrs.define(eq=False)
-class ServerRequests:
+class BrokerRequests:
     """Serves the requests of all brokers for one client instance. `nursery` outlives every request."""
 
     nursery: trio.Nursery
