@@ -28,6 +28,7 @@ HEADERS = [
     "wire/proxy_header.h",
     "ipc/ring.h",
     "ipc/worker_messages.h",
+    "ipc/queue_owner.h",
     "store/control_block.h",
     "store/broker_clock.h",
     "store/delivered.h",

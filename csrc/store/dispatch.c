@@ -31,7 +31,7 @@
 #include "store/new_file.h"
 #include "store/record.h"
 #include "store/recovery.h"
-#include "ipc/worker_messages.h"
+#include "store/arrivals.h"
 #include "store/unit_batch.h"
 #include "store/unit_tags.h"
 
@@ -65,7 +65,6 @@ struct rp_dispatch {
     rp_cq_ext_writer *ext;
     int ext_enable;
     rp_index *index;
-    rp_ring_writer *pull;
     int64_t *delay_level_ms;
     uint32_t delay_level_count;
     uint64_t units_per_file;
@@ -76,8 +75,7 @@ struct rp_dispatch {
     uint32_t keyed_count;
     uint64_t *heartbeat_ns; /* of the worker, or NULL */
     rp_flush *flush;        /* poked within batches, or NULL */
-    uint32_t *arrivals; /* queues to tell of; more than none between calls only while the ring is full */
-    uint32_t arrival_count;
+    rp_arrivals arrivals; /* some are left between calls only while a ring is full */
     int64_t timestamp_ms; /* store time of the record collected last */
     rp_dispatch_counts counts;
     uint8_t key[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
@@ -122,10 +120,10 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
     dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
     dispatch->batch = rp_unit_batch_open(block, dispatch->ext_enable);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
-    dispatch->arrivals = calloc(ARRIVALS_MAX, sizeof *dispatch->arrivals);
+    dispatch->arrivals = (rp_arrivals){.block = block, .queues = calloc(ARRIVALS_MAX, sizeof(uint32_t))};
     if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) ||
         (config->consume_queue_ext_file_size && !dispatch->ext) || !dispatch->delay_level_ms || !dispatch->batch ||
-        !dispatch->keyed || !dispatch->arrivals) {
+        !dispatch->keyed || !dispatch->arrivals.queues) {
         int error = errno;
         rp_dispatch_close(dispatch);
         errno = error;
@@ -147,11 +145,15 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     rp_index_close(dispatch->index);
     free(dispatch->delay_level_ms);
     free(dispatch->keyed);
-    free(dispatch->arrivals);
+    free(dispatch->arrivals.queues);
     free(dispatch);
 }
 
-void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull) { dispatch->pull = pull; }
+void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++) dispatch->arrivals.pulls[i] = pulls[i];
+    dispatch->arrivals.pull_count = count;
+}
+
 void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch->heartbeat_ns = heartbeat_ns; }
 void rp_dispatch_poke(rp_dispatch *dispatch, rp_flush *flush) { dispatch->flush = flush; }
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
@@ -191,28 +193,13 @@ static void publish_runs(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
     }
 }
 
-/* Send what is in `arrivals`; RP_FULL if some are left. */
-static rp_status send_arrivals(rp_dispatch *dispatch) {
-    uint32_t sent = 0;
-    while (sent < dispatch->arrival_count) {
-        rp_arrival *arrival = (rp_arrival *)rp_ring_reserve(dispatch->pull, sizeof *arrival);
-        if (!arrival) break;
-        *arrival = (rp_arrival){.queue = dispatch->arrivals[sent++]};
-        rp_ring_commit(dispatch->pull, sizeof *arrival, RP_MSG_ARRIVAL);
-    }
-    if (sent) rp_ring_wake(dispatch->pull);
-    dispatch->arrival_count -= sent;
-    memmove(dispatch->arrivals, dispatch->arrivals + sent, dispatch->arrival_count * sizeof *dispatch->arrivals);
-    return dispatch->arrival_count ? RP_FULL : RP_OK;
-}
-
 static void tell_watchers(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
-    if (!dispatch->pull) return;
+    if (!dispatch->arrivals.pull_count) return;
     rp_full_fence(); /* max_offset above before `watched` below */
     for (uint32_t i = from; i < to; i++) {
         rp_queue *queue = rp_unit_batch_run(dispatch->batch, i)->queue;
         if (rp_load_acquire32(&queue->watched) && rp_exchange32(&queue->watched, 0))
-            dispatch->arrivals[dispatch->arrival_count++] = rp_control_queue_index(dispatch->block, queue);
+            dispatch->arrivals.queues[dispatch->arrivals.count++] = rp_control_queue_index(dispatch->block, queue);
     }
 }
 
@@ -268,11 +255,12 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
         if (status != RP_OK) break;
         publish_runs(dispatch, from, to);
         tell_watchers(dispatch, from, to);
-        if (dispatch->arrival_count) send_arrivals(dispatch); /* what does not fit goes first in the next run */
+        if (dispatch->arrivals.count)
+            rp_arrivals_send(&dispatch->arrivals); /* what does not fit goes first in the next run */
         look_around(dispatch);
     }
-    if (status == RP_OK && dispatch->arrival_count)
-        send_arrivals(dispatch); /* queues met again, and nothing to write */
+    if (status == RP_OK && dispatch->arrivals.count)
+        rp_arrivals_send(&dispatch->arrivals); /* queues met again, and nothing to write */
     RP_CRASH_POINT("dispatch.index");
     if (status == RP_OK) status = index_batch(dispatch);
     if (status == RP_OK && dispatch->timestamp_ms > 0)
@@ -324,9 +312,10 @@ static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, ui
 
 /* A predecessor wrote the unit and died; whether it told who waits, nobody knows. */
 static void tell_again(rp_dispatch *dispatch, uint32_t index) {
-    uint32_t count = dispatch->arrival_count;
-    if (dispatch->pull && count < ARRIVALS_MAX - RP_UNIT_RUNS_MAX && (!count || dispatch->arrivals[count - 1] != index))
-        dispatch->arrivals[dispatch->arrival_count++] = index;
+    uint32_t count = dispatch->arrivals.count;
+    if (dispatch->arrivals.pull_count && count < ARRIVALS_MAX - RP_UNIT_RUNS_MAX &&
+        (!count || dispatch->arrivals.queues[count - 1] != index))
+        dispatch->arrivals.queues[dispatch->arrivals.count++] = index;
 }
 
 /* Add the record's unit to its queue's. RP_OK; RP_FULL: finish the batch, then come again. */
@@ -407,7 +396,7 @@ static rp_status dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint
             status = finish_batch(dispatch, at);
             if (status != RP_OK) return status;
             *reached = at;
-            if (dispatch->arrival_count) return RP_OK; /* the ring is full; the list holds those of one batch */
+            if (dispatch->arrivals.count) return RP_OK; /* the ring is full; the list holds those of one batch */
             continue;
         }
         if (status != RP_OK) break;
@@ -437,7 +426,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
     uint64_t position = rp_load_acquire(&control->dispatched_phy_offset),
              min = rp_load_acquire(&control->min_phy_offset);
     uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
-    if (dispatch->arrival_count && send_arrivals(dispatch) != RP_OK) return RP_FULL;
+    if (dispatch->arrivals.count && rp_arrivals_send(&dispatch->arrivals) != RP_OK) return RP_FULL;
     if (position < min) position = min;
     uint64_t stop = budget < end - position ? position + budget : end;
     while (position < stop) {
@@ -452,7 +441,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
         if (status != RP_OK) return status;
         position = reached;
         give_pages_back(dispatch, position);
-        if (dispatch->arrival_count) return RP_FULL;
+        if (dispatch->arrivals.count) return RP_FULL;
     }
     rp_log_view_trim(dispatch->view, min);
     return position < rp_load_acquire(&control->published_phy_offset) ? RP_OK : RP_EMPTY;

@@ -25,8 +25,9 @@ typedef struct rp_dispatch_config {
 
 rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config *config);
 void rp_dispatch_close(rp_dispatch *dispatch);
-/* Send ARRIVAL messages for suspended pulls through this writer; NULL: none. */
-void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *pull);
+/* Send ARRIVAL messages for suspended pulls through these writers, one per pull worker in the order of queue_owner.h;
+ * 0: none. The writers are borrowed, the array is copied. count <= RP_PULL_WORKERS_MAX. */
+void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count);
 /* Update this heartbeat (CLOCK_MONOTONIC) while a batch is written, because a large one may take seconds. */
 void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
 /* Wake `flush` (NULL: none) every few milliseconds while a batch is collected and written: under sync flush, senders

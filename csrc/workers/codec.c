@@ -9,6 +9,7 @@
 #include "workers/admission.h"
 #include "base/atomic.h"
 #include "ipc/backlog.h"
+#include "ipc/queue_owner.h"
 #include "base/clock.h"
 #include "workers/codec_request.h"
 #include "base/endian.h"
@@ -23,25 +24,30 @@ static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {
     BATCH_FRAMES = 256,
     CODES = 512,
+    SMALL_PULL = 2048, /* bytes of a pull that is built on the stack */
     PULLS_WAITING_MAX = 512 * 1024 /* bytes of pulls that wait for the ring: each may take long to serve */
 };
+enum output { OUT_SEND, OUT_MANAGER, OUT_PULLS }; /* then the query workers */
 static const char OVERLOAD[] = "[OVERLOAD]system busy, start flow control for a while";
 
 struct rp_codec {
     rp_worker *worker;
     uint32_t input_count;
     uint32_t selector_count;
-    uint32_t output_count; /* send, pull, managers */
+    uint32_t output_count; /* send, manager, pull workers, query workers */
+    uint32_t pull_count;
+    uint32_t query_count;
+    uint32_t query_turn; /* the query worker whose turn it is */
     int32_t version;
     uint64_t (*clock_ns)(void);
     uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
     uint64_t send_stall_ns;
     uint64_t looked_ns; /* at the send processor; it writes what we read there, so seldom */
     int is_send_stalled;
-    uint8_t destinations[CODES]; /* by request code; others go to manager 0 */
+    uint8_t destinations[CODES]; /* RP_TO_*, by request code; others go to the manager */
     rp_ring_reader **inputs;
-    rp_ring_writer **outputs;   /* by destination */
-    rp_backlog *backlogs;       /* by destination; all but that of sends are used */
+    rp_ring_writer **outputs;   /* by enum output */
+    rp_backlog *backlogs;       /* likewise; all but that of sends are used */
     rp_ring_writer **selectors;
     rp_ring **output_rings;
     uint32_t current_input; /* whose frame is being taken; input_count when inline */
@@ -50,6 +56,13 @@ struct rp_codec {
 static uint64_t reached(void *context, uint32_t output) {
     const rp_codec *codec = context;
     return output < codec->output_count ? rp_ring_tail(codec->output_rings[output]) : 0;
+}
+
+static rp_ring *ring_of(const rp_codec_config *config, uint32_t output) {
+    if (output == OUT_SEND) return config->send;
+    if (output == OUT_MANAGER) return config->manager;
+    output -= OUT_PULLS;
+    return output < config->pull_count ? config->pulls[output] : config->queries[output - config->pull_count];
 }
 
 rp_codec *rp_codec_open(const rp_codec_config *config) {
@@ -61,24 +74,26 @@ rp_codec *rp_codec_open(const rp_codec_config *config) {
     codec->opened_ns = codec->clock_ns();
     codec->send_stall_ns = config->send_stall_ms > 0 ? (uint64_t)config->send_stall_ms * 1000000u : 0;
     codec->inputs = calloc(config->input_count + 1, sizeof *codec->inputs);
-    codec->outputs = calloc(config->manager_count + 2, sizeof *codec->outputs);
-    codec->output_rings = calloc(config->manager_count + 2, sizeof *codec->output_rings);
-    codec->backlogs = calloc(config->manager_count + 2, sizeof *codec->backlogs);
+    codec->pull_count = config->pull_count;
+    codec->query_count = config->query_count;
+    uint32_t outputs = OUT_PULLS + config->pull_count + config->query_count;
+    codec->outputs = calloc(outputs, sizeof *codec->outputs);
+    codec->output_rings = calloc(outputs, sizeof *codec->output_rings);
+    codec->backlogs = calloc(outputs, sizeof *codec->backlogs);
     codec->selectors = calloc(config->selector_count + 1, sizeof *codec->selectors);
     if (!codec->inputs || !codec->outputs || !codec->backlogs || !codec->output_rings || !codec->selectors) goto fail;
     memset(codec->destinations, RP_TO_MANAGER, sizeof codec->destinations);
     for (uint32_t i = 0; i < config->route_count; i++)
         if (config->routes[i].code >= 0 && config->routes[i].code < CODES &&
-            config->routes[i].destination < config->manager_count + 2)
+            config->routes[i].destination <= RP_TO_QUERY)
             codec->destinations[config->routes[i].code] = (uint8_t)config->routes[i].destination;
-    for (uint32_t i = 0; i < config->manager_count + 2; i++, codec->output_count++) {
-        rp_ring *ring = i == RP_TO_SEND ? config->send : i == RP_TO_PULL ? config->pull : config->managers[i - 2];
-        codec->output_rings[i] = ring;
-        if (!(codec->outputs[i] = rp_ring_writer_open(ring)) ||
+    for (uint32_t i = 0; i < outputs; i++, codec->output_count++) {
+        codec->output_rings[i] = ring_of(config, i);
+        if (!(codec->outputs[i] = rp_ring_writer_open(codec->output_rings[i])) ||
             rp_backlog_init(&codec->backlogs[i], codec->outputs[i]) != 0)
             goto fail;
+        if (i >= OUT_PULLS && i < OUT_PULLS + config->pull_count) codec->backlogs[i].bytes_max = PULLS_WAITING_MAX;
     }
-    codec->backlogs[RP_TO_PULL].bytes_max = PULLS_WAITING_MAX;
     for (uint32_t i = 0; i < config->selector_count; i++, codec->selector_count++)
         if (!(codec->selectors[i] = rp_ring_writer_open(config->selectors[i]))) goto fail;
     for (uint32_t i = 0; i < config->input_count; i++, codec->input_count++)
@@ -133,19 +148,20 @@ static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_aft
     rp_store_release(&codec->worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
 }
 
-/* Nobody waits behind it, whether or not the manager has room: what it has none for goes to a backlog, or is refused,
- * as the reference does when a pool's queue is full. One that cannot even be refused ends its connection (RP_INVALID).
+/* A command, to the manager or a query worker. Nobody waits behind it, whether or not the worker has room: what it has
+ * none for goes to a backlog, or is refused, as the reference does when a pool's queue is full. One that cannot even be
+ * refused ends its connection (RP_INVALID).
  */
-static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_origin *origin, const uint8_t *frame,
-                            uint32_t size, const rp_header *header) {
-    rp_ring_writer *output = codec->outputs[destination];
-    rp_backlog *backlog = &codec->backlogs[destination];
+static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin, const uint8_t *frame, uint32_t size,
+                         const rp_header *header) {
+    rp_ring_writer *output = codec->outputs[out];
+    rp_backlog *backlog = &codec->backlogs[out];
     uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(output, (uint32_t)sizeof *origin + size) : NULL;
     rp_span spans[2] = {{origin, sizeof *origin}, {frame, size}};
     if (room) {
         memcpy(room, origin, sizeof *origin);
         memcpy(room + sizeof *origin, frame, size);
-        set_resume_point(codec, destination, rp_ring_tail_after(output, (uint32_t)sizeof *origin + size));
+        set_resume_point(codec, out, rp_ring_tail_after(output, (uint32_t)sizeof *origin + size));
         rp_ring_commit(output, (uint32_t)sizeof *origin + size, RP_MSG_COMMAND);
         return RP_OK;
     }
@@ -158,14 +174,14 @@ static rp_status to_manager(rp_codec *codec, uint32_t destination, const rp_orig
 typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
 
 /* Build the record in the ring. RP_UNSUPPORTED: the manager is to look at it; RP_FULL: no room, or it is too large. */
-static rp_status fill_ring(rp_codec *codec, uint32_t destination, fill_function fill, uint32_t bound, uint16_t type,
+static rp_status fill_ring(rp_codec *codec, uint32_t out, fill_function fill, uint32_t bound, uint16_t type,
                            const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
-    rp_ring_writer *output = codec->outputs[destination];
+    rp_ring_writer *output = codec->outputs[out];
     uint8_t *room = rp_ring_reserve(output, bound);
     if (!room) return RP_FULL;
     uint32_t size = fill(header, frame, origin, room);
     if (!size) return RP_UNSUPPORTED;
-    set_resume_point(codec, destination, rp_ring_tail_after(output, size));
+    set_resume_point(codec, out, rp_ring_tail_after(output, size));
     rp_ring_commit(output, size, type);
     return RP_OK;
 }
@@ -173,38 +189,55 @@ static rp_status fill_ring(rp_codec *codec, uint32_t destination, fill_function 
 static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame,
                               const rp_header *header) {
     uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_send_request));
-    rp_status status = fill_ring(codec, RP_TO_SEND, rp_send_request_fill, bound, RP_MSG_SEND, origin, frame, header);
-    if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[RP_TO_SEND]) / 4) return status;
-    if (rp_ring_pump(codec->outputs[RP_TO_SEND]) != RP_OK) return RP_FULL;
+    rp_status status = fill_ring(codec, OUT_SEND, rp_send_request_fill, bound, RP_MSG_SEND, origin, frame, header);
+    if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[OUT_SEND]) / 4) return status;
+    if (rp_ring_pump(codec->outputs[OUT_SEND]) != RP_OK) return RP_FULL;
     uint8_t *copy = malloc(bound);
     if (!copy) return RP_NO_MEMORY;
     rp_span span = {copy, rp_send_request_fill(header, frame, origin, copy)};
-    status = span.size ? rp_ring_write(codec->outputs[RP_TO_SEND], RP_MSG_SEND, &span, 1) : RP_UNSUPPORTED;
+    status = span.size ? rp_ring_write(codec->outputs[OUT_SEND], RP_MSG_SEND, &span, 1) : RP_UNSUPPORTED;
     free(copy);
     return status;
 }
 
+/* Hand a pull to the worker that owns its queue. RP_FULL: it has no room. */
+static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) {
+    const rp_pull_request *request = (const rp_pull_request *)pull;
+    const uint8_t *topic = pull + sizeof *request + request->group_size;
+    uint32_t out = OUT_PULLS + rp_queue_owner(topic, request->topic_size, request->queue_id, codec->pull_count);
+    rp_backlog *backlog = &codec->backlogs[out];
+    uint8_t *room = rp_backlog_is_empty(backlog) ? rp_ring_reserve(codec->outputs[out], size) : NULL;
+    if (room) {
+        memcpy(room, pull, size);
+        set_resume_point(codec, out, rp_ring_tail_after(codec->outputs[out], size));
+        rp_ring_commit(codec->outputs[out], size, RP_MSG_PULL);
+        return RP_OK;
+    }
+    rp_span span = {pull, size};
+    return rp_backlog_put(backlog, request->origin.connection, RP_MSG_PULL, &span, 1);
+}
+
 /* A pull. Pulls may take long to serve, so nobody else's sends wait behind those of one connection: what the ring has
- * no room for goes to a backlog, or is refused. */
+ * no room for goes to a backlog, or is refused. With one pull worker it is built in place. */
 static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
     uint32_t bound = rp_request_bound(header, 0, sizeof(rp_pull_request));
-    rp_backlog *backlog = &codec->backlogs[RP_TO_PULL];
+    _Alignas(8) uint8_t small[SMALL_PULL];
     rp_status status = RP_FULL;
-    if (rp_backlog_is_empty(backlog))
-        status = fill_ring(codec, RP_TO_PULL, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header);
+    if (codec->pull_count == 1 && rp_backlog_is_empty(&codec->backlogs[OUT_PULLS]))
+        status = fill_ring(codec, OUT_PULLS, rp_pull_request_fill, bound, RP_MSG_PULL, origin, frame, header);
     if (status != RP_FULL) return status;
-    uint8_t *copy = malloc(bound);
-    if (!copy) return RP_NO_MEMORY;
-    rp_span span = {copy, rp_pull_request_fill(header, frame, origin, copy)};
-    status = span.size ? rp_backlog_put(backlog, origin->connection, RP_MSG_PULL, &span, 1) : RP_UNSUPPORTED;
-    free(copy);
+    uint8_t *pull = bound <= sizeof small ? small : malloc(bound);
+    if (!pull) return RP_NO_MEMORY;
+    uint32_t size = rp_pull_request_fill(header, frame, origin, pull);
+    status = size ? pass_pull(codec, pull, size) : RP_UNSUPPORTED;
+    if (pull != small) free(pull);
     return status == RP_FULL ? refuse(codec, origin, header, frame->serialize_type, OVERLOAD) : status;
 }
 
 static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
     codec->looked_ns = now_ns;
     codec->is_send_stalled =
-        rp_worker_is_stalled(rp_ring_consumer(codec->output_rings[RP_TO_SEND]), codec->send_stall_ns, now_ns);
+        rp_worker_is_stalled(rp_ring_consumer(codec->output_rings[OUT_SEND]), codec->send_stall_ns, now_ns);
     return codec->is_send_stalled;
 }
 
@@ -236,9 +269,9 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
     /* It may be any request. The manager serves what is for it in the order of its ring; a send or pull it refuses,
      * with the reason: so none is stored behind a later one of its connection. */
-    if (status == RP_UNSUPPORTED) return to_manager(codec, RP_TO_MANAGER, origin, data, size, NULL);
+    if (status == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
     if (status != RP_OK) return RP_INVALID;
-    if (header.flag & RP_FLAG_RESPONSE) return to_manager(codec, RP_TO_MANAGER, origin, data, size, &header);
+    if (header.flag & RP_FLAG_RESPONSE) return command(codec, OUT_MANAGER, origin, data, size, &header);
     uint32_t destination =
         header.code >= 0 && header.code < CODES ? codec->destinations[header.code] : (uint32_t)RP_TO_MANAGER;
     if (destination == RP_TO_SEND || (destination == RP_TO_PULL && origin->listener == 0)) {
@@ -246,8 +279,12 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
                                            : to_pull(codec, origin, &frame, &header);
         if (status != RP_UNSUPPORTED) return status;
     }
-    if (destination < RP_TO_MANAGER) destination = RP_TO_MANAGER;
-    return to_manager(codec, destination, origin, data, size, &header);
+    uint32_t out = OUT_MANAGER;
+    if (destination == RP_TO_QUERY && codec->query_count) {
+        out = OUT_PULLS + codec->pull_count + codec->query_turn;
+        codec->query_turn = (codec->query_turn + 1) % codec->query_count;
+    }
+    return command(codec, out, origin, data, size, &header);
 }
 
 rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t *frame, uint32_t size) {
@@ -261,10 +298,10 @@ rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t
     return take(codec, origin, frame, size);
 }
 
-/* Both the pull worker and the manager must learn of it; learning it twice does no harm. */
+/* All but the send worker must learn of it; learning it twice does no harm. */
 rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
     rp_span span = {origin, sizeof *origin};
-    for (uint32_t i = RP_TO_PULL; i < codec->output_count; i++)
+    for (uint32_t i = OUT_MANAGER; i < codec->output_count; i++)
         if (rp_backlog_put(&codec->backlogs[i], RP_CONNECTION_INTERNAL, RP_MSG_CLOSED, &span, 1) == RP_FULL)
             return RP_FULL;
     return RP_OK;

@@ -10,25 +10,29 @@
 #include "ipc/worker_messages.h"
 #include "base/status.h"
 
-enum { RP_TO_SEND = 0, RP_TO_PULL = 1, RP_TO_MANAGER = 2 /* + number of the manager */ };
+/* The kinds of workers that serve requests. A pull goes to the worker that owns its queue (queue_owner.h), queries go
+ * to the query workers in turn. */
+enum { RP_TO_SEND = 0, RP_TO_PULL = 1, RP_TO_MANAGER = 2, RP_TO_QUERY = 3 };
 
 typedef struct rp_route {
     int32_t code;
-    uint32_t destination;
+    uint32_t destination; /* RP_TO_* */
 } rp_route;
 
 typedef struct rp_codec_config {
     rp_worker *worker;   /* the process it runs in */
     uint32_t input_count;/* rings from selectors; 0 when inline */
-    uint32_t manager_count;
+    uint32_t pull_count;  /* 1 .. RP_PULL_WORKERS_MAX */
+    uint32_t query_count; /* 0: the manager serves queries */
     uint32_t selector_count;
     uint32_t route_count;
     rp_ring **inputs;
     rp_ring *send;
-    rp_ring *pull;
-    rp_ring **managers;
+    rp_ring *manager;
+    rp_ring **pulls;   /* by number of the owner */
+    rp_ring **queries;
     rp_ring **selectors; /* reply rings, for requests that the codec refuses */
-    const rp_route *routes; /* codes without a route go to manager 0 */
+    const rp_route *routes; /* codes without a route go to the manager */
     int32_t version;     /* ours, for those replies */
     int64_t send_stall_ms; /* sends are refused while the send processor has been at one thing for longer; 0: never */
     uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */

@@ -134,15 +134,16 @@ class BrokerConfig:
         4,
         "sendMessageThreadPoolNums",
         "Threads for sends.",
-        ignored=_NO_POOLS,
+        ignored="one process writes the log: its one order needs no lock (docs/architecture.md, Pools)",
         default_text="min(cores, 4)",
     )
     pull_message_thread_pool_nums: int = setting(
-        20,
+        1,
         "pullMessageThreadPoolNums",
-        "Threads for pulls.",
-        ignored=_NO_POOLS,
-        default_text="16 + 2 · cores",
+        "Processes that serve pulls, when pullWorkers is not given.",
+        unit="processes",
+        default_text="pullWorkers",
+        at_least=1,
     )
     query_message_thread_pool_nums: int = setting(
         10,

@@ -79,6 +79,7 @@ def load_broker_config(
         ("broker", "namesrv_addr"): settings.broker.namesrv_addr or environ.get("NAMESRV_ADDR") or None,
     }
     derived.update(_workers(settings, given, machine.cores))
+    derived.update(_processors(settings, given, machine.cores))
     notes = loaded.notes + _capped_workers(settings, loaded, machine.cores)
     if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
         notes = tuple(note for note in notes if note.key != "haListenPort")
@@ -200,11 +201,20 @@ def _workers(
     }
 
 
+def _processors(settings: BrokerSettings, given: frozenset[str], cores: int) -> dict[tuple[str, str], int]:
+    """The same for a broker's pools."""
+    pulls = settings.rocketpy.pull_workers
+    if "pullWorkers" not in given and "pullMessageThreadPoolNums" in given:
+        pulls = min(cores, settings.broker.pull_message_thread_pool_nums)
+    return {("rocketpy", "pull_workers"): pulls, ("broker", "pull_message_thread_pool_nums"): pulls}
+
+
 def _capped_workers(settings: BrokerSettings, loaded: _Loaded[BrokerSettings], cores: int) -> tuple[Note, ...]:
     """A note for each thread count of the reference that asks for more processes than there are cores."""
     asked = {
         "serverSelectorThreads": (settings.server.server_selector_threads, "selectorWorkers"),
         "serverWorkerThreads": (settings.server.server_worker_threads, "codecWorkers"),
+        "pullMessageThreadPoolNums": (settings.broker.pull_message_thread_pool_nums, "pullWorkers"),
     }
     return tuple(
         Note(key, loaded.lines.get(key), f"{threads} threads become {cores} processes, one per core; or give {ours}")

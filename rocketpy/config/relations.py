@@ -155,8 +155,9 @@ def ring_count(settings: BrokerSettings) -> int:
     """Rings of the default shape (docs/architecture.md): one per (producer, consumer) pair that talks."""
     selectors = settings.rocketpy.selector_workers
     codecs = settings.rocketpy.codec_workers
-    processors = 3  # send, pull, manager
+    pulls = settings.rocketpy.pull_workers
+    processors = 2 + pulls  # send and manager
     inward = selectors * codecs + codecs * processors if codecs else selectors * processors
     replies = processors * selectors
-    among = 4 + 4  # send and pull to manager and back; store to pull and manager, manager to store, send to store
+    among = 3 * pulls + 5  # pull to and from manager, and from store; send and store to and from manager; one to spare
     return inward + replies + among

@@ -35,6 +35,16 @@ class RocketpyConfig:
         default_text="serverWorkerThreads when given (at most one per core), else a quarter of the cores (0 to 4)",
         at_most=64,
     )
+    pull_workers: int = setting(
+        1,
+        "pullWorkers",
+        "Processes that serve pulls. Each owns some of the queues of every topic; one serves millions of messages per "
+        "second.",
+        unit="processes",
+        default_text="pullMessageThreadPoolNums when given (at most one per core), else 1",
+        at_least=1,
+        at_most=64,
+    )
     ring_size: int = setting(
         1_048_576,
         "ringSize",

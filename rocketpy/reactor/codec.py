@@ -15,7 +15,7 @@ from rocketpy.native.core import ffi, lib
 from .crashed_request import drop_crashed_request
 from .pools import PoolTable
 from .ring import ring_array
-from .topology import PULL, SEND, Topology
+from .topology import MANAGER, SEND, Topology
 from .worker_spec import WorkerContext
 
 TURN_NS = 1_000_000_000
@@ -37,21 +37,24 @@ class CodecConfig:
         # A selector decodes for its own connections only, so every index refers to itself.
         selectors = [topology.ring(name, name if is_inline else selector) for selector in sizes.selectors]
         routes = ffi.new("rp_route[]", list(table.routes()))
-        managers = [topology.ring(name, manager) for manager in sizes.managers]
-        self._kept = (ring_array(inputs), ring_array(managers), ring_array(selectors), routes)
+        pulls = [topology.ring(name, pull) for pull in sizes.pulls]
+        queries = [topology.ring(name, query) for query in sizes.queries]
+        self._kept = (ring_array(inputs), ring_array(pulls), ring_array(queries), ring_array(selectors), routes)
         self._pointer: Any = ffi.new(
             "rp_codec_config *",
             {
                 "worker": topology.blocks[name].pointer,
                 "input_count": len(inputs),
-                "manager_count": len(managers),
+                "pull_count": len(pulls),
+                "query_count": len(queries),
                 "selector_count": len(selectors),
                 "route_count": len(routes),
                 "inputs": self._kept[0],
                 "send": topology.ring(name, SEND).pointer,
-                "pull": topology.ring(name, PULL).pointer,
-                "managers": self._kept[1],
-                "selectors": self._kept[2],
+                "manager": topology.ring(name, MANAGER).pointer,
+                "pulls": self._kept[1],
+                "queries": self._kept[2],
+                "selectors": self._kept[3],
                 "routes": routes,
                 "version": OUR_VERSION,
                 "send_stall_ms": send_stall_ms,

@@ -25,7 +25,7 @@ from rocketpy.errors import RocketError
 from rocketpy.remoting.command import RemotingCommand
 
 from .ring import Ring, RingReader, RingWriter, WorkerBlock
-from .topology import SEND, Topology
+from .topology import MANAGER, SEND, Topology
 from .worker_messages import (
     CONNECTION_INTERNAL,
     PULL_REQUEST,
@@ -50,7 +50,8 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
     if not suspect:
         return
     sizes = topology.sizes
-    has_copied = block.name in (*sizes.managers, *sizes.selectors)  # the next message of its rings is another request
+    # These copy what they read: the next message of their rings is another request.
+    has_copied = block.name in (MANAGER, *sizes.queries, *sizes.selectors)
     inputs = [] if has_copied else topology.inputs(block.name)
     found = [taken for ring in inputs if (taken := _take_from(ring, suspect)) is not None]
     for kind, record in found:
@@ -60,7 +61,7 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
             describe(kind, record),
         )
         if suspect == CONNECTION_INTERNAL and block.name == SEND:
-            refuse_put(topology.ring(SEND, sizes.managers[0]), record)
+            refuse_put(topology.ring(SEND, MANAGER), record)
     if not found:
         _log.error("worker %s crashed while it served connection %x: closed the connection", block.name, suspect)
     if block.name not in sizes.selectors:  # connections of a dead selector are closed already

@@ -3,10 +3,10 @@
 Each request code that the broker serves stands in one row. The codec takes its routes from here, the processes of the
 slow path their queues and tasks, statistics and metrics the bounds that they show (docs/architecture.md, Pools).
 
-    send    one process: the CommitLog has one writer. More of them would need a lock around each append.
-    pull    C; a queue belongs to one of the processes
-    query   Python; beside the manager, or in it where there are no query processes
-    manager Python; owns the tables, and serves every other row, and what `send` and `pull` cannot read
+    send     C; one process, for the CommitLog has one writer: more of them would need a lock around each append
+    pull     C; pullWorkers processes, each of which owns some of the queues (csrc/ipc/queue_owner.h)
+    query    Python; queryWorkers processes that only read the store; without them the manager serves their rows
+    manager  Python; one process, which owns the tables; serves all other rows, and what others cannot read
 
 In a process of Python, a pool is a bounded queue and a number of trio tasks. With one task it serves the requests of a
 connection in the order in which they were sent; with more, they may overtake each other, as in the reference.
@@ -26,7 +26,7 @@ from rocketpy.errors import ConfigError
 from rocketpy.native.core import lib
 
 SEND, PULL, MANAGER, QUERY = "send", "pull", "manager", "query"
-_ROUTES: Mapping[str, int] = {SEND: lib.RP_TO_SEND, PULL: lib.RP_TO_PULL, MANAGER: lib.RP_TO_MANAGER}
+_ROUTES: Mapping[str, int] = {SEND: lib.RP_TO_SEND, PULL: lib.RP_TO_PULL, QUERY: lib.RP_TO_QUERY}
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +36,7 @@ class Pool:
     name: str
     codes: tuple[int, ...] = ()
     served_by: str = MANAGER
-    """Kind of the processes that serve it. What `send` and `pull` cannot read, the manager's tasks of the row get."""
+    """Kind of the processes that serve it; where there is none, and for what they cannot read, the manager does."""
     tasks: int = attrs.field(validator=attrs.validators.ge(1))
     queue_max: int = attrs.field(validator=attrs.validators.ge(1))
     """Requests that wait for the tasks of a process; one more is answered SYSTEM_BUSY at once."""
@@ -86,8 +86,8 @@ class PoolTable:
         return self._by_code.get(code) or self.pool(self.default)
 
     def pools_in(self, worker: str) -> tuple[Pool, ...]:
-        """The pools that have tasks in a process of this kind. The manager has all but those of `query`."""
-        return tuple(pool for pool in self.pools if (pool.served_by == QUERY) == (worker == QUERY))
+        """The pools that have tasks in a process of this kind: `query` its own, the manager all."""
+        return tuple(pool for pool in self.pools if worker in (MANAGER, pool.served_by))
 
     def routes(self) -> Iterator[tuple[int, int]]:
         """(code, destination) of every code that does not simply go to the manager: the codec's table."""
@@ -133,6 +133,7 @@ def broker_pools(settings: BrokerSettings) -> PoolTable:
                     code.GET_MIN_OFFSET,
                     code.GET_EARLIEST_MSG_STORETIME,
                 ),
+                served_by=QUERY,
                 tasks=4,
                 queue_max=broker.query_thread_pool_queue_capacity,
             ),

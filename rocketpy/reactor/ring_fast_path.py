@@ -7,7 +7,7 @@ entries are kept here as records and are sent again to a restarted send or pull 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import attrs
 import trio
@@ -34,6 +34,7 @@ from .worker_messages import (
     encode_group,
     encode_subscription,
     encode_topic,
+    owner_of_pull,
     resolve_pull,
     resolve_send,
     token_of,
@@ -60,17 +61,19 @@ class RingFastPath:
     """The manager's way to the send, pull and store workers.
 
     Args:
-        store: outbox to the store worker, for cleaning; None in tests without one. queues: the queue entries of the
-        control block. store_host: brokerIP1 and listenPort, for message ids. delivered: delivery marks of delayed
-        messages; None in tests without them. sends: reader of the ring by which the send worker passes sends to the
-        manager; None in tests without one.
+        pulls: the pull workers, in the order of csrc/ipc/queue_owner.h. queries: the query workers, which learn of
+        changed settings only. store: outbox to the store worker, for cleaning; None in tests without one. queues: the
+        queue entries of the control block. store_host: brokerIP1 and listenPort, for message ids. delivered: delivery
+        marks of delayed messages; None in tests without them. sends: reader of the ring by which the send worker passes
+        sends to the manager; None in tests without one.
     """
 
     def __init__(
         self,
         *,
         send: tuple[WorkerBlock, Outbox],
-        pull: tuple[WorkerBlock, Outbox],
+        pulls: Sequence[tuple[WorkerBlock, Outbox]],
+        queries: Sequence[tuple[WorkerBlock, Outbox]] = (),
         store: tuple[WorkerBlock, Outbox] | None,
         queues: QueueTable,
         store_host: tuple[str, int],
@@ -80,7 +83,11 @@ class RingFastPath:
     ) -> None:
         common = {WorkerMessage.TOPIC, WorkerMessage.BROKER}
         self._send = _FastPathProcess(*send, frozenset(common))
-        self._pull = _FastPathProcess(*pull, frozenset(common | {WorkerMessage.GROUP, WorkerMessage.SUBSCRIPTION}))
+        of_pulls = frozenset(common | {WorkerMessage.GROUP, WorkerMessage.SUBSCRIPTION})
+        self._pulls = [_FastPathProcess(*pull, of_pulls) for pull in pulls]
+        of_queries = frozenset({WorkerMessage.SETTINGS})
+        queried = [_FastPathProcess(*query, of_queries) for query in queries]
+        self._with_tables = [self._send, *self._pulls, *queried]
         self._store = None if store is None else _FastPathProcess(*store, frozenset())
         self._queues = queues
         self._tables: dict[TableKey, bytes] = {}
@@ -173,7 +180,7 @@ class RingFastPath:
 
     def tables_end(self) -> None:
         self._are_tables_whole = True
-        for process in (self._send, self._pull):
+        for process in (self._send, *self._pulls):
             self._put_tables_end(process)
 
     def _enter(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
@@ -185,7 +192,7 @@ class RingFastPath:
         self._tell(kind, record)
 
     def _tell(self, kind: WorkerMessage, record: bytes) -> None:
-        for process in (self._send, self._pull):
+        for process in self._with_tables:
             if kind in process.takes:
                 process.outbox.put(kind, record, always=True)
 
@@ -200,7 +207,7 @@ class RingFastPath:
         if process is self._send:
             self._owes_tables_end = True
             self._end_tables_if_completed()
-        else:
+        elif process in self._pulls:
             self._put_tables_end(process)
 
     def _entries(self, kinds: frozenset[int]) -> Iterator[tuple[int, bytes]]:
@@ -254,7 +261,8 @@ class RingFastPath:
         self._end_tables_if_completed()
 
     def repull(self, request: PullRequest) -> None:
-        if not self._pull.outbox.put(WorkerMessage.PULL, resolve_pull(request)):
+        owner = owner_of_pull(request.raw, len(self._pulls))
+        if not self._pulls[owner].outbox.put(WorkerMessage.PULL, resolve_pull(request)):
             self._refuse(request)
 
     def _refuse(self, request: SendRequest | PullRequest) -> None:
@@ -277,11 +285,14 @@ class RingFastPath:
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         self._store_settings.update(changes)
         self._tell_store_settings()
+        self._enter(WorkerMessage.SETTINGS, "", "", self._settings_record())
 
     def _tell_store_settings(self) -> None:
         if self._store is not None and self._store_settings:
-            text = format_mapping(self._store_settings)
-            self._store.outbox.put(WorkerMessage.SETTINGS, text.encode(), always=True)
+            self._store.outbox.put(WorkerMessage.SETTINGS, self._settings_record(), always=True)
+
+    def _settings_record(self) -> bytes:
+        return format_mapping(self._store_settings).encode()
 
     def delete_queues(self, topic: str) -> trio.Event:
         self.topic_removed(topic)  # may be a repetition: the previous manager may have died before it
@@ -313,7 +324,7 @@ class RingFastPath:
         """Write out backlogs, and check whether a send or pull worker was restarted. Returns True if there is more to
         write at once."""
         is_busy = False
-        for process in (self._send, self._pull):
+        for process in self._with_tables:
             if process.block.epoch != process.epoch:
                 process.epoch = process.block.epoch
                 self._tell_all(process)
@@ -333,5 +344,5 @@ class RingFastPath:
 
     def is_idle(self) -> bool:
         """All backlogs are empty, and no put waits for its result."""
-        outboxes = [self._send.outbox, self._pull.outbox] + ([self._store.outbox] if self._store is not None else [])
-        return self._puts.is_empty() and all(outbox.is_empty() for outbox in outboxes)
+        processes = [*self._with_tables, *([self._store] if self._store is not None else [])]
+        return self._puts.is_empty() and all(process.outbox.is_empty() for process in processes)

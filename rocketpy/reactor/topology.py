@@ -1,7 +1,8 @@
 """All workers and the rings between them: blocks, rings and handoff sockets, created before the first fork.
 
-    acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull, -COMMAND-> manager
-    send, pull, manager, codec -REPLY-> selector i          send <-> manager <-> pull, store <-> manager, store -> pull
+    acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull k, -COMMAND-> manager, query l
+    send, pull k, manager, query l, codec j -REPLY-> selector i
+    send <-> manager <-> pull k, store <-> manager, store -> pull k, manager -> query l
 
 With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the processors, and one leads
 back to itself for requests that it refuses while decoding.
@@ -18,11 +19,14 @@ from rocketpy.errors import ConfigError
 from rocketpy.native.core import lib
 
 from .handoff import handoff_pair
+from .pools import MANAGER, PULL, QUERY, SEND
 from .ring import Ring, WorkerBlock
+
+__all__ = ["ACCEPTOR", "MANAGER", "PULL", "QUERY", "SEND", "STORE", "ReactorSizes", "Topology"]
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
-ACCEPTOR, SEND, PULL, STORE = "acceptor", "send", "pull", "store"
+ACCEPTOR, STORE = "acceptor", "store"
 
 
 @attrs.frozen(kw_only=True)
@@ -31,7 +35,9 @@ class ReactorSizes:
 
     selector_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, 255)))
     codec_workers: int = attrs.field(default=1, validator=attrs.validators.ge(0))
-    manager_workers: int = attrs.field(default=1, validator=attrs.validators.ge(1))
+    pull_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, lib.RP_PULL_WORKERS_MAX + 1)))
+    query_workers: int = attrs.field(default=0, validator=attrs.validators.ge(0))
+    """0: the manager serves queries."""
     ring_bytes: int = 1 * MIB
     """Bytes of a ring that carries messages; a power of two. It is halved until all rings fit `shared_bytes_max`."""
     shared_bytes_max: int = 64 * MIB
@@ -45,8 +51,18 @@ class ReactorSizes:
         return tuple(f"codec-{n}" for n in range(self.codec_workers))
 
     @property
-    def managers(self) -> tuple[str, ...]:
-        return tuple("manager" if n == 0 else f"manager-{n}" for n in range(self.manager_workers))
+    def pulls(self) -> tuple[str, ...]:
+        """In the order of csrc/ipc/queue_owner.h."""
+        return (PULL,) if self.pull_workers == 1 else tuple(f"{PULL}-{n}" for n in range(self.pull_workers))
+
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return tuple(f"{QUERY}-{n}" for n in range(self.query_workers))
+
+    @property
+    def processors(self) -> tuple[str, ...]:
+        """Who serves requests."""
+        return (SEND, *self.pulls, MANAGER, *self.queries)
 
     @property
     def decoders(self) -> tuple[str, ...]:
@@ -55,7 +71,7 @@ class ReactorSizes:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        return (ACCEPTOR, *self.selectors, *self.codecs, SEND, PULL, *self.managers, STORE)
+        return (ACCEPTOR, *self.selectors, *self.codecs, *self.processors, STORE)
 
 
 @attrs.frozen
@@ -69,27 +85,29 @@ class Wire:
 
 def wires(sizes: ReactorSizes) -> Iterator[Wire]:
     """All rings. Their order is the order of each worker's inputs and outputs."""
-    processors = (SEND, PULL, *sizes.managers)
+    halved = {*sizes.pulls, *sizes.queries}  # pulls are small, and so are queries
     for selector in sizes.selectors:
         for codec in sizes.codecs:
             yield Wire(selector, codec)
     for decoder in sizes.decoders:
-        for processor in processors:
-            yield Wire(decoder, processor, 0.5 if processor == PULL else 1.0)
+        for processor in sizes.processors:
+            yield Wire(decoder, processor, 0.5 if processor in halved else 1.0)
         for selector in sizes.selectors:
             if decoder == selector or sizes.codecs:
                 yield Wire(decoder, selector, 0.125)
-    for processor in processors:
+    for processor in sizes.processors:
         for selector in sizes.selectors:
-            yield Wire(processor, selector, 0.5 if processor == PULL else 1.0)
-    manager = sizes.managers[0]
-    yield Wire(SEND, manager)
-    yield Wire(manager, SEND)
-    yield Wire(PULL, manager, 0.25)
-    yield Wire(manager, PULL, 0.25)
-    yield Wire(STORE, PULL, 0.25)
-    yield Wire(STORE, manager, 0.125)
-    yield Wire(manager, STORE, 0.125)
+            yield Wire(processor, selector, 0.5 if processor in sizes.pulls else 1.0)
+    yield Wire(SEND, MANAGER)
+    yield Wire(MANAGER, SEND)
+    for pull in sizes.pulls:
+        yield Wire(pull, MANAGER, 0.25)
+        yield Wire(MANAGER, pull, 0.25)
+        yield Wire(STORE, pull, 0.25)
+    for query in sizes.queries:
+        yield Wire(MANAGER, query, 0.125)
+    yield Wire(STORE, MANAGER, 0.125)
+    yield Wire(MANAGER, STORE, 0.125)
 
 
 def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
@@ -111,7 +129,7 @@ def capacities(sizes: ReactorSizes) -> Mapping[tuple[str, str], int]:
         if ring_bytes == RING_BYTES_MIN:
             raise ConfigError(
                 f"{len(plan)} rings take {total} bytes, more than {sizes.shared_bytes_max}; "
-                "use fewer selectorWorkers or codecWorkers, or a larger sharedMemoryMax",
+                "use fewer selectorWorkers, codecWorkers, pullWorkers or queryWorkers, or a larger sharedMemoryMax",
                 key="sharedMemoryMax",
             )
         ring_bytes //= 2

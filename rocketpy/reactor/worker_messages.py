@@ -173,6 +173,14 @@ def token_of(record: bytes) -> int:
     return token
 
 
+def owner_of_pull(record: bytes, owners: int) -> int:
+    """Number of the pull process that owns the queue of a PULL record."""
+    request = PULL_REQUEST.read(record)
+    at = PULL_REQUEST.size + request.group_size
+    topic = record[at : at + request.topic_size]
+    return int(lib.rp_queue_owner(topic, len(topic), request.queue_id, owners))
+
+
 def encode_completed(record: bytes, token: int) -> bytes:
     """Encode: all sends up to `token` of the connection of `record` are completed."""
     return COMPLETED.write(ORIGIN.read(record)[0], token)

@@ -102,12 +102,12 @@ static void open_lane(struct lane *lane, const char *root) {
         CHECK(*rings[i].ring = rp_ring_create(RING, rings[i].producer, rings[i].consumer));
     rp_route routes[] = {{10, RP_TO_SEND}, {310, RP_TO_SEND}, {320, RP_TO_SEND}, {11, RP_TO_PULL}};
     CHECK(lane->codec = rp_codec_open(&(rp_codec_config){.worker = lane->selector,
-                                                         .manager_count = 1,
+                                                         .pull_count = 1,
                                                          .selector_count = 1,
                                                          .route_count = 4,
                                                          .send = lane->to_send,
-                                                         .pull = lane->to_pull,
-                                                         .managers = &lane->to_manager,
+                                                         .manager = lane->to_manager,
+                                                         .pulls = &lane->to_pull,
                                                          .selectors = &lane->codec_out,
                                                          .routes = routes,
                                                          .version = 409}));
@@ -158,7 +158,7 @@ static void open_lane(struct lane *lane, const char *root) {
                                                                                .hash_slot_num = 100,
                                                                                .index_num = 1000}));
     CHECK(lane->arrivals = rp_ring_writer_open(lane->store_pull));
-    rp_dispatch_notify(lane->dispatch, lane->arrivals);
+    rp_dispatch_notify(lane->dispatch, &lane->arrivals, 1);
     CHECK(lane->tell_send = rp_ring_writer_open(lane->manager_send));
     CHECK(lane->tell_pull = rp_ring_writer_open(lane->manager_pull));
     rp_ring *outs[] = {lane->send_out, lane->pull_out, lane->codec_out};

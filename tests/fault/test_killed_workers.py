@@ -14,15 +14,17 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
+from rocketpy.native.core import lib
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import PULL_NOT_FOUND, PULL_RETRY, Connection, Load, check, pull_request, send_request
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
-KILLS = 34  # per shape: a hundred in all
+KILLS = 34  # per shape
 SHAPES = {
     "one and one": {"selectorWorkers": "1", "codecWorkers": "1"},
     "three and three": {"selectorWorkers": "3", "codecWorkers": "3"},
     "inline codec": {"codecWorkers": "0"},
+    "three of each pool": {"codecWorkers": "1", "pullWorkers": "3"},
 }
 TOPICS = [("alpha", 4), ("beta", 4), ("gamma", 4)]
 RESTARTED = re.compile(r"^rocketpy: worker (\S+) was killed by SIGKILL; restarting ", re.MULTILINE)
@@ -64,10 +66,25 @@ class SuspendedPulls:
             self.ended += 1
         self._connections.clear()
 
+    def expect_none(self) -> None:
+        """The death of another pull process has ended none of them: pulls that all of these processes answer now are
+        the next that is heard of."""
+        for connection in self._connections:
+            for queue_id in range(3):
+                request = pull_request("quiet", queue_id, 0)
+                reply = connection.ask(request)
+                assert reply.opaque == request.opaque, "a suspended pull ended with a worker that did not hold it"
+        self.drop()
+
     def drop(self) -> None:
         for connection in self._connections:
             connection.close()
         self._connections.clear()
+
+
+def owner_of(topic: str, queue_id: int, pulls: list[str]) -> str:
+    """The pull worker that has the queue."""
+    return pulls[lib.rp_queue_owner(topic.encode(), len(topic.encode()), queue_id, len(pulls))]
 
 
 def wait_until_gone(broker: RunningBroker, name: str, pid: int) -> None:
@@ -87,17 +104,21 @@ def test_no_death_of_a_worker_loses_repeats_or_reorders(shape: str) -> None:
         victims = [names[i % len(names)] for i in range(KILLS)]
         choose.shuffle(victims)
         held = SuspendedPulls(broker.port)
+        owner = owner_of("quiet", 3, [name for name in names if name.startswith("pull")])
         with Load(broker.port, SEED, TOPICS, new_topics=True, large_bytes=400_000) as load:
             load.wait_for_answers(10)
             for victim in victims:
-                if victim == "pull":
+                is_pull = victim.startswith("pull")
+                if is_pull:
                     held.hold()
                 load.wait_for_answers(choose.randrange(1, 20))
                 time.sleep(choose.random() * 0.02)
                 pid = broker.kill_worker(victim)
                 wait_until_gone(broker, victim, pid)
-                if victim == "pull":
+                if victim == owner:
                     held.expect_end()
+                elif is_pull:
+                    held.expect_none()
             load.wait_for_answers(20)
         held.drop()
         verdict = check(broker.port, [load])

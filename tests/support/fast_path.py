@@ -110,12 +110,12 @@ class FastPath:
                 "worker": self.workers["codec" if inputs else "selector"],
                 "input_count": len(inputs),
                 "inputs": self._rings(*inputs) if inputs else ffi.NULL,
-                "manager_count": 1,
+                "pull_count": 1,
                 "selector_count": 1,
                 "route_count": 5,
                 "send": self.to_send,
-                "pull": self.to_pull,
-                "managers": self._rings(self.to_manager),
+                "manager": self.to_manager,
+                "pulls": self._rings(self.to_pull),
                 "selectors": self._rings(self.codec_replies),
                 "routes": routes,
                 "version": 409,
@@ -209,7 +209,7 @@ class FastPath:
         )
         dispatch = lib.rp_dispatch_open(self.block, config)
         assert dispatch != ffi.NULL
-        lib.rp_dispatch_notify(dispatch, lib.rp_ring_writer_open(self.store_pull))
+        lib.rp_dispatch_notify(dispatch, ffi.new("rp_ring_writer *[]", [lib.rp_ring_writer_open(self.store_pull)]), 1)
         return dispatch
 
     # ------------------------------------------------------------------ the manager's part

@@ -13,7 +13,7 @@ from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
-from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.topology import ACCEPTOR, MANAGER, PULL, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.store.control_block import ControlBlock
@@ -22,7 +22,7 @@ from rocketpy.store.formats.delay_level import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
 
 from ..workers.manager import ManagerMain
-from ..workers.send_and_pull import MANAGER, PullMain, SendMain
+from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
@@ -37,6 +37,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
     return ReactorSizes(
         selector_workers=own.selector_workers,
         codec_workers=own.codec_workers,
+        pull_workers=own.pull_workers,
         ring_bytes=own.ring_size,
         shared_bytes_max=own.ring_memory_max,
     )
@@ -94,7 +95,8 @@ def worker_specs(
     writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
     yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.PROCESSORS, keep_fds=writes)
-    yield spec(PULL, PULL, PullMain(topology, control, settings), StopPhase.PROCESSORS)
+    for pull in sizes.pulls:
+        yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.PROCESSORS)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for codec in sizes.codecs:
@@ -109,11 +111,17 @@ def worker_specs(
             quiet_phase=StopPhase.INTAKE,
             keep_fds=(topology.handoffs[selector][1].fileno(),),
         )
-    targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in sizes.selectors]
+    acceptor, kept = _acceptor(topology, listeners)
+    yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
+
+
+def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:
+    """The acceptor, and the descriptors that it keeps."""
+    selectors = topology.sizes.selectors
+    targets = [Target(topology.blocks[selector], topology.handoffs[selector][0]) for selector in selectors]
     numbered = list(zip(listeners, (MAIN_LISTENER, VIP_LISTENER), strict=True))
-    acceptor = Acceptor(numbered, targets, topology.blocks[ACCEPTOR])
-    kept = [sock.fileno() for sock in (*listeners, *(target.handoff for target in targets))]
-    yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=tuple(kept))
+    kept = tuple(sock.fileno() for sock in (*listeners, *(target.handoff for target in targets)))
+    return Acceptor(numbered, targets, topology.blocks[ACCEPTOR]), kept
 
 
 def _selector_settings(settings: BrokerSettings, control: ControlBlock) -> SelectorSettings:

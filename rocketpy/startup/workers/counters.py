@@ -10,13 +10,15 @@ from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.native.core import lib
 from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.ring import Ring
-from rocketpy.reactor.topology import PULL, SEND, Topology
+from rocketpy.reactor.topology import SEND, Topology
 from rocketpy.remoting.limits import PoolLoad
 
 
 def fast_path_counters(topology: Topology) -> WorkerCounters:
     """What send and pull have done since the broker started, restarts of theirs included."""
-    put, got = topology.blocks[SEND].counters(), topology.blocks[PULL].counters()
+    put = topology.blocks[SEND].counters()
+    pulls = [topology.blocks[pull].counters() for pull in topology.sizes.pulls]
+    got = [sum(counts) for counts in zip(*pulls, strict=True)]
     latency = lib.RP_COUNT_PUT_LATENCY
     return WorkerCounters(
         messages_put=put[lib.RP_COUNT_MESSAGES_PUT],
@@ -40,9 +42,9 @@ def pool_loads(
 ) -> dict[str, PoolLoad]:
     """What waits for each pool, by its name: in the queues of this process (`own`), and in the rings of others."""
     loads = dict(own)
-    for name, kind in (("send", SEND), ("pull", PULL)):
-        load = load_of_rings(topology.requests_to(kind), table.pool(name).queue_max, now_ns())
-        loads[name] = together(load, own.get(name))
+    for name, workers in (("send", (SEND,)), ("pull", topology.sizes.pulls)):
+        rings = [ring for worker in workers for ring in topology.requests_to(worker)]
+        loads[name] = together(load_of_rings(rings, table.pool(name).queue_max, now_ns()), own.get(name))
     return loads
 
 

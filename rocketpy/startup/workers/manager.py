@@ -23,10 +23,10 @@ from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.processor import ProcessorServer
-from rocketpy.reactor.ring import RingReader, RingWriter
+from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.selector_deaths import SelectorDeaths
-from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
@@ -57,21 +57,30 @@ class ManagerMain:
         finally:
             store.close()
 
+    def _fast_path(self, sends: RingReader) -> RingFastPath:
+        topology = self.topology
+
+        def link(worker: str) -> tuple[WorkerBlock, Outbox]:
+            return topology.blocks[worker], Outbox(RingWriter(topology.ring(MANAGER, worker)))
+
+        return RingFastPath(
+            send=link(SEND),
+            pulls=[link(pull) for pull in topology.sizes.pulls],
+            queries=[link(query) for query in topology.sizes.queries],
+            store=link(STORE),
+            queues=self.control,
+            store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
+            sends=sends,
+            delivered=self.delivered,
+        )
+
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, name = self.topology, context.name
         drop_crashed_request(context.block, topology)
         faults = Faults()
         gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)], faults)
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
-        fast_path = RingFastPath(
-            send=(topology.blocks[SEND], Outbox(RingWriter(topology.ring(name, SEND)))),
-            pull=(topology.blocks[PULL], Outbox(RingWriter(topology.ring(name, PULL)))),
-            store=(topology.blocks[STORE], Outbox(RingWriter(topology.ring(name, STORE)))),
-            queues=self.control,
-            store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
-            sends=inputs[SEND],
-            delivered=self.delivered,
-        )
+        fast_path = self._fast_path(inputs[SEND])
         with contextlib.ExitStack() as start:
             async with open_remoting_client() as client:
                 start.enter_context(loading(context.block))
@@ -103,7 +112,9 @@ class ManagerMain:
                         [topology.blocks[selector] for selector in topology.sizes.selectors],
                         topology.is_connection_gone,
                     ),
-                    drain_after=[*topology.requests_to(SEND), *topology.requests_to(PULL)],
+                    drain_after=[
+                        ring for worker in (SEND, *topology.sizes.pulls) for ring in topology.requests_to(worker)
+                    ],
                 )
                 async with trio.open_nursery() as nursery:
                     await nursery.start(controller.run)

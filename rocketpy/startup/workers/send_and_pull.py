@@ -14,7 +14,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.ring import ring_array
-from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
@@ -22,8 +22,7 @@ from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.unit import rounded_file_size
 
 TURN_NS = 1_000_000_000
-QUEUE_FILES_MAX = 4096  # consume queue files that the pull worker keeps open
-MANAGER = "manager"
+QUEUE_FILES_MAX = 4096  # consume queue files that all pull workers together keep open
 
 
 class SendMain:
@@ -80,35 +79,36 @@ class SendMain:
 
 
 class PullMain:
-    """`main` of the pull worker: answers pulls, suspends those that found nothing."""
+    """`main` of one pull worker: answers the pulls of its queues, suspends those that found nothing."""
 
-    def __init__(self, topology: Topology, control: ControlBlock, settings: BrokerSettings) -> None:
+    def __init__(self, topology: Topology, name: str, control: ControlBlock, settings: BrokerSettings) -> None:
         self._topology = topology
         store = settings.store
-        suspended = lib.rp_suspension_slots_create(settings.broker.pull_thread_pool_queue_capacity)
+        workers = topology.sizes.pull_workers
+        suspended = lib.rp_suspension_slots_create(max(1, settings.broker.pull_thread_pool_queue_capacity // workers))
         if suspended == ffi.NULL:  # the pulls that wait, where a successor finds them and answers them
             raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
         self._consume_queues = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).consumequeue
         directory = ffi.new("char[]", os.fsencode(self._consume_queues))
-        inputs, selectors = ring_array(topology.requests_to(PULL)), ring_array(topology.replies_from(PULL))
+        inputs, selectors = ring_array(topology.requests_to(name)), ring_array(topology.replies_from(name))
         self._kept = control, directory, inputs, selectors
         self._config: Any = ffi.new(
             "rp_pull_config *",
             {
-                "worker": topology.blocks[PULL].pointer,
+                "worker": topology.blocks[name].pointer,
                 "store": topology.blocks[STORE].pointer,
                 "block": control.block,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
                 "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
-                "files_max": QUEUE_FILES_MAX,
+                "files_max": QUEUE_FILES_MAX // workers,
                 "suspended": suspended,
-                "input_count": len(topology.requests_to(PULL)),
+                "input_count": len(topology.requests_to(name)),
                 "selector_count": len(topology.sizes.selectors),
                 "inputs": inputs,
-                "from_manager": topology.ring(MANAGER, PULL).pointer,
-                "from_store": topology.ring(STORE, PULL).pointer,
-                "to_manager": topology.ring(PULL, MANAGER).pointer,
+                "from_manager": topology.ring(MANAGER, name).pointer,
+                "from_store": topology.ring(STORE, name).pointer,
+                "to_manager": topology.ring(name, MANAGER).pointer,
                 "selectors": selectors,
                 "version": OUR_VERSION,
             }

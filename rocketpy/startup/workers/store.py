@@ -7,12 +7,10 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor.topology import PULL, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.services.store_service import StoreSeams, StoreService
-
-from .send_and_pull import MANAGER
 
 
 @attrs.frozen(eq=False)
@@ -25,18 +23,16 @@ class StoreMain:
 
     def __call__(self, context: WorkerContext) -> None:
         topology = self.topology
-        writers = [
-            lib.rp_ring_writer_open(topology.ring(STORE, PULL).pointer),
-            lib.rp_ring_writer_open(topology.ring(STORE, MANAGER).pointer),
-        ]
+        told = (*topology.sizes.pulls, MANAGER)
+        writers = [lib.rp_ring_writer_open(topology.ring(STORE, name).pointer) for name in told]
         reader = lib.rp_ring_reader_open(topology.ring(MANAGER, STORE).pointer)
         if ffi.NULL in (*writers, reader):
             raise StoreError("no memory for the rings of the store worker")
         seams = StoreSeams(
             worker=context.block.pointer,
-            pull=writers[0],
+            pulls=writers[:-1],
             manager_in=reader,
-            manager_out=writers[1],
+            manager_out=writers[-1],
             send=topology.blocks[SEND].pointer,
         )
         service = StoreService(self.config, self.control, seams)

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import attrs
@@ -53,7 +53,7 @@ class StoreSeams:
     optional."""
 
     worker: Any  # rp_worker *: this one
-    pull: Any = None  # rp_ring_writer *: ARRIVAL
+    pulls: Sequence[Any] = ()  # rp_ring_writer *: ARRIVAL, one per pull worker
     manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC, CLEAN_EXPIRED
     manager_out: Any = None  # rp_ring_writer *: CLEANED
     send: Any = None  # rp_worker *: waits for the durable position (sync flush)
@@ -109,7 +109,9 @@ class StoreService:
         flush = lib.rp_flush_open(os.fsencode(self._paths.commitlog), self._control.header)
         if flush == ffi.NULL:
             raise fail("cannot flush the log")
-        lib.rp_dispatch_notify(dispatch.handle, self._seams.pull or ffi.NULL)
+        lib.rp_dispatch_notify(
+            dispatch.handle, ffi.new("rp_ring_writer *[]", list(self._seams.pulls)), len(self._seams.pulls)
+        )
         duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
         threads = [threading.Thread(target=self._guard, args=(duty,)) for duty in duties]
         for thread in threads:

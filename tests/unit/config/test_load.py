@@ -216,6 +216,19 @@ def test_no_home_directory() -> None:
     load_broker_config(None, {"storePathRootDir": "/data"}, {}, machine=TWO_CORES)
 
 
+def test_pools_become_processes(load: Load) -> None:
+    assert load("").rocketpy.pull_workers == 1
+    settings = load("pullMessageThreadPoolNums=2")
+    assert (settings.rocketpy.pull_workers, settings.broker.pull_message_thread_pool_nums) == (2, 2)
+    assert settings.notes == ()
+    capped = load("pullMessageThreadPoolNums=16")
+    assert capped.rocketpy.pull_workers == 2
+    assert [str(note) for note in capped.notes] == [
+        "line 1: pullMessageThreadPoolNums: 16 threads become 2 processes, one per core; or give pullWorkers"
+    ]
+    assert load("pullMessageThreadPoolNums=16\npullWorkers=3").rocketpy.pull_workers == 3
+
+
 def test_ring_count_without_codecs() -> None:
     settings = load_broker_config(None, {"codecWorkers": "0", "selectorWorkers": "2"}, ENVIRON, machine=TWO_CORES)
     assert ring_count(settings) == 2 * 3 + 3 * 2 + 8

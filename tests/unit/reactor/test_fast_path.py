@@ -68,7 +68,7 @@ class Desk:
         queues = QueueLog()
         lane = RingFastPath(
             send=(blocks["send"], boxes["send"]),
-            pull=(blocks["pull"], boxes["pull"]),
+            pulls=[(blocks["pull"], boxes["pull"])],
             store=(blocks["store"], boxes["store"]),
             queues=queues,
             store_host=("10.0.0.1", 10911),

@@ -11,7 +11,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerConfig, BrokerSettings
 from rocketpy.errors import ConfigError
 from rocketpy.native.core import lib
-from rocketpy.reactor.pools import MANAGER, Pool, PoolTable, broker_pools
+from rocketpy.reactor.pools import MANAGER, QUERY, Pool, PoolTable, broker_pools
 
 TABLE = broker_pools(BrokerSettings())
 
@@ -47,7 +47,15 @@ def test_requests_that_must_not_overtake_each_other_share_a_pool_of_one() -> Non
 
 def test_the_codec_is_told_what_does_not_go_to_the_manager() -> None:
     send, pull = lib.RP_TO_SEND, lib.RP_TO_PULL
-    assert list(TABLE.routes()) == [(10, send), (11, pull), (310, send), (320, send), (361, pull)]
+    routes = list(TABLE.routes())
+    assert [route for route in routes if route[1] != lib.RP_TO_QUERY] == [
+        (10, send),
+        (11, pull),
+        (310, send),
+        (320, send),
+        (361, pull),
+    ]
+    assert {code for code, to in routes if to == lib.RP_TO_QUERY} == {12, 29, 30, 31, 32, 33}
 
 
 def test_what_the_settings_say_bounds_the_pools() -> None:
@@ -59,8 +67,9 @@ def test_what_the_settings_say_bounds_the_pools() -> None:
     assert {pool.wait_max_ms for pool in patient.pools} == {None}
 
 
-def test_the_manager_serves_what_send_and_pull_cannot_read() -> None:
-    assert {"send", "pull", "admin"} <= {pool.name for pool in TABLE.pools_in(MANAGER)}
+def test_the_manager_serves_what_others_cannot_read() -> None:
+    assert TABLE.pools_in(MANAGER) == TABLE.pools
+    assert [pool.name for pool in TABLE.pools_in(QUERY)] == ["query"]
 
 
 def test_a_code_in_two_rows_is_refused() -> None:

@@ -28,7 +28,7 @@ from rocketpy.reactor.processor import ProcessorServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.supervisor import Supervisor
-from rocketpy.reactor.topology import ACCEPTOR, PULL, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.topology import ACCEPTOR, MANAGER, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -114,8 +114,8 @@ class Tree:
             fds = (topology.handoffs[name][1].fileno(),)
             made.append(spec(name, main, StopPhase.SELECTORS, keep_fds=fds, quiet_phase=StopPhase.INTAKE))
         made += [spec(name, CodecMain(topology, name, table), StopPhase.CODECS) for name in sizes.codecs]
-        made += [spec(name, wait_for_the_end, StopPhase.PROCESSORS) for name in (SEND, PULL)]
-        made += [spec(name, ManagerMain(topology), StopPhase.MANAGERS) for name in sizes.managers]
+        made += [spec(name, wait_for_the_end, StopPhase.PROCESSORS) for name in (SEND, *sizes.pulls)]
+        made.append(spec(MANAGER, ManagerMain(topology), StopPhase.MANAGERS))
         return [*made, spec(STORE, wait_for_the_end, StopPhase.STORE)]
 
     def connect(self, listener: int = 0) -> Client:

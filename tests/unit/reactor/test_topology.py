@@ -10,9 +10,10 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import ConfigError
 from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.topology import MIB, PULL, SEND, ReactorSizes, Topology, capacities, wires
+from rocketpy.reactor.topology import MANAGER, MIB, PULL, SEND, STORE, ReactorSizes, Topology, capacities, wires
 
 SHAPES = [ReactorSizes(selector_workers=s, codec_workers=c) for s in (1, 2, 4) for c in (0, 1, 3)]
+SHAPES.append(ReactorSizes(selector_workers=2, pull_workers=3, query_workers=3))
 
 
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
@@ -22,11 +23,19 @@ def test_one_ring_per_pair_and_every_worker_that_asks_is_answered(sizes: Reactor
     assert {name for pair in pairs for name in pair} <= set(sizes.workers)
     for selector in sizes.selectors:
         writers = {producer for producer, consumer in pairs if consumer == selector}
-        assert {SEND, PULL, *sizes.managers} <= writers
+        assert set(sizes.processors) <= writers
         assert writers & set(sizes.decoders)  # refusals while decoding
     for decoder in sizes.decoders:
-        assert {consumer for producer, consumer in pairs if producer == decoder} >= {SEND, PULL, *sizes.managers}
-    assert {(SEND, "manager"), ("manager", SEND), (PULL, "manager"), ("manager", PULL), ("store", PULL)} <= set(pairs)
+        assert {consumer for producer, consumer in pairs if producer == decoder} >= set(sizes.processors)
+    assert {(SEND, MANAGER), (MANAGER, SEND)} <= set(pairs)
+    for pull in sizes.pulls:
+        assert {(pull, MANAGER), (MANAGER, pull), (STORE, pull)} <= set(pairs)
+
+
+def test_workers_are_numbered_where_there_are_several() -> None:
+    assert ReactorSizes().processors == ("send", "pull", "manager")
+    several = ReactorSizes(pull_workers=2, query_workers=1)
+    assert several.processors == ("send", "pull-0", "pull-1", "manager", "query-0")
 
 
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
@@ -81,7 +90,7 @@ def test_lists_of_rings_are_in_the_order_of_the_workers() -> None:
     topology = Topology.create(ReactorSizes(selector_workers=2, codec_workers=2, ring_bytes=65536))
     assert [ring.producer for ring in topology.requests_to(SEND)] == ["codec-0", "codec-1"]
     assert [ring.consumer for ring in topology.replies_from(PULL)] == ["selector-0", "selector-1"]
-    assert {ring.producer for ring in topology.inputs("manager")} == {"codec-0", "codec-1", SEND, PULL, "store"}
+    assert {ring.producer for ring in topology.inputs(MANAGER)} == {"codec-0", "codec-1", SEND, PULL, "store"}
     for block in topology.blocks.values():
         os.close(block.doorbell)
     for pair in topology.handoffs.values():

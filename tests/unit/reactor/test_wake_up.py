@@ -68,7 +68,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     to_send, to_pull = (Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull"))
     fast_path = RingFastPath(
         send=(blocks["send"], Outbox(RingWriter(to_send))),
-        pull=(blocks["pull"], Outbox(RingWriter(to_pull))),
+        pulls=[(blocks["pull"], Outbox(RingWriter(to_pull)))],
         store=None,
         queues=NoQueues(),
         store_host=("10.0.0.1", 10911),

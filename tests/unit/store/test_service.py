@@ -108,7 +108,7 @@ def rig(
     from_manager = lib.rp_ring_create(65_536, manager, worker)
     seams = StoreSeams(
         worker=worker,
-        pull=lib.rp_ring_writer_open(to_pull),
+        pulls=[lib.rp_ring_writer_open(to_pull)],
         manager_in=lib.rp_ring_reader_open(from_manager),
         manager_out=lib.rp_ring_writer_open(to_manager),
         send=pull,
