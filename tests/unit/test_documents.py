@@ -85,6 +85,13 @@ def test_a_decision_has_a_title_and_says_why(page: Path) -> None:
     assert "\n**Decision.**" in text
 
 
+def test_the_glossary_explains_a_word_once() -> None:
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    words = [word for cell in re.findall(r"^\| ([^|]+) \| ", text, re.MULTILINE) for word in cell.split(", ")]
+    words = [word for word in words if word != "word"]
+    assert len(words) > 50 and sorted(words) == sorted(set(words))
+
+
 @pytest.mark.parametrize("command", GENERATED)
 def test_generated_pages_are_current(command: str) -> None:
     run = subprocess.run([sys.executable, *command.split()], cwd=ROOT, capture_output=True, text=True, check=True)
