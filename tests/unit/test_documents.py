@@ -85,6 +85,14 @@ def test_a_decision_has_a_title_and_says_why(page: Path) -> None:
     assert "\n**Decision.**" in text
 
 
+@pytest.mark.parametrize("room", ["base", "wire", "ipc", "store", "workers"])
+def test_the_readme_of_the_core_names_every_file(room: str) -> None:
+    text = (ROOT / "csrc/README.md").read_text(encoding="utf-8")
+    section = text.split(f"\n### {room}: ", 1)[1].split("\n#", 1)[0]
+    files = {path.stem for path in (ROOT / "csrc" / room).glob("*.[ch]")}
+    assert files - set(re.findall(r"`(\w+)`", section)) == set()
+
+
 def test_the_glossary_explains_a_word_once() -> None:
     text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
     words = [word for cell in re.findall(r"^\| ([^|]+) \| ", text, re.MULTILINE) for word in cell.split(", ")]
