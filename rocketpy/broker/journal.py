@@ -5,7 +5,7 @@ copied to the other half, a few with every append, while changes go to both; the
 A restarted owner reads the active half and appends behind its last record.
 
     mapping  head of 8 cells of 8 bytes, then the two halves
-    cells    0 magic   1 layout version << 32 | bytes of a half   2..3 owner (a boot id) 4..7 reserved
+    cells    0 magic   1 layout version << 32 | bytes of a half   2..3 owner (a boot id)   4..7 reserved
     half     4 cells: check, generation, salt, end (bytes of records that are complete); then the records
     record   crc (4), size of the key (4), size of the value or REMOVED (4), key, value; native byte order
 

@@ -1,11 +1,10 @@
 """The sends of the slow path that are not answered yet; each is completed exactly once.
 
-    with pending.ending(send):      at the end of the block the send is answered, completed and removed, also after an
-    exception
+    with pending.ending(send):      at its end the send is answered, completed and removed, also after an exception
         ...
         send.goes_on = True         unless this is set: a task continues with it, in its own block
 
-completing a send lets the fast path store later sends of its connection; a put is completed before its result.
+Completing a send lets the fast path store later sends of its connection; a put is completed before its result.
 """
 
 from __future__ import annotations

@@ -14,12 +14,12 @@ from rocketpy.remoting.limits import Limit, require
 from .route_info import Registration, RouteInfoManager
 
 TOPICS_PER_STEP = 500
-CLUSTERS_MAX = 16  # that one broker may say it is of
+CLUSTERS_MAX = 16  # clusters of one broker
 FILTER_SERVERS_MAX = 64  # of one broker
 
 
 class Admission:
-    """Bounds what brokers, and clients that pose as brokers, can enter."""
+    """Limits the entries of brokers, and of clients that pose as brokers."""
 
     def __init__(self, routes: RouteInfoManager, settings: Callable[[], RocketpyConfig]) -> None:
         self._routes = routes
@@ -32,15 +32,15 @@ class Admission:
 
     @property
     def refused(self) -> int:
-        """Registrations that found no room."""
+        """Number of registrations refused by a limit."""
         limits = self._brokers, self._topics, self._routes_of_all, self._brokers_of_one
         return sum(limit.refused for limit in limits)
 
     def checking(self, registration: Registration) -> Generator[None, None, None]:
-        """Look at all of a registration; others may run where it yields. Topics may be named like clusters and hosts.
+        """Check a whole registration; other tasks may run where it yields. Topics may be named like clusters and hosts.
 
         Raises:
-            RequestRefused: nothing of it is to be entered.
+            RequestRefused: the registration is not allowed.
         """
         named = ("cluster name", registration.cluster), ("broker name", registration.broker_name)
         for what, text in (*named, ("broker address", registration.broker_addr)):
@@ -57,7 +57,7 @@ class Admission:
             require(text_fault("filter server", server))
         self._brokers.check(len(self._routes.live_brokers), int(not self._routes.has_broker(registration.broker_addr)))
         more = more_routes = 0
-        is_master = registration.broker_id == MASTER_ID  # a slave's topics are not entered
+        is_master = registration.broker_id == MASTER_ID  # topics of a slave are ignored
         for number, topic in enumerate(registration.topics, 1):
             require(text_fault("topic", topic, RETRY_LENGTH_MAX))
             more += not self._routes.has_topic(topic)

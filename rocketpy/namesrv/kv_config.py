@@ -48,13 +48,13 @@ class KVConfigManager:
         return self._table.get(namespace, {}).get(key)
 
     def namespace(self, namespace: str) -> Mapping[str, str] | None:
-        """All of a namespace; None when there never was one. It stays, empty, when its last key goes."""
+        """All keys of a namespace; None if it never existed. It stays, empty, when its last key is deleted."""
         table = self._table.get(namespace)
         return None if table is None else dict(table)
 
     @property
     def table(self) -> Mapping[str, Mapping[str, str]]:
-        """All of it; never changed, a change makes another."""
+        """The whole table. It is never modified; a change creates a new one."""
         return self._table
 
     async def put(self, namespace: str, key: str, value: str) -> None:
@@ -71,7 +71,7 @@ class KVConfigManager:
                 await self._replace(self._table | {namespace: rest})
 
     async def _replace(self, table: Table) -> None:
-        def write() -> None:  # in its thread, encoding takes turns with the loop
+        def write() -> None:  # encoding in a thread alternates with the loop
             write_atomically(self._path, encode_table(table))
 
         await trio.to_thread.run_sync(write)

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 SCAN_FIRST_S = 5.0
 SCAN_INTERVAL_S = 10.0
-LATE_S = 5.0  # a scan later than this says that nothing ran meanwhile
+LATE_S = 5.0  # a scan later than this means that the process was paused
 FORGET_INTERVAL_S = 1.0
 KV_LOG_FIRST_S = 60.0
 KV_LOG_INTERVAL_S = 600.0
@@ -44,7 +44,7 @@ READY_LINE = "The Name Server boot success. serializeType=JSON"
 
 @attrs.frozen(kw_only=True)
 class NamesrvStatistics:
-    """What there is to count; the fields are those of `metrics.NamesrvSnapshot`."""
+    """Counters; the fields are those of `metrics.NamesrvSnapshot`."""
 
     brokers: int
     clusters: int
@@ -58,8 +58,8 @@ class NamesrvStatistics:
 class NameServer:
     """Registers brokers and tells clients where topics are.
 
-    Lifecycle: make it (reads the key-value table), `listen()`, `run()` until cancelled. A broker is gone from the
-    tables the moment its connection is; the scan finds those whose connection hangs.
+    Lifecycle: create it (reads the key-value table), `listen()`, `run()` until cancelled. A broker is removed when its
+    connection closes; the scan removes brokers whose connection hangs.
     """
 
     def __init__(self, settings: NamesrvSettings) -> None:
@@ -83,7 +83,7 @@ class NameServer:
 
     @property
     def settings(self) -> NamesrvSettings:
-        """Those in force: run-time updates replace them."""
+        """The current settings; run-time updates replace them."""
         return self._processor.settings
 
     async def listen(self) -> Sequence[trio.SocketListener]:
@@ -113,7 +113,7 @@ class NameServer:
             task_status.started(None)
 
     def duties(self) -> list[Duty]:
-        """What is done in the background."""
+        """The background duties."""
         return [
             Duty("dropping silent brokers", SCAN_INTERVAL_S, as_duty(self._scan), first_s=SCAN_FIRST_S),
             Duty("forgetting brokers that are gone", FORGET_INTERVAL_S, self._processor.forget_gone_brokers),
@@ -121,7 +121,7 @@ class NameServer:
         ]
 
     def connection_closed(self, connection: int) -> None:
-        """Forget the brokers that registered on it (remoting.abc.ConnectionListener)."""
+        """Remove the brokers that registered on it (remoting.abc.ConnectionListener)."""
         for addr in self.routes.connection_closed(connection):
             log.warning("removed broker %s: its connection was closed", addr)
 
@@ -138,7 +138,7 @@ class NameServer:
         )
 
     def _scan(self) -> None:
-        """Drop brokers that are silent for two minutes, and close what they hang on."""
+        """Remove brokers that have been silent for two minutes, and close their connections."""
         late_s = trio.current_time() - self._scanned_at_s - SCAN_INTERVAL_S
         self._scanned_at_s = trio.current_time()
         if late_s > LATE_S:
@@ -184,7 +184,7 @@ def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None]
 
 
 async def _serve_until_signal(server: NameServer, started: Callable[[NameServer], None] | None) -> None:
-    listeners = await server.listen()  # outside of any nursery: a taken port is one plain error, not a group
+    listeners = await server.listen()  # outside of a nursery: else the error of a port in use would be a group
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             await nursery.start(server.run, listeners)

@@ -1,4 +1,4 @@
-"""What a name server answers: one method per request code.
+"""Processor of the name server: one method per request code.
 
 Source: RocketMQ 4.9 `DefaultRequestProcessor`. Different here: a code that nobody knows is answered
 REQUEST_CODE_NOT_SUPPORTED, where 4.9 keeps silent and the client waits for its timeout.
@@ -150,16 +150,16 @@ class NamesrvProcessor:
     async def _enter(
         self, header: headers.RegisterBrokerRequestHeader, request: RemotingCommand, channel: Channel
     ) -> MasterInfo:
-        """Read and enter a registration. A function of its own: nothing of its topics is left when the turn ends."""
+        """Read and apply a registration. It is a separate function so that its topics are freed before the next one."""
         work = RegisterBrokerBody.reading(request.body, compressed=header.compressed, version=request.version)
         body = await finished(work)
         registration = _registration(header, body, says_filter_servers=request.version >= MQVersion.V3_0_11)
-        await finished(self._routes.forgetting())  # what has gone takes no room
+        await finished(self._routes.forgetting())  # removed topics must not count
         await finished(self.admission.checking(registration))
         return await finished(self._routes.registering(registration, channel.connection, self._clock_ms()))
 
     async def forget_gone_brokers(self) -> None:
-        """Remove the topics of brokers that have gone; a duty of the server."""
+        """Remove the topics of removed brokers; a duty of the server."""
         if self._routes.has_gone_brokers:
             async with self._gate.turn(NO_CONNECTION, 0):
                 await finished(self._routes.forgetting())

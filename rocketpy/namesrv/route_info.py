@@ -1,21 +1,22 @@
-"""Who serves which topic: the tables of the name server, in memory only, rebuilt by the brokers' registrations.
+"""The route tables of the name server: which brokers serve which topic. In memory only, rebuilt by registrations.
 
     topics    topic -> broker name -> packed QueueData what a master last said of its topics
     brokers   broker name -> BrokerData                cluster, and broker id -> "ip:port"
     clusters  cluster -> broker names
     live      "ip:port" -> LiveBroker                  when it last spoke, on which connection, its DataVersion
 
-Pure values: no clock (`now_ms` is an argument), no sockets (a connection is a number). What is handed out is a copy.
-What goes through many topics is work in steps (remoting/work.py): others may ask and change the tables in between, but
-one registration, or one `forgetting`, is under way at a time.
+Pure values: no clock (`now_ms` is an argument), no sockets (a connection is a number). Results are copies. Work over
+many topics is done in steps (remoting/work.py): other requests may read and change the tables between steps, but only
+one registration or one `forgetting` runs at a time.
 
-Four rules that surprise:
-- An address is of one broker name, and a broker has live addresses only: what bounds these bounds the brokers too.
-- Only masters (id 0) say anything about topics; a slave adds an address to route to, no more.
+Rules that may surprise:
+- An address belongs to one broker name, and a broker has live addresses only: the limit of addresses also limits
+brokers.
+- Only masters (id 0) register topics; a slave only adds its address to the routes.
 - A topic that is missing from a registration stays. It goes with its last broker, or by DELETE_TOPIC_IN_NAMESRV.
-- A broker that goes is in no answer from then on; the topics of a large table leave it in steps, by `forgetting`.
-- A broker goes with the connection that it last registered on, not with the address: a broker that came back on another
-  connection is not touched when the old one closes at last.
+- A removed broker is in no answer any more; its topics are removed from a large table in steps, by `forgetting`.
+- A broker is removed with the connection that it last registered on, not by its address: a broker that has registered
+again on another connection stays when the old one closes.
 
 Source: RocketMQ 4.9 `RouteInfoManager`. Different here: a connection that closes takes every broker that registered on
 it (the reference takes one), and a connection that no broker registered on is not looked up by its remote address.
@@ -40,12 +41,12 @@ PERM_READ_WRITE = 6
 TOPIC_UNIT = 1  # topicSysFlag bits (TopicSysFlag)
 TOPIC_UNIT_SUB = 2
 TOPICS_PER_STEP = 500
-UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being entered
+UNKNOWN_VERSION = DataVersion(counter=-(1 << 63), timestamp_ms=0)  # of a broker whose topics are being registered
 
 
 @attrs.frozen
 class Registration:
-    """What a broker says of itself (code 103)."""
+    """The registration of a broker (code 103)."""
 
     cluster: str
     broker_name: str
@@ -54,12 +55,12 @@ class Registration:
     ha_server_addr: str
     data_version: DataVersion
     topics: Mapping[str, TopicConfig]
-    filter_servers: tuple[str, ...] | None = ()  # None: says nothing about them (brokers before 3.0.11)
+    filter_servers: tuple[str, ...] | None = ()  # None: not given (brokers before 3.0.11)
 
 
 @attrs.frozen
 class MasterInfo:
-    """Where a slave finds its master; both None when there is none alive."""
+    """The master of a slave; both None if none is registered."""
 
     master_addr: str | None = None
     ha_server_addr: str | None = None
@@ -67,7 +68,7 @@ class MasterInfo:
 
 @attrs.define
 class LiveBroker:
-    """A broker address that has spoken lately."""
+    """A registered broker address."""
 
     broker_name: str
     last_update_ms: int
@@ -99,9 +100,9 @@ class RouteInfoManager:
     def registering(
         self, registration: Registration, connection: int, now_ms: int
     ) -> Generator[None, None, MasterInfo]:
-        """Enter a broker, or refresh it. Returns: for a slave, where its master is.
+        """Register a broker, or refresh it. Returns: for a slave, its master.
 
-        Its version is known only when all of its topics are entered. One that goes meanwhile is not entered further.
+        Its version is stored when all of its topics are registered. If it is removed meanwhile, the rest is ignored.
         """
         yield from self.forgetting()
         name, addr = registration.broker_name, registration.broker_addr
@@ -146,7 +147,7 @@ class RouteInfoManager:
         return broker_addr in self._live
 
     def clusters_of(self, broker_name: str) -> frozenset[str]:
-        """All that the broker has named as its own."""
+        """All clusters that the broker has registered with."""
         return frozenset(self._clusters_of.get(broker_name, ()))
 
     def has_topic(self, topic: str) -> bool:
@@ -155,7 +156,8 @@ class RouteInfoManager:
     def query_data_version(
         self, broker_addr: str, data_version: DataVersion, now_ms: int
     ) -> tuple[bool, DataVersion | None]:
-        """Whether the broker should register again, and what is known of it. If not, this is a sign of life."""
+        """Whether the broker should register again, and its known version. If not, the query counts as a sign of
+        life."""
         live = self._live.get(broker_addr)
         if live is None:
             return True, None
@@ -181,7 +183,7 @@ class RouteInfoManager:
         self._forget_if_few()
 
     def connection_closed(self, connection: int) -> list[str]:
-        """Drop what was last registered on `connection`. Returns the addresses."""
+        """Remove brokers that last registered on `connection`. Returns their addresses."""
         gone = sorted(self._addrs_of.get(connection, ()))
         for addr in gone:
             self._drop_addr(addr)
@@ -189,7 +191,7 @@ class RouteInfoManager:
         return gone
 
     def expire(self, now_ms: int) -> list[tuple[str, int]]:
-        """Drop brokers that were silent for too long. Returns (address, connection to close) of each."""
+        """Remove brokers that were silent for too long. Returns (address, connection to close) of each."""
         silent_ms = now_ms - BROKER_EXPIRY_MS
         gone = [(addr, live.connection) for addr, live in self._live.items() if live.last_update_ms < silent_ms]
         for addr, _ in gone:
@@ -198,12 +200,12 @@ class RouteInfoManager:
         return gone
 
     def forgive_silence(self, now_ms: int) -> None:
-        """This process stood still: every broker has two minutes from now to register."""
+        """This process was paused: every broker has two minutes from now to register."""
         for live in self._live.values():
             live.last_update_ms = now_ms
 
     def _drop_addr(self, addr: str) -> None:
-        """Take a live address out of all tables; costs the same however many brokers there are."""
+        """Remove an address from all tables; the cost does not depend on the number of brokers."""
         broker = self._brokers.get(self._live[addr].broker_name)
         self._forget_live(addr)
         self._filter_servers.pop(addr, None)
@@ -216,7 +218,7 @@ class RouteInfoManager:
             _discard(self._addrs_of, live.connection, addr)
 
     def _keep_addrs(self, broker: BrokerData, addrs: dict[int, str]) -> None:
-        """Leave `broker` with `addrs`; with none, it goes, from its clusters and all topics too."""
+        """Set the addresses of `broker`; without any, remove it from its clusters and all topics."""
         name = broker.broker_name
         if addrs:
             self._brokers[name] = BrokerData(cluster=broker.cluster, broker_name=name, broker_addrs=addrs)
@@ -227,17 +229,17 @@ class RouteInfoManager:
         self._gone.add(name)
 
     def _forget_if_few(self) -> None:
-        """At once what is a single step; the rest is `forgetting`'s."""
+        """Remove topics at once if that is a single step; otherwise `forgetting` does it."""
         if self._gone and len(self._topics) <= TOPICS_PER_STEP:
             result_of(self.forgetting())
 
     @property
     def has_gone_brokers(self) -> bool:
-        """Whether `forgetting` has something to do."""
+        """Whether topics of removed brokers are left."""
         return bool(self._gone)
 
     def forgetting(self) -> Generator[None, None, None]:
-        """Remove the topics of brokers that have gone."""
+        """Remove the topics of removed brokers."""
         while self._gone:
             names = set(self._gone)
             for number, topic in enumerate(list(self._topics), 1):
@@ -311,7 +313,7 @@ class RouteInfoManager:
         return self._topics_by_flag(lambda flag: flag & (TOPIC_UNIT | TOPIC_UNIT_SUB) == TOPIC_UNIT_SUB)
 
     def _topics_by_flag(self, predicate: Callable[[int], bool]) -> Generator[None, None, list[str]]:
-        """By the flag of one broker's entry: brokers agree on it, or nobody can tell which is right."""
+        """Decided by the flag of one broker's entry, because all brokers of a topic should have the same."""
 
         def has_flag(queues: Mapping[str, bytes]) -> bool:
             entry = next((queue for name, queue in queues.items() if name in self._brokers), None)
@@ -331,7 +333,7 @@ class RouteInfoManager:
 
     @property
     def live_brokers(self) -> Mapping[str, LiveBroker]:
-        """For logs and metrics: address to what is known of it."""
+        """Address -> broker, for logs and metrics."""
         return dict(self._live)
 
     @property

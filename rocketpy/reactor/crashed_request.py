@@ -6,8 +6,8 @@ crash does not count towards the limit of restarts: a client that repeats the re
 (docs/adr/0073).
 
     worker:      serving = connection, take the record, release it, serving = 0
-    supervisor:  crash or hang of a worker -> suspect = serving
-    successor:   message of `suspect` at the head of an input  ->  dropped;  reply ring  <-  CLOSE_AFTER
+    supervisor:  crash or hang of the worker  ->  suspect = serving
+    restarted:   message of `suspect` at the head of an input  ->  dropped;  reply ring  <-  CLOSE_AFTER
 
 Some requests are no longer in the ring when the worker crashes: the manager copies its requests, and large ones cross
 in parts. Those are lost with the worker.

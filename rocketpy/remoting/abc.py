@@ -1,7 +1,7 @@
-"""The seams of the reactor: what a processor is, and what it may do with the connection that asked.
+"""The interfaces between reactor and broker: Processor, and Channel, the connection of a request.
 
-Reactor and broker never import each other; they meet here. A processor sees a decoded command and a channel; it does
-not know whether the bytes came over a ring, a trio stream or from a test.
+Reactor and broker never import each other; both use these interfaces. A processor receives a decoded command and a
+channel. It does not know whether they came over a ring, a trio stream or from a test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .command import RemotingCommand
 
 @attrs.frozen
 class Peer:
-    """The other end of a connection, as clients and records see it."""
+    """The address of the other end of a connection."""
 
     host: str  # numeric IPv4 or IPv6 address
     port: int
@@ -31,7 +31,7 @@ class Channel(Protocol):
 
     @property
     def connection(self) -> int:
-        """Unique among all connections this process tree ever had."""
+        """Unique among all connections of this process tree since its start."""
 
     @property
     def peer(self) -> Peer: ...
@@ -56,19 +56,20 @@ class Channel(Protocol):
 
 @attrs.frozen(eq=False)
 class Detached:
-    """The rest of a request that waits for another process: returned by a processor, so that no task of a pool waits.
+    """A detached request: a processor returns it when the rest must wait for another process, so that no task of a pool
+    waits.
 
-    The server runs it later, within its bounds; a request beyond them is answered SYSTEM_BUSY. It must not enter the
-    connection that asked in any table: that connection may be gone, and its end told, before `finish` returns.
+    The server runs `finish` later, within its bounds; a request beyond them is answered SYSTEM_BUSY. `finish` must not
+    add the requesting connection to any table: that connection may be closed, and its end reported, before it returns.
     """
 
     finish: Callable[[], Awaitable[RemotingCommand | None]]
     waits_for: Hashable
-    """Whom: a connection, or a name like "store"."""
+    """The target of the wait: a connection, or a name like "store"."""
     timeout_s: float
-    """Then it is answered SYSTEM_ERROR."""
+    """After this time it is answered SYSTEM_ERROR."""
     at_once_max: int = 16
-    """Requests that wait for the same one."""
+    """Limit of requests that wait for the same target."""
 
 
 class Processor(Protocol):
@@ -85,6 +86,7 @@ class Processor(Protocol):
 
 
 class ConnectionListener(Protocol):
-    """Told when connections go, so that tables of clients and brokers follow the connection and not a timer."""
+    """Called when a connection is closed, so that tables of clients and brokers are updated at once and not by a
+    timer."""
 
     def connection_closed(self, connection: int) -> None: ...

@@ -1,8 +1,8 @@
-"""Who may administer: this machine, unless that is not trusted, and the addresses that the operator names; everybody
-else is a stranger.
+"""Decides who may administer the server: this machine, if it is trusted, and the addresses that the operator
+configures.
 
-There is no access control in the sense of 4.x (ACL) yet, so what changes or reveals a server's settings is served by
-where it comes from. With a listener on loopback, the default, nobody is a stranger.
+There is no access control in the sense of 4.x (ACL) yet, so administrative requests are allowed or refused by the
+address of the peer. With a listener on loopback, the default, all peers are allowed.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ADMIN_CODES = frozenset(
 
 @attrs.frozen
 class AdminGuard:
-    """Validates by the peer's address alone."""
+    """Checks the peer's address only."""
 
     networks: tuple[Network, ...] = ()
     trusts_loopback: bool = True
@@ -69,7 +69,7 @@ class AdminGuard:
     def check(self, code: int, host: str) -> None:
         """
         Raises:
-            RequestRefused: NO_PERMISSION, an administrative request of a stranger.
+            RequestRefused: NO_PERMISSION, an administrative request from another address.
         """
         if code not in ADMIN_CODES:
             return

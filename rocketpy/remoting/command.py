@@ -83,7 +83,7 @@ class RemotingCommand:
         *,
         ext_fields: dict[str, str] | None = None,
     ) -> Self:
-        """A response; whom it answers is set by `answering` on its way out."""
+        """A response; `answering` sets its opaque before it is sent."""
         return cls(
             code=code,
             flag=FLAG_RESPONSE,
@@ -153,9 +153,11 @@ class RemotingCommand:
         return encode_frame(self.serialize_type, header, self.body)
 
     def encode_response(self) -> tuple[bytes, Exception | None]:
-        """The whole frame of a response, its remark cut to REMARK_BYTES_MAX; a peer that waits always gets one.
+        """The whole frame of a response, its remark cut to REMARK_BYTES_MAX. There is always a frame, because the peer
+        waits for it.
 
-        A response that does not fit the wire becomes a short SYSTEM_ERROR with its opaque; why is returned beside it.
+        A response that does not fit a frame is replaced by a short SYSTEM_ERROR with its opaque; the reason is returned
+        as well.
         """
         remark = bounded_remark(self.remark)
         try:

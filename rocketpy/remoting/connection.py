@@ -1,4 +1,5 @@
-"""One connection without its socket: bytes in, events out; and which of our requests still wait for an answer.
+"""The protocol state of one connection, without its socket: bytes in, events out, and requests that wait for a
+response.
 
 The same for both roles: either side may send requests, and the opaques of the two directions are separate numberings.
 Clocks belong to the caller: deadlines are whatever numbers it uses.
@@ -67,7 +68,7 @@ class Connection(Generic[T]):
         self._next_opaque = 0
         self.state = ConnectionState.OPEN
         self.unmatched_count = 0
-        """Responses that nobody waited for: late ones, and nonsense. They are dropped."""
+        """Number of responses without a request, for example late ones. They are dropped."""
 
     @property
     def buffered_size(self) -> int:
@@ -127,7 +128,7 @@ class Connection(Generic[T]):
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def receive_data(self, data: bytes | bytearray | memoryview) -> None:
-        """Take bytes from the peer; none at all is the end of the stream: then `close` is due."""
+        """Process bytes from the peer. No bytes mean the end of the stream: then call `close`."""
         if self.state is ConnectionState.OPEN:
             if data:
                 self._cutter.feed(data)
@@ -135,7 +136,7 @@ class Connection(Generic[T]):
                 self.state = ConnectionState.CLOSED
 
     def next_event(self) -> RequestReceived | ResponseReceived[T] | None:
-        """What happened next, or None: more bytes are needed.
+        """The next event, or None: more bytes are needed.
 
         Raises:
             RemoteProtocolError: the bytes are no protocol; the connection has FAILED and is to be closed.
@@ -160,16 +161,16 @@ class Connection(Generic[T]):
     # --- giving up ----------------------------------------------------------------------------------------------------
 
     def forget(self, opaque: int) -> None:
-        """Nobody waits for this response any more; when it comes it is dropped."""
+        """Stop waiting for this response; it is dropped when it arrives."""
         self._in_flight.pop(opaque, None)
 
     def expire(self, now: float) -> list[T]:
-        """Forget what is past its deadline; their tokens, oldest request first."""
+        """Remove requests past their deadline; returns their tokens, oldest request first."""
         expired = [opaque for opaque, in_flight in self._in_flight.items() if in_flight.deadline <= now]
         return [self._in_flight.pop(opaque).token for opaque in expired]
 
     def close(self) -> list[T]:
-        """The stream is gone: the tokens of all requests that will get no answer."""
+        """The stream is closed: returns the tokens of all requests that will get no response."""
         if self.state is ConnectionState.OPEN:
             self.state = ConnectionState.CLOSED
         tokens = [in_flight.token for in_flight in self._in_flight.values()]

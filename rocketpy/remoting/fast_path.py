@@ -1,9 +1,9 @@
-"""What crosses between the fast path (C) and the slow path (Python): values of the messages between workers of
+"""The interface between the fast path (C) and the slow path (Python): values of the ring messages of
 csrc/ipc/worker_messages.h.
 
-The send and pull processes serve what needs no decision. Everything else arrives here as a SendRequest or PullRequest;
-the broker answers it itself or hands it back, checked and rewritten, through a FastPath. The broker owns the tables and
-tells the send and pull processes every change, in order, through the same FastPath.
+The send and pull workers serve requests that need no decision. All other sends and pulls arrive here as a SendRequest
+or PullRequest. The broker answers them, or passes them back through a FastPath, checked and changed where needed. The
+broker owns the tables, and sends every change to the workers in order through the same FastPath.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from .abc import Channel
 
 @attrs.frozen
 class SendRequest:
-    """A send as the codec read it: both header forms, unescaped. Properties are without WAIT and without CLUSTER."""
+    """A send as decoded by the codec, from either header form, unescaped. Properties are without WAIT and without
+    CLUSTER."""
 
     channel: Channel
     opaque: int
@@ -42,7 +43,7 @@ class SendRequest:
     unit_mode: bool
     properties: bytes
     body: bytes
-    raw: bytes = attrs.field(repr=False)  # the message between workers itself, for handing it back unchanged
+    raw: bytes = attrs.field(repr=False)  # the ring message, to pass it back unchanged
 
 
 @attrs.frozen
@@ -69,21 +70,22 @@ class PullRequest:
 
 @attrs.frozen
 class Delivery:
-    """That a delayed message is stored again; offsets of a level's messages rise from one to the next."""
+    """The delivery of a delayed message: it is stored again in its real topic. Offsets increase from message to message
+    of a level."""
 
     level: int  # from 1 on
     phy_offset: int  # of the delayed message
-    queue_offset: int  # its place in the queue of its level
+    queue_offset: int  # its offset in the queue of its level
 
 
 @attrs.frozen
 class MessageToPut:
-    """A message of the broker's own making, or one it has rewritten: stored exactly as it stands."""
+    """An internal put: a message that the broker has created or changed. It is stored unchanged."""
 
     topic: str
     queue_id: int
     body: bytes
-    properties: bytes  # the property string, with CLUSTER where it belongs
+    properties: bytes  # the property string, including CLUSTER if it applies
     message_flag: int = 0
     sys_flag: int = 0
     born_timestamp_ms: int = 0
@@ -91,12 +93,12 @@ class MessageToPut:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store: bool = True
-    delivery: Delivery | None = None  # stored once, however often it is put
+    delivery: Delivery | None = None  # stored once, even if it is put several times
 
 
 @attrs.frozen
 class PutResult:
-    """Outcome of a put. `code` is the response code: 0, 10, 11, 12 mean stored."""
+    """Result of a put. `code` is the response code: 0, 10, 11, 12 mean stored."""
 
     code: int
     phy_offset: int = -1
@@ -112,19 +114,19 @@ class PutResult:
 
     @property
     def is_final_refusal(self) -> bool:
-        """The same put will never be stored: its queue is gone, or it does not fit the format or a log file."""
+        """Whether the put can never be stored: its queue was deleted, or it does not fit the format or a log file."""
         return self.code in (13, 17)
 
 
 class PutUnderWay(Protocol):
-    """A put that has its place in the order."""
+    """A put that has begun."""
 
     async def wait(self) -> PutResult:
-        """The outcome; waits for flush (and slave) as a client's send would."""
+        """Wait for the result, including flush (and slave), like a client's send."""
 
 
 class Completion(Protocol):
-    """Of something that goes on whether it is waited for or not."""
+    """The end of work that continues even if nobody waits for it."""
 
     def is_set(self) -> bool: ...
 
@@ -132,8 +134,8 @@ class Completion(Protocol):
 
 
 class FastPath(Protocol):
-    """The slow path's way to the send and pull processes. All calls are ordered; none blocks (rings that are full are
-    waited for by a task of the lane, within a bound)."""
+    """The slow path's way to the send, pull and store workers. All calls are ordered and none blocks: while a ring is
+    full, messages wait in a bounded backlog."""
 
     def topic_changed(
         self,
@@ -147,21 +149,22 @@ class FastPath(Protocol):
         no_send: bool = False,
         slow: bool = False,
     ) -> None:
-        """The topic exists from now on with these settings; its queues are entered in the control block first."""
+        """Add or change a topic; its queues are added to the control block first."""
 
     def topic_removed(self, topic: str) -> None: ...
 
     def last_delivery(self, level: int) -> Delivery | None:
-        """The last one of the level that was stored since the broker has been running, by whichever manager."""
+        """The last delivery of the level that was stored since the start of the broker, by this or a previous
+        manager."""
 
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
-        """Settings (Java key to text, checked) that the store follows while it runs."""
+        """Send changed settings (Java key to text, checked) to the store worker."""
 
     def delete_queues(self, topic: str) -> Completion:
-        """Delete what the topic's queues hold, as `topic_removed`. Complete when their files are removed."""
+        """Remove the topic as `topic_removed`, and delete its queues. Complete when their files are removed."""
 
     async def clean_expired_queues(self) -> None:
-        """Have the store remove the files of queues of which the log has nothing left; returns when that is done."""
+        """Remove the files of queues whose records were all deleted from the log; returns when that is done."""
 
     def group_changed(
         self,
@@ -184,10 +187,10 @@ class FastPath(Protocol):
     def subscription_removed(self, group: str, topic: str) -> None: ...
 
     def broker_changed(self, *, permission: int, max_message_size: int) -> None:
-        """brokerPermission and maxMessageSize from now on."""
+        """Send the current brokerPermission and maxMessageSize to the workers."""
 
     def tables_end(self) -> None:
-        """The tables are complete: send and pull processes may start to serve."""
+        """All table entries are sent: the send and pull workers may start to serve."""
 
     def resend(
         self,
@@ -198,44 +201,45 @@ class FastPath(Protocol):
         properties: bytes | None = None,
         sys_flag: int | None = None,
     ) -> None:
-        """Hand a send back as checked; the fast path stores it and answers the client.
+        """Pass a checked send back; the fast path stores it and answers the client.
 
         `properties` given: stored exactly as given; else the request's, with CLUSTER appended.
         """
 
     def complete(self, request: SendRequest) -> None:
-        """The send that was left to us is dealt with: resent, put or answered. Called once per SendRequest, last of
-        all, so that the fast path takes the connection's later sends again (RP_MSG_COMPLETED)."""
+        """The slow path has finished a send: it was passed back, put or answered. Called once per SendRequest, at the
+        end, so that the fast path serves later sends of the connection again (RP_MSG_COMPLETED)."""
 
     def repull(self, request: PullRequest) -> None:
-        """Hand a pull back after what it lacked was created (auto-created group); validated anew by the fast path."""
+        """Pass a pull back after its group was created; the fast path validates it again."""
 
     def begin_put(self, message: MessageToPut) -> PutUnderWay:
-        """Store a message of our own, behind those that have begun before; the caller waits for the outcome, once."""
+        """Begin an internal put, behind those that have begun before; the caller waits for its result, once."""
 
     async def put(self, message: MessageToPut) -> PutResult:
-        """begin_put and its outcome."""
+        """begin_put, and wait for the result."""
 
 
 class SlowPath(Protocol):
-    """What the broker takes from the fast path. Nothing blocks; the sends of one connection keep their order inside."""
+    """The requests of the fast path that the broker serves. No call blocks; the sends of one connection keep their
+    order."""
 
     def slow_send(self, request: SendRequest) -> None:
         """Validate a send; ends in exactly one `FastPath.complete(request)`, at once or later."""
 
     def slow_pull(self, request: PullRequest) -> None:
-        """Answer a pull that cannot be served, or create what it lacks and hand it back."""
+        """Answer a pull that cannot be served, or create its group and pass it back."""
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
-        """A COMMIT_OFFSET record: the offset that came along with a pull, which arrived at `received_ms` (monotonic).
+        """Handle a COMMIT_OFFSET message: the offset that a pull carried, which arrived at `received_ms` (monotonic).
 
-        Such records are a few milliseconds late; what a client has told us since is newer.
+        Such messages are a few milliseconds late: an update that has arrived meanwhile is newer.
         """
 
     def connection_closing(self, connection: int) -> None:
-        """The connection has gone while a request of it is being served; `connection_closed` follows that."""
+        """The connection was closed while a request of it is being served; `connection_closed` follows after that."""
 
     def connection_closed(self, connection: int) -> None: ...
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
-        """Connections have gone without a word, with the process that owned them; one for each step."""
+        """Drop connections whose selector process has died without sending CLOSED; one per step."""

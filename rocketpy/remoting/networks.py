@@ -20,10 +20,10 @@ def parse_networks(text: str) -> tuple[Network, ...]:
 
 
 def parse_address(host: str) -> Address:
-    """A numeric address; an IPv6 one that stands for an IPv4 address becomes it.
+    """Parse a numeric address; an IPv4-mapped IPv6 address becomes IPv4.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not an address.
     """
     address = ipaddress.ip_address(host)
     return getattr(address, "ipv4_mapped", None) or address

@@ -39,10 +39,10 @@ class ProxyHeaderKind(enum.Enum):
     """As RP_PROXY_*."""
 
     LOCAL = 1
-    """The proxy speaks for itself (a health check): the peer of the socket is the peer."""
+    """A connection of the proxy itself (a health check): the peer of the socket is the client."""
     PEER = 2
     UNKNOWN = 3
-    """Somebody, whom it cannot name."""
+    """The proxy does not know the client."""
 
 
 @attrs.frozen
@@ -53,7 +53,7 @@ class ProxyHeader:
 
 
 def cut_proxy_header(data: bytes) -> ProxyHeader | None:
-    """The header at the beginning of a stream; None: it may become one.
+    """Parse the header at the beginning of a stream; None: it is incomplete.
 
     Raises:
         RemoteProtocolError: it is none.
@@ -64,8 +64,7 @@ def cut_proxy_header(data: bytes) -> ProxyHeader | None:
 
 
 def bytes_to_read(data: bytes) -> int:
-    """How many bytes may be read next, behind a beginning that `cut_proxy_header` wants more of, so that none of the
-    client's stream is among them."""
+    """Number of bytes to read next after an incomplete header, so that no byte of the client's stream is read."""
     if not data:
         return _LINE_MIN  # shorter than any other
     if data[:1] == b"P":

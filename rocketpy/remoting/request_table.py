@@ -1,4 +1,4 @@
-"""From a request to its response: the processor of its code, and what becomes of errors."""
+"""Serves a request: finds the processor of its code, and converts errors to responses."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class RequestTable:
     def __init__(
         self, processors: Mapping[int, Processor], *, default: Processor | None = None, faults: Faults | None = None
     ) -> None:
-        """`default` gets the codes that are not in `processors`; without it they are answered "not supported"."""
+        """`default` serves the codes that are not in `processors`; without it they are answered "not supported"."""
         self._processors = dict(processors)
         self._default = default
         self.faults = faults or Faults()
-        self.refused = Faults(name="refused")  # the peers' faults, not ours
+        self.refused = Faults(name="refused")  # errors of peers
 
     async def answer(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """The response, ready to be sent, or None: nothing is to be sent.
@@ -54,5 +54,5 @@ class RequestTable:
 
 
 def place_of(request: RemotingCommand) -> str:
-    """The request's name for counting faults; those of strangers' codes share one."""
+    """The name under which faults of the request are counted; unknown codes share one."""
     return "a request of unknown code" if request.name == str(request.code) else request.name

@@ -1,4 +1,4 @@
-"""The trio skin of remoting: streams that carry commands.
+"""Remoting over trio streams: client, server, and the channel of a connection.
 
 `client.RemotingClient` sends requests to any address over pooled connections; `server.RemotingServer` accepts
 connections and answers their requests. Both are made of `channel.StreamChannel`, one per connection; `streams` is

@@ -1,7 +1,7 @@
-"""Bodies of requests that anybody may send, read beside the loop: none holds it, whatever it contains.
+"""Parses request bodies of any client without blocking the event loop.
 
-Small ones are read at once. A large one is read in a thread, one at a time, which takes turns with the loop; only the
-parse of strict JSON does not, which `Body.decode_request` bounds by bytes and by objects.
+Small bodies are parsed at once. Large ones are parsed in a thread, one at a time. The thread shares the interpreter
+with the loop, except while it parses strict JSON; `Body.decode_request` bounds that by bytes and objects.
 """
 
 from __future__ import annotations

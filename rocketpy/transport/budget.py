@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Holder(Protocol):
-    """A connection; told apart by identity."""
+    """A connection; compared by identity."""
 
     def give_up(self) -> None:
         """Close without waiting for anything, and release the memory."""
@@ -25,7 +25,7 @@ class Budget:
         self._held: dict[Holder, int] = {}
 
     def hold(self, holder: Holder, size: int) -> None:
-        """`holder` has `size` bytes now. Closes whoever holds most when all together have too much."""
+        """`holder` now has `size` bytes. Closes the connection with the most if the sum exceeds the budget."""
         self._set(holder, size)
         while self.used_bytes > self.bytes_max:
             largest = max(self._held, key=self._held.__getitem__)

@@ -1,4 +1,4 @@
-"""One connection: reads requests and responses, writes in order, gives up when it is idle, broken or choked."""
+"""One connection: reads requests and responses, writes in order, and closes when it is idle or broken."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ class ChannelLimits:
     """The bounds of a connection, and what happens at each."""
 
     idle_s: float = 120.0
-    """Without traffic in either direction for so long: closed."""
+    """A connection without any traffic for this long is closed."""
     requests_max: int = 1024
-    """The peer's requests in work at once: no more are read until one is done."""
+    """Requests of the peer in work at once: further ones are read when one is finished."""
     requests_size_max: int = 32 * 1024 * 1024
-    """Likewise the bytes that they hold; a single one always fits. Of servers."""
+    """Bytes of requests in work, likewise; a single request is always accepted. Servers only."""
     in_flight_max: int = IN_FLIGHT_MAX
-    """Our requests without an answer: more are refused with TooManyRequests."""
+    """Our requests without a response: more are refused with TooManyRequests."""
     outgoing_size_max: int = 64 * 1024 * 1024
     """Bytes that wait to be written: requests and responses wait for room, pushes are dropped."""
     frame_size_max: int = FRAME_SIZE_MAX
     """A longer frame closes the connection."""
     close_flush_s: float = 1.0
-    """How long `close` lets what is already queued go out."""
+    """How long `close` waits until queued data is written."""
 
 
 class _Waiter:
-    """One who waits for a response."""
+    """A task that waits for a response."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -74,8 +74,8 @@ class StreamChannel:
         limits: ChannelLimits | None = None,
         budget: Budget | None = None,
     ) -> None:
-        """`budget`: that of the server whose connection it is. Then no request is begun while replies wait for a peer
-        that does not read; a client goes on reading, so that no two peers wait for each other."""
+        """`budget`: of the server that owns the connection. A server begins no request while the peer does not read its
+        replies. A client goes on reading, so that two peers never wait for each other."""
         self._limits = limits or ChannelLimits()
         self._budget = budget
         self._requests_size = 0
@@ -91,7 +91,7 @@ class StreamChannel:
             in_flight_max=self._limits.in_flight_max,
         )
         self._outgoing = bytearray()
-        self._writable = trio.Event()  # there is something to write, or we are closing
+        self._writable = trio.Event()  # there is data to write, or the channel is closing
         self._room = trio.Condition()
         self._requests = trio.Semaphore(self._limits.requests_max)
         self._scope = trio.CancelScope()
@@ -116,12 +116,12 @@ class StreamChannel:
 
     @property
     def is_open(self) -> bool:
-        """Whether a request sent now has a chance."""
+        """Whether the connection is usable."""
         return not self._closing and self._protocol.state is ConnectionState.OPEN
 
     @property
     def in_flight_count(self) -> int:
-        """Our requests without an answer."""
+        """Number of our requests without a response."""
         return self._protocol.in_flight_count
 
     # --- for processors and clients -----------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class StreamChannel:
         return waiter.response
 
     def close(self) -> None:
-        """Close soon: what is queued is given a moment to go out."""
+        """Close soon, after queued data is written or a short time has passed."""
         if not self._closing:
             self._closing = True
             self._write_scope.deadline = trio.current_time() + self._limits.close_flush_s
@@ -231,7 +231,7 @@ class StreamChannel:
                 event.token.done.set()
 
     async def _wait_to_begin(self, size: int) -> None:
-        """Until the peer reads its replies, and there is room for a request of `size` bytes."""
+        """Wait until the peer reads its replies, and a request of `size` bytes is within the bounds."""
         limits = self._limits
         async with self._room:
             while self.is_open and (
@@ -246,7 +246,7 @@ class StreamChannel:
             self._budget.hold(self, self._protocol.buffered_size + self._requests_size + replies_size)
 
     def give_up(self) -> None:
-        """Close at once: all connections hold too much, and this one most."""
+        """Close at once: all connections together hold too much memory, and this one the most."""
         self._table.refused.report("serving a connection", f"{self._peer} is disconnected: it holds most memory")
         self._closing = True
         self._scope.cancel()
@@ -267,7 +267,8 @@ class StreamChannel:
                     self._room.notify_all()
 
     async def _write(self) -> None:
-        """Write what is queued until we are closing and nothing is left, or the stream breaks; that ends all tasks."""
+        """Write queued data until the channel closes and the queue is empty, or the stream breaks; that ends all
+        tasks."""
         with self._write_scope:
             while self._outgoing or not self._closing:
                 await self._writable.wait()
@@ -277,7 +278,7 @@ class StreamChannel:
         self._scope.cancel()
 
     async def _write_outgoing(self) -> bool:
-        """Whether the stream took everything."""
+        """Write queued data; returns whether the stream accepted everything."""
         while self._outgoing:
             data, self._outgoing = self._outgoing, bytearray()
             self._writing_size = len(data)

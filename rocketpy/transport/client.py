@@ -25,7 +25,7 @@ CONNECT_TIMEOUT_S = 3.0
 
 @attrs.define
 class _Slot:
-    """The place of one address in the pool."""
+    """The entry of one address in the pool."""
 
     lock: trio.Lock = attrs.field(factory=trio.Lock)  # held while connecting
     channel: StreamChannel | None = None
@@ -34,7 +34,7 @@ class _Slot:
 class RemotingClient:
     """Any number of requests in flight on each connection; connections open on demand and close when idle.
 
-    Lives between `open_remoting_client` and the end of its `async with`; not for several threads.
+    Usable between `open_remoting_client` and the end of its `async with`; not thread-safe.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RemotingClient:
     ) -> None:
         """The tasks of connections run in `nursery`. `processors` answer what servers ask of us.
 
-        `connection_closed` is told the address and the number of each connection that ends.
+        `connection_closed` is called with the address and the number of each closed connection.
         """
         self._nursery = nursery
         self._table = RequestTable(processors or {})
@@ -62,13 +62,13 @@ class RemotingClient:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where connections are open now."""
+        """Addresses with open connections."""
         return tuple(address for address, slot in self._slots.items() if slot.channel and slot.channel.is_open)
 
     async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request and wait for its response; `timeout_s` includes connecting.
 
-        An error response is a response: whoever asked looks at its code.
+        An error response is returned like any other: the caller checks its code.
 
         Raises:
             ConnectFailed, ConnectionLost, RequestTimeout, TooManyRequests: there is no response.
@@ -87,7 +87,7 @@ class RemotingClient:
         await channel.send(request)
 
     async def channel(self, address: str, timeout_s: float | None = None) -> StreamChannel:
-        """The open connection to `address`, made now if there is none.
+        """The open connection to `address`; connects if there is none.
 
         Raises:
             ConnectFailed: not within `timeout_s`, or the time allowed for connecting.
@@ -135,7 +135,7 @@ class RemotingClient:
                 self._connection_closed(address, channel.connection)
 
     def _drop_if_unused(self, address: str, slot: _Slot) -> None:
-        """Keep no place for an address that has no connection and that nobody is connecting to."""
+        """Remove the entry of an address without connection, unless a task is connecting to it."""
         if slot.channel is None and not slot.lock.locked() and self._slots.get(address) is slot:
             del self._slots[address]
 

@@ -1,6 +1,6 @@
-"""Background duties of a server: each in a task of its own, none of which ends the server.
+"""Background duties of a server. Each runs in its own task, and none can end the server.
 
-A duty that raises is reported under its name, counted, and done again at its next interval.
+If a duty raises an exception, it is reported under its name, counted, and run again at its next interval.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from .steps import finished
 
 @attrs.define
 class Duty:
-    """One thing to do again and again.
+    """Background work that is repeated.
 
-    `run` is called each `interval_s` seconds, the first time after `first_s` (None: one interval). One that goes on by
-    itself and returns only when it fails has the time until it is called again as its interval.
+    `run` is called every `interval_s` seconds, the first time after `first_s` (None: one interval). For a `run` that
+    loops by itself and returns only when it fails, `interval_s` is the time until it is called again.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Reads the PROXY header at the beginning of a connection from a proxy, and not a byte more."""
+"""Reads the PROXY header at the beginning of a proxied connection, without reading any byte after it."""
 
 from __future__ import annotations
 

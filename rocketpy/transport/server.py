@@ -17,7 +17,7 @@ from .channel import ChannelLimits, StreamChannel
 from .proxied import real_peer
 from .streams import peer_of, reset_at_death
 
-BYTES_MAX = 256 * 1024 * 1024  # that all connections of a server hold together
+BYTES_MAX = 256 * 1024 * 1024  # of all connections of a server together
 
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -29,7 +29,7 @@ class TaskStatus(Protocol[T_contra]):
 
 
 class RemotingServer:
-    """Serves any number of connections; what one of them does never hurts another."""
+    """Serves any number of connections, which cannot affect each other."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class RemotingServer:
         proxies: Sequence[Network] = (),
         bytes_max: int = BYTES_MAX,
     ) -> None:
-        """`connection_ids` numbers the connections; share one among all servers whose tables meet. Connections from
-        `proxies` begin with a PROXY header, and are those of whom it names. Together they hold at most `bytes_max` in
+        """`connection_ids` numbers the connections; servers with common tables share one. Connections from `proxies`
+        begin with a PROXY header, which names the real peer. All connections together hold at most `bytes_max` in
         memory (budget.py)."""
         self._budget = Budget(bytes_max)
         self._table = table
@@ -102,7 +102,7 @@ class RemotingServer:
             self._tell_listeners(channel)
 
     async def _client_of(self, stream: trio.abc.Stream) -> Peer | None:
-        """Who is at the other end; None: gone between accept and now, or refused."""
+        """The peer of the connection; None: it was closed already, or is refused."""
         try:
             peer = peer_of(stream)
         except OSError:

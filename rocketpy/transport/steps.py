@@ -1,7 +1,7 @@
-"""Long work in a trio loop, cut into steps: others run in between.
+"""Splits long work in a trio loop into steps, so that other tasks run in between.
 
-Whatever grows with a table is done in steps of at most a millisecond or so. While such work is under way the table may
-change: copy the keys first, and look each entry up when its turn comes.
+Work that grows with a table is done in steps of about a millisecond. The table may change between steps: copy the keys
+first, and look each entry up in its step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Steps:
         self._done = 0
 
     async def did(self, units: int = 1) -> None:
-        """So much has been done; a checkpoint when a step is full."""
+        """Count `units` of work; yields to other tasks when a step is full."""
         self._done += units
         if self._done >= self._units_per_step:
             self._done = 0
@@ -38,7 +38,7 @@ class Steps:
 
 
 async def finished(work: Generator[None, None, _T]) -> _T:
-    """The result of `work`; others run wherever it yields."""
+    """Run `work` to its end and return its result; other tasks run wherever it yields."""
     while True:
         try:
             next(work)
@@ -49,7 +49,7 @@ async def finished(work: Generator[None, None, _T]) -> _T:
 
 
 class TextWriter:
-    """A text made of pieces, as UTF-8; others run after each."""
+    """Collects pieces of text as UTF-8; other tasks run after each piece."""
 
     def __init__(self, size_max: int | None = None) -> None:
         """`size_max`: bytes; None: any number."""
@@ -58,7 +58,7 @@ class TextWriter:
         self._size = 0
 
     async def write(self, pieces: Iterable[str]) -> None:
-        """Add them.
+        """Append the pieces.
 
         Raises:
             RequestRefused: more than `size_max` bytes; no further piece was produced then.
@@ -73,7 +73,7 @@ class TextWriter:
 
 
 async def encoded(pieces: Iterable[str]) -> list[bytes]:
-    """The pieces as UTF-8; others run after each."""
+    """The pieces as UTF-8; other tasks run after each."""
     text = TextWriter()
     await text.write(pieces)
     return text.pieces

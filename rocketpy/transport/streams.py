@@ -1,4 +1,4 @@
-"""Where byte streams come from: the one place to change when they are to be encrypted."""
+"""Opens byte streams: the only place to change for encryption."""
 
 from __future__ import annotations
 
@@ -44,28 +44,29 @@ async def open_listeners(host: str, port: int, *, backlog: int = BACKLOG) -> Seq
 
 
 def listening_port(listener: trio.SocketListener) -> int:
-    """The port that a listener has got."""
+    """The port of a listener."""
     return int(listener.socket.getsockname()[1])
 
 
 def reset_at_death(stream: trio.abc.Stream) -> None:
-    """Should this process be killed, the peer is told by a reset: on a FIN, Java clients wait out their requests."""
+    """Make the kernel reset the connection if this process dies: after a FIN, Java clients would wait until their
+    requests time out."""
     _linger(stream, resets=True)
 
 
 def close_in_order(stream: trio.abc.Stream) -> None:
-    """What is written goes out before the coming close: takes `reset_at_death` back."""
+    """Undo `reset_at_death` before an orderly close, so that written data is still sent."""
     _linger(stream, resets=False)
 
 
 def _linger(stream: trio.abc.Stream, *, resets: bool) -> None:
     if isinstance(stream, trio.SocketStream):
-        with contextlib.suppress(OSError):  # it has gone already
+        with contextlib.suppress(OSError):  # it is closed already
             stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", resets, 0))
 
 
 def peer_of(stream: trio.abc.Stream) -> Peer:
-    """Who is at the other end; a stream that is no socket has no address."""
+    """The address of the peer; empty for a stream that is not a socket."""
     if not isinstance(stream, trio.SocketStream):
         return Peer("0.0.0.0", 0)
     host, port, *_ = stream.socket.getpeername()

@@ -1,5 +1,6 @@
-"""Keeps the online clients for a restarted manager: their connections survive its death, but heartbeats come every 30 s
-only.
+"""Keeps the online clients for a restarted manager.
+
+Their connections survive the death of the manager, but their heartbeats come every 30 s only.
 
     client  "c" connection  -> [client id, language, version, host, port, is VIP, consumer groups, producer groups]
     group   "g" name        -> the group as its heartbeat describes it, without default values

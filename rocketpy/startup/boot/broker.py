@@ -1,9 +1,9 @@
-"""A broker, from its settings to its last byte on the disk: where everything meets.
+"""Runs a broker: connects all parts, from its settings to the close of its store.
 
     open sockets -> open (and recover) the store -> blocks and rings -> fork workers -> serve -> stop -> close the store
 
-Until the store is open nothing on the disk has changed, so a mistake found before costs nothing but its line. What the
-workers need is imported while the store is being opened: that is mostly C and the disk, and this is mostly Python.
+Before the store is open nothing on the disk is changed, so an error found before costs nothing. Modules of the workers
+are imported while the store is being opened: opening is mostly C and the disk, imports are mostly Python.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run_broker(
 
     Args:
         beside: workers that live and end with the broker (a name server of its own).
-        ready_lines: what to say once it serves, given the settings as they are then; the reference's line by default.
+        ready_lines: lines to print when it serves, from the final settings; the reference's line by default.
     Returns: the exit status: 0 after a clean stop.
     Raises:
         ConfigError, TransportError, StoreError, NativeMissing: one line each; nothing was started.
@@ -86,14 +86,15 @@ def run_broker(
 
 
 def ready_line(settings: BrokerSettings) -> str:
-    """What the reference prints when a broker serves."""
+    """The line that the reference prints when a broker serves."""
     place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
     known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
     return f"The broker{place} boot success. serializeType=JSON{known}"
 
 
 def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
-    """Where the manager will serve metrics; open for the broker's life, so that its successor has the same port."""
+    """The listening socket of metrics. It stays open until the broker ends, so that a restarted manager has the same
+    port."""
     host, port, own = settings.rocketpy.metrics_host, settings.rocketpy.metrics_port, settings.server.listen_port
     if port == 0:
         return None
@@ -113,7 +114,7 @@ def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
 
 
 def _with_connections_max(settings: BrokerSettings) -> BrokerSettings:
-    """The settings with what the machine allows, where nothing else is said."""
+    """The settings with the default of connectionsMax for this machine."""
     descriptors, selectors = raise_descriptor_limit(), settings.rocketpy.selector_workers
     if settings.rocketpy.connections_max:
         return settings

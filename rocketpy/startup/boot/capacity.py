@@ -6,7 +6,7 @@ import os
 import resource
 from pathlib import Path
 
-CONNECTIONS_LIMIT = 1_000_000  # what a selector has slots for (csrc/workers/selector.c)
+CONNECTIONS_LIMIT = 1_000_000  # slots of a selector (csrc/workers/selector.c)
 DESCRIPTORS_KEPT = 200  # of a selector, for rings, doorbells and log files; csrc/workers/selector.c keeps 64 at least
 CONNECTION_BYTES = 16 * 1024  # of an idle client, in all processes and the kernel, with room to spare
 MEMORY_SHARE = 4  # a quarter of the memory may go to connections
@@ -14,7 +14,7 @@ CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def raise_descriptor_limit() -> int:
-    """Lift the limit of open files as far as this process may (`ulimit -Hn`), for it and its workers; returns it."""
+    """Raise the limit of open files to the hard limit (`ulimit -Hn`), for this process and its workers; returns it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         try:
@@ -25,7 +25,7 @@ def raise_descriptor_limit() -> int:
 
 
 def memory_bytes() -> int:
-    """Of the machine, or of the control group where that has less."""
+    """Memory of the machine, or the limit of the control group if it is lower."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         return min(total, int(CGROUP_LIMIT.read_text()))
@@ -34,6 +34,6 @@ def memory_bytes() -> int:
 
 
 def connections_max(descriptors: int, memory: int, selectors: int) -> int:
-    """Connections that one of `selectors` takes: what open files and memory allow, and at least one."""
+    """Connections that each of `selectors` accepts, by open files and memory; at least one."""
     by_memory = memory // MEMORY_SHARE // CONNECTION_BYTES // selectors
     return max(1, min(CONNECTIONS_LIMIT, descriptors - DESCRIPTORS_KEPT, by_memory))

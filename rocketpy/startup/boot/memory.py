@@ -1,4 +1,4 @@
-"""What the supervisor gives back before it forks: memory that only start-up needed would be counted for ever.
+"""Frees memory before the supervisor forks: pages that only start-up needed would stay in all workers.
 
 Measured on the default shape: about 5 MB of the summed PSS of an idle tree (docs/adr/0041).
 """

@@ -1,7 +1,7 @@
-"""The store, opened in a thread while the main thread imports what the workers need.
+"""Opens the store in a thread, while the main thread imports modules of the workers.
 
-Most of the opening is C and the disk, most of the other is Python: on two processors they cost little more than the
-longer of the two. The thread has ended before anything is forked.
+Opening is mostly C and the disk, imports are mostly Python: on two processors both together take little longer than the
+longer one. The thread ends before the first fork.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_sto
 
 
 class StoreOpening:
-    """Begins at once. `close()` whatever happens."""
+    """Begins at once. Always call `close()`."""
 
     def __init__(self, config: MessageStoreConfig) -> None:
         self._config = config
@@ -23,7 +23,7 @@ class StoreOpening:
         self._thread.start()
 
     def wait(self) -> OpenedStore:
-        """The open store, when it is.
+        """Wait until the store is open, and return it.
 
         Raises:
             StoreError: it cannot be opened (store.lifecycle.open_store).
@@ -35,7 +35,7 @@ class StoreOpening:
         return self._opened
 
     def close(self, *, clean: bool) -> None:
-        """Let go of the store, if there is one; `clean` as in store.lifecycle.close_store."""
+        """Close the store, if it was opened; `clean` as in store.lifecycle.close_store."""
         self._thread.join()
         if self._opened is not None:
             close_store(self._opened, clean=clean)
@@ -43,5 +43,5 @@ class StoreOpening:
     def _open(self) -> None:
         try:
             self._opened = open_store(self._config)
-        except BaseException as exc:  # raised again by who waits
+        except BaseException as exc:  # raised again in `wait`
             self._failure = exc

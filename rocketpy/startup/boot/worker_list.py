@@ -1,4 +1,4 @@
-"""The broker's workers: which there are, what each is born with, and in which order they start and stop."""
+"""The specifications of the broker's workers, in the order in which they start."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
 
 
 def manager_memory(settings: BrokerSettings, opened: OpenedStore) -> ManagerMemory:
-    """What a killed manager leaves to its successor; before the first fork."""
+    """The memory that a restarted manager inherits; created before the first fork."""
     own = settings.rocketpy
     return ManagerMemory.create(
         opened.paths.root,
@@ -63,7 +63,7 @@ def worker_specs(
     listeners: Sequence[socket.socket],
     metrics: socket.socket | None,
 ) -> Iterator[WorkerSpec]:
-    """Every worker of the broker, in the order in which they start: whoever feeds others last."""
+    """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
     table, control, sizes = broker_pools(settings), opened.control, topology.sizes
     stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
@@ -92,7 +92,7 @@ def worker_specs(
 
     levels = len(parse_delay_levels(settings.store.message_delay_level))
     delivered = DeliveryMarks(levels, lambda: control.published_phy_offset)
-    writes = (opened.lock.worker_fd,)  # holds the store for as long as a worker that writes lives
+    writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
     yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.PROCESSORS, keep_fds=writes)
     for pull in sizes.pulls:

@@ -1,4 +1,4 @@
-"""`rocketpy doctor`: what this machine offers a broker, and what to do where it falls short."""
+"""`rocketpy doctor`: checks what a broker needs of this machine, and names the remedy for what is missing."""
 
 from __future__ import annotations
 

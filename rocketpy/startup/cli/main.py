@@ -1,8 +1,8 @@
 """Entry points of the commands.
 
-A server has its arguments read in a child process. The library that reads them takes more than a megabyte, which all
-workers would inherit and none needs (docs/adr/0041). Meanwhile this process imports what the server needs: reading the
-arguments takes a fifth of the whole start.
+The arguments of a server are parsed in a child process. The library for that takes more than a megabyte, which all
+workers would inherit and none needs (docs/adr/0041). Meanwhile this process imports the modules of the server: parsing
+takes a fifth of the whole start.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def mqadmin() -> None:
 
 
 def guarded(command: Callable[[], int]) -> int:
-    """Run a command's work; a RocketError becomes its one line. Returns: the exit status."""
+    """Run a command; a RocketError is printed as one line. Returns: the exit status."""
     try:
         return command()
     except RocketError as exc:
@@ -75,7 +75,7 @@ def guarded(command: Callable[[], int]) -> int:
 
 
 def _serve(command: str, program: str) -> int:
-    """Read the arguments and run the server that they ask for; what it imports, it imports in here."""
+    """Parse the arguments and run the server; its modules are imported inside of this function."""
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
     from ..boot.quick_start import quick_start
 
@@ -83,7 +83,7 @@ def _serve(command: str, program: str) -> int:
         child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
         order, status = child.wait()
         if order is None:
-            return status  # help was printed, or what is wrong
+            return status  # help or an error was printed
         return guarded(order.run)
 
 
@@ -94,7 +94,7 @@ def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:
 
 
 class _Child:
-    """A process that reads the arguments, and delivers what they ask for."""
+    """A child process that parses the arguments and returns them as an Order."""
 
     def __init__(self, read: Callable[[Deliver], Any]) -> None:
         self._source, target = os.pipe()
@@ -105,7 +105,8 @@ class _Child:
         os.close(target)
 
     def import_meanwhile(self, names: Sequence[str]) -> None:
-        """Import until the child has delivered or ended. What cannot be imported is left to who needs it, to report."""
+        """Import modules until the child has answered or ended. A failed import is reported later, where the module is
+        needed."""
         for name in names:
             if select.select([self._source], [], [], 0)[0]:
                 return
@@ -113,7 +114,7 @@ class _Child:
                 importlib.import_module(name)
 
     def wait(self) -> tuple[Order | None, int]:
-        """What it has delivered, if anything, and its exit status."""
+        """Its Order, if any, and its exit status."""
         with open(self._source, "rb") as pipe:
             delivered = pipe.read()
         status = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
@@ -126,7 +127,7 @@ def _write_all(target: int, data: bytes) -> None:
 
 
 def _end_with(work: Callable[[], Any]) -> None:
-    """End this process with the status of `work`; nothing that the parent will do at its exit is done here."""
+    """End this process with the status of `work`, without the exit handlers of the parent."""
     status = 1
     try:
         work()

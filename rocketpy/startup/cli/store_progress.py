@@ -1,4 +1,4 @@
-"""How far a check of a store has come: a bar on a terminal, nothing elsewhere."""
+"""Shows the progress of a check of a store: a bar on a terminal, nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rich.text import Text
 
 
 class StoreProgress:
-    """A `ProgressListener` with one bar per stage, on standard error."""
+    """A `ProgressListener` with one bar per phase, on standard error."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
@@ -55,14 +55,14 @@ class StoreProgress:
             self._progress.update(task.id, completed=done, total=max(done, int(task.total or 0)))
 
     def _finish(self) -> None:
-        """A log ends before its last file does: what was done is all there was."""
+        """Complete the bar: the log may end before its last file."""
         if self._task is not None:
             task = self._progress.tasks[self._task]
             self._progress.update(task.id, total=task.completed)
 
 
 class _ByUnit(ProgressColumn):
-    """One column for stages counted in bytes, another for the rest."""
+    """One column for phases counted in bytes, another for the rest."""
 
     def __init__(self, of_bytes: ProgressColumn, of_pieces: ProgressColumn | None) -> None:
         super().__init__()

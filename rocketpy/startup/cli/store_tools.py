@@ -1,4 +1,4 @@
-"""`rocketpy store dump|verify|stats`: a store directory printed and checked. Read-only; progress on a terminal.
+"""`rocketpy store dump|verify|stats`: print and check a store directory. Read-only; shows progress on a terminal.
 
 Exit status: 0 sound, 1 damaged, 2 cannot be read (main.py turns errors into it).
 """
@@ -45,7 +45,7 @@ Line = tuple[str, dict[str, Any]]  # for people, for programs
 
 @attrs.frozen
 class Selection:
-    """What of a store is to be printed."""
+    """The selection of records, units or entries to print."""
 
     show: str | None = None  # of SHOWS; None: units if a queue is named, else records
     topic: str | None = None
@@ -57,7 +57,7 @@ class Selection:
 
 
 def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
-    """Print what was selected, a line each; at most `count` lines.
+    """Print the selection, one line each; at most `count` lines.
 
     Raises:
         StoreError: no such directory or queue.
@@ -73,7 +73,7 @@ def dump(directory: Path, wanted: Selection, commitlog: str = "") -> int:
 
 
 def verify(directory: Path, *, as_json: bool = False, slots: int | None = None, commitlog: str = "") -> int:
-    """1 if anything is damaged; each finding names its file and the byte in it."""
+    """Check a store and print the findings; returns 1 if anything is damaged. Each finding names its file and byte."""
     reader = StoreDump(directory, commitlog)
     began_s = time.monotonic()
     with StoreProgress() as progress:
@@ -83,7 +83,7 @@ def verify(directory: Path, *, as_json: bool = False, slots: int | None = None, 
 
 
 def stats(directory: Path, *, as_json: bool = False, commitlog: str = "") -> int:
-    """Sizes, offsets, times, and messages by topic."""
+    """Print sizes, offsets, times, and messages by topic."""
     reader = StoreDump(directory, commitlog)
     with StoreProgress() as progress:
         found = count_store(reader, progress)

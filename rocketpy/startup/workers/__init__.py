@@ -1,1 +1,1 @@
-"""The mains of the broker's workers, and the snapshot of them that metrics show."""
+"""The main functions of the broker's workers, and the snapshot for metrics."""

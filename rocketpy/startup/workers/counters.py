@@ -1,5 +1,5 @@
-"""What the broker's own statistics (code 28) and metrics know of other processes, from shared memory: totals of the
-send and pull workers, and what waits for each pool."""
+"""Counters of other processes, from shared memory, for statistics (code 28) and metrics: totals of the send and pull
+workers, and requests that wait for each pool."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def pool_loads(
     own: Mapping[str, PoolLoad],
     now_ns: Callable[[], int] = time.monotonic_ns,
 ) -> dict[str, PoolLoad]:
-    """What waits for each pool, by its name: in the queues of this process (`own`), and in the rings of others."""
+    """Requests that wait for each pool, by its name: in the queues of this process (`own`), and in the rings of
+    others."""
     loads = dict(own)
     for name, workers in (("send", (SEND,)), ("pull", topology.sizes.pulls)):
         rings = [ring for worker in workers for ring in topology.requests_to(worker)]
@@ -58,7 +59,7 @@ def load_of_rings(rings: Iterable[Ring], queue_max: int, now_ns: int) -> PoolLoa
 
 
 def together(one: PoolLoad, other: PoolLoad | None) -> PoolLoad:
-    """Two parts of what waits for one pool."""
+    """The sum of two loads of one pool."""
     if other is None:
         return one
     head_wait_ms = max(one.head_wait_ms, other.head_wait_ms)

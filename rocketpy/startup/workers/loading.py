@@ -1,7 +1,7 @@
-"""A worker that reads large tables at its start: it counts as alive meanwhile, and looks for no garbage.
+"""While a worker loads large tables at its start, its heartbeat is set ahead and the garbage collector is off.
 
-50 000 clients take 2 s of CPU to enter and a million offsets about as long to read, several times that where others
-want the CPU too; workerHeartbeatTimeoutMillis (10 s) would end each successor in turn.
+To restore 50 000 clients takes 2 s of CPU, and a million offsets about the same; on a busy machine it takes several
+times as long. Without this, workerHeartbeatTimeoutMillis (10 s) would kill each restarted worker again.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-LOADING_MAX_S = 600.0  # longer, and it hangs
+LOADING_MAX_S = 600.0  # a longer time means that it hangs
 
 
 class Beating(Protocol):
-    """Of a worker's block (reactor/ring.py)."""
+    """The heartbeat of a worker block (reactor/ring.py)."""
 
     def beat(self, now_ns: int) -> None: ...
 
@@ -25,9 +25,9 @@ class Beating(Protocol):
 def loading(
     block: Beating, *, limit_s: float = LOADING_MAX_S, now_ns: Callable[[], int] = time.monotonic_ns
 ) -> Iterator[None]:
-    """A block that counts as alive for `limit_s` whatever it does: its heartbeat is given in advance.
+    """A context in which the worker counts as alive for `limit_s`: its heartbeat is set ahead.
 
-    A thread that beats would be stopped by one long call into C, and would cost memory.
+    A heartbeat thread would be blocked by one long call into C, and would cost memory.
     """
     block.beat(now_ns() + int(limit_s * 1e9))
     gc.disable()

@@ -46,7 +46,7 @@ class ManagerMain:
     control: ControlBlock
     settings: BrokerSettings
     table: PoolTable
-    metrics: socket.socket | None  # listens where metrics are served
+    metrics: socket.socket | None  # the listening socket of metrics
     memory: ManagerMemory
     delivered: DeliveryMarks
 
@@ -119,7 +119,7 @@ class ManagerMain:
                 async with trio.open_nursery() as nursery:
                     await nursery.start(controller.run)
                     start.close()
-                    gc.freeze()  # the tables stay: looking through them for garbage would hold the loop for tens of ms
+                    gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
                     async with _metrics(self.metrics, topology, self.settings, controller, store):
                         context.report_ready()
                         await server.run()
@@ -134,11 +134,11 @@ async def _metrics(
     controller: BrokerController,
     store: MessageStore,
 ) -> AsyncIterator[None]:
-    """The metrics endpoint for as long as the block lasts; none without a listener."""
+    """Serve metrics inside of this context; nothing without a listener."""
     if listener is None:
         yield
         return
-    from rocketpy.metrics.collector import BrokerCollector  # 3 MB that only this process needs, and only now
+    from rocketpy.metrics.collector import BrokerCollector  # 3 MB that only this process needs
     from rocketpy.metrics.endpoint import Endpoint
 
     from .snapshot import SnapshotTaker
@@ -150,4 +150,4 @@ async def _metrics(
         yield
     finally:
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(endpoint.close)  # a scrape under way still needs this loop
+            await trio.to_thread.run_sync(endpoint.close)  # a running scrape still needs this loop

@@ -1,6 +1,6 @@
-"""The mains of the send and pull workers: the C loops of csrc/workers/send.c and csrc/workers/pull.c, once around per
-second for Python's sake. What they are configured with is decided here, from the broker's settings and the machine, and
-written before the fork (reactor/codec.py)."""
+"""The main functions of the send and pull workers: they run the C loops of csrc/workers/send.c and csrc/workers/pull.c,
+which return to Python once a second. Their configuration is made here, from the broker's settings and the machine,
+before the fork (reactor/codec.py)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class PullMain:
 
 
 def send_limits(settings: BrokerSettings) -> dict[str, Any]:
-    """What the send loop takes from the settings."""
+    """The settings of the send loop."""
     broker, store = settings.broker, settings.store
     return {
         "max_message_size": store.max_message_size,
@@ -141,7 +141,7 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
 
 
 def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
-    """What the pull loop takes from the settings, on a machine with so much memory."""
+    """The settings of the pull loop, on a machine with this much memory."""
     broker, store = settings.broker, settings.store
     return {
         "is_slave": settings.is_slave,

@@ -1,7 +1,7 @@
-"""What the metrics endpoint is told: counters of all workers, rings, positions, tables, at one moment.
+"""Takes the snapshot for metrics: counters of all workers, rings, positions and tables.
 
-Taken in the manager's trio thread, where the tables are owned, in steps that let others run; counters and positions are
-shared memory, and what the kernel says of processes is read in another thread.
+It runs in the manager's trio thread, which owns the tables, in steps that let other tasks run. Counters and positions
+are shared memory; figures of processes are read from the kernel in another thread.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.steps import Steps
 
-TOPICS_MAX = 2_000  # beyond it, sums by topic and group would make a scrape take longer than it is worth
-CONSUMPTION_MAX = 10_000  # pairs of a group and a topic; beyond it none is shown
+TOPICS_MAX = 2_000  # beyond it, figures by topic and group would make a scrape too slow
+CONSUMPTION_MAX = 10_000  # pairs of group and topic; beyond it none is shown
 READS_PER_STEP = 200
 SUPERVISOR = "supervisor"
 
@@ -169,7 +169,7 @@ class SnapshotTaker:
 
 
 def worker_pids() -> Mapping[str, int]:
-    """Title of each sibling process to its pid, as the supervisor's children show themselves."""
+    """Title -> process id of all workers, from the command lines of the supervisor's children."""
     parent = os.getppid()
     found: dict[str, int] = {}
     with contextlib.suppress(OSError):

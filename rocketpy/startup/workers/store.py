@@ -1,4 +1,5 @@
-"""The main of the store worker: dispatch, flush, allocation and cleaning, joined to the others by their rings."""
+"""The main function of the store worker: dispatch, flush, allocation and cleaning, connected to other workers by
+rings."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Recovery: finds the positions of the store when it is opened, from the control block or from the files.
 
-    trusted    rocketpy wrote the control block, no other program has used the store since, and the same kernel is
-    running (its page cache has all writes) or the stop was clean. Nothing is scanned. The store worker dispatches
-    records behind the dispatched position while the broker serves; queues only grow by that
-    flushed     rocketpy wrote the control block, but the machine crashed or a sync failed. Everything below the durable
-    positions is trusted; the log behind them is scanned with CRC, units behind them are removed and rebuilt
-    files       there is no control block, or it is damaged, or a Java broker or a restored backup has changed the
-    store: the reference's rules. After a clean stop the last three files are scanned, otherwise everything since the
-    checkpoint
+    trusted   rocketpy wrote the control block, no other program has used the store since, and the same kernel is
+              running (its page cache has all writes) or the stop was clean. Nothing is scanned. The store worker
+              dispatches records behind the dispatched position while the broker serves; queues only grow by that
+    flushed   rocketpy wrote the control block, but the machine crashed or a sync failed. Everything below the durable
+              positions is trusted; the log behind them is scanned with CRC, units behind them are removed and rebuilt
+    files     there is no control block, or it is damaged, or a Java broker or a restored backup has changed the store:
+              the reference's rules. After a clean stop the last three files are scanned, otherwise everything since
+              the checkpoint
 
 In the last two cases, and if a queue must be rebuilt, dispatch catches up before the broker serves: no consumer may see
 a queue that ends before its offset. In each case every queue's next offset is that of its last record in the log plus
