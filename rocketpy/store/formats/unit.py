@@ -5,12 +5,13 @@
     12  i64  tags_code    hash of the tags; delivery time (ms) in a delay queue
 
 Unit n of a queue is at byte 20 n of it; a file is named by its first byte. A pre-blank unit (0, 0x7FFFFFFF, 0) fills
-the place of no message: before the first unit of a queue that did not start at 0.
+the place of no message: before the first unit of a queue that did not start at 0, or where messages were damaged.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import NamedTuple
 
 CQ_STORE_UNIT_SIZE = 20
@@ -28,6 +29,49 @@ class ConsumeQueueUnit(NamedTuple):
     phy_offset: int
     size: int
     tags_code: int
+
+
+BLANKS_MAX = 4096  # read at once
+BLANKS = BLANK_UNIT * BLANKS_MAX
+
+
+def first_unit_at(read: Callable[[int, int], bytes], low: int, high: int, phy_offset: int) -> int:
+    """The first unit in [low, high) whose record is at or after `phy_offset`; `high` if there is none.
+
+    Args:
+        read: `read(offset, count)` returns up to `count` units from `offset` on, of one file; nothing if the file is
+            missing: its units count as older ones.
+    """
+    end = high
+    while low < high:
+        middle = (low + high) // 2
+        at, unit = _next_unit(read, middle, high)
+        if at == high:
+            high = middle  # all blank
+        elif unit is None or unit.phy_offset < phy_offset:
+            low = at + 1
+        else:
+            high = middle
+    return _next_unit(read, low, end)[0]
+
+
+def _next_unit(read: Callable[[int, int], bytes], at: int, end: int) -> tuple[int, ConsumeQueueUnit | None]:
+    """The first unit in [at, end) that is not pre-blank, and its offset; None: its file is missing. (end, None): all
+    are pre-blank."""
+    count = 1  # mostly the next one is it
+    while at < end:
+        data = read(at, min(end - at, count))
+        if not data:
+            return at, None
+        count = min(16 * count, BLANKS_MAX)
+        if not BLANKS.startswith(data):
+            for unit in CQ_UNIT.iter_unpack(data):
+                if unit[1] != BLANK_SIZE:
+                    return at, ConsumeQueueUnit(*unit)
+                at += 1
+        else:
+            at += len(data) // CQ_STORE_UNIT_SIZE
+    return end, None
 
 
 def rounded_file_size(size: int) -> int:

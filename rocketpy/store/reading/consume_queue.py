@@ -51,14 +51,17 @@ class ConsumeQueues:
 
     def units(self, queue: Any, offset: int, count: int) -> list[ConsumeQueueUnit]:
         """Up to `count` raw units from `offset` on, of one file; empty if there are none."""
+        return [ConsumeQueueUnit(*unit) for unit in CQ_UNIT.iter_unpack(self.raw_units(queue, offset, count))]
+
+    def raw_units(self, queue: Any, offset: int, count: int) -> bytes:
+        """The same, as bytes."""
         if offset < 0 or count <= 0:
-            return []
+            return b""
         buffer = ffi.new("uint8_t[]", min(count, self.units_per_file) * CQ_STORE_UNIT_SIZE)
         found = lib.rp_cq_read(self._reader, queue, offset, len(buffer) // CQ_STORE_UNIT_SIZE, buffer)
         if found < 0:
             raise fail(f"cannot read a consume queue in {self.directory}")
-        raw = ffi.buffer(buffer, found * CQ_STORE_UNIT_SIZE)
-        return [ConsumeQueueUnit(*unit) for unit in CQ_UNIT.iter_unpack(raw)]
+        return bytes(ffi.buffer(buffer, found * CQ_STORE_UNIT_SIZE))
 
     def with_tags(self, queue: Any, units: list[ConsumeQueueUnit]) -> list[ConsumeQueueUnit]:
         """Replace the third field of units with an extension by its tags code. If the extension is lost, the address

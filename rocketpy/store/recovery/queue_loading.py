@@ -17,7 +17,7 @@ from rocketpy.native.core import ffi, lib
 from ..control_block import ControlBlock
 from ..files import Files, file_name, numbered_files
 from ..formats.consume_queue_ext import remove_ext_files
-from ..formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
+from ..formats.unit import CQ_STORE_UNIT_SIZE, first_unit_at
 
 READ_UNITS_MIN, READ_UNITS_MAX = 200, 12_800  # per read; the file of a small queue is mostly a hole
 FILES_LOOKED_AT = 3  # from the end, as in the reference; more if their first unit is behind the limit
@@ -121,23 +121,15 @@ class QueueFiles:
         elif gone:
             self._files.sync_directory(self._directory)  # else their units may come back behind new ones
 
-    def _unit(self, offset: int) -> tuple[int, int]:
+    def _read(self, offset: int, count: int) -> bytes:
+        """Units of one file."""
         position = offset * CQ_STORE_UNIT_SIZE
         path = self._directory / file_name(position - position % self._file_size)
-        phy_offset, size, _ = CQ_UNIT.unpack(self._files.read(path, position % self._file_size, CQ_STORE_UNIT_SIZE))
-        return phy_offset, size
+        return self._files.read(path, position % self._file_size, count * CQ_STORE_UNIT_SIZE)
 
     def _find_begin(self, max_offset: int, log_min_phy_offset: int) -> int:
-        """The first unit whose record is still in the log; units are in the order of the log, pre-blank ones first."""
-        low, high = self.starts[0] // CQ_STORE_UNIT_SIZE, max_offset
-        while low < high:
-            middle = (low + high) // 2
-            phy_offset, size = self._unit(middle)
-            if size == BLANK_SIZE or phy_offset < log_min_phy_offset:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        """The first unit whose record is still in the log; units are in the order of the log."""
+        return first_unit_at(self._read, self.starts[0] // CQ_STORE_UNIT_SIZE, max_offset, log_min_phy_offset)
 
 
 def load_queues(

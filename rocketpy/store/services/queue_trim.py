@@ -13,7 +13,7 @@ from rocketpy.native.core import lib
 from ..control_block import ControlBlock
 from ..files import Files, StorePaths, file_name
 from ..formats.consume_queue_ext import is_ext_address, real_offset, remove_ext_files
-from ..formats.unit import BLANK_SIZE, rounded_file_size
+from ..formats.unit import BLANK_SIZE, first_unit_at, rounded_file_size
 from ..reading.consume_queue import ConsumeQueues
 
 
@@ -78,11 +78,4 @@ class QueueTrim:
         unit = self._queues.unit(entry, low)
         if unit is None or (unit.phy_offset >= below and unit.size != BLANK_SIZE):
             return low
-        while low < high:
-            middle = (low + high) // 2
-            unit = self._queues.unit(entry, middle)
-            if unit is None or unit.phy_offset < below or unit.size == BLANK_SIZE:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+        return first_unit_at(lambda offset, count: self._queues.raw_units(entry, offset, count), low, high, below)

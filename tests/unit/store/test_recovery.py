@@ -28,6 +28,7 @@ from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store, save_checkpoint
 from rocketpy.store.recovery.positions import RecoveryKind
+from rocketpy.store.services.queue_trim import QueueTrim
 from tests.support.store_writer import Put, StoreWriter
 
 TOPICS = (("A", 0), ("A", 1), ("B", 7))
@@ -708,6 +709,34 @@ def test_the_oldest_records_decide_the_minimum(config: MessageStoreConfig) -> No
     for state in opened.control.queues():
         first = next(put for put in puts[state.topic, state.queue_id] if put.phy_offset >= 16_384)
         assert state.min_offset == first.queue_offset
+    kill(opened)
+
+
+@pytest.mark.parametrize("is_oldest_deleted", [False, True])
+@pytest.mark.parametrize("is_found_again", [False, True])
+def test_a_hole_in_a_queue_does_not_hide_the_messages_before_it(
+    config: MessageStoreConfig, is_found_again: bool, is_oldest_deleted: bool
+) -> None:
+    """Damage in the log leaves pre-blank units in the middle of a queue (docs/adr/0050)."""
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        puts = [writer.put("A", 0, b"x" * 1_900) for _ in range(20)]
+        writer.control.queue("A", 0).next_offset += 9  # their records were damaged
+        puts += [writer.put("A", 0, b"x" * 1_900) for _ in range(15)]
+    assert opened.control.queue("A", 0).max_offset == 44
+    deleted = 16_384 if is_oldest_deleted else 0
+    if is_found_again:
+        close_store(opened, clean=True)
+        opened.paths.control.unlink()
+        if is_oldest_deleted:
+            (opened.paths.commitlog / file_name(0)).unlink()
+        opened = reopen(config)
+    elif is_oldest_deleted:
+        trim = QueueTrim(config, opened.control, opened.files)
+        trim.trim(opened.control.queue("A", 0), deleted)
+        trim.close()
+    first = next(put for put in puts if put.phy_offset >= deleted)
+    assert opened.control.queue("A", 0).min_offset == first.queue_offset
     kill(opened)
 
 
