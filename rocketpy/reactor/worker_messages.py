@@ -16,6 +16,7 @@ import attrs
 from rocketpy.errors import LocalProtocolError
 from rocketpy.message.host import pack_host
 from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.layout import Layout
 from rocketpy.remoting.abc import Channel, Peer
@@ -326,16 +327,10 @@ def encode_group(group: str, *, flags: int, broker_id: int = 0, which_broker_whe
 
 
 def encode_subscription(group: str, topic: str, *, flags: int, sub_version: int = 0, tags: Iterable[str] = ()) -> bytes:
-    hashes = [tag_hash(tag) for tag in tags]
+    hashes = [string_hash(tag) for tag in tags]
     names = group.encode(), topic.encode()
     fixed = SUBSCRIPTION.write(sub_version, flags, len(names[0]), len(names[1]), len(hashes))
     return b"".join((fixed, ffi.buffer(ffi.new("int32_t[]", hashes)), *names))
-
-
-def tag_hash(tag: str) -> int:
-    """The tag as consume queues store it: Java's String.hashCode."""
-    raw = tag.encode()
-    return int(lib.rp_string_hash(ffi.from_buffer(raw), len(raw)))
 
 
 def encode_clean_topic(topic: str, token: int) -> bytes:
