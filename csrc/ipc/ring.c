@@ -7,9 +7,9 @@
  *   record:  size(4)  type(2)  part(2)  payload, padded to 8       part: 0 whole, 1 first, 2 next
  *   first part of a large record: payload = total size(8), then its first bytes
  *
- * Who stores what: tail and producer_waiting = 1 by the producer; head and producer_waiting = 0 by the consumer. Each
- * side keeps the other's position cached and looks at the shared one only when the cached one says full or empty: in
- * a busy ring the two lines move between the cores once per batch. */
+ * The producer stores tail and producer_waiting = 1, the consumer head and producer_waiting = 0. Each side caches the
+ * other's position, and reads the shared one only when the ring seems full or empty: in a busy ring the two cache lines
+ * move between the cores once per batch. */
 #define _GNU_SOURCE
 #include "ipc/ring.h"
 
@@ -203,7 +203,7 @@ rp_ring_writer *rp_ring_writer_open(rp_ring *ring) {
     writer->ring = ring;
     writer->tail = rp_load_acquire(&ring->tail);
     writer->head_seen = rp_load_acquire(&ring->head);
-    writer->tail_woken = writer->head_seen; /* a predecessor may have died between publishing and ringing */
+    writer->tail_woken = writer->head_seen; /* the previous process may have died between publish and wake-up */
     return writer;
 }
 
@@ -384,7 +384,7 @@ static rp_status take_part(rp_ring_reader *reader, const record_header *header, 
         payload += TOTAL_SIZE;
         size -= TOTAL_SIZE;
     }
-    /* A part without a beginning: our predecessor took it and died. Its producer's client asks again. */
+    /* A part without a beginning: the previous process read the beginning and died. The client repeats the request. */
     if (reader->large == NULL || size > reader->large_size - reader->large_have) return RP_INCOMPLETE;
     memcpy(reader->large + reader->large_have, payload, size);
     reader->large_have += size;

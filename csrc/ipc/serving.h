@@ -1,8 +1,8 @@
 #ifndef ROCKETPY_SERVING_H
 #define ROCKETPY_SERVING_H
-/* The connection whose request a worker is serving, in its worker block. If the worker crashes or hangs, its successor
- * skips that request and closes its connection (rocketpy/reactor/crashed_request.py). One relaxed store per request. C
- * only. */
+/* The connection whose request a worker is serving, in its worker block. If the worker crashes or hangs, the restarted
+ * worker skips that request and closes its connection (rocketpy/reactor/crashed_request.py). One relaxed store per
+ * request. C only. */
 #include "base/atomic.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"

@@ -4,9 +4,9 @@
 #include "base/atomic.h"
 #include "ipc/ring.h"
 
-/* Skip, per input, what the predecessor has done: what came before a resume point is done when `reached` (the position
- * that an output has come to) is not below the point's. Clear the points after use: otherwise later output could mark a
- * request done that has not been processed. */
+/* Skip, per input, the messages that the previous process has handled: what came before a resume point is done when
+ * `reached` (the position that an output has come to) is not below the point's. Clear the points after use: otherwise
+ * later output could mark a request done that has not been processed. */
 static inline void rp_resume(rp_worker *worker, rp_ring_reader **inputs, uint32_t count,
                              uint64_t (*reached)(void *context, uint32_t output), void *context) {
     for (uint32_t i = 0; i < count && i < RP_RESUME_POINTS_MAX; i++) {

@@ -1,19 +1,19 @@
-/* The CommitLog's end, as its single writer sees it: one mapped file, a position in it, and a helper thread that
- * keeps page faults and unmapping off the fast path.
+/* The writer of the CommitLog: the mapped active file, a position in it, and a helper thread that keeps page faults and
+ * unmapping off the fast path.
  *
- * Nothing of the writer's own survives it: where the log ends is `published_phy_offset` in the control block, moved
- * with release after a record (or the blank at a file's end) is complete. A successor opens at that position and wipes
- * what a torn record left behind it.
+ * No private state of the writer survives it. The end of the log is `published_phy_offset` in the control block, moved
+ * with a release store after a record (or the blank at the end of a file) is complete. A restarted writer opens at that
+ * position and zeroes an incomplete record behind it.
  *
  * The helper populates pages ahead of the position (MADV_POPULATE_WRITE: a first touch costs six times a warm write),
  * drops page table entries far behind it (the pages stay in the page cache; a worker's resident size stays small) and
- * unmaps files that are full. It shares nothing with the writer but `struct errands`, under its lock, and gives way to
- * whoever has messages to move.
+ * unmaps files that are full. It shares only `struct errands` with the writer, under its lock, and has the lowest
+ * priority.
  *
- * Populated pages are dirty: the next flush writes them, zeros as they are, and write-protects them. So the helper goes
- * no further ahead than the writer comes until it asks again, and starts at the position anew after a flush; but where
- * little waits for its flush (sync flush, or few messages) it populates each page once (docs/adr/0055). How much a
- * touch takes is said to the kernel: docs/adr/0056. */
+ * Populated pages are dirty: the next flush writes their zeros and write-protects them. So the helper populates only as
+ * far as the writer gets before its next request, and starts at the position again after a flush. If little data waits
+ * for a flush (sync flush, or few messages) it populates each page once (docs/adr/0055). docs/adr/0056 says how the
+ * kernel is told the size of a populated step. */
 #define _GNU_SOURCE
 #include "store/commitlog.h"
 #include <errno.h>
@@ -33,16 +33,16 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 enum {
-    AHEAD_MIN = 256 << 10,       /* bytes ahead of the position that are populated, asked for at half way; doubled */
-    AHEAD_MAX = 8 << 20,         /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
+    AHEAD_MIN = 256 << 10, /* bytes ahead of the position that are populated, asked for at half way; doubled */
+    AHEAD_MAX = 8 << 20, /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
     AHEAD_MAX_FLUSHED = 1 << 20, /* where flushes are close behind: one of them writes all of it */
-    CLOSE = 256 << 10,           /* what waits for its flush then, at most */
+    CLOSE = 256 << 10, /* what waits for its flush then, at most */
     ASK_NS = 20000000,
-    FAST_SPAN = 8 << 20,         /* the writer is fast when it comes this far */
-    FAST_NS = 125000000,         /* in this time */
-    POPULATE_STEP = 64 << 10,    /* per call of madvise: how long others wait for the processor, with single pages */
-    KEEP_BEHIND = 16 << 20,      /* page table entries kept behind the position */
-    WIPE_SPAN = 8 << 20,         /* zeros in a row that prove there is no torn record further on */
+    FAST_SPAN = 8 << 20, /* the writer is fast when it comes this far */
+    FAST_NS = 125000000, /* in this time */
+    POPULATE_STEP = 64 << 10, /* per call of madvise: how long others wait for the processor, with single pages */
+    KEEP_BEHIND = 16 << 20, /* page table entries kept behind the position */
+    WIPE_SPAN = 8 << 20, /* zeros in a row that prove there is no torn record further on */
     PAGE = 4096,
     FULL_MAX = 2 /* files: the helper works on one at most */
 };
@@ -56,14 +56,14 @@ enum caching {
 struct errands {
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    uint8_t *base;      /* the file being written */
+    uint8_t *base; /* the file being written */
     uint64_t populated; /* offsets in it */
     uint64_t populate_to;
     uint64_t dropped;
     uint64_t drop_to;
-    enum caching caching;    /* wanted of it; changed by the writer alone */
-    enum caching advised;    /* what the kernel was told */
-    uint8_t *busy;           /* the file that the helper works on without the lock */
+    enum caching caching; /* wanted of it; changed by the writer alone */
+    enum caching advised; /* what the kernel was told */
+    uint8_t *busy; /* the file that the helper works on without the lock */
     uint8_t *full[FULL_MAX]; /* files to unmap */
     int stop;
 };
@@ -79,7 +79,7 @@ struct rp_commitlog {
     uint64_t ahead;
     uint64_t asked_ns;
     uint64_t durable; /* durable_phy_offset when it was asked */
-    int was_close;    /* to the position, then */
+    int was_close; /* to the position, then */
     int is_fast;
     uint64_t fast_from; /* where the writer was, and when, when `is_fast` was found */
     uint64_t fast_from_ns;
@@ -214,7 +214,7 @@ static int is_zero(const uint8_t *at, uint64_t size) {
     return !size || (at[0] == 0 && memcmp(at, at + 1, size - 1) == 0);
 }
 
-/* Zero what a predecessor left from `at` on: up to the file's end, or WIPE_SPAN bytes of zeros in a row. */
+/* Zero the bytes of an earlier writer from `at` on: up to the end of the file, or up to WIPE_SPAN zeros in a row. */
 static void wipe(uint8_t *base, uint64_t at, uint64_t file_size) {
     for (uint64_t zeros = 0; at < file_size && zeros < WIPE_SPAN;) {
         uint64_t size = PAGE - at % PAGE;

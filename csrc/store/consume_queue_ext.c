@@ -9,11 +9,10 @@
  * Address = offset over all files of the queue + INT64_MIN. A unit that would leave less than four bytes of its file
  * free goes into the next one, and FF FF ends the file. Behind the last unit all is zero.
  *
- * Where a queue's files end is not stored. The writer keeps it in memory and finds it at first use: behind the unit of
- * the last address in the queue (what lies further back was written by a predecessor whose queue units are not there:
- * it is wiped), or, if the queue has no address, by a walk over the last file. An address whose unit is not sound means
- * lost data; the file is then ended where it stops being sound and a new one begins, so that no address that is still
- * in the queue ever gets another message's unit. */
+ * The end of a queue's files is not stored. The writer keeps it in memory and finds it at first use: after the unit of
+ * the last address in the queue (later bytes belong to queue units that were not written, and are zeroed), or, if the
+ * queue has no address, by a walk over the last file. An address without a valid unit means lost data. Then the file is
+ * ended there and a new one begins, so that an address in the queue never gets the unit of another message. */
 #define _GNU_SOURCE
 #include "store/consume_queue_ext.h"
 #include <errno.h>

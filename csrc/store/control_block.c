@@ -8,12 +8,11 @@
  *
  * The file is sparse; blocks are reserved before a page is first written, so that a full disk is an error of
  * rp_control_add and never a SIGBUS. Lookups take no lock: a slot is stored with release after its entry is complete,
- * and never changes again. An adder that dies leaves at the most one counted entry without a slot; the next one
- * repairs that (lock: robust mutex).
+ * and never changes again. A process that dies while it adds leaves at most one counted entry without a slot; the next
+ * addition repairs that (lock: robust mutex).
  *
- * Nothing in the file is trusted before it was looked at: lookups check no bounds and probe until a free slot, so a
- * block whose tables do not fit each other is made anew when it is opened (`check_tables`), and recovery has the
- * files. */
+ * The content of the file is checked when it is opened (`check_tables`), because lookups check no bounds and probe
+ * until a free slot. A block with inconsistent tables is reset, and recovery uses the files. */
 #define _GNU_SOURCE
 #include "store/control_block.h"
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* One slot per level: the last delivery that is sure, and the one that counts once the log is published up to `end`.
- * The next mark makes the one before sure: its record is published, since there is one writer that does one at a time.
+/* One slot per level: the last confirmed delivery, and the one that is valid once the log is published up to `end`. The
+ * next mark confirms the one before: its record is published, because the single writer stores one at a time.
  */
 #define _GNU_SOURCE
 #include "store/delivered.h"
@@ -74,7 +74,7 @@ void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uin
     if (!slot) return;
     if (slot->end) slot->sure = slot->next;
     rp_store_release(&slot->end, 0); /* from here on the one before is sure, whatever becomes of us */
-    rp_full_fence();                 /* nothing of the next one is written before that */
+    rp_full_fence(); /* nothing of the next one is written before that */
     slot->next = (place){delivery->phy_offset + 1, delivery->queue_offset};
     rp_store_release(&slot->end, end_phy_offset);
 }

@@ -1,18 +1,18 @@
 /* See dispatch.h. A batch is a run of records of one log file:
  *
- *   collect   decode, find the queue, add the unit to what the batch has for it (unit_batch.h), remember the record for
- *             the index
+ *   collect   decode, find the queue, add the unit to the queue's units of the batch (unit_batch.h), remember the record
+ *             for the index
  *   write     the units of each queue together
  *   publish   max_phy_offset, then max_offset (release) of each queue
- *   tell      full fence; a queue whose `watched` was 1 becomes an ARRIVAL. The pull processor sets `watched`, fences
- *             and looks at max_offset: one of the two sees the other. Write, publish and tell go by TELL_RUNS queues,
- *             so that nobody waits for a large batch as a whole
+ *   tell      full fence; for a queue whose `watched` was 1, send an ARRIVAL. The pull worker sets `watched`, fences and
+ *             reads max_offset: one of the two sees the other. Write, publish and tell are done for TELL_RUNS queues at a
+ *             time, so that no pull waits for all of a large batch
  *   index     the keys of each record; of a large batch, some before its units
  *   advance   dispatched_phy_offset (release)
  *
- * A batch ends where the published log ended when it began, after BATCH_RECORDS or the caller's budget; beyond those
- * two it goes on only while it is thin. A crash or an error anywhere leaves `dispatched` where it was and the batch is
- * done again: units have fixed places, max_phy_offset and the index's end offset tell what is already there. Memory is
+ * A batch ends at the published position of its begin, or after BATCH_RECORDS or the caller's budget; beyond these two
+ * it continues only while it is thin. After a crash or an error `dispatched` is unchanged and the batch is repeated:
+ * units have fixed places, and max_phy_offset and the index's end offset show what was already written. Memory is
  * reserved at open. */
 #define _GNU_SOURCE
 #include "store/dispatch.h"
@@ -90,7 +90,8 @@ static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
     return status != RP_OK ? status : extended;
 }
 
-/* A predecessor may have died while it removed them. Best effort: what cannot be removed costs nothing but disk. */
+/* An earlier process may have died while it removed them. Best effort: files that cannot be removed only cost disk
+ * space. */
 static void finish_removals(rp_dispatch *dispatch) {
     for (uint32_t i = 0; i < dispatch->control->queue_count; i++) {
         rp_queue *queue = rp_control_queue(dispatch->block, i);
@@ -310,7 +311,7 @@ static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, ui
     return status;
 }
 
-/* A predecessor wrote the unit and died; whether it told who waits, nobody knows. */
+/* The previous process wrote the unit and died; it may not have sent the ARRIVAL. */
 static void tell_again(rp_dispatch *dispatch, uint32_t index) {
     uint32_t count = dispatch->arrivals.count;
     if (dispatch->arrivals.pull_count && count < ARRIVALS_MAX - RP_UNIT_RUNS_MAX &&

@@ -21,7 +21,7 @@ struct rp_flush {
     char *directory;
     int fd; /* of the file synced last */
     uint64_t start;
-    int has_begun; /* pages that a dead predecessor may have failed to sync have been made dirty again */
+    int has_begun; /* pages that a dead process may have failed to sync are dirty again */
     rp_status failed;
     int failed_errno;
     uint64_t flushes;
@@ -42,7 +42,7 @@ rp_flush *rp_flush_open(const char *commitlog_directory, rp_control *control) {
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&flush->wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    if (rp_load_acquire32(&control->running_flags) & RP_FLAG_NOT_WRITEABLE) { /* a predecessor's sync failed */
+    if (rp_load_acquire32(&control->running_flags) & RP_FLAG_NOT_WRITEABLE) { /* an earlier sync failed */
         flush->failed = RP_IO_ERROR;
         flush->failed_errno = EIO;
     }
@@ -103,8 +103,8 @@ static rp_status sync_file(rp_flush *flush, uint64_t start) {
 }
 
 /* Make the pages of [from, to) dirty again. After a failed sync the kernel calls them clean, and the next sync succeeds
- * without writing them: a predecessor may have died between such a failure and RP_FLAG_NOT_WRITEABLE. The bytes that
- * are touched are below the published position, so nobody else writes them. */
+ * without writing them: the previous process may have died between such a failure and RP_FLAG_NOT_WRITEABLE. The bytes
+ * that are touched are below the published position, so nobody else writes them. */
 static rp_status rewrite(rp_flush *flush, uint64_t from, uint64_t to) {
     uint64_t file_size = flush->control->commitlog_file_size, page = (uint64_t)sysconf(_SC_PAGESIZE);
     while (from < to) {

@@ -2,8 +2,8 @@
  * size from creation and is sparse; blocks are reserved for header and slots at creation and for units GROW bytes at a
  * time, before they are written, so that a full disk is an error and never a SIGBUS.
  *
- * A put writes the unit, then its slot, then the header. A writer that dies between leaves a slot that names the unit
- * still to be written: the successor takes over the chain from that unit. */
+ * A put writes the unit, then its slot, then the header. A writer that dies in between leaves a slot that names the
+ * next unit to be written: the next writer continues the chain with that unit. */
 #define _GNU_SOURCE
 #include "store/index_file.h"
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* See index_repair.h. Units are only ever added, and each names the one before it in its slot: following them from the
- * first shows what every slot must hold, and where the first page is missing. */
+/* See index_repair.h. Units are only added, and each names the one before it in its slot. A walk from the first unit
+ * shows the right value of every slot, and the first missing page. */
 #define _GNU_SOURCE
 #include "store/index_repair.h"
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* What is computed from a record's strings: hashes for consume queues and index, properties, message ids. */
+/* Values computed from a record's strings: hashes for consume queues and index, properties, message ids. */
 #include "base/endian.h"
 #include "store/record.h"
 #include "base/utf8.h"

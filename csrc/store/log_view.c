@@ -1,5 +1,5 @@
-/* Read-only mappings of CommitLog files, for readers: a handful per process, counted, the least recently used unmapped
- * first. A mapping outlives its file's name: a slice that is held stays readable while cleaning deletes the file.
+/* Read-only mappings of CommitLog files: a few per process, reference-counted, the least recently used is unmapped
+ * first. A mapping outlives the name of its file: a slice in use stays readable when cleaning deletes the file.
  * Single-threaded: one view per thread that reads. */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -53,7 +53,7 @@ rp_queue_files *rp_queue_files_open(rp_control_block *block, const char *directo
     files->block = block;
     files->file_size = file_size;
     files->is_writer = is_writer;
-    files->dirty.all = 1; /* whatever a predecessor wrote and did not sync */
+    files->dirty.all = 1; /* for writes of an earlier process that were not synced */
     pthread_mutex_init(&files->lock, NULL);
     files->directory = strdup(directory);
     files->cache = rp_file_cache_open(files_max);

@@ -19,8 +19,8 @@
  *   72+B+S+n    1+t   TOPICLENGTH, TOPIC (V2: 2+t)
  *   73+B+S+n+t  2+p   PROPERTIESLENGTH, PROPERTIES
  *
- * A record says its own size, so its parts must add up to it exactly: that, the magic and the CRC are all that tells
- * a record from damage. The end of a file is a blank: its size, the blank's magic, and whatever lies there. */
+ * A record contains its own size, and its parts must add up to it exactly. This, the magic code and the CRC distinguish
+ * a record from damage. The end of a file is a blank: its size, the blank's magic code, and any bytes. */
 #include "store/record.h"
 
 #include "base/crc32.h"

@@ -1,12 +1,13 @@
-/* See unit_batch.h. Units lie in pieces of a pool, a list of pieces for each queue that the batch meets:
+/* See unit_batch.h. Units are in pieces of a pool, with a list of pieces for each queue of the batch:
  *
  *   run_of[queue] -> run {queue, offset, count} -> piece (8 units) -> piece -> ...
  *
- * A queue's file is opened once per batch when there are more queues in turn than descriptors, and an open costs
- * several times what a write does. So a batch that met many queues and has few units of each is called thin: dispatch
- * goes on collecting while the log has more. A batch never waits for messages.
+ * If there are more queues than descriptors, each queue's file is opened once per batch, and an open costs several
+ * times a write. So a batch with many queues and few units of each is called thin, and dispatch goes on collecting
+ * while more of the log is published. A batch never waits for messages.
  *
- * The pool is reserved at open and touched only as far as batches go; what a large one touched is given back. */
+ * The pool is reserved at open, and its pages are touched only as far as batches need; the pages of a large batch are
+ * released. */
 #define _GNU_SOURCE
 #include "store/unit_batch.h"
 #include <errno.h>

@@ -1,4 +1,5 @@
-/* A queue's directory added up (see verify.h): one call per queue, because there may be a hundred thousand of them. */
+/* Sums up the units of a queue's directory (see verify.h): one call per queue, because there may be a hundred thousand
+ * queues. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

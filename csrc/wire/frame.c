@@ -5,8 +5,8 @@
  *   5  3  header size
  *   8  n  header, then body up to the end
  *
- * A bad length or descriptor is found as soon as its bytes are there: a peer that talks something else is cut off
- * after eight bytes, not after sixteen million. */
+ * An invalid length or descriptor is detected as soon as its bytes are there: a peer with another protocol is
+ * disconnected after eight bytes, not after sixteen million. */
 #include "wire/frame.h"
 
 #include "base/endian.h"

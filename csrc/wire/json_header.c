@@ -2,10 +2,10 @@
  *
  *   {"code":310,"extFields":{"a":"group","e":"3"},"flag":0,"language":"JAVA","opaque":7,"version":409}
  *
- * The dialect understood here is what clients write: the eight known keys in any order, each at most once, keys
- * without escapes, whole numbers, one level of nesting. A null is the same as an absent key. `code` and `opaque` must
- * be there. RP_INVALID is only what does not even begin with { and end with } (so every truncation); all else that is
- * not understood may be fine for the reference's lenient parser and is RP_UNSUPPORTED.
+ * It supports the JSON that clients write: the eight known keys in any order, each at most once, keys without escapes,
+ * whole numbers, one level of nesting. A null is the same as an absent key. `code` and `opaque` are mandatory.
+ * RP_INVALID means that the header does not begin with { and end with } (as after a truncation). Everything else that
+ * is not supported may be valid for the reference's lenient parser, and is RP_UNSUPPORTED.
  *
  * Strings are scanned eight bytes a step. Bytes above 0x7F can only be inside strings, so one flag decides whether
  * the whole header needs its UTF-8 checked. */

@@ -7,7 +7,7 @@
  *       13   1  family << 4 | protocol: families 0 none, 1 IPv4, 2 IPv6, 3 unix; protocols 0 none, 1 stream, 2 datagram
  *       14   2  bytes that follow: source, destination, source port, destination port, then type(1) size(2) value ...
  *
- * The first byte that cannot belong to a header ends the look, so a peer that talks something else is found at once. */
+ * Parsing stops at the first invalid byte, so a peer with another protocol is detected at once. */
 #include "wire/proxy_header.h"
 
 #include <arpa/inet.h>

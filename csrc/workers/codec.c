@@ -1,6 +1,6 @@
 /* Each input frame yields exactly one output record (or a refusal), and the input is released only after the output
- * is published. A resume point in the worker's shared block ties the two together, so that a codec that dies between
- * them neither loses the request nor makes it twice: its successor skips what the resume point proves done. */
+ * is published. A resume point in the worker block connects the two, so that a codec that dies in between neither loses
+ * the request nor passes it on twice: the restarted codec skips the input that the resume point shows as processed. */
 #include "workers/codec.h"
 
 #include <stdlib.h>

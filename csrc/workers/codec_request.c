@@ -1,5 +1,5 @@
-/* Fields are picked by key: one letter in the V2 send header, names elsewhere (docs/wire-format.md, Fields). Strings
- * are unescaped straight into the record. */
+/* Fields are found by key: one letter in the V2 send header, names elsewhere (docs/wire-format.md, Fields). Strings are
+ * unescaped straight into the record. */
 #include "workers/codec_request.h"
 
 #include <string.h>

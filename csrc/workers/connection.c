@@ -1,4 +1,5 @@
-/* See connection.h. Slots are numbers, not pointers, wherever they are kept: a number fits a list and a record. */
+/* See connection.h. Slots are referred to by number, not by pointer: a number fits into lists and into ring messages.
+ * */
 #define _GNU_SOURCE
 #include "workers/connection.h"
 

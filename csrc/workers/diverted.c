@@ -17,7 +17,7 @@ int rp_diverted_find(const rp_diverted *diverted, uint64_t connection) {
            rp_backlog_has(&diverted->waiting, connection);
 }
 
-/* The token, a position, grows with every send that goes into the ring, so that completing one completes those before.
+/* The token is a ring position. It grows with every send, so that completing one send completes all earlier ones.
  */
 static void enter(rp_diverted *diverted, uint64_t connection, uint64_t token) {
     int failed;

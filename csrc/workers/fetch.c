@@ -1,6 +1,6 @@
-/* Units are examined in chunks, to the end of their file at the most, at least RP_EXAMINED_MIN of them if there is
- * room. As in the reference it is as many as messages are asked for; but a client can ask for any number, so
- * RP_EXAMINED_MAX are the most. Adjacent records of one file become one slice. */
+/* Units are examined in chunks, not beyond the end of their file. As in the reference, as many are examined as messages
+ * are requested, but at least RP_EXAMINED_MIN, and at most RP_EXAMINED_MAX because a client can request any number.
+ * Adjacent records of one file become one slice. */
 #include "workers/fetch.h"
 
 #include "base/atomic.h"

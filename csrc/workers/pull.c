@@ -1,4 +1,4 @@
-/* The pull processor's process: what it opens, and its loop. What a pull gets is in pull_serve.c. */
+/* The process of the pull worker: open, loop and close. pull_serve.c serves a pull. */
 #include "workers/pull.h"
 
 #include <errno.h>
@@ -98,7 +98,7 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
         case RP_MSG_BROKER:
             if (size >= sizeof(rp_msg_broker)) pull->permission = ((const rp_msg_broker *)data)->permission;
             return RP_OK;
-        case RP_MSG_TABLES_END: /* of another epoch: it was for our predecessor, and ours is still to come */
+        case RP_MSG_TABLES_END: /* of another epoch: for the previous worker; ours will follow */
             if (size >= sizeof(rp_msg_tables_end) &&
                 ((const rp_msg_tables_end *)data)->epoch == pull->config.worker->epoch && !pull->tables_ready) {
                 pull->tables_ready = 1;

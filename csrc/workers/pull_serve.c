@@ -4,9 +4,9 @@
  * Suspending is race-free against dispatch: mark the queue watched, full fence, look at its max offset once more;
  * dispatch publishes the max offset, full fence, swaps watched. One of the two sees the other.
  *
- * No request holds the loop for long: a look at a queue examines a bounded number of units (fetch.h), a suspended pull
- * has LOOKS_MAX of them at one time. When many wait for one queue, each turn looks at a part of them, and goes on in
- * the next turn where it stopped; the queues with new units take turns, so that none waits for the pulls of another. */
+ * No request blocks the loop for long: one fetch examines a bounded number of units (fetch.h), and a suspended pull
+ * gets at most LOOKS_MAX fetches at a time. If many pulls wait for one queue, each turn serves a part of them and the
+ * next turn continues. Queues with new units take turns, so that none waits for the pulls of another. */
 #include <string.h>
 
 #include "workers/error_reply.h"

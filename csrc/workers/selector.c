@@ -5,13 +5,13 @@
  * (selector_limits.c)
  *          -> sleep if nothing moved
  *
- * Input. One readv per ready socket and turn: first what an unfinished frame still lacks, straight behind its
- * beginning, then the big buffer, out of which frames are cut and copied once, into the codec's ring. What is left
- * over goes to a buffer of the connection's own. When the ring has no room, the frames stay there and the connection
- * is not read until it has (back-pressure reaches the client through TCP).
+ * Input. One readv per ready socket and turn: first the missing bytes of an incomplete frame, directly behind its
+ * beginning, then the big buffer, from which frames are cut and copied once, into the codec's ring. The rest is kept in
+ * a buffer of the connection. When the ring is full, frames stay there and the connection is not read until there is
+ * room (back-pressure reaches the client through TCP).
  *
- * Output. All replies of a turn are queued per connection and leave in one sendmsg each. Reply bytes are copied out
- * of the ring, so a slow peer holds nothing but its own memory; slices of the log are written from the mapping. */
+ * Output. All replies of a turn are queued per connection and leave in one sendmsg each. Reply bytes are copied out of
+ * the ring, so a slow client only uses its own memory; slices of the log are written from the mapping. */
 #define _GNU_SOURCE
 #include "workers/selector_private.h"
 
@@ -332,7 +332,7 @@ rp_selector *rp_selector_open(const rp_selector_config *config) {
                                  config->worker->epoch, config->log) == RP_OK &&
              watch(selector, selector->worker->doorbell, EVENT_DOORBELL) == 0 &&
              watch(selector, selector->handoff, EVENT_HANDOFF) == 0) {
-        /* The connections of a predecessor that died went with it. */
+        /* The connections of the previous process were closed when it died. */
         uint64_t *counters = selector->worker->counters;
         counters[RP_COUNT_CONNECTIONS_CLOSED] = counters[RP_COUNT_CONNECTIONS_OPENED];
         return selector;

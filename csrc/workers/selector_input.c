@@ -1,7 +1,7 @@
-/* From the sockets to the codecs; the design is at the top of selector.c.
+/* Input: from the sockets to the codecs; the design is at the top of selector.c.
  *
  * The frames of a connection keep their order: they are taken from its rest before anything new is read, and CLOSED
- * comes behind them. A connection that finds no room is in its codec's list until it has passed on everything. */
+ * comes behind them. A stalled connection stays in its codec's list until all its frames are passed on. */
 #define _GNU_SOURCE
 #include "workers/selector_private.h"
 

@@ -1,4 +1,4 @@
-/* From the reply rings to the sockets; the design is at the top of selector.c. */
+/* Output: from the reply rings to the sockets; the design is at the top of selector.c. */
 #define _GNU_SOURCE
 #include "workers/selector_private.h"
 

@@ -1,7 +1,7 @@
-/* One pass takes up to BATCH_REQUESTS of each input. For each request, in this order: decide (append, leave to the
- * manager, refuse), make sure that the answer has room, append, set the resume point, publish, answer, release the
- * input. So nothing is stored that cannot be answered, and a successor can tell what was stored (the resume point) from
- * what was not.
+/* One pass takes up to BATCH_REQUESTS of each input. For each request, in this order: decide (append, pass to the
+ * manager, refuse), check that there is room for the response, append, set the resume point, publish, answer, release
+ * the input. So nothing is stored that cannot be answered, and a restarted worker knows from the resume point which
+ * requests were stored.
  *
  * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). A
  * restarted send worker does not know which sends are there. It reads nothing from codecs before TABLES_END, which the
@@ -256,10 +256,11 @@ static void refuse_waiting(rp_send *send, int all) {
     }
 }
 
-/* A new manager goes on reading at `from`: what its predecessor had taken before that will not be completed. */
+/* A restarted manager continues to read at `from`: sends that the previous one had read before will not be completed.
+ * */
 static void end_tables(rp_send *send, const rp_msg_tables_end *end) {
     rp_diverted_forget(&send->diverted, end->sends_from);
-    if (send->tables_ready || end->epoch != send->config.worker->epoch) return; /* it was for our predecessor */
+    if (send->tables_ready || end->epoch != send->config.worker->epoch) return; /* it was for the previous worker */
     send->tables_ready = 1;
     rp_admission_serve(&send->admission);
 }
@@ -356,7 +357,7 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     if (is_for_manager(send, request, topic)) return divert(send, data, size);
     if (topic) put.queue = rp_topic_choose(topic, request->queue_id, &send->random, &put.queue_id);
     if (!put.queue && request->flags & RP_REQUEST_RESOLVED && request->queue_id >= 0) {
-        /* Handed back to a successor whose tables are still behind it in the ring. */
+        /* Passed back to a restarted worker whose tables are still behind it in the ring. */
         put.queue_id = request->queue_id;
         put.queue = rp_control_find(send->config.block, put.topic, request->topic_size, (uint32_t)put.queue_id);
         if (put.queue && put.queue->state != RP_QUEUE_LIVE) put.queue = NULL;

@@ -1,4 +1,4 @@
-/* Built in place where the ring has room for it and it is small; else in a copy. */
+/* The response is built in the ring if it is small and there is room, else in a copy. */
 #include "workers/send_reply.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* A chained hash table by queue, whose chains are short because it is as large as half of what may be suspended, and a
- * list per connection. Slots are given out again last in, first out, so that few of them are ever touched. */
+/* A chained hash table by queue, with half as many chains as pulls that may be suspended, and a list per connection.
+ * Free slots are reused last in, first out, so that few of them are touched. */
 #define _GNU_SOURCE
 #include "workers/suspended_pulls.h"
 

@@ -194,7 +194,8 @@ class SlowSend:
         return self._check_single(request, queue_id, sys_flag)
 
     def _refuse_old(self, request: SendRequest) -> Refusal | None:
-        """By the whole age, whoever was absent: its client waits no longer (docs/adr/0088)."""
+        """Decided by the full age of the request, including pauses of workers, because its client waits no longer
+        (docs/adr/0088)."""
         age_ms = self._clock.monotonic_ms() - request.received_ms
         if not self._settings.broker.broker_fast_failure_enable:
             return None

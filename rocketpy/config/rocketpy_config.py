@@ -282,7 +282,7 @@ class RocketpyConfig:
 
     @property
     def kept_memory_bytes(self) -> int:
-        """Of sharedMemoryMax: for the manager's tables, where its successor finds them."""
+        """The part of sharedMemoryMax for the manager's tables, which survive a restart of the manager."""
         return int(self.shared_memory_max * KEPT_SHARE)
 
     @property

@@ -1,4 +1,4 @@
-"""What a broker tells the collector at scrape time: frozen values, made by whoever owns the numbers.
+"""The values that the collector reads at scrape time: frozen snapshots, made by the owners of the numbers.
 
 Everything that may be unknown is optional; what is None is left out of the page rather than shown as zero.
 """

@@ -124,7 +124,7 @@ class SelectorMain:
     def _serve(self, selector: Any, view: Any, context: WorkerContext) -> None:
         status = lib.RP_OK
         min_phy_offset = self._settings.min_phy_offset
-        complaints = Complaints(context.block)  # here: what the predecessor closed has been told
+        complaints = Complaints(context.block)  # created here: earlier counts were logged by the previous process
         while status == lib.RP_OK:
             status = lib.rp_selector_run(selector, TURN_NS)
             complaints.report()

@@ -1,6 +1,6 @@
 """Long work as generators: each yield is a chance for others to run, the return value is the result.
 
-An event loop runs them with `transport.steps.finished`, whoever may block with `result_of`.
+An event loop runs them with `transport.steps.finished`, code that may block with `result_of`.
 """
 
 from __future__ import annotations

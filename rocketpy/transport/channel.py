@@ -299,7 +299,7 @@ class StreamChannel:
             if idle_at_s <= trio.current_time():
                 break
             await trio.sleep_until(idle_at_s)
-            if trio.current_time() > idle_at_s + LATE_S:  # we stood still: what came meanwhile is to be read first
+            if trio.current_time() > idle_at_s + LATE_S:  # this process was paused: first read what came meanwhile
                 await trio.sleep(LATE_S)
         logger.debug("%r: closed the connection, idle for %g s", self, self._limits.idle_s)
         self.close()

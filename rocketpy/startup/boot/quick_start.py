@@ -32,7 +32,7 @@ CACHE = Path(__file__).parent / "__pycache__" / f"classes.{sys.implementation.ca
 MAGIC = importlib.util.MAGIC_NUMBER
 DATA_AT = len(MAGIC) + hashlib.sha256().digest_size  # behind the digest of the data
 THRESHOLDS = 2_000, 10, 1_000  # of the garbage collector's generations; never the oldest
-CLASSES_MAX = 10_000  # more than there can be: whoever adds without end is cut off
+CLASSES_MAX = 10_000  # more than there can be; bounds the cache
 _SALT = re.compile(r"(?<=hash\(\()\s*-?\d+(?=,)")
 
 

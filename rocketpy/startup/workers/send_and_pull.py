@@ -86,7 +86,7 @@ class PullMain:
         store = settings.store
         workers = topology.sizes.pull_workers
         suspended = lib.rp_suspension_slots_create(max(1, settings.broker.pull_thread_pool_queue_capacity // workers))
-        if suspended == ffi.NULL:  # the pulls that wait, where a successor finds them and answers them
+        if suspended == ffi.NULL:  # slots of suspended pulls, which a restarted worker answers
             raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
         self._consume_queues = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).consumequeue
         directory = ffi.new("char[]", os.fsencode(self._consume_queues))

@@ -214,8 +214,8 @@ class Recovery:
 
     def _admit_redo(self, checkpoint: StoreCheckpoint, redo_from: int) -> StoreCheckpoint:
         """Promise no units from `redo_from` on: they are about to be removed or made again, with their extensions.
-        A start that finds no block, before they are on the disk, would believe a checkpoint that promises them.
-        Returns the checkpoint that holds until then."""
+        If the control block is lost before they are on the disk, the next start would trust a checkpoint that promises
+        them. Returns the checkpoint that holds until then."""
         limit_ms = self._first_record(redo_from - redo_from % self._file_size) if self._starts else 0
         if limit_ms < checkpoint.logics_msg_timestamp_ms:
             checkpoint = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
