@@ -113,8 +113,8 @@ class Recovery:
         """`was_clean`: there was no `abort` file. `is_ours`: no other program has used the store since the block was
         written."""
         header = self._control.header
+        self._has_failed_sync = self._is_plausible() and self._read_failed_sync()
         if is_ours and self._is_plausible():
-            self._has_failed_sync = self._read_failed_sync()
             is_trusted = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
             if is_trusted and self._take_run(header.published_phy_offset):
                 return self._trust(checkpoint)
@@ -172,12 +172,14 @@ class Recovery:
         start = self._start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
         flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
         scan = self._scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
+        is_unwritten = self._has_failed_sync and self._control.is_same_boot  # whoever has used the store since
         self._cut_log(scan.end)
         # After a crash units behind the scan's start are rebuilt: each may be torn, or of a lost record.
         reached = self._load(  # scanned records may be in the page cache only
             scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
         )
         header.last_store_timestamp_ms = scan.last_store_timestamp_ms
+        header.flush_begun = int(is_unwritten)  # then the first flush syncs them again
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
         redo_from = max(reached, header.min_phy_offset) if was_clean else self._repair_index(start, checkpoint)

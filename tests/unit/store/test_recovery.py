@@ -630,6 +630,20 @@ def test_what_was_scanned_is_not_called_durable(config: MessageStoreConfig) -> N
     kill(opened)
 
 
+def test_what_a_failed_sync_has_left_is_written_again_though_another_program_came_between(
+    config: MessageStoreConfig,
+) -> None:
+    """The kernel calls its pages clean: the next sync would succeed, and write nothing."""
+    opened = open_store(config)
+    fill(opened)
+    opened.control.header.running_flags = lib.RP_FLAG_NOT_WRITEABLE
+    kill(opened)
+    opened.paths.lock.write_bytes(b"lock")
+    opened = reopen(config)
+    assert opened.report.kind is RecoveryKind.FILES and opened.control.header.flush_begun
+    kill(opened)
+
+
 def test_a_half_written_header_page_falls_back_to_the_files(config: MessageStoreConfig) -> None:
     opened = open_store(config)
     puts = fill(opened)
