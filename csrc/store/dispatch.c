@@ -1,12 +1,12 @@
 /* See dispatch.h. A batch is a run of records of one log file:
  *
- *   collect   decode, find the queue, add the unit to the queue's units of the batch (unit_batch.h), remember the record
- *             for the index
+ *   collect   decode, find the queue, add the unit to the queue's units of the batch (unit_batch.h), remember the
+ *             record for the index
  *   write     the units of each queue together
  *   publish   max_phy_offset, then max_offset (release) of each queue
- *   tell      full fence; for a queue whose `watched` was 1, send an ARRIVAL. The pull worker sets `watched`, fences and
- *             reads max_offset: one of the two sees the other. Write, publish and tell are done for TELL_RUNS queues at a
- *             time, so that no pull waits for all of a large batch
+ *   tell      full fence; for a queue whose `watched` was 1, send an ARRIVAL. The pull worker sets `watched`, fences
+ *             and reads max_offset: one of the two sees the other. Write, publish and tell are done for TELL_RUNS
+ *             queues at a time, so that no pull waits for all of a large batch
  *   index     the keys of each record; of a large batch, some before its units
  *   advance   dispatched_phy_offset (release)
  *
