@@ -15,9 +15,9 @@ from contextlib import contextmanager
 import attrs
 
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
 from rocketpy.remoting.fast_path import SendRequest
+from rocketpy.remoting.refusals import OVERLOAD, code_and_remark
 
 PENDING_SENDS_MAX = 10_000  # sendThreadPoolQueueCapacity of the reference
 PENDING_BYTES_MAX = 64 * 1024 * 1024  # of all pending sends, for example while a topic is saved to a slow disk
@@ -70,7 +70,7 @@ class PendingSends:
         has_room = len(self._sends) < PENDING_SENDS_MAX and self._bytes + send.size <= PENDING_BYTES_MAX
         if self._sends and not has_room:
             try:
-                self._refuse(request, ResponseCode.SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while")
+                self._refuse(request, ResponseCode.SYSTEM_BUSY, OVERLOAD)
             finally:
                 self._complete(request)
             return None
@@ -101,12 +101,7 @@ class PendingSends:
             self._faults.report(PLACE, exc)
 
     def _fail(self, request: SendRequest, exc: Exception) -> None:
-        code, remark = int(ResponseCode.SYSTEM_ERROR), f"{type(exc).__name__}: {exc}"
-        if isinstance(exc, RocketError):
-            code, remark = exc.response_code, str(exc)
-        else:
-            self._faults.report(PLACE, exc)
         try:
-            self._refuse(request, code, remark)
+            self._refuse(request, *code_and_remark(exc, self._faults, PLACE))
         except Exception as failed:
             self._faults.report(PLACE, failed)

@@ -17,6 +17,7 @@ from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.heartbeat import MessageModel
 from rocketpy.remoting.fast_path import FastPath, PullRequest
 from rocketpy.remoting.headers.pull import PullSysFlag
+from rocketpy.remoting.refusals import not_supported_remark
 
 from . import remarks
 from .current_settings import CurrentSettings
@@ -67,8 +68,7 @@ class SlowPull:
 
     def _validate(self, request: PullRequest) -> PullRefusal | None:
         if request.channel.is_vip:  # the port listenPort - 2 serves everything but pulls
-            remark = f" request type {request.code} not supported"
-            return PullRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+            return PullRefusal(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported_remark(request.code))
         return self._refuse_group(request) or self._refuse_topic(request) or self._refuse_subscription(request)
 
     def _refuse_group(self, request: PullRequest) -> PullRefusal | None:

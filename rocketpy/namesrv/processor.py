@@ -28,6 +28,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fastjson import dumps
 from rocketpy.remoting.headers import namesrv as headers
 from rocketpy.remoting.limits import require
+from rocketpy.remoting.refusals import not_supported
 from rocketpy.transport.steps import encoded_body, finished
 
 from .admission import Admission
@@ -93,8 +94,7 @@ class NamesrvProcessor:
         method = self._methods.get(request.code)
         if method is None:
             self.requests["unknown"] += 1
-            text = f" request type {request.code} not supported"
-            return RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, text)
+            return not_supported(request.code)
         self.requests[request.name] += 1
         self._guard.check(request.code, channel.peer.host)
         return await method(request, channel)

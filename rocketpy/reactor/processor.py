@@ -28,7 +28,7 @@ from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from rocketpy.remoting.fast_path import PullRequest, SendRequest, SlowPath
 from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX, SerializeType
 from rocketpy.remoting.limits import PoolLoad
-from rocketpy.remoting.request_table import place_of
+from rocketpy.remoting.refusals import OVERLOAD, error_response, not_supported
 
 from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
@@ -57,7 +57,6 @@ BATCH_NS = 10_000_000  # time of one ring per turn: the heartbeat must not wait 
 TURN_S = 1.0
 STOP_TURN_S = 0.01  # while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
-OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
 
 
 @attrs.define(eq=False)
@@ -302,8 +301,7 @@ class ProcessorServer:
             return None
         processor = self.processors.get(request.code)
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
-            remark = f" request type {request.code} not supported"
-            self._answer(job, RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark))
+            self._answer(job, not_supported(request.code))
             return None
         response = await processor.process(request, channel)
         if isinstance(response, Detached):
@@ -342,13 +340,8 @@ class ProcessorServer:
             job.connection.channel.push(response.answering(job.request))
 
     def _fail(self, request: RemotingCommand, push: Callable[[RemotingCommand], None], exc: Exception) -> None:
-        """A handler raised an exception. A RocketError carries its response code; anything else is a bug and is logged
-        with its traceback."""
-        if isinstance(exc, RocketError):
-            response = RemotingCommand.response(exc.response_code, str(exc))
-        else:
-            self.faults.report(place_of(request), exc)
-            response = RemotingCommand.response(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
+        """A handler raised an exception."""
+        response = error_response(request, exc, self.faults)
         if not request.is_oneway:
             push(response.answering(request))
 

@@ -18,6 +18,7 @@ from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
 from rocketpy.remoting.frame import SerializeType
+from rocketpy.remoting.refusals import OVERLOAD
 
 from .delivery_marks import DeliveryMarks
 from .internal_puts import InternalPut, InternalPuts
@@ -40,7 +41,6 @@ from .worker_messages import (
     token_of,
 )
 
-BUSY = "[OVERLOAD]system busy, start flow control for a while"
 TableKey = tuple[int, str, str]
 
 
@@ -268,7 +268,7 @@ class RingFastPath:
     def _refuse(self, request: SendRequest | PullRequest) -> None:
         if request.is_oneway:
             return
-        response = RemotingCommand.response(ResponseCode.SYSTEM_BUSY, BUSY)
+        response = RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD)
         response.opaque = request.opaque
         response.serialize_type = SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON
         request.channel.push(response)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocketpy.codes import ResponseCode
-from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
 
 from .abc import Channel, Detached, Processor
 from .command import RemotingCommand
+from .refusals import error_response, not_supported
 
 
 class RequestTable:
@@ -31,9 +30,7 @@ class RequestTable:
         """
         processor = self._processors.get(request.code, self._default)
         if processor is None:
-            response: RemotingCommand | None = RemotingCommand.response(
-                ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
-            )
+            response: RemotingCommand | None = not_supported(request.code)
         else:
             response = await self._process(processor, request, channel)
         if response is None or request.is_oneway:
@@ -46,13 +43,5 @@ class RequestTable:
         try:
             response = await processor.process(request, channel)
             return await response.finish() if isinstance(response, Detached) else response
-        except RocketError as exc:
-            return RemotingCommand.response(exc.response_code, str(exc))
         except Exception as exc:
-            self.faults.report(place_of(request), exc)
-            return RemotingCommand.response(ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}")
-
-
-def place_of(request: RemotingCommand) -> str:
-    """The name under which faults of the request are counted; unknown codes share one."""
-    return "a request of unknown code" if request.name == str(request.code) else request.name
+            return error_response(request, exc, self.faults)

@@ -25,6 +25,7 @@ from rocketpy.remoting.headers.client import (
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
+from rocketpy.remoting.refusals import not_supported
 
 from ..messages import ReceivedMessage
 from .received import received_message
@@ -81,9 +82,7 @@ class BrokerRequests:
                 return self._running_info(request)
             case RequestCode.CONSUME_MESSAGE_DIRECTLY:
                 return await self._consume_directly(request)
-        return RemotingCommand.response(
-            ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {request.code} not supported"
-        )
+        return not_supported(request.code)
 
     def _find(self, group: str) -> AskedConsumer | None:
         return self.consumer if self.consumer is not None and self.consumer.group == group else None

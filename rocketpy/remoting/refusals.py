@@ -1,0 +1,40 @@
+"""Answers to what cannot be served, whatever the server: errors, unknown codes, overload."""
+
+from __future__ import annotations
+
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import RocketError
+from rocketpy.faults import Faults
+
+from .command import RemotingCommand
+
+OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"  # remark of the reference
+
+
+def code_and_remark(exc: Exception, faults: Faults, place: str) -> tuple[int, str]:
+    """What to answer when a handler raised `exc`.
+
+    A RocketError says it; anything else is a bug of ours, and is reported to `faults`.
+    """
+    if isinstance(exc, RocketError):
+        return exc.response_code, str(exc)
+    faults.report(place, exc)
+    return ResponseCode.SYSTEM_ERROR, f"{type(exc).__name__}: {exc}"
+
+
+def error_response(request: RemotingCommand, exc: Exception, faults: Faults) -> RemotingCommand:
+    """The same as a response to `request`."""
+    return RemotingCommand.response(*code_and_remark(exc, faults, place_of(request)))
+
+
+def not_supported(code: int) -> RemotingCommand:
+    return RemotingCommand.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, not_supported_remark(code))
+
+
+def not_supported_remark(code: int) -> str:
+    return f" request type {code} not supported"
+
+
+def place_of(request: RemotingCommand) -> str:
+    """The name under which faults of the request are counted; unknown codes share one."""
+    return "a request of unknown code" if request.name == str(request.code) else request.name
