@@ -18,14 +18,6 @@ _TRANSACTIONS = "transactions are not built"
 class BrokerConfig:
     """Frozen; a run-time update makes a new one."""
 
-    rocketmq_home: str = setting(
-        "",
-        "rocketmqHome",
-        "Where the Java distribution lies.",
-        effect=Effect.REFUSED,
-        default_text="environment ROCKETMQ_HOME",
-        ignored="rocketpy needs no installation directory",
-    )
     namesrv_addr: str | None = setting(
         None,
         "namesrvAddr",

@@ -75,7 +75,7 @@ def load_broker_config(
         ("broker", "broker_ip1"): ip1,
         ("broker", "broker_ip2"): settings.broker.broker_ip2 or ip1,
         ("broker", "broker_name"): settings.broker.broker_name or machine.host_name,
-        ("broker", "rocketmq_home"): settings.broker.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
+        ("server", "rocketmq_home"): settings.server.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
         ("broker", "namesrv_addr"): settings.broker.namesrv_addr or environ.get("NAMESRV_ADDR") or None,
     }
     derived.update(_workers(settings, given, machine.cores))
@@ -107,7 +107,7 @@ def load_namesrv_config(
         ("namesrv", "kv_config_path"): settings.namesrv.kv_config_path
         or _home(environ, "kvConfigPath", "namesrv/kvConfig.json"),
         ("namesrv", "config_store_path"): store_path or _home(environ, "configStorePath", "namesrv/namesrv.properties"),
-        ("namesrv", "rocketmq_home"): settings.namesrv.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
+        ("server", "rocketmq_home"): settings.server.rocketmq_home or environ.get("ROCKETMQ_HOME", ""),
         ("server", "listen_port"): settings.server.listen_port or NAMESRV_PORT,
     }
     derived.update(_workers(settings, loaded.given, machine.cores))

@@ -13,14 +13,6 @@ _CLUSTER_TEST = "cluster test mode is not built"
 class NamesrvConfig:
     """Frozen; a run-time update (code 318) makes a new one."""
 
-    rocketmq_home: str = setting(
-        "",
-        "rocketmqHome",
-        "Where the Java distribution lies.",
-        effect=Effect.REFUSED,
-        default_text="environment ROCKETMQ_HOME",
-        ignored="rocketpy needs no installation directory",
-    )
     kv_config_path: str = setting(
         "",
         "kvConfigPath",

@@ -8,7 +8,7 @@ import enum
 
 import attrs
 
-from .setting import setting
+from .setting import Effect, setting
 
 _TLS = "TLS is not built; put a TLS proxy before the port, and name it in proxyProtocolFrom"
 
@@ -21,8 +21,16 @@ class TlsMode(enum.Enum):
 
 @attrs.frozen(kw_only=True)
 class ServerConfig:
-    """What the reference calls NettyServerConfig. Also read from the name server's file."""
+    """What the reference calls NettyServerConfig, and rocketmqHome. Also read from the name server's file."""
 
+    rocketmq_home: str = setting(
+        "",
+        "rocketmqHome",
+        "Where the Java distribution lies.",
+        effect=Effect.REFUSED,
+        default_text="environment ROCKETMQ_HOME",
+        ignored="rocketpy needs no installation directory",
+    )
     listen_port: int = setting(
         0,
         "listenPort",

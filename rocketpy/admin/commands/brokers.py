@@ -181,9 +181,7 @@ async def update_broker_config(
 async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
     """Take a broker's write permission out of the routes, to drain it before a restart."""
     await _known_broker(admin, broker_name)
-    for address, count in (await admin.wipe_write_perm(broker_name)).items():
-        text = f"wipe write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
-        out.done(text, name_server=address, broker_name=broker_name, topics=count)
+    _tell_write_perm(out, "wipe", broker_name, await admin.wipe_write_perm(broker_name))
 
 
 @command(example="mqadmin addWritePerm -n 127.0.0.1:9876 -b broker-a")
@@ -191,8 +189,13 @@ async def wipe_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
 async def add_write_perm(admin: Admin, out: Output, broker_name: str) -> None:
     """Give a broker its write permission back; permissions become 6, whatever they were."""
     await _known_broker(admin, broker_name)
-    for address, count in (await admin.add_write_perm(broker_name)).items():
-        text = f"add write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
+    _tell_write_perm(out, "add", broker_name, await admin.add_write_perm(broker_name))
+
+
+def _tell_write_perm(out: Output, what: str, broker_name: str, topics: Mapping[str, int]) -> None:
+    """`topics`: how many were changed, by name server."""
+    for address, count in topics.items():
+        text = f"{what} write perm of broker[{broker_name}] in name server[{address}] OK, {count}"
         out.done(text, name_server=address, broker_name=broker_name, topics=count)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,7 +12,6 @@ import click
 from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.codes import RequestCode
-from rocketpy.message.host import format_host
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.stats import QueryConsumeQueueResponseBody
 from rocketpy.remoting.fastjson import dump_text
@@ -22,8 +20,8 @@ from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
 from ..admin import Admin
 from ..base import command, option
 from ..errors import NotFound
+from ..message_output import body_options, message_record, print_detail, print_tracks, show_or_consume
 from ..messages import (
-    message_tracks,
     offset_range,
     query_by_key,
     query_by_unique_key,
@@ -33,97 +31,7 @@ from ..messages import (
 from ..output import Column, Output, Table, java_map, parse_time_ms, time_text
 from ..sending import send_again
 
-JAVA_BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")
 BY_KEY = Table((Column("Message ID", 50, gap=1), Column("QID", 4, right=True, gap=1), Column("Offset", 40, right=True)))
-
-
-def body_options(function: Any) -> Any:
-    """Where a message's body goes."""
-    function = click.option("--print-body", is_flag=True, help="Print the body as UTF-8 text.")(function)
-    body_file = click.option("--body-file", type=click.Path(dir_okay=False), help="Write the body to this file.")
-    function = body_file(function)
-    return click.option(
-        "--java-compat", is_flag=True, help=f"Write the body below {JAVA_BODY_DIRECTORY}, as Java's mqadmin does."
-    )(function)
-
-
-def print_detail(
-    out: Output, message: ReceivedMessage, *, java_compat: bool, body_file: str | None, print_body: bool
-) -> None:
-    """The detail block; the body goes where the options say."""
-    path = JAVA_BODY_DIRECTORY / message.msg_id if java_compat else Path(body_file) if body_file else None
-    if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(message.body)
-    fields: list[tuple[str, object]] = [
-        ("OffsetID:", message.offset_msg_id),
-        ("Topic:", message.topic),
-        ("Tags:", f"[{message.tags or 'null'}]"),
-        ("Keys:", f"[{' '.join(message.keys) or 'null'}]"),
-        ("Queue ID:", message.queue.queue_id),
-        ("Queue Offset:", message.queue_offset),
-        ("CommitLog Offset:", message.phy_offset),
-        ("Reconsume Times:", message.reconsume_times),
-        ("Born Timestamp:", time_text(message.born_timestamp_ms)),
-        ("Store Timestamp:", time_text(message.store_timestamp_ms)),
-        ("Born Host:", format_host(message.born_host)),
-        ("Store Host:", format_host(message.store_host)),
-        ("System Flag:", message.sys_flag),
-        ("Properties:", java_map(dict(message.properties))),
-        ("Message Body Path:", path if path is not None else f"not written ({len(message.body)} bytes)"),
-    ]
-    for label, value in fields:
-        out.line(f"{label:<20} {value}")
-    if print_body:
-        out.line(f"{'Message Body:':<20} {message.body.decode('utf-8', 'replace')}")
-    if out.is_json:
-        out.record(**message_record(message, with_body=print_body), body_path=None if path is None else str(path))
-
-
-def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, object]:
-    """A message as a row for programs."""
-    record: dict[str, object] = {
-        "msg_id": message.msg_id,
-        "offset_msg_id": message.offset_msg_id,
-        "topic": message.topic,
-        "broker_name": message.queue.broker_name,
-        "queue_id": message.queue.queue_id,
-        "queue_offset": message.queue_offset,
-        "commit_log_offset": message.phy_offset,
-        "tags": message.tags,
-        "keys": list(message.keys),
-        "properties": dict(message.properties),
-        "reconsume_times": message.reconsume_times,
-        "born_timestamp_ms": message.born_timestamp_ms,
-        "store_timestamp_ms": message.store_timestamp_ms,
-        "born_host": format_host(message.born_host),
-        "store_host": format_host(message.store_host),
-        "sys_flag": message.sys_flag,
-        "body_size": len(message.body),
-    }
-    if with_body:
-        record["body"] = message.body.decode("utf-8", "replace")
-    return record
-
-
-async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> None:
-    out.line()
-    tracks = await message_tracks(admin, message)
-    if not tracks:
-        out.line("WARN: No Consumer")
-    for track in tracks:
-        out.done(
-            str(track),
-            consumer_group=track.consumer_group,
-            track_type=track.track_type.value,
-            exception_desc=track.exception_desc,
-        )
-
-
-async def consume_directly(admin: Admin, out: Output, message: ReceivedMessage, group: str, client_id: str) -> None:
-    result = await admin.consume_directly(format_host(message.store_host), group, client_id, message.offset_msg_id)
-    out.line(dump_text(result))
-    out.record(consume_result=str(result.consume_result), remark=result.remark, spent_time_ms=result.spent_time_ms)
 
 
 @command(example="mqadmin queryMsgById -n 127.0.0.1:9876 -i 7F00000100002A9F0000000000000000")
@@ -154,11 +62,8 @@ async def query_msg_by_id(
                 msg_id=result.msg_id,
                 status=result.status.value,
             )
-        elif consumer_group and client_id:
-            await consume_directly(admin, out, message, consumer_group, client_id)
         else:
-            print_detail(out, message, **body)
-            await print_tracks(admin, out, message)
+            await show_or_consume(admin, out, message, consumer_group, client_id, body)
 
 
 @command(example="mqadmin queryMsgByUniqueKey -n 127.0.0.1:9876 -t OrderTopic -i C0A8010A12670BADCAFE16D1862B002A")
@@ -183,11 +88,7 @@ async def query_msg_by_unique_key(
     if not found:
         raise NotFound(f"no message {msg_id} in topic {topic}")
     for message in found if show_all else found[:1]:
-        if consumer_group and client_id:
-            await consume_directly(admin, out, message, consumer_group, client_id)
-        else:
-            print_detail(out, message, **body)
-            await print_tracks(admin, out, message)
+        await show_or_consume(admin, out, message, consumer_group, client_id, body)
 
 
 @command(example="mqadmin queryMsgByKey -n 127.0.0.1:9876 -t OrderTopic -k order-1001")
