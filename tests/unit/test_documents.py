@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -93,6 +94,20 @@ def test_the_readme_of_the_core_names_every_file(room: str) -> None:
     section = text.split(f"\n### {room}: ", 1)[1].split("\n#", 1)[0]
     files = {path.stem for path in (ROOT / "csrc" / room).glob("*.[ch]")}
     assert files - set(re.findall(r"`(\w+)`", section)) == set()
+
+
+@pytest.mark.parametrize("picture", sorted((ROOT / "docs").glob("*.svg")), ids=name_of)
+def test_a_picture_fits_a_phone(picture: Path) -> None:
+    """Narrow, with letters that can be read there, a text for those who cannot see it, and a background of its own."""
+    svg = "{http://www.w3.org/2000/svg}"
+    root = ElementTree.parse(picture).getroot()
+    sizes = [float(node.attrib["font-size"]) for node in root.iter() if "font-size" in node.attrib]
+    background = next(root.iter(f"{svg}rect"))
+    assert float(root.attrib["width"]) <= 400 and min(sizes) >= 11
+    assert root.findtext(f"{svg}title") and root.findtext(f"{svg}desc")
+    assert background.attrib["fill"] != "none" and float(background.attrib["width"]) > 0.99 * float(
+        root.attrib["width"]
+    )
 
 
 def test_the_glossary_explains_a_word_once() -> None:
