@@ -1,4 +1,4 @@
-"""Java's string hash, on which tag codes and index slots are built."""
+"""Tags: the expressions that select them, and Java's string hash, on which tag codes and index slots are built."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from . import properties
 
 INT_MIN = -(1 << 31)
 INDEX_KEYS_MAX = 128  # of one message
+_BLANKS = "".join(map(chr, range(0x21)))  # what Java's String.trim takes off; str.strip takes other spaces too
 
 
 def string_hash(text: str) -> int:
@@ -15,6 +16,17 @@ def string_hash(text: str) -> int:
     for position in range(0, len(units), 2):
         value = (31 * value + (units[position] << 8 | units[position + 1])) & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
+
+
+def expression_tags(expression: str) -> list[str] | None:
+    """The tags that an expression like `TagA || TagB` selects; None: all messages (`*`, or nothing).
+
+    An expression of blanks and bars selects nothing. csrc/workers/subscription.c reads it in the same way.
+    Source: RocketMQ 4.9 `FilterAPI#buildSubscriptionData`.
+    """
+    if expression in ("", "*"):
+        return None
+    return [tag for part in expression.split("||") if (tag := part.strip(_BLANKS))]
 
 
 def tags_code(tags: str | None) -> int:

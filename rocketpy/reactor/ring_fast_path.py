@@ -14,6 +14,7 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.config.properties import format_mapping
+from rocketpy.message.tags import expression_tags
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
@@ -160,13 +161,13 @@ class RingFastPath:
     def subscription_changed(
         self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int
     ) -> None:
-        tags = [tag.strip() for tag in sub_string.split("||") if tag.strip()]
+        tags = expression_tags(sub_string) if expression_type in ("", "TAG") else []
         flags = 0
         if expression_type not in ("", "TAG"):
-            flags, tags = lib.RP_SUBSCRIPTION_SLOW, []
-        elif not tags or sub_string.strip() == "*":
-            flags, tags = lib.RP_SUBSCRIPTION_ALL, []
-        record = encode_subscription(group, topic, flags=flags, sub_version=sub_version, tags=tags)
+            flags = lib.RP_SUBSCRIPTION_SLOW
+        elif tags is None:
+            flags = lib.RP_SUBSCRIPTION_ALL
+        record = encode_subscription(group, topic, flags=flags, sub_version=sub_version, tags=tags or ())
         self._enter(WorkerMessage.SUBSCRIPTION, group, topic, record)
 
     def subscription_removed(self, group: str, topic: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import attrs
 
 from rocketpy.errors import ClientError
-from rocketpy.message.tags import string_hash
+from rocketpy.message.tags import expression_tags, string_hash
 from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 
 from ..messages import ReceivedMessage
@@ -45,7 +45,7 @@ def build_subscription(topic: str, expression: str | Sql92 | None, sub_version: 
         )
     if expression is None or expression.strip() in ("", ALL):
         return SubscriptionData(topic=topic, sub_string=ALL, sub_version=sub_version, expression_type=TAG)
-    tags = [tag for part in expression.split("||") if (tag := part.strip())]
+    tags = expression_tags(expression)
     if not tags:
         raise ClientError(f"the expression {expression!r} for topic {topic} holds no tag")
     return SubscriptionData(

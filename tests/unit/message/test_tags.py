@@ -2,7 +2,7 @@
 
 import pytest
 
-from rocketpy.message.tags import index_hash, index_keys, string_hash, tags_code
+from rocketpy.message.tags import expression_tags, index_hash, index_keys, string_hash, tags_code
 
 
 @pytest.mark.parametrize(
@@ -27,6 +27,24 @@ def test_string_hash(text: str, value: int) -> None:
     assert string_hash(text) == value
     assert tags_code(text) == value
     assert index_hash(text) == (abs(value) if value != -(1 << 31) else 0)
+
+
+@pytest.mark.parametrize(
+    ("expression", "tags"),
+    [
+        ("", None),
+        ("*", None),
+        ("TagA", ["TagA"]),
+        ("TagA || TagB", ["TagA", "TagB"]),
+        ("\tTagA||\x01TagB \n|| ", ["TagA", "TagB"]),
+        ("a|||b", ["a", "|b"]),
+        (" * ", ["*"]),  # the reference compares before it trims
+        (" || ", []),
+        ("Tag\u3000|| \xa0x", ["Tag\u3000", "\xa0x"]),  # spaces to Python, characters to Java
+    ],
+)
+def test_expression_tags(expression: str, tags: list[str] | None) -> None:
+    assert expression_tags(expression) == tags
 
 
 def test_no_tag_is_zero() -> None:

@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.message.record import StoredRecord, decode_records
-from rocketpy.message.tags import string_hash
+from rocketpy.message.tags import expression_tags, string_hash
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
@@ -273,6 +273,23 @@ def test_any_number_of_tags_passes_theirs_and_no_other(lane: FastPath, count: in
     lane.turn()
     ((_, reply),) = lane.answers()
     assert [record.queue_offset for record in records_of(reply)] == [0, 2, 4]
+
+
+@pytest.mark.parametrize(
+    "expression", ["*", "", "a", "a||b", "\ta || \x01b \n||", "a|||b", " * ", " || ", "a\u3000|| \xa0b"]
+)
+def test_an_expression_selects_what_it_does_in_python(lane: FastPath, expression: str) -> None:
+    sent = ["a", "b", "*", "|b", "a\u3000", "\xa0b", "other"]
+    for tag in sent:
+        lane.frame(send_v2(properties=f"TAGS\x01{tag}"))
+    lane.turn()
+    lane.answers()
+    lane.frame(pull(expression=expression))
+    lane.turn()
+    ((_, reply),) = lane.answers()
+    wanted = expression_tags(expression)
+    expected = [offset for offset, tag in enumerate(sent) if wanted is None or tag in wanted]
+    assert [record.queue_offset for record in records_of(reply)] == expected
 
 
 @pytest.mark.parametrize(("offset", "code", "next_begin"), [(2, 19, "2"), (3, 21, "2"), (-1, 21, "0")])

@@ -138,13 +138,21 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
 
 @pytest.mark.parametrize(
     ("expression_type", "sub_string", "flags"),
-    [("TAG", "*", "ALL"), ("TAG", "", "ALL"), ("", " * ", "ALL"), ("SQL92", "a > 1", "SLOW")],
+    [("TAG", "*", "ALL"), ("TAG", "", "ALL"), ("", "*", "ALL"), ("SQL92", "a > 1", "SLOW")],
 )
 def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string: str, flags: str) -> None:
     desk.lane.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
     wanted = worker_messages.encode_subscription(
         "G", "T", flags=getattr(lib, f"RP_SUBSCRIPTION_{flags}"), sub_version=1
     )
+    assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
+
+
+@pytest.mark.parametrize(("sub_string", "tags"), [(" * ", ["*"]), (" || ", [])])
+def test_an_expression_without_tags_does_not_select_all(desk: Desk, sub_string: str, tags: list[str]) -> None:
+    """As in the reference, and as a pull that brings the same expression is read."""
+    desk.lane.subscription_changed("G", "T", expression_type="TAG", sub_string=sub_string, sub_version=1)
+    wanted = worker_messages.encode_subscription("G", "T", flags=0, sub_version=1, tags=tags)
     assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
 
 
