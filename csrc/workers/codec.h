@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_CODEC_H
 #define ROCKETPY_CODEC_H
-/* M1: read the header of each frame and pass the request to the processor that serves its code.
+/* The codec worker: reads the header of each frame and passes the request to the worker that serves its code.
  *
  * Sends and pulls become the structs of worker_messages.h. Everything else, and requests whose header the fast reader
  * does not support, go to a manager as unchanged frames. Runs as a process of its own, or inside the selector when

@@ -270,16 +270,16 @@ def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: FastPath) -> None
         assert (stored_numbers(lane), commands) == (sent, 2 * (turn + 1)), f"seed {SEED}, turn {turn}"
 
 
-def test_a_note_that_proves_nothing_is_not_believed_later(lane: FastPath) -> None:
-    """The log grows by other inputs too: what they store says nothing about the record that was noted."""
-    note = lane.workers["send"].resume_points[0]
+def test_a_resume_point_that_proves_nothing_is_not_used_later(lane: FastPath) -> None:
+    """The log grows by other inputs too: what they store says nothing about the request of this resume point."""
+    point = lane.workers["send"].resume_points[0]
     lane.frame(send_request("T", 0, [b"1"], 1))
-    note.output, note.output_position = 0xFFFFFFFF, lib.rp_control_header(lane.block).published_phy_offset + 1
-    note.source_head = lib.rp_ring_tail(lane.to_send)  # noted, and killed before it was published
+    point.output, point.output_position = 0xFFFFFFFF, lib.rp_control_header(lane.block).published_phy_offset + 1
+    point.source_head = lib.rp_ring_tail(lane.to_send)  # set, and killed before the record was published
     lib.rp_send_close(lane.send)
     lib.rp_send_close(lane.open_send())  # a successor that dies before it comes to this input
     lane.send = lane.open_send()
-    assert note.source_head == 0
+    assert point.source_head == 0
     tell_tables(lane)
     lane.turn()
     assert stored_numbers(lane) == ["1"]

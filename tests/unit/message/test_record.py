@@ -189,7 +189,7 @@ def test_truncated_record_is_corrupt(size: int) -> None:
 
 
 @pytest.mark.parametrize("offset", [0, 4, 36, 84, 102, 112])
-def test_damaged_length_is_never_believed(offset: int) -> None:
+def test_damaged_length_is_never_trusted(offset: int) -> None:
     for value in (0x00, 0x01, 0x7F, 0x80, 0xFF):
         image = bytearray(IPV4_RECORD + bytes(64))
         if image[offset] == value:
