@@ -1,7 +1,7 @@
-"""Who consumes which queue: every member of a group computes the same answer from the same two sorted lists.
+"""Allocation of queues to the members of a group: every member computes the same answer from the same two sorted lists.
 
 Nobody assigns queues to members. Each member sorts the topic's queues and the group's client ids, runs the strategy
-and takes its own share, so two members agree only if strategy and sort order agree to the letter. The rules here are
+and takes its own share, so two members agree only if strategy and sort order are exactly the same. The rules here are
 those of the Java client; a Java, Go (averaging strategies only) and Python member may share one group.
 """
 
@@ -40,8 +40,8 @@ def share_of(
 ) -> list[MessageQueue]:
     """Sort the inputs as every member does and return this member's share.
 
-    A client that is not in the list gets nothing: its heartbeat has not reached the broker that was asked, and taking
-    a share anyway would give queues two owners.
+    A client that is not in the list gets nothing: its heartbeat has not reached that broker yet, and with a share of
+    its own some queues would have two owners.
     Source: RocketMQ 4.9 `RebalanceImpl#rebalanceByTopic` and the guard of every strategy.
     """
     sorted_ids = sorted(client_ids, key=java_order)
@@ -82,7 +82,7 @@ class AveragelyByCircle:
 
 @attrs.frozen
 class ByConfig:
-    """The user says which queues; nobody else is considered."""
+    """The user gives the queues; other members are ignored."""
 
     queues: tuple[MessageQueue, ...]
     name: str = "CONFIG"

@@ -110,7 +110,7 @@ class ReceivedMessage:
 
 
 def check_message(message: Message, size_max: int) -> None:
-    """Refuse what no broker would take, before it is sent.
+    """Check a message before it is sent. Refuses what every broker would refuse.
 
     Raises:
         MessageInvalid: says what is wrong.
@@ -137,7 +137,7 @@ def check_message(message: Message, size_max: int) -> None:
 
 
 def check_batch(messages: Sequence[Message]) -> None:
-    """What a batch may not be: empty, mixed, delayed, to a retry topic. Raises MessageInvalid."""
+    """Check that a batch is not empty, mixed, delayed or for a retry topic. Raises MessageInvalid."""
     if not messages:
         raise MessageInvalid("a batch needs at least one message")
     first = messages[0]

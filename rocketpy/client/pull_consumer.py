@@ -45,7 +45,7 @@ ASSIGN_RETRY_S = 3.0  # when an assigned queue's start offset could not be found
 
 @attrs.define(eq=False)
 class _Assigned:
-    """What a pull consumer keeps per queue beside the ProcessQueue."""
+    """State of an assigned queue beside its ProcessQueue."""
 
     process_queue: ProcessQueue
     scope: trio.CancelScope
@@ -139,7 +139,7 @@ class PullConsumer(GroupMember):
             opened.nursery.start_soon(self._pull_assigned, queue, process_queue)
 
     async def _pull_assigned(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
-        """Find where to begin, however long it takes, then pull."""
+        """Find the start offset, trying until it is known, then pull."""
         while not process_queue.dropped and self._assigned.get(queue) is not None:
             try:
                 offset = await self._start_offset(queue)
@@ -271,7 +271,7 @@ class PullConsumer(GroupMember):
         return in_memory if in_memory is not None else await self._offsets.stored(queue)
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on reading at `offset`; what was fetched of the queue is forgotten.
+        """Continue at `offset`; fetched messages of the queue are dropped.
 
         Raises:
             ClientError: the queue is not ours, or the offset is outside of its limits.
@@ -361,7 +361,7 @@ class PullConsumer(GroupMember):
         return self._subscriptions.get(topic)
 
     def subscription_refused(self) -> None:
-        """Cannot be: every pull brings its subscription along."""
+        """Never called: every pull carries its subscription."""
 
     @property
     def limits(self) -> FlowLimits:
@@ -385,7 +385,7 @@ class PullConsumer(GroupMember):
             self._consumed[queue] = max(next_offset, self._consumed.get(queue, 0))
 
     async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
-        """Reading goes on where the broker says; what was committed stays."""
+        """Continue at the offset that the broker proposes; the committed offset stays."""
         return True
 
     # --- for brokers (AskedConsumer, ConsumerMember) ------------------------------------------------------------------

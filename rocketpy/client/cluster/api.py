@@ -1,7 +1,7 @@
-"""One method per request that clients make, to an address. Who has which address is not known here.
+"""One method per request code of clients, sent to a given address.
 
-Every method raises TransportError when no answer came, BrokerError when the answer was no, HeaderInvalid or BodyInvalid
-when it was nonsense. Source: RocketMQ 4.9 `MQClientAPIImpl`.
+Every method raises TransportError if there was no response, BrokerError if the response is an error, HeaderInvalid or
+BodyInvalid if it cannot be read. Source: RocketMQ 4.9 `MQClientAPIImpl`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class MQClientAPI:
     credentials: Credentials | None = None
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
-        """The answer, whatever its code."""
+        """The response, with any code."""
         if self.credentials is not None:
             sign(command, self.credentials)
         return await self.remoting.invoke(address, command, timeout_s)
@@ -67,14 +67,14 @@ class MQClientAPI:
         *,
         timeout_s: float,
     ) -> RemotingCommand:
-        """The answer of a request that succeeded. Raises BrokerError when it did not."""
+        """The response of a successful request. Raises BrokerError for any other code."""
         response = await self.invoke(address, RemotingCommand.request(code, header, body), timeout_s)
         return succeeded(response, address)
 
     async def ask_name_server(
         self, code: RequestCode, header: Header | None = None, body: bytes | None = None, *, timeout_s: float
     ) -> RemotingCommand:
-        """As `ask`, to whichever name server is chosen."""
+        """As `ask`, to the chosen name server."""
         command = RemotingCommand.request(code, header, body)
         if self.credentials is not None:
             sign(command, self.credentials)
@@ -194,7 +194,7 @@ class MQClientAPI:
     async def query_messages(
         self, address: str, header: QueryMessageRequestHeader, broker_name: str, timeout_s: float
     ) -> list[ReceivedMessage]:
-        """Messages by key; none is an empty list."""
+        """Messages by key; an empty list if there are none."""
         response = await self.invoke(address, RemotingCommand.request(RequestCode.QUERY_MESSAGE, header), timeout_s)
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return []

@@ -1,4 +1,4 @@
-"""What brokers ask of a consumer: rebalance, reset offsets, tell your state, consume this message now.
+"""Requests of brokers to a consumer: rebalance, reset offsets, report its state, consume a message now.
 
 Source: RocketMQ 4.9 `ClientRemotingProcessor`. Answers to requests of other codes: REQUEST_CODE_NOT_SUPPORTED.
 """
@@ -43,7 +43,7 @@ SERVED_CODES = (
 
 
 class AskedConsumer(Protocol):
-    """A consumer as brokers see it."""
+    """The part of a consumer that serves requests of brokers."""
 
     @property
     def group(self) -> str: ...
@@ -88,7 +88,7 @@ class BrokerRequests:
         return self.consumer if self.consumer is not None and self.consumer.group == group else None
 
     def _reset_offset(self, request: RemotingCommand) -> None:
-        """Runs beside the reader: the consumer waits 10 s for handlers before it moves offsets."""
+        """Runs in its own task, because the consumer waits 10 s for handlers before it resets offsets."""
         header = ResetOffsetRequestHeader.of(request)
         offsets = ResetOffsetBody.decode(request.body).offset_table
         consumer = self._find(header.group)

@@ -1,4 +1,4 @@
-"""Requests about a queue: finds the broker that has it, then asks. What consumers and offset stores work with."""
+"""Requests about a queue, for consumers and offset stores: finds the broker of the queue, then sends the request."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Brokers:
     async def send_message_back(
         self, group: str, message: ReceivedMessage, delay_level: int, reconsume_times_max: int
     ) -> None:
-        """To the broker the message came from, which finds it by its commit log offset."""
+        """Sent to the broker of the message, which finds it by its commit log offset."""
         address = self.instance.master_address(message.queue.broker_name)
         if address is None:
             raise ClientError(f"broker {message.queue.broker_name} has no master", code=ClientCode.BROKER_NOT_EXIST)
@@ -60,7 +60,7 @@ class Brokers:
         )
 
     async def lock(self, group: str, queues: Collection[MessageQueue]) -> set[MessageQueue]:
-        """Lock queues on their masters. Returns: those that are ours now; of unreachable brokers none."""
+        """Lock queues on their masters. Returns: the queues that are locked now; none of unreachable brokers."""
         locked: set[MessageQueue] = set()
         for broker_name, some in by_broker(queues).items():
             if address := self.instance.master_address(broker_name):

@@ -1,4 +1,4 @@
-"""Who we are: the client id that groups know us by, and the address it begins with.
+"""The client id, by which groups know a client, and the address at its beginning.
 
 The id must be unique in a group: two members with one id compute the same share of the queues.
 """
@@ -16,7 +16,7 @@ STREAM_SUFFIX = "@STREAM"  # pull consumers
 
 
 def local_address() -> str:
-    """The address this host would use towards the world; no packet is sent. 127.0.0.1 when there is no network."""
+    """The address that this host uses for outgoing connections; no packet is sent. 127.0.0.1 without a network."""
     for family, target in ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1")):
         try:
             with socket.socket(family, socket.SOCK_DGRAM) as probe:

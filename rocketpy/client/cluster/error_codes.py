@@ -1,4 +1,4 @@
-"""Codes of errors that arise in the client, beside those that brokers answer."""
+"""Codes of errors of the client itself; brokers have their own."""
 
 from enum import IntEnum
 

@@ -1,4 +1,4 @@
-"""One client's view of the cluster: routes, broker addresses, heartbeats, and the jobs that keep them fresh.
+"""A client's view of the cluster: routes, broker addresses, heartbeats, and the jobs that update them.
 
 Every facade (producer, consumer, admin client) owns one instance and runs it in its own nursery; each job is a task, so
 that a slow one delays no other. Source: RocketMQ 4.9 `MQClientInstance`.
@@ -41,7 +41,7 @@ FIRST_HEARTBEAT_S = 1.0
 
 
 class ConsumerMember(Protocol):
-    """A consumer as its instance sees it."""
+    """The part of a consumer that its instance uses."""
 
     @property
     def group(self) -> str: ...
@@ -63,9 +63,8 @@ class ClientInstance:
     """Routes and broker addresses of the topics in use.
 
     Attributes:
-        routes: by topic, as the name server last told.
-        brokers: broker name -> broker id -> address, of all routes.
-        broker_versions: by address, from heartbeat answers.
+        routes: by topic, as last received from a name server. brokers: broker name -> broker id -> address, of all
+        routes. broker_versions: by address, from heartbeat answers.
     """
 
     options: ClientOptions
@@ -117,7 +116,7 @@ class ClientInstance:
     # --- routes -------------------------------------------------------------------------------------------------------
 
     async def update_route(self, topic: str) -> bool:
-        """Ask for the topic's route and remember it. Returns: whether there is one.
+        """Ask for the topic's route and store it. Returns: whether there is one.
 
         Raises:
             TransportError, ClientError: no name server answered, which is not the same as "no route".
@@ -159,7 +158,7 @@ class ClientInstance:
 
         Raises:
             ClientError: there is no route, or none that can be written.
-            TransportError: no name server answered and nothing is remembered.
+            TransportError: no name server answered and no route is stored.
         """
         info = self._publish_infos.get(topic)
         if info is not None and info.is_usable:
@@ -182,7 +181,7 @@ class ClientInstance:
         return frozenset() if route is None else subscribe_queues(topic, route)
 
     def forget_offline_brokers(self) -> None:
-        """Drop every address that no route mentions any more."""
+        """Remove addresses that no route contains any more."""
         alive = {
             (data.broker_name, address)
             for route in self.routes.values()
@@ -258,7 +257,8 @@ class ClientInstance:
         ]
 
     async def heartbeat(self) -> None:
-        """Tell the brokers that we are there and what we subscribe to. A failure is the next round's business."""
+        """Send a heartbeat with all groups and subscriptions to the brokers. A failed one is repeated in the next
+        round."""
         if self.consumer is None and not self.producer_groups:
             return
         async with self._heartbeat_lock:
@@ -274,7 +274,7 @@ class ClientInstance:
             logger.info("cannot send a heartbeat to broker %s: %s", address, error)
 
     async def unregister(self) -> None:
-        """Tell every broker that our groups are gone, so that others take our queues at once."""
+        """Unregister all groups from every broker, so that other members take over the queues at once."""
         consumer_group = None if self.consumer is None else self.consumer.group
         groups: list[tuple[str | None, str | None]] = [(group, None) for group in sorted(self.producer_groups)]
         if consumer_group is not None:

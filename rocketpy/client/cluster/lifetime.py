@@ -1,4 +1,4 @@
-"""What a facade holds while it is open: the nursery of its tasks, its connections, its instance."""
+"""The resources of an open client: the nursery of its tasks, its connections, its instance."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ UNREGISTER_TIMEOUT_S = 3.0
 
 @attrs.define(eq=False)
 class Lifetime:
-    """How to open a client; tests pass clocks, randomness and streams of their own."""
+    """Opens a client; tests pass their own clocks, randomness and streams."""
 
     options: ClientOptions
     client_id: str
@@ -41,7 +41,7 @@ class Lifetime:
     connector: Connector = connect
 
     async def open(self) -> Open:
-        """Open the nursery and what runs in it. Nothing is connected yet."""
+        """Open the nursery and its tasks. Nothing is connected yet."""
         manager = trio.open_nursery()
         nursery = await manager.__aenter__()
         requests = BrokerRequests(nursery)
@@ -89,8 +89,8 @@ class Open:
     ) -> bool | None:
         """Tell the brokers, close the connections, end the tasks.
 
-        An error of the `async with` body leaves as it is, not wrapped into a group: only cancellation, and errors of
-        our own tasks, pass through the nursery.
+        An error of the `async with` body is raised unchanged, not wrapped into a group: only cancellation, and errors
+        of our own tasks, pass through the nursery.
         """
         with trio.CancelScope(shield=True, deadline=trio.current_time() + UNREGISTER_TIMEOUT_S):
             await self.instance.unregister()
@@ -101,5 +101,5 @@ class Open:
         return None
 
     async def abort(self) -> None:
-        """End what a failed start has begun."""
+        """Undo a failed start."""
         await self.close(None, None, None)

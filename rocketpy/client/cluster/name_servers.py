@@ -1,4 +1,4 @@
-"""Which name server is asked: one stays chosen while it answers; any other is as good when it does not.
+"""Chooses a name server: one stays chosen while it answers, else any other is used.
 
 Source: RocketMQ 4.9 `NettyRemotingClient#getAndCreateNameserverChannel`. Unlike Java, a request that could not connect
 goes on to the next server at once.
@@ -20,7 +20,7 @@ from .error_codes import ClientCode
 
 
 class Remoting(Protocol):
-    """What the API needs of a transport; `rocketpy.transport.RemotingClient` is one."""
+    """The part of a transport that the API uses; `rocketpy.transport.RemotingClient` implements it."""
 
     async def invoke(self, address: str, command: RemotingCommand, timeout_s: float) -> RemotingCommand: ...
 
@@ -29,7 +29,7 @@ class Remoting(Protocol):
 
 @attrs.define(eq=False)
 class NameServers:
-    """The list, in an order of its own per client so that clients spread over the servers."""
+    """The name servers, in a random order per client, so that clients are spread over the servers."""
 
     remoting: Remoting
     addresses: list[str]
@@ -48,7 +48,7 @@ class NameServers:
 
         Raises:
             ClientError: no name server is configured.
-            TransportError: none could be reached, or the one that was did not answer (the next request asks another).
+            TransportError: none could be reached, or the chosen one did not answer (the next request uses another).
         """
         if not self.addresses:
             raise ClientError(

@@ -1,4 +1,4 @@
-"""Stored records as received messages: inflated, with the ids and the queue that consumers see."""
+"""Converts stored records to received messages: decompressed, with ids and queue."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def decode_messages(body: bytes | None, broker_name: str) -> list[ReceivedMessag
 def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
     """One record, its body inflated; `sys_flag` stays as stored, as in Java.
 
-    A body that cannot be inflated here is logged and handed on as it is: refusing it would stop its queue for ever.
+    A body that cannot be decompressed is logged and delivered unchanged: an error would stop its queue for ever.
     """
     properties = decode_properties(record.properties.decode("utf-8", "replace"))
     body = record.body

@@ -1,4 +1,4 @@
-"""From a topic's route to the queues a producer may write to and a consumer may read from. Values only.
+"""Converts a topic's route to the queues for producers and consumers. Values only.
 
 Source: RocketMQ 4.9 `MQClientInstance#topicRouteData2TopicPublishInfo` and `#topicRouteData2TopicSubscribeInfo`.
 """
@@ -21,7 +21,7 @@ QUEUE_NUMS_MAX = 65_536  # of one topic on one broker
 
 @attrs.frozen
 class PublishInfo:
-    """Where messages of a topic may go. Without queues the topic exists but cannot be written."""
+    """The writable queues of a topic. Without queues the topic exists but cannot be written."""
 
     topic: str
     queues: tuple[MessageQueue, ...] = ()
@@ -64,7 +64,7 @@ def subscribe_queues(topic: str, route: TopicRouteData) -> frozenset[MessageQueu
 
 
 def parse_order_conf(text: str) -> list[tuple[str, int]]:
-    """`broker-a:4;broker-b:8` as pairs, in its order; entries that do not read are left out."""
+    """Parse `broker-a:4;broker-b:8` to pairs, in order; invalid entries are ignored."""
     pairs = []
     for item in text.split(";"):
         broker_name, _, nums = item.partition(":")
@@ -90,7 +90,7 @@ def limit_queue_nums(route: TopicRouteData, queue_nums: int) -> TopicRouteData:
 
 
 def same_route(left: TopicRouteData | None, right: TopicRouteData) -> bool:
-    """Equal whatever the order of the lists: name servers do not keep one."""
+    """Whether two routes are equal, independent of the order of their lists, which name servers do not keep."""
     return left is not None and _canonical(left) == _canonical(right)
 
 

@@ -30,7 +30,7 @@ EXPIRED_PER_ROUND_MAX = 16
 
 @attrs.frozen(eq=False)
 class _Chunk:
-    """What one handler call gets."""
+    """The messages of one handler call."""
 
     queue: MessageQueue
     process_queue: ProcessQueue
@@ -112,7 +112,8 @@ class ConcurrentService:
             self.context.offsets.update(chunk.queue, offset, increase_only=True)
 
     async def _send_back(self, messages: Sequence[ReceivedMessage], delay_level: int) -> list[ReceivedMessage]:
-        """Return each message to its broker. Returns those that could not be returned, one attempt older."""
+        """Send each message back to its broker. Returns those that could not be sent back, with one more attempt
+        counted."""
         kept = []
         for message in messages:
             try:

@@ -1,4 +1,4 @@
-"""What concurrent and ordered consumption share: the values they work with and the names on messages."""
+"""Shared by concurrent and ordered consumption: their collaborators, and the restoring of topic names."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class SendBack(Protocol):
     """Returns messages to the broker (`RetrySender`)."""
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
-        """Have the broker deliver the message again later, or put it among the dead letters.
+        """Ask the broker to deliver the message again later, or to store it as a dead letter.
 
         Raises:
-            RocketError: neither the broker nor the fallback took it.
+            RocketError: neither the broker nor the fallback accepted it.
         """
 
     async def send_to_retry_topic(self, message: ReceivedMessage, reconsume_times_max: int) -> None:
-        """Send a copy to the group's retry topic; over the maximum the broker moves it to the dead letters."""
+        """Send a copy to the group's retry topic; after too many retries the broker makes it a dead letter."""
 
 
 @attrs.frozen
@@ -51,15 +51,15 @@ class ConsumeContext:
 
 
 class ConsumeService(Protocol):
-    """Takes pulled messages to the handler and moves the offset."""
+    """Passes pulled messages to the handler and moves the offset."""
 
     def submit(self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Pulled messages are in the process queue; see that they are consumed."""
+        """Consume messages that were pulled into the process queue."""
 
     async def run(self) -> None: ...
 
     async def stop(self, grace_s: float) -> None:
-        """Begin nothing new; wait for handlers that run, at most `grace_s`."""
+        """Start no more handlers; wait for running ones, at most `grace_s`."""
 
 
 def restore_topic(message: ReceivedMessage, group: str) -> ReceivedMessage:

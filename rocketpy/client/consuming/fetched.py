@@ -1,4 +1,4 @@
-"""Messages that were fetched ahead and wait to be polled: batches of one queue each, in order of arrival."""
+"""Messages that were fetched ahead and wait for a poll: batches of one queue each, in order of arrival."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .process_queue import ProcessQueue
 
 @attrs.frozen
 class Taken:
-    """What a poll gets. `next_offset` is one past what is done of the queue now; -1 must not be committed."""
+    """The result of a poll. `next_offset` is the next offset to consume of the queue; -1 must not be committed."""
 
     queue: MessageQueue
     messages: list[ReceivedMessage]
@@ -25,7 +25,7 @@ class Taken:
 
 @attrs.define(eq=False)
 class Fetched:
-    """Bounded by the flow control of the pulls that fill it; `count` is what that control looks at."""
+    """Bounded by the flow control of the pulls that fill it, which uses `count`."""
 
     count: int = 0
     _batches: deque[tuple[MessageQueue, ProcessQueue, Sequence[ReceivedMessage]]] = attrs.field(factory=deque)
@@ -38,12 +38,12 @@ class Fetched:
         self._arrived.set()
 
     async def wait(self) -> None:
-        """Until something arrives."""
+        """Wait until something arrives."""
         self._arrived = trio.Event()
         await self._arrived.wait()
 
     def take(self, count_max: int | None) -> Taken | None:
-        """The next batch of a queue that is still ours, at most `count_max` of it; None when there is none."""
+        """The next batch of a queue that is still assigned, at most `count_max` messages; None if there is none."""
         while self._batches:
             queue, process_queue, messages = self._batches.popleft()
             self.count -= len(messages)
@@ -57,6 +57,6 @@ class Fetched:
         return None
 
     def forget(self, queue: MessageQueue) -> None:
-        """Drop what is there of a queue."""
+        """Drop all messages of a queue."""
         self._batches = deque(batch for batch in self._batches if batch[0] != queue)
         self.count = sum(len(batch[2]) for batch in self._batches)

@@ -1,4 +1,4 @@
-"""What push and pull consumers share: a member of a group, its offsets, its place in the rebalance, its jobs."""
+"""The common part of push and pull consumers: membership in a group, offsets, rebalance, jobs."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from .subscription import TAG
 
 logger = logging.getLogger(__name__)
 
-LEAVE_MAX_S = 10.0  # to persist offsets and to give queues back, handlers aside
+LEAVE_MAX_S = 10.0  # to persist offsets and to release queues, without handlers
 
 
 class GroupMember(AbstractAsyncContextManager["GroupMember"]):
-    """The common part of consumers; not used by itself. `_join` is called once the connections are open."""
+    """Base class of consumers. `_join` is called once the connections are open."""
 
     consume_type = ConsumeType.CONSUME_PASSIVELY
     consume_from_where: ConsumeFromWhere
@@ -75,7 +75,7 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
-        """Give the member's place up, within a time; then close the connections."""
+        """Leave the group, within a time; then close the connections."""
         assert self._open is not None
         self._rebalancer.close()
         opened, self._open = self._open, None
@@ -85,10 +85,10 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
 
     @abstractmethod
     async def _leave(self, error: BaseException | None) -> None:
-        """Tell brokers and the other members what they need to go on; `error`: what the block was left with."""
+        """Persist offsets and release queues for the other members; `error`: the exception that ended the block."""
 
     async def _join(self, opened: Open, owner: QueueOwner, *, drops_idle_pulls: bool) -> None:
-        """Take the member's place: offsets loaded, rebalance ready, known to the instance.
+        """Join the group: load offsets, prepare rebalance, register with the instance.
 
         Raises:
             ClientError: the file of a broadcasting consumer's offsets is damaged.
@@ -135,7 +135,8 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
             await trio.sleep(SAMPLE_INTERVAL_S)
 
     async def _check_expression(self, subscription: SubscriptionData) -> None:
-        """Ask a broker whether it can filter by what is no tag expression. Raises BrokerError when it cannot."""
+        """Check that a broker supports an expression that is not a tag expression. Raises BrokerError if it does
+        not."""
         if subscription.expression_type != TAG:
             address = await self._instance.any_broker_of(subscription.topic)
             await self._instance.api.check_client_config(
@@ -144,12 +145,12 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
 
     @property
     def _queues(self) -> dict[MessageQueue, ProcessQueue]:
-        """The queues that are ours now."""
+        """The assigned queues."""
         return self._rebalancer.queues
 
     @property
     def assignment(self) -> list[MessageQueue]:
-        """The queues that are ours now, in order."""
+        """The assigned queues, in order."""
         return sorted(self._queues)
 
     # --- for the user -------------------------------------------------------------------------------------------------
@@ -192,7 +193,7 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
     # --- for brokers (part of AskedConsumer, ConsumerMember) ----------------------------------------------------------
 
     def consumer_data(self) -> ConsumerData:
-        """What heartbeats say of this member."""
+        """The entry of this member in heartbeats."""
         return ConsumerData(
             group_name=self.group,
             consume_type=self.consume_type,
@@ -209,7 +210,7 @@ class GroupMember(AbstractAsyncContextManager["GroupMember"]):
         return self._offsets.snapshot(topic)
 
     def running_info(self, *, with_stack: bool) -> ConsumerRunningInfo:
-        """What this member says of itself when an operator asks."""
+        """The state of this member, for operators."""
         return running_info.build(
             options=self._settings,
             consume_type=self.consume_type,

@@ -21,7 +21,7 @@ BatchHandler = Callable[[Sequence[ReceivedMessage]], ConsumeResult | Awaitable[C
 
 @attrs.frozen
 class Handled:
-    """A handler's verdict. `error` is what it raised; the result is then a retry."""
+    """The result of a handler call. `error` is the exception that it raised; then the result is a retry."""
 
     result: ConsumeResult
     spent_s: float
@@ -30,7 +30,7 @@ class Handled:
 
 @attrs.define(eq=False)
 class Handler:
-    """At most `limiter.total_tokens` calls at once, of whichever kind."""
+    """At most `limiter.total_tokens` calls at once, of either kind."""
 
     function: Callable[[Any], Any]
     takes_batch: bool
@@ -43,7 +43,7 @@ class Handler:
         )
 
     async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
-        """Give `messages` to the user. Raises nothing but cancellation."""
+        """Call the user's handler with `messages`. Raises only cancellation."""
         argument = tuple(messages) if self.takes_batch else messages[0]
         begin_s = trio.current_time()
         try:

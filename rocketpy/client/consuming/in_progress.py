@@ -1,4 +1,4 @@
-"""What handlers are busy with, so that a consumer that leaves can wait for them."""
+"""Counts running handlers, so that a consumer that stops can wait for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trio
 
 @attrs.define
 class InProgress:
-    """Counts the consumptions under way; `is_stopping` tells that no new one may begin."""
+    """Counts running consumptions; with `is_stopping` no new one may begin."""
 
     is_stopping: bool = attrs.field(init=False, default=False)
     _count: int = attrs.field(init=False, default=0)
@@ -29,7 +29,7 @@ class InProgress:
                 self._idle.set()
 
     async def stop(self, grace_s: float) -> None:
-        """Begin no more, and wait for those under way, at most `grace_s`."""
+        """Start no more, and wait for running ones, at most `grace_s`."""
         self.is_stopping = True
         with trio.move_on_after(grace_s):
             while self._count:

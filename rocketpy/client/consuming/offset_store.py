@@ -1,6 +1,6 @@
-"""How far a group has come: in memory, and with the broker (clustering) or in a file (broadcasting).
+"""Consumer offsets: in memory, and at the broker (clustering) or in a file (broadcasting).
 
-Between two `persist` rounds (5 s) a crash loses progress, which means messages again, never messages lost.
+A crash loses the progress since the last `persist` (every 5 s): messages are consumed again, never lost.
 Source: RocketMQ 4.9 `RemoteBrokerOffsetStore`, `LocalFileOffsetStore`.
 """
 
@@ -32,14 +32,14 @@ class OffsetStore(Protocol):
     def in_memory(self, queue: MessageQueue) -> int | None: ...
 
     async def stored(self, queue: MessageQueue) -> int | None:
-        """What is stored, None when the group has no offset there; it is put into memory.
+        """Load the stored offset into memory and return it; None if the group has none.
 
         Raises:
-            RocketError: the store could not be asked, which must never be mistaken for "none".
+            RocketError: the store did not answer, which does not mean "none".
         """
 
     async def persist(self, queues: Collection[MessageQueue]) -> None:
-        """Store the offsets of `queues`; those of all other queues are forgotten."""
+        """Store the offsets of `queues`; those of all other queues are dropped."""
 
     async def persist_one(self, queue: MessageQueue) -> None: ...
 
@@ -50,7 +50,7 @@ class OffsetStore(Protocol):
 
 @attrs.define
 class OffsetTable:
-    """The memory part that both stores share."""
+    """The offsets in memory, shared by both stores."""
 
     offsets: dict[MessageQueue, int] = attrs.field(factory=dict)
 
@@ -85,7 +85,7 @@ class RemoteOffsetStore(OffsetTable):
     requests: OffsetRequests = attrs.field(kw_only=True)
 
     async def load(self) -> None:
-        """Nothing to load: queues are asked for one by one."""
+        """Nothing to load: offsets are loaded per queue."""
 
     async def stored(self, queue: MessageQueue) -> int | None:
         offset = await self.requests.query_consumer_offset(self.group, queue)

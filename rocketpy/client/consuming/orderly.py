@@ -1,7 +1,7 @@
 """Ordered consumption: one handler call at a time per queue, in queue order, under the broker's lock.
 
-A failed message stops its queue until it succeeds or has been tried too often. The lock lives 60 s on the broker and
-counts for 30 s here, so the promise of a single consumer holds while renewals (every 20 s) get through.
+A failed message stops its queue until it succeeds or was retried too often. The lock lasts 60 s at the broker and
+counts for 30 s here, so a queue has one consumer as long as renewals (every 20 s) succeed.
 Source: RocketMQ 4.9 `ConsumeMessageOrderlyService`.
 """
 
@@ -54,7 +54,7 @@ class OrderlyService:
         await self._in_progress.stop(grace_s)
 
     async def _consume_queue(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
-        """Turns until nothing is left; each turn says after how many seconds the next may begin."""
+        """Run turns until nothing is left; each turn returns the seconds to wait before the next one."""
         delay_s: float | None = 0.0
         while delay_s is not None and not process_queue.dropped and not self._in_progress.is_stopping:
             await trio.sleep(delay_s)
@@ -83,7 +83,7 @@ class OrderlyService:
         return process_queue.locked and not process_queue.is_lock_expired(self.context.now_ms())
 
     async def _handle(self, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> Handled | None:
-        """Call the handler under the queue's consume lock; None when the queue was given away meanwhile."""
+        """Call the handler under the queue's consume lock; None if the queue was released meanwhile."""
         with self._in_progress.one():
             async with process_queue.consume_lock:
                 if process_queue.dropped:
@@ -94,7 +94,7 @@ class OrderlyService:
     async def _process(
         self, queue: MessageQueue, process_queue: ProcessQueue, messages: Sequence[ReceivedMessage], handled: Handled
     ) -> float | None:
-        """Act on the verdict. Returns: seconds to pause the queue, None to go on."""
+        """Apply the result. Returns: seconds to pause the queue, None to continue."""
         result, context = handled.result, self.context
         ok = result.action in (ConsumeAction.SUCCESS, ConsumeAction.COMMIT)
         context.statistics.consumed(

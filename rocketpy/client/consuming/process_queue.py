@@ -1,4 +1,4 @@
-"""One queue that this consumer owns: what was pulled, what is being consumed, how far the offset may move.
+"""One assigned queue: pulled messages, messages in consumption, and the offset that may be committed.
 
 Pure state: no clock and no sockets; times are arguments in milliseconds. Only tasks of one `trio.run` touch it.
 Source: RocketMQ 4.9 `ProcessQueue`.
@@ -23,7 +23,7 @@ class ProcessQueue:
     """The committed offset of a queue is its smallest unfinished offset, so one slow message holds it back.
 
     `_order` is a heap over the keys of `_messages` with lazy deletion, because messages leave out of order.
-    `consume_lock` is held while an orderly listener runs, so that giving the queue away waits for it.
+    `consume_lock` is held while an ordered handler runs, so that a release of the queue waits for it.
     """
 
     created_ms: int
@@ -48,7 +48,7 @@ class ProcessQueue:
 
     @property
     def cached_count(self) -> int:
-        """Messages that are cached or handed out: what flow control counts."""
+        """Number of messages that are cached or in consumption, for flow control."""
         return len(self._messages) + len(self._handed_out)
 
     @property
@@ -65,7 +65,7 @@ class ProcessQueue:
 
     @property
     def max_span(self) -> int:
-        """How far the newest cached offset is ahead of the oldest; 0 when empty."""
+        """Newest cached offset minus the oldest; 0 if empty."""
         first = self.min_offset
         return 0 if first is None else self.queue_offset_max - first
 
@@ -79,7 +79,7 @@ class ProcessQueue:
         return [self._messages[offset] for offset in sorted(self._messages)]
 
     def put(self, messages: Iterable[ReceivedMessage]) -> bool:
-        """Cache what was pulled. True when an orderly consumer has to start a task for this queue."""
+        """Cache pulled messages. Returns True if an ordered consumer has to start a task for this queue."""
         for message in messages:
             if message.queue_offset not in self._messages:
                 heappush(self._order, message.queue_offset)
@@ -119,7 +119,7 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """What was handed out is done. Returns the offset to commit, -1 when nothing was handed out."""
+        """The messages in consumption are done. Returns the offset to commit, -1 if there were none."""
         if not self._handed_out:
             return -1
         offset = max(self._handed_out) + 1
@@ -129,7 +129,7 @@ class ProcessQueue:
         return offset
 
     def rollback(self) -> None:
-        """Everything that was handed out is to be consumed again."""
+        """All messages in consumption must be consumed again."""
         self.put_back(list(self._handed_out.values()))
 
     def put_back(self, messages: Iterable[ReceivedMessage]) -> None:
@@ -146,7 +146,7 @@ class ProcessQueue:
             table[message.queue_offset] = message
 
     def drop(self) -> None:
-        """No longer ours: pulls stop, results of running listeners are ignored."""
+        """The queue is no longer assigned: pulls stop, results of running handlers are ignored."""
         self.dropped = True
         self.wake()
 

@@ -1,4 +1,4 @@
-"""One task per owned queue: pull, hand over, pull again, for as long as the queue is ours.
+"""One task per assigned queue: pull, pass the messages on, pull again, while the queue is assigned.
 
 The rules (flow control, flags, meaning of an answer) are in pull_rules.py; this module only waits and asks.
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#pullMessage`, `PullAPIWrapper`.
@@ -43,7 +43,7 @@ SUBSCRIPTION_UNKNOWN = frozenset(
 
 @attrs.define(eq=False)
 class Puller:
-    """Sends pulls to the broker that the last answer suggested."""
+    """Sends pulls to the broker that the last response suggested."""
 
     group: str
     instance: ClientInstance
@@ -98,7 +98,7 @@ class Puller:
 
 @attrs.frozen
 class PullSettings:
-    """How a kind of consumer pulls."""
+    """Pull settings of a kind of consumer."""
 
     count_max: int
     sys_flag: PullSysFlag
@@ -116,7 +116,7 @@ class PullHost(Protocol):
     def subscription(self, topic: str) -> SubscriptionData | None: ...
 
     def subscription_refused(self) -> None:
-        """A broker said that it does not know the subscription, or not its newest version."""
+        """A broker does not know the subscription, or not its newest version."""
 
     @property
     def limits(self) -> FlowLimits: ...
@@ -131,10 +131,10 @@ class PullHost(Protocol):
     ) -> None: ...
 
     def nothing_matched(self, queue: MessageQueue, process_queue: ProcessQueue, next_offset: int) -> None:
-        """Nothing up to `next_offset` is for us: the committed offset may follow when nothing is cached."""
+        """No message up to `next_offset` matches: the committed offset may move there if nothing is cached."""
 
     async def offset_illegal(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> bool:
-        """The broker has no such offset and proposes another. True: go on from there; False: the loop ends."""
+        """The broker has no such offset and proposes another. Returns True to continue there, False to end the loop."""
 
     def pulled(self, queue: MessageQueue, count: int, spent_s: float) -> None: ...
 

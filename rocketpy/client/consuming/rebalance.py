@@ -1,7 +1,7 @@
-"""Which queues this member of a group owns, kept current: every 20 s, and at once when the broker says so.
+"""Rebalance: updates the assigned queues of this member, every 20 s, and at once when the broker requests it.
 
-A round computes the share (allocation.py), gives up what is no longer ours and takes what is new. It changes nothing
-for a topic whose queues or members could not be learned.
+A round computes the share (allocation.py), releases queues that left it and takes new ones. It changes nothing for a
+topic whose queues or members are unknown.
 Source: RocketMQ 4.9 `RebalanceImpl`, `RebalanceService`.
 """
 
@@ -35,15 +35,15 @@ class QueueOwner(Protocol):
         """All queues of the topic; empty when its route is not known."""
 
     async def member_ids(self, topic: str) -> Collection[str]:
-        """Client ids of the group. Raises RocketError when nobody could say."""
+        """Client ids of the group. Raises RocketError if no broker answered."""
 
     async def acquire(self, queue: MessageQueue) -> tuple[ProcessQueue, int] | None:
-        """Take a queue: lock it where that is needed, find its start offset. None: not now, try next round."""
+        """Take a queue: lock it if necessary, find its start offset. None: try again in the next round."""
 
     def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None: ...
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
-        """Give a queue away that is dropped already: store its offset, unlock it. False: try again next round."""
+        """Release a dropped queue: store its offset, unlock it. False: try again in the next round."""
 
     async def queues_changed(self, topic: str, mine: Collection[MessageQueue]) -> None: ...
 
@@ -58,18 +58,18 @@ class Rebalancer:
     allocation: Allocation
     owner: QueueOwner
     now_ms: Callable[[], int]
-    drops_idle_pulls: bool = True  # push only: a queue not pulled for 120 s is dropped and taken anew
+    drops_idle_pulls: bool = True  # push only: a queue not pulled for 120 s is released and taken again
     queues: dict[MessageQueue, ProcessQueue] = attrs.field(factory=dict)
     _closed: bool = False
     _wakeup: trio.Event = attrs.field(factory=trio.Event)
     _lock: trio.Lock = attrs.field(factory=trio.Lock)
 
     def wake(self) -> None:
-        """Start a round as soon as the present one is over."""
+        """Start a round as soon as the current one is over."""
         self._wakeup.set()
 
     def close(self) -> None:
-        """The consumer is going: take nothing more, even when a round is under way."""
+        """The consumer stops: take no more queues, even in a running round."""
         self._closed = True
 
     async def run(self, interval_s: float) -> None:

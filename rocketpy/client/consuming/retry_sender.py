@@ -1,4 +1,4 @@
-"""Returns failed messages to the broker, and when it will not take them, to the group's retry topic.
+"""Sends failed messages back to the broker, and if it refuses, to the group's retry topic.
 
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#sendMessageBack`.
 """
@@ -20,7 +20,7 @@ from ..results import SendResult
 
 logger = logging.getLogger(__name__)
 
-RETRY_TIMES_MAX = 16  # of concurrent consumption, when the consumer does not say
+RETRY_TIMES_MAX = 16  # default of concurrent consumption
 FIRST_RETRY_DELAY_LEVEL = 3
 
 

@@ -1,4 +1,4 @@
-"""What a consumer says about itself when an operator asks (mqadmin consumerStatus). Values only, but for stack dumps.
+"""The state of a consumer for operators (mqadmin consumerStatus). Values only, except for stack dumps.
 
 Source: RocketMQ 4.9 `DefaultMQPushConsumerImpl#consumerRunningInfo`.
 """
@@ -134,7 +134,7 @@ DIRECTLY = {
 
 
 def directly_result(handled: Handled, *, ordered: bool) -> ConsumeMessageDirectlyResult:
-    """A handler's verdict on a message that an operator had consumed directly."""
+    """The result of a message that was consumed at an operator's request."""
     return ConsumeMessageDirectlyResult(
         order=ordered,
         auto_commit=handled.result.auto_commit,

@@ -11,7 +11,7 @@ from .offset_store import OffsetStore
 
 
 async def start_offset(queue: MessageQueue, start: StartFrom, store: OffsetStore, brokers: Brokers) -> int:
-    """The stored offset; without one, what `start` says.
+    """The stored offset; without one, the offset of `start`.
 
     Unlike Java 4.9, only the broker's "no offset" counts as none. Any other error is raised, and the queue is tried
     again in the next round instead of being read from its end.

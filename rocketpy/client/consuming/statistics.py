@@ -1,4 +1,4 @@
-"""What a consumer counts, in the form that the broker asks for: rates over a minute, failures over an hour.
+"""Statistics of a consumer, in the format that brokers request: rates over a minute, failures over an hour.
 
 Source: RocketMQ 4.9 `ConsumerStatsManager` (samples every 10 s; one minute of them for rates, one hour for failures).
 """
@@ -99,7 +99,7 @@ class ConsumerStatistics:
         )
 
     def sample(self, now_s: float) -> None:
-        """Remember how far all counters are; to be called every 10 s."""
+        """Take a sample of all counters; called every 10 s."""
         self._sampled_s = now_s
         for counters in self.topics.values():
             counters.sample(now_s)

@@ -1,4 +1,4 @@
-"""Subscriptions: what the user writes, what brokers are told, and the second look at tags.
+"""Subscriptions: their expressions, their form in heartbeats, and the comparison of tags in the client.
 
 The broker filters by the hash of a tag; two tags may share one, so the client compares the text again.
 """
@@ -59,7 +59,8 @@ def build_subscription(topic: str, expression: str | Sql92 | None, sub_version: 
 
 
 def keep_subscribed(messages: Iterable[ReceivedMessage], subscription: SubscriptionData) -> list[ReceivedMessage]:
-    """Messages whose tag is wanted by its text. A message without a tag matches no tag; SQL92 is the broker's word."""
+    """Messages whose tag is in the subscription, compared by text. A message without a tag matches no tag; the broker
+    decides about SQL92."""
     if subscription.expression_type != TAG or not subscription.tags_set:
         return list(messages)
     wanted = frozenset(subscription.tags_set)

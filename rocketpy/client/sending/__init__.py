@@ -1,4 +1,4 @@
-"""How a message is sent: choose a queue, send, and try elsewhere while the budget lasts.
+"""Sends messages: choose a queue, send, and retry at another broker within the time budget.
 
 Entry point: `SendLoop`. Rules (which queue, another attempt or not) are plain functions beside it.
 """

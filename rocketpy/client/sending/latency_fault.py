@@ -22,14 +22,14 @@ ISOLATION_LATENCY_MS = 30_000  # what a failed attempt counts as
 
 
 def not_available_ms(latency_ms: float) -> int:
-    """How long a broker that answered this slowly is avoided."""
+    """Time for which a broker with this latency is avoided."""
     entry = bisect_right(LATENCY_MS, latency_ms) - 1
     return 0 if entry < 0 else NOT_AVAILABLE_MS[entry]
 
 
 @attrs.frozen
 class FaultItem:
-    """One broker's last latency, and from when on it may be used again."""
+    """The last latency of a broker, and the time from which it may be used again."""
 
     broker_name: str
     latency_ms: float
@@ -41,7 +41,7 @@ class FaultItem:
 
 @attrs.define
 class LatencyFaults:
-    """What this producer knows about its brokers."""
+    """The latencies of a producer's brokers."""
 
     items: dict[str, FaultItem] = attrs.field(factory=dict)
     _turn: RoundRobin = attrs.field(factory=lambda: RoundRobin(0))

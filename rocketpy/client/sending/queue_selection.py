@@ -1,4 +1,4 @@
-"""Which queue a message goes to: round robin, the user's selector, and what a retry avoids."""
+"""Chooses the queue of a message: round robin or by the user's selector; a retry avoids the last broker."""
 
 from __future__ import annotations
 

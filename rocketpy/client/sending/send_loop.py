@@ -1,4 +1,4 @@
-"""The send loop: choose a queue, try, and try elsewhere while the budget lasts.
+"""The send loop: choose a queue, send, and retry at another broker within the time budget.
 
 Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendDefaultImpl`, `MQFaultStrategy`.
 """
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @attrs.define(eq=False)
 class SendLoop:
-    """Sends prepared messages for a producer, and for a consumer's returned ones."""
+    """Sends prepared messages of a producer, and messages that a consumer sends back."""
 
     sender: Sender
     options: ProducerOptions

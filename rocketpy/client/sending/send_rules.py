@@ -1,6 +1,7 @@
-"""When a failed send is tried again, and for how long: values and functions without clocks or sockets.
+"""Rules of retries: when a failed send is repeated, and for how long. Values and functions without clocks or sockets.
 
-One budget covers all attempts of a send, so a broker that hangs is never followed by another: only fast failures are.
+One time budget covers all attempts of a send. After a broker that hangs there is no time for another; only fast
+failures are retried.
 Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendDefaultImpl`.
 """
 

@@ -1,4 +1,4 @@
-"""From a message to a send request, and to one broker. No retries here: producer.py decides about those.
+"""Converts a message to a send request and sends it to one broker. producer.py decides about retries.
 
 Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendKernelImpl`.
 """
@@ -125,7 +125,7 @@ class Sender:
         )
 
     async def send_oneway_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> None:
-        """Written and forgotten: what the broker thinks of it is never known."""
+        """Send without a response: the result is unknown."""
         address = self.instance.vip(await self.instance.find_master(queue))
         code = RequestCode.SEND_BATCH_MESSAGE if message.is_batch else RequestCode.SEND_MESSAGE_V2
         await self.instance.api.send_oneway(address, code, self.header(message, queue), message.body, timeout_s)
