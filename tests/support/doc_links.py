@@ -11,7 +11,7 @@ import attrs
 
 from tests.support.doc_examples import ROOT
 
-_LINK = re.compile(r"\[(?P<text>[^\]\n]*)\]\((?P<target>[^)\s]+)\)")
+_LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 _IMAGE = re.compile(r"<(?:img|source)[^>]*\b(?:src|srcset)=\"(?P<target>[^\"]+)\"")
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _CODE_PATH = re.compile(r"`((?:csrc|rocketpy|tests|bench|deploy|docs)/[\w/.-]*\w/?|[a-z_]+/[a-z_/]+\.py\b)")
