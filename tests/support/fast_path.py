@@ -7,12 +7,23 @@ played by the test: it hands frames to the codec, and reads what comes out for c
 from __future__ import annotations
 
 import os
-import struct
 from pathlib import Path
 from typing import Any
 
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.worker_messages import (
+    BROKER,
+    PULL_REQUEST,
+    SEND_REQUEST,
+    SUBSCRIPTION,
+    TABLES_END,
+    encode_completed,
+    encode_group,
+    encode_topic,
+    token_of,
+)
 from rocketpy.remoting.command import RemotingCommand
+from tests.support import ring_messages
 
 TURN_NS = 0  # a run with this timeout makes a pass or two and returns
 
@@ -222,7 +233,7 @@ class FastPath:
         self._tell(self.manager_to_send, kind, data)
 
     def tell_broker(self, permission: int, max_message_size: int) -> None:
-        data = struct.pack("=iI", permission, max_message_size)
+        data = BROKER.write(permission=permission, max_message_size=max_message_size)
         self._tell(self.manager_to_send, lib.RP_MSG_BROKER, data)
         self._tell(self.manager_to_pull, lib.RP_MSG_BROKER, data)
 
@@ -230,42 +241,39 @@ class FastPath:
         name = topic.encode()
         for queue_id in range(queues):
             assert lib.rp_control_add(self.block, name, len(name), queue_id) != ffi.NULL
-        data = struct.pack("=IiiiII", flags, perm, queues, queues, len(name), 0) + name
+        data = encode_topic(topic, flags=flags, perm=perm, read_queue_nums=queues, write_queue_nums=queues)
         self._tell(self.manager_to_send, lib.RP_MSG_TOPIC, data)
         self._tell(self.manager_to_pull, lib.RP_MSG_TOPIC, data)
 
     def add_group(self, group: str, *, online: bool = True) -> None:
         flags = lib.RP_GROUP_CONSUME_ENABLE | lib.RP_GROUP_BROADCAST_ENABLE | (lib.RP_GROUP_ONLINE if online else 0)
-        name = group.encode()
-        self._tell(self.manager_to_pull, lib.RP_MSG_GROUP, struct.pack("=IiiI", flags, 0, 1, len(name)) + name)
+        record = encode_group(group, flags=flags, which_broker_when_slow=1)
+        self._tell(self.manager_to_pull, lib.RP_MSG_GROUP, record)
 
     def subscribe(self, group: str, topic: str, tag_hashes: list[int] | None = None, version: int = 1) -> None:
         hashes = tag_hashes or []
         flags = 0 if tag_hashes is not None else lib.RP_SUBSCRIPTION_ALL
-        data = struct.pack("=qIIII", version, flags, len(group), len(topic), len(hashes))
-        data += struct.pack(f"={len(hashes)}i", *hashes) + group.encode() + topic.encode()
-        self._tell(self.manager_to_pull, lib.RP_MSG_SUBSCRIPTION, data)
+        fixed = SUBSCRIPTION.write(version, flags, len(group), len(topic), len(hashes))
+        tags = bytes(ffi.buffer(ffi.new("int32_t[]", hashes)))
+        self._tell(self.manager_to_pull, lib.RP_MSG_SUBSCRIPTION, fixed + tags + group.encode() + topic.encode())
 
     def tables_end(self) -> None:
         self.tell_tables_end()
         self.turn()
 
     def tell_tables_end(self) -> None:
-        end = struct.pack("=QII", 0, self.workers["send"].epoch, 0)
+        end = TABLES_END.write(epoch=self.workers["send"].epoch)
         self._tell(self.manager_to_send, lib.RP_MSG_TABLES_END, end)
         self._tell(self.manager_to_pull, lib.RP_MSG_TABLES_END, end)
 
     def hand_back(self, kind: int, data: bytes, extra_flags: int) -> None:
         """Return a SEND or PULL record that was left to the manager, marked as asked."""
-        at = ffi.offsetof("rp_send_request" if kind == lib.RP_MSG_SEND else "rp_pull_request", "flags")
-        flags = struct.unpack_from("=I", data, at)[0] | extra_flags
-        data = data[:at] + struct.pack("=I", flags) + data[at + 4 :]
-        self._tell(self.manager_to_send if kind == lib.RP_MSG_SEND else self.manager_to_pull, kind, data)
+        changed = bytearray(data)
+        (SEND_REQUEST if kind == lib.RP_MSG_SEND else PULL_REQUEST).read(changed).flags |= extra_flags
+        self._tell(self.manager_to_send if kind == lib.RP_MSG_SEND else self.manager_to_pull, kind, bytes(changed))
 
     def complete(self, data: bytes) -> None:
-        token = ffi.offsetof("rp_send_request", "token")
-        completed = data[: ffi.sizeof("rp_origin")] + data[token : token + 8]
-        self._tell(self.manager_to_send, lib.RP_MSG_COMPLETED, completed)
+        self._tell(self.manager_to_send, lib.RP_MSG_COMPLETED, encode_completed(data, token_of(data)))
 
     def put(self, record: bytes) -> None:
         """An internal put: a record of `worker_messages.encode_put`."""
@@ -304,19 +312,16 @@ class FastPath:
         for reader in self.replies:
             for kind, data in drain(reader):
                 if kind == lib.RP_MSG_REPLY:
-                    connection, _flags, size = struct.unpack_from("=QII", data)
-                    if size:
-                        found.append((connection, RemotingCommand.decode(data[16 : 16 + size])))
+                    connection, _flags, frame = ring_messages.reply(data)
+                    if frame:
+                        found.append((connection, RemotingCommand.decode(frame)))
                 else:
                     found.append(self._pull_answer(data))
         return found
 
     def _pull_answer(self, data: bytes) -> tuple[int, RemotingCommand]:
-        connection, head_size, slices, _messages, _ = struct.unpack_from("=QIIII", data)
-        body = b"".join(self.log(*struct.unpack_from("=QQ", data, 24 + 16 * i)) for i in range(slices))
-        head = data[24 + 16 * slices :]
-        assert len(head) == head_size
-        return connection, RemotingCommand.decode(head + body)
+        connection, slices, head = ring_messages.pull_reply_parts(data)
+        return connection, RemotingCommand.decode(head + b"".join(self.log(*one) for one in slices))
 
     def log(self, offset: int, size: int) -> bytes:
         with open(self.root / "commitlog" / f"{offset // self.file_size * self.file_size:020d}", "rb") as file:

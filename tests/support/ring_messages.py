@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocketpy.native.layout import Layout
 from rocketpy.reactor.worker_messages import (
     COMMIT_OFFSET,
     ORIGIN,
@@ -13,6 +14,7 @@ from rocketpy.reactor.worker_messages import (
 )
 
 Fields = dict[str, object]
+PULL_REPLY, SLICE = Layout("rp_msg_pull_reply"), Layout("rp_slice")
 
 
 def origin(
@@ -65,3 +67,18 @@ def reply(record: bytes) -> tuple[int, int, bytes]:
     """(connection, flags, frame) of a REPLY."""
     fixed = REPLY.read(record)
     return fixed.connection, fixed.flags, record[len(record) - int(fixed.size) :]
+
+
+def pull_reply(connection: int, head: bytes, slices: list[tuple[int, int]]) -> bytes:
+    """A PULL_REPLY with one message; `slices`: (phy offset, size)."""
+    fixed = PULL_REPLY.write(connection=connection, head_size=len(head), slice_count=len(slices), message_count=1)
+    return fixed + b"".join(SLICE.write(*one) for one in slices) + head
+
+
+def pull_reply_parts(record: bytes) -> tuple[int, list[tuple[int, int]], bytes]:
+    """(connection, slices, head) of a PULL_REPLY."""
+    fixed = PULL_REPLY.read(record)
+    head_at = PULL_REPLY.size + fixed.slice_count * SLICE.size
+    found = [SLICE.read(record[at:]) for at in range(PULL_REPLY.size, head_at, SLICE.size)]
+    assert len(record) == head_at + fixed.head_size
+    return fixed.connection, [(one.phy_offset, one.size) for one in found], record[head_at:]

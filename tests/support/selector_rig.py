@@ -16,8 +16,11 @@ from typing import Any
 import attrs
 import pytest
 
-core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
-ffi, lib = core.ffi, core.lib
+pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.worker_messages import REPLY
+from tests.support import ring_messages
 
 READY_TURNS = 3  # what has arrived already needs no waiting
 WAIT_NS = 2_000_000
@@ -160,12 +163,10 @@ class SelectorRig:
     # -- the processors
 
     def reply(self, connection: int, content: bytes, flags: int = 0) -> bool:
-        head = struct.pack("=QII", connection, flags, len(content))
-        return self.write(lib.RP_MSG_REPLY, head + content)
+        return self.write(lib.RP_MSG_REPLY, REPLY.write(connection, flags, len(content)) + content)
 
     def pull_reply(self, connection: int, head: bytes, slices: list[tuple[int, int]]) -> bool:
-        fixed = struct.pack("=QIIII", connection, len(head), len(slices), 1, 0)
-        return self.write(lib.RP_MSG_PULL_REPLY, fixed + b"".join(struct.pack("=QQ", *one) for one in slices) + head)
+        return self.write(lib.RP_MSG_PULL_REPLY, ring_messages.pull_reply(connection, head, slices))
 
     def write(self, kind: int, record: bytes) -> bool:
         source = ffi.from_buffer(record)
