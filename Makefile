@@ -31,7 +31,7 @@ $(VENV)/.python: setup.py pyproject.toml
 $(VENV)/.built: $(VENV)/.python $(wildcard csrc/*/*.[ch]) csrc/build_native.py
 	@echo "building the compiled core ..."
 	@$(INSTALL) --editable . > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
-	@$(BIN)/python -m compileall -q rocketpy && $(BIN)/python -m rocketpy.startup.boot.quick_start
+	@$(BIN)/python -m compileall -q rocketpy
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.built

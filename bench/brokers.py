@@ -129,9 +129,6 @@ class Broker:
 def compile_bytecode() -> None:
     """As an installed package has it, whatever PYTHONDONTWRITEBYTECODE says; what is current is left alone."""
     compileall.compile_dir(ROOT / "rocketpy", quiet=1)
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-    command = [sys.executable, "-m", "rocketpy.startup.boot.quick_start"]
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
 def tail(directory: Path, size: int = 2000) -> str:

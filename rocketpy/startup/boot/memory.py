@@ -6,6 +6,7 @@ Measured on the default shape: about 5 MB of the summed PSS of an idle tree (doc
 from __future__ import annotations
 
 import gc
+import linecache
 import re
 import sys
 import typing
@@ -18,19 +19,20 @@ TABLE_BYTES = 32_768  # tables of the core of this size, zeros at first, take no
 SMALL_OBJECT_MAX = 512  # bytes; larger ones are not pooled by the interpreter
 RETIRED_SIZES = TABLE_BYTES, 4_096, 1_024, SMALL_OBJECT_MAX  # bytes of free blocks that no child is to fill
 SMALL_OBJECT_STEP = 16
-GENERATIONS = 700, 10, 10  # Python's own thresholds of collection; imports have others (quick_start.py)
+GENERATIONS = 700, 10, 10  # Python's own thresholds of collection; imports have others (cli/main.py)
 FILL_BYTES = 16_384  # of each size: about what imports leave free of the busiest ones
 _MAPPING = re.compile(r"([0-9a-f]+)-([0-9a-f]+) (.*)")
 _IS_CODE_OR_CONSTANTS = re.compile(r"r-[-x]p \S+ \S+ [1-9]\d* +/")
 
 
 def trim_before_fork() -> None:
-    """Drop caches of compiled patterns and types, free heap, and the pages of libraries that imports touched.
+    """Drop caches of patterns, types and generated sources, free heap, and the pages of libraries that imports touched.
 
     A page of a library's code is clean and comes back from the page cache when it is needed; most never are (the
     self-tests of the TLS library, say).
     """
     re.purge()
+    linecache.clearcache()  # attrs keeps the text of the methods that it generates: 0.6 MB
     cleanups: list[Callable[[], None]] = getattr(typing, "_cleanups", [])
     for cleanup in cleanups:
         cleanup()

@@ -8,6 +8,7 @@ takes a fifth of the whole start.
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import pickle
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 Deliver = Callable[["Order"], None]
 SERVERS = ("standalone", "broker", "namesrv")
+# Of the garbage collector while modules are imported: nearly all objects stay, so it looks at young ones only, often
+# enough that those which go leave no holes. boot/memory.py sets Python's own thresholds again.
+IMPORT_GENERATIONS = 2_000, 10, 1_000
 # In the order of their dependencies: what is imported between two looks at the child should be little.
 IMPORTED_MEANWHILE = {
     False: (
@@ -77,14 +81,12 @@ def guarded(command: Callable[[], int]) -> int:
 def _serve(command: str, program: str) -> int:
     """Parse the arguments and run the server; its modules are imported inside of this function."""
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
-    from ..boot.quick_start import quick_start
-
-    with quick_start():
-        child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
-        order, status = child.wait()
-        if order is None:
-            return status  # help or an error was printed
-        return guarded(order.run)
+    gc.set_threshold(*IMPORT_GENERATIONS)
+    child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
+    order, status = child.wait()
+    if order is None:
+        return status  # help or an error was printed
+    return guarded(order.run)
 
 
 def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:
