@@ -29,8 +29,8 @@ static void die_with(int32_t parent) {
     if (getppid() != parent) _exit(0);
 }
 
-/* What a terminal or a service manager sends to the whole group is for the supervisor: a worker that obeyed it would be
- * missing from the orderly stop. */
+/* Signals that a terminal or a service manager sends to the whole group are for the supervisor: a worker that obeyed
+ * them would end too early in an orderly stop. */
 static void leave_signals_to_supervisor(void) {
     for (size_t i = 0; i < sizeof SUPERVISED / sizeof *SUPERVISED; i++) signal(SUPERVISED[i], SIG_IGN);
     signal(SIGCHLD, SIG_DFL);

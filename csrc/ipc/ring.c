@@ -94,7 +94,7 @@ void rp_worker_wake(rp_worker *worker, int force) {
 
     if (!force && rp_load_acquire32(&worker->asleep) == 0) return;
     if (rp_exchange32(&worker->asleep, 0) == 0 && !force) return; /* somebody else has just rung */
-    /* EAGAIN means 2^64-2 unread rings: the doorbell is readable, which is all that is wanted. */
+    /* EAGAIN means 2^64-2 unread wake-ups: the doorbell is readable, which is sufficient. */
     while (write(worker->doorbell, &one, sizeof one) < 0 && errno == EINTR) {
     }
 }
@@ -165,7 +165,7 @@ void rp_ring_destroy(rp_ring *ring) {
     if (ring != NULL) munmap(ring, HEADER_PAGE + 2 * (size_t)ring->capacity);
 }
 
-/* The producer writes over a record only after the head has passed it: a head that has not moved proves the copy. */
+/* The producer overwrites a record only after the head has passed it: if the head has not moved, the copy is valid. */
 uint32_t rp_ring_copy_head(const rp_ring *ring, void *head, uint32_t head_size) {
     uint64_t at = rp_load_acquire(&ring->head);
     record_header header;
@@ -213,8 +213,9 @@ void rp_ring_writer_close(rp_ring_writer *writer) {
     free(writer);
 }
 
-/* 1 if `span` bytes fit. If not, the consumer rings us once half of the ring is free again, which is room for any
- * piece. The second look comes behind the fence: either it sees the consumer's head, or the consumer sees us wait. */
+/* 1 if `span` bytes fit. If not, the consumer wakes the producer when half of the ring is free again, which is room for
+ * any piece. The second check is after the fence: either it sees the consumer's new head, or the consumer sees that the
+ * producer waits. */
 static int has_room(rp_ring_writer *writer, uint64_t span) {
     rp_ring *ring = writer->ring;
     uint64_t used_max = ring->capacity - span;
@@ -274,7 +275,7 @@ uint8_t *rp_ring_reserve(rp_ring_writer *writer, uint32_t size) {
 int rp_ring_can_take(rp_ring_writer *writer, uint32_t size) {
     uint32_t small_max = writer->ring->small_max;
 
-    /* Also for a large record: it may turn out small, and then needs its room at once. */
+    /* Also for a large record: it may become small, and then needs its room at once. */
     return rp_ring_reserve(writer, size < small_max ? size : small_max) != NULL;
 }
 
@@ -344,7 +345,7 @@ void rp_ring_reader_close(rp_ring_reader *reader) {
     free(reader);
 }
 
-/* Rung however awake it is: a producer that found the ring full may be about to sleep without looking here again. */
+/* Wake it even if it seems awake: a producer that found the ring full may be about to sleep without another check. */
 static void ring_waiting_producer(rp_ring_reader *reader) {
     rp_ring *ring = reader->ring;
 
@@ -368,7 +369,7 @@ static rp_status found_empty(rp_ring_reader *reader) {
     return RP_EMPTY;
 }
 
-/* Take one part into the record under assembly. RP_OK: it is complete; RP_INCOMPLETE: go on with the next record. */
+/* Add one part to the record under assembly. RP_OK: it is complete; RP_INCOMPLETE: continue with the next part. */
 static rp_status take_part(rp_ring_reader *reader, const record_header *header, const uint8_t *payload) {
     uint32_t size = header->size;
 

@@ -148,9 +148,9 @@ static void set_resume_point(rp_codec *codec, uint32_t output, uint64_t tail_aft
     rp_store_release(&codec->worker->resume_points[input].source_head, rp_ring_head_after(codec->inputs[input]));
 }
 
-/* A command, to the manager or a query worker. Nobody waits behind it, whether or not the worker has room: what it has
- * none for goes to a backlog, or is refused, as the reference does when a pool's queue is full. One that cannot even be
- * refused ends its connection (RP_INVALID).
+/* Pass a command to the manager or a query worker. No other request waits behind it: if the ring is full, it goes to a
+ * backlog, or is refused, as in the reference when a pool's queue is full. If there is no room for the refusal, its
+ * connection is closed (RP_INVALID).
  */
 static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin, const uint8_t *frame, uint32_t size,
                          const rp_header *header) {
@@ -173,7 +173,7 @@ static rp_status command(rp_codec *codec, uint32_t out, const rp_origin *origin,
 
 typedef uint32_t (*fill_function)(const rp_header *, const rp_frame *, const rp_origin *, uint8_t *);
 
-/* Build the record in the ring. RP_UNSUPPORTED: the manager is to look at it; RP_FULL: no room, or it is too large. */
+/* Build the message in the ring. RP_UNSUPPORTED: it takes the slow path; RP_FULL: no room, or it is too large. */
 static rp_status fill_ring(rp_codec *codec, uint32_t out, fill_function fill, uint32_t bound, uint16_t type,
                            const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
     rp_ring_writer *output = codec->outputs[out];
@@ -200,7 +200,7 @@ static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp
     return status;
 }
 
-/* Hand a pull to the worker that owns its queue. RP_FULL: it has no room. */
+/* Pass a pull to the worker that owns its queue. RP_FULL: the ring has no room. */
 static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) {
     const rp_pull_request *request = (const rp_pull_request *)pull;
     const uint8_t *topic = pull + sizeof *request + request->group_size;
@@ -217,8 +217,8 @@ static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) 
     return rp_backlog_put(backlog, request->origin.connection, RP_MSG_PULL, &span, 1);
 }
 
-/* A pull. Pulls may take long to serve, so nobody else's sends wait behind those of one connection: what the ring has
- * no room for goes to a backlog, or is refused. With one pull worker it is built in place. */
+/* A pull. Pulls may take long, and sends of other connections must not wait behind them: if the ring is full, a pull
+ * goes to a backlog, or is refused. With one pull worker it is built in the ring. */
 static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
     uint32_t bound = rp_request_bound(header, 0, sizeof(rp_pull_request));
     _Alignas(8) uint8_t small[SMALL_PULL];
@@ -241,8 +241,8 @@ static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
     return codec->is_send_stalled;
 }
 
-/* A send. While the send processor is stalled (its disk is busy) more are refused, as the reference does, and so what
- * waits for room in its ring gets out of the way of others. */
+/* A send. While the send worker is stalled (its disk is busy), sends are refused as in the reference, so that those
+ * that wait for room in its ring do not block other requests. */
 static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
     int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
     int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
@@ -267,8 +267,8 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
     frame.body_size = size - 4 - frame.header_size;
 
     rp_status status = rp_header_parse(frame.serialize_type, frame.header, frame.header_size, &header);
-    /* It may be any request. The manager serves what is for it in the order of its ring; a send or pull it refuses,
-     * with the reason: so none is stored behind a later one of its connection. */
+    /* The header cannot be read, so it may be any request. The manager serves it in order if it is a command, and
+     * refuses a send or pull with the reason. So no send is stored behind a later one of its connection. */
     if (status == RP_UNSUPPORTED) return command(codec, OUT_MANAGER, origin, data, size, NULL);
     if (status != RP_OK) return RP_INVALID;
     if (header.flag & RP_FLAG_RESPONSE) return command(codec, OUT_MANAGER, origin, data, size, &header);
@@ -298,7 +298,7 @@ rp_status rp_codec_frame(rp_codec *codec, const rp_origin *origin, const uint8_t
     return take(codec, origin, frame, size);
 }
 
-/* All but the send worker must learn of it; learning it twice does no harm. */
+/* All workers but the send worker must receive it; receiving it twice does no harm. */
 rp_status rp_codec_closed(rp_codec *codec, const rp_origin *origin) {
     rp_span span = {origin, sizeof *origin};
     for (uint32_t i = OUT_MANAGER; i < codec->output_count; i++)
@@ -326,7 +326,7 @@ void rp_codec_wake(rp_codec *codec) {
     for (uint32_t i = 0; i < codec->selector_count; i++) rp_ring_wake(codec->selectors[i]);
 }
 
-/* A connection that does not speak the protocol: have its selector close it. */
+/* The connection broke the protocol: ask its selector to close it. */
 static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
     rp_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
@@ -335,7 +335,7 @@ static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
     return selector ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;
 }
 
-/* Up to BATCH_FRAMES of one selector; returns how many were taken. */
+/* Process up to BATCH_FRAMES frames of one selector; returns their number. */
 static uint32_t drain(rp_codec *codec, uint32_t input) {
     rp_ring_reader *reader = codec->inputs[input];
     const uint8_t *data;
@@ -364,7 +364,7 @@ static uint32_t drain(rp_codec *codec, uint32_t input) {
 
 static uint32_t pass(rp_codec *codec) {
     uint32_t taken = 0;
-    /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
+    /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
     flush_outputs(codec);
     for (uint32_t i = 0; i < codec->input_count; i++) taken += drain(codec, i);
     rp_codec_wake(codec);

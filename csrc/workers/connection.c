@@ -42,8 +42,9 @@ void rp_connections_close(rp_connections *all) {
     memset(all, 0, sizeof *all);
 }
 
-/* The slot that was used last is given again first, which keeps few of them warm. One that has used up its generations
- * waits until every other slot has: a million connections per slot later, no process has its old numbers any more. */
+/* The slot that was freed last is used first, which keeps few slots in the cache. A slot that has used all its
+ * generations waits until every other slot has: after a million connections per slot, no process still has its old
+ * numbers. */
 uint32_t rp_connections_take(rp_connections *all) {
     uint32_t slot = all->first_free;
     uint32_t generation = all->generation_base;

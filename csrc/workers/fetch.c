@@ -41,7 +41,7 @@ static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_
     return 1;
 }
 
-/* The queue's test. A tags code that cannot be found passes: the client looks again. */
+/* Apply the tag filter. A unit whose tags code is lost passes: the client compares the tags. */
 static int matches(rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, int64_t code) {
     rp_cq_ext_unit unit;
     if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
@@ -49,14 +49,14 @@ static int matches(rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, i
     return !ext || rp_cq_ext_read(ext, queue, code, &unit) != RP_OK || rp_tags_match(tags, unit.tags_code);
 }
 
-/* The unit names bytes that a consumer can be sent: in one file, below the log's end. What a damaged one names cannot
+/* Whether the unit names bytes that can be sent: in one file, below the log's end. The bytes of a damaged unit cannot
  * be mapped, and the selector would close the connection at each attempt. */
 static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64_t file_size) {
     return size > 0 && phy_offset < log_end && size <= log_end - phy_offset &&
            size <= file_size - phy_offset % file_size;
 }
 
-/* One look at units; where the log begins, as it began, and ends, as it read the last of them. */
+/* One examination of units, with the begin of the log at its start, and the end of the log after its last read. */
 struct look {
     const rp_control *control;
     uint64_t log_min;
@@ -65,7 +65,7 @@ struct look {
     const rp_fetch_limits *limits;
 };
 
-/* One unit; 0 if it is left for the next pull. */
+/* Examine one unit; 0 if it must wait for the next pull. */
 static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags,
                    const uint8_t *unit, rp_fetch *out) {
     uint64_t phy_offset = rp_load64(unit);
@@ -86,7 +86,7 @@ static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queu
     return 1;
 }
 
-/* How many units one look may read. */
+/* Largest number of units to examine. */
 static uint64_t units_max(uint32_t max) {
     return max < RP_EXAMINED_MIN ? RP_EXAMINED_MIN : max > RP_EXAMINED_MAX ? RP_EXAMINED_MAX : max;
 }
@@ -111,7 +111,7 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
             if (count == 0) out->next_begin_offset = file_end; /* else it may be read another time */
             return;
         }
-        /* After the units: a queue that grows meanwhile shows no record behind this end. */
+        /* Read after the units, so that no unit can point behind this end. */
         look.log_end = rp_load_acquire(&control->published_phy_offset);
         out->examined += (uint32_t)count;
         for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
@@ -119,7 +119,7 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
     }
 }
 
-/* Status and next offset where there is nothing to read at `offset`; 0 where there is something. */
+/* Status and next offset if there is nothing to read at `offset`; 0 if there is. */
 static int place(const rp_queue *queue, int64_t offset, rp_fetch *out) {
     out->min_offset = queue ? rp_load_acquire(&queue->min_offset) : 0;
     out->max_offset = queue ? rp_load_acquire(&queue->max_offset) : 0;
@@ -149,6 +149,6 @@ void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *c
     if (place(queue, offset, out)) return;
     out->next_begin_offset = (uint64_t)offset;
     scan(reader, ext, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
-    /* Cleaned or dropped between our two looks: nothing there is to be passed over. */
+    /* Cleaned or removed meanwhile: skip nothing. */
     if (out->status == RP_OFFSET_FOUND_NULL) place(queue, offset, out);
 }

@@ -159,7 +159,7 @@ static uint32_t pass(rp_pull *pull) {
     return taken + (uint32_t)pull->is_unfinished;
 }
 
-/* How long the loop may sleep: commits and deadlines want to be looked at in time. */
+/* How long the loop may sleep until the next flush of commits or the next deadline. */
 static int64_t nap(const rp_pull *pull, uint64_t end) {
     uint64_t until = end;
     if (pull->suspended_pulls.count && pull->now_ns + PULL_SWEEP_NS / 4 < until)

@@ -22,7 +22,7 @@ enum {
 };
 static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
 
-/* A pull that may be served from the fast path, with its table entries. */
+/* A pull that the fast path can serve, with its table entries. */
 typedef struct checked_pull {
     const rp_pull_request *request;
     const uint8_t *names; /* group, topic */
@@ -63,7 +63,7 @@ static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled) {
     return pull->fetch.is_far_behind ? pulled->group->which_broker_when_slow : pulled->group->broker_id;
 }
 
-/* Answer with what pull->fetch holds. RP_OK or RP_FULL. */
+/* Answer with the messages in pull->fetch. RP_OK or RP_FULL. */
 static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code) {
     const rp_pull_request *request = pulled->request;
     const rp_fetch *fetch = &pull->fetch;
@@ -109,7 +109,7 @@ static int is_whole(const rp_pull_request *request, uint32_t size) {
                                           size - sizeof *request;
 }
 
-/* The tag filter that the pull itself carries; NULL if it is no tag expression. */
+/* The tag filter of the pull itself; NULL if it is not a tag expression. */
 static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, const uint8_t *names) {
     const uint8_t *subscription = names + request->group_size + request->topic_size;
     const uint8_t *type = subscription + request->subscription_size;
@@ -118,7 +118,7 @@ static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, co
     return rp_tags_parse(subscription, request->subscription_size, &pull->parsed) == RP_OK ? &pull->parsed : NULL;
 }
 
-/* The tag filter of its group; NULL if it is no tag expression, or the subscription table does not (yet) have it. */
+/* The tag filter of its group; NULL if it is not a tag expression, or not (yet) in the subscription table. */
 static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pulled) {
     const rp_pull_request *request = pulled->request;
     uint32_t flags = pulled->group->flags;
@@ -174,7 +174,7 @@ static uint64_t deadline_of(const rp_pull *pull, const rp_pull_request *request)
     return pull->now_ns + (uint64_t)wait_ms * 1000000u;
 }
 
-/* A pull beyond the bounds of suspended_pulls.h is answered at once, as if it had not asked to wait. */
+/* A pull beyond the bounds of suspended_pulls.h is answered at once, as without long polling. */
 static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
     const rp_pull_request *request = pulled->request;
     rp_suspended_pull *suspended =
@@ -196,8 +196,8 @@ static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
     return status;
 }
 
-/* Examine the units since the last look. On a miss everything below max_offset is examined and the queue watched. After
- * LOOKS_MAX looks without reaching the end, the client is told to continue from there. */
+/* Examine the units since the last fetch. If none matches, all units below max_offset are examined and the queue is
+ * watched. After LOOKS_MAX fetches without reaching the end, the response tells the client to continue from there. */
 static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const checked_pull *pulled) {
     for (int looks = 0;; looks++) {
         fetch(pull, pulled, (int64_t)suspended->scanned);
@@ -211,8 +211,8 @@ static int32_t examine(rp_pull *pull, rp_suspended_pull *suspended, const checke
     }
 }
 
-/* Topic, group or permission of a suspended pull has changed. Its request was not kept, so the manager cannot answer
- * it: the client pulls again from the same offset, and that pull is answered with the reason. */
+/* Topic, group or permission of a suspended pull has changed. Its full request was not kept, so the manager cannot
+ * answer it. The client pulls again from the same offset, and that pull gets the reason. */
 static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_suspended_pull *suspended) {
     pull->fetch = (rp_fetch){.status = RP_NO_MATCHED_MESSAGE,
                              .next_begin_offset = (uint64_t)pulled->request->queue_offset,
@@ -221,8 +221,9 @@ static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_s
     return answer(pull, pulled, RP_RESPONSE_PULL_RETRY_IMMEDIATELY);
 }
 
-/* Look at a suspended pull whose queue may have grown or whose deadline has passed. Removed when answered; RP_FULL: it
- * stays. `scanned` moves past messages that do not match, so each is examined once; the answer tells the client. */
+/* Examine a suspended pull whose queue may have grown or whose deadline has passed. It is removed when answered;
+ * RP_FULL: it stays. `scanned` moves past messages that do not match, so each is examined once; the response contains
+ * it. */
 static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired) {
     checked_pull pulled;
     rp_status status;
@@ -268,7 +269,7 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     return RP_OK;
 }
 
-/* Where it stops in the chain is kept there. RP_FULL: no room for the answer to the pull it stopped at. */
+/* The chain stores where it stops. RP_FULL: no room for the response to that pull. */
 static rp_status look_at_chain(rp_pull *pull, rp_suspension_chain *chain) {
     uint32_t end = pull->units + PULL_UNITS_OF_A_CHAIN;
     for (rp_suspended_pull *suspended; (suspended = chain->next) && pull->units < end;) {

@@ -87,7 +87,7 @@ static void open_connection(rp_selector *selector, int fd, uint8_t listener) {
     count(selector, RP_COUNT_CONNECTIONS_OPENED, 1);
 }
 
-/* Take one message of the acceptor. Returns 0 when there is none. */
+/* Receive one message of the acceptor. Returns 0 if there is none. */
 static int take_handoff(rp_selector *selector) {
     uint8_t listeners[RP_HANDOFF_MAX] = {0};
     struct iovec vector = {listeners, sizeof listeners};
@@ -112,7 +112,7 @@ static int take_handoff(rp_selector *selector) {
         memcpy(fds, CMSG_DATA(part), fd_count * sizeof(int));
     }
     for (size_t i = 0; i < fd_count; i++) open_connection(selector, fds[i], listeners[i]);
-    /* Out of descriptors: the kernel has closed those that it could not give us. */
+    /* Out of descriptors: the kernel has closed those that it could not pass. */
     if ((size_t)got > fd_count) count(selector, RP_COUNT_CONNECTIONS_REFUSED, (uint64_t)got - fd_count);
     return 1;
 }
@@ -126,7 +126,7 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
     if (event->events & EPOLLOUT) rp_selector_flush(selector, connection);
     if (!(connection->flags & CONNECTION_OPEN)) return;
     if (event->events & EPOLLIN && connection->interest & EPOLLIN) {
-        /* Its codec has no room for others either: do not even read. */
+        /* Other connections of this codec are stalled too: do not read. */
         if (rp_selector_way_is_full(selector, connection))
             rp_selector_stall(selector, connection);
         else
@@ -177,7 +177,7 @@ static int unacknowledged(rp_selector *selector) {
     return 0;
 }
 
-/* 1: everything that was answered is sent, or it has taken too long. */
+/* 1: all responses are sent, or it has taken too long. */
 static int has_stopped(rp_selector *selector) {
     uint32_t stop = rp_load_acquire32(&selector->worker->stop);
 
@@ -190,7 +190,7 @@ static int has_stopped(rp_selector *selector) {
     return selector->now_ns - selector->leave_ns >= ACKNOWLEDGE_NS || !unacknowledged(selector);
 }
 
-/* How long nothing can be due, in epoll's milliseconds, rounded up; -1: for ever. */
+/* Time until the next deadline in milliseconds, rounded up; -1: none. */
 static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
     uint64_t due_ns = deadline_ns;
 
@@ -209,7 +209,7 @@ static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
     return ms > 60000 ? 60000 : (int)ms;
 }
 
-/* Wait (if `may_sleep`) and work through what is ready. Returns the number of events, or -1. */
+/* Wait (if `may_sleep`) and handle all events. Returns their number, or -1. */
 static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns) {
     struct epoll_event events[EVENTS_MAX];
     int timeout = may_sleep ? timeout_ms(selector, deadline_ns) : 0;

@@ -1,4 +1,4 @@
-/* One connection of a selector: looked up, what epoll waits for, waiting for its codec, and its end.
+/* One connection of a selector: lookup, epoll events, waiting for the codec, and close.
  *
  * CLOSED goes to the codec behind all frames of the connection. A connection that finds no room is in its codec's list
  * until it has passed on everything (selector_input.c resumes it). */
@@ -78,10 +78,11 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
     return rp_ring_write(writer, RP_MSG_CLOSED, &span, 1);
 }
 
-/* The socket goes at once, the slot once CLOSED is on its way: until then its number must not be given anew. */
+/* The socket is closed at once, the slot is freed when CLOSED is written: until then its number must not be used again.
+ * */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection) {
     if (!(connection->flags & CONNECTION_OPEN)) return;
-    /* Removed by hand: while the acceptor still has its copy, closing ours would leave it registered. */
+    /* Removed from epoll explicitly: while the acceptor still has a copy, closing ours would leave it registered. */
     (void)epoll_ctl(selector->epoll, EPOLL_CTL_DEL, connection->fd, NULL);
     rp_selector_close_socket(connection->fd, connection->first == NULL);
     connection->fd = -1;

@@ -52,15 +52,16 @@ static void close_bad(rp_selector *selector, rp_connection *connection) {
 
 /* ---- input ---- */
 
-/* Room for the rest of a frame of `frame_size` bytes: as much again as has arrived, so that a length that is only
- * claimed costs nothing. */
+/* Room for the rest of a frame of `frame_size` bytes: twice the bytes that have arrived, so that a large length field
+ * alone costs no memory. */
 static uint32_t rest_capacity(uint32_t have, uint32_t frame_size) {
     uint32_t capacity = have < REST_MIN / 2 ? REST_MIN : 2 * have;
 
     return frame_size != 0 && frame_size < capacity ? frame_size : capacity;
 }
 
-/* Read the PROXY header at the beginning of a connection; the client it names becomes the peer. RP_OK with *used. */
+/* Read the PROXY header at the beginning of a connection; the client that it names becomes the peer. RP_OK with *used.
+ * */
 static rp_status take_proxy_header(rp_selector *selector, rp_connection *connection, const uint8_t *data, uint32_t size,
                                    uint32_t *used) {
     rp_proxy_header header;
@@ -89,7 +90,7 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
     }
     while (size > 0 && status == RP_OK) {
         frame.size = 0;
-        /* A length has a zero on top; a TLS hello, HTTP and the like have not, and need not be waited for. */
+        /* The first byte of a length is zero. TLS, HTTP and others begin otherwise and are refused at once. */
         status = data[0] != 0 ? RP_INVALID : rp_frame_cut(data, size, selector->frame_size_max, &frame);
         if (status == RP_OK) status = pass_frame(selector, connection, data + 4, frame.size - 4);
         if (status != RP_OK) break;
@@ -112,7 +113,7 @@ static rp_status take_bytes(rp_selector *selector, rp_connection *connection, co
     return status == RP_FULL ? RP_FULL : RP_OK;
 }
 
-/* The unfinished frame has grown by `size` bytes in place. RP_INCOMPLETE: it is not finished yet. */
+/* The incomplete frame has grown by `size` bytes in place. RP_INCOMPLETE: it is still incomplete. */
 static rp_status grow_rest(rp_selector *selector, rp_connection *connection, uint32_t size) {
     rp_frame frame = {0};
 
@@ -179,7 +180,7 @@ void rp_selector_read(rp_selector *selector, rp_connection *connection) {
     }
     count(selector, RP_COUNT_BYTES_IN, (uint64_t)got);
     connection->received_ns = selector->now_ns;
-    /* Half a PROXY header is no sign of life: its peer has the idle time for all of it. */
+    /* An incomplete PROXY header is no traffic: the peer has the idle time for all of it. */
     if (!(connection->flags & CONNECTION_PROXIED))
         rp_connection_touch(&selector->connections, slot_of(selector, connection), selector->now_s);
     if (into_rest > (uint64_t)got) into_rest = (uint32_t)got;
@@ -202,8 +203,8 @@ static rp_status resume(rp_selector *selector, rp_connection *connection) {
     return RP_OK;
 }
 
-/* In the order in which they stalled, as far as there is room. A connection that take_bytes closes here is still
- * marked STALLED at that moment, so its CLOSED is tried by the next look at the head of the list. */
+/* In the order in which they stalled, while there is room. A connection that take_bytes closes here is still marked
+ * STALLED, so its CLOSED is sent when the head of the list is handled next. */
 void rp_selector_resume_stalled(rp_selector *selector) {
     for (uint32_t i = 0; i < selector->way_count; i++) {
         codec_way *way = &selector->ways[i];

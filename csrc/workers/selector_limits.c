@@ -44,8 +44,8 @@ static void close_unfinished(rp_selector *selector) {
     }
 }
 
-/* The largest and those that have half as much or more, until an eighth is free again: so two looks at all connections
- * are made for an eighth of the memory, however many connections it is spread over. */
+/* Close the connection with the most, and those with half as much or more, until an eighth of the limit is free again.
+ * So all connections are scanned only twice per eighth of the memory. */
 static void close_unsent(rp_selector *selector) {
     rp_connections *all = &selector->connections;
     uint64_t enough = selector->unsent_bytes_max - selector->unsent_bytes_max / 8;
@@ -71,7 +71,7 @@ static int pins(rp_selector *selector, const rp_connection *connection, uint64_t
     return 0;
 }
 
-/* Looks at all files and all connections, so it is called once per run only. */
+/* Checks all files and all connections, so it is called once per run only. */
 void rp_selector_close_pinning(rp_selector *selector) {
     uint64_t first_ns = rp_log_view_trim_deleted(selector->connections.log, selector->now_ns);
     uint64_t grace_ns = (uint64_t)selector->deleted_grace_ms * NS_PER_MS;

@@ -119,7 +119,7 @@ static void take_reply(rp_selector *selector, uint16_t type, const uint8_t *data
                                                    : RP_INVALID;
 
     if (connection == NULL) return;
-    /* A frame that is half queued (its part of the log has gone, no memory) cannot be taken back. */
+    /* A partly queued frame (its part of the log was deleted, or no memory) cannot be undone: close the connection. */
     if (status != RP_OK || connection->output_memory > OUTPUT_MEMORY_MAX) {
         rp_selector_close_connection(selector, connection);
         return;

@@ -78,7 +78,7 @@ static inline rp_origin origin_of(const rp_selector *selector, const rp_connecti
 
 /* selector_connection.c */
 
-/* The open connection with this number, or NULL: it has gone, what came is for nobody. */
+/* The open connection with this number, or NULL if it was closed. */
 rp_connection *rp_selector_find(rp_selector *selector, uint64_t number);
 /* Update the events that epoll reports for the connection. */
 void rp_selector_update_interest(rp_selector *selector, rp_connection *connection);
@@ -91,12 +91,12 @@ rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *co
 /* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
 void rp_selector_close_socket(int fd, int is_orderly);
-/* Have the kernel reset the connection if this process dies (docs/adr/0044). */
+/* Make the kernel reset the connection if this process dies (docs/adr/0044). */
 void rp_selector_reset_at_death(int fd);
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);
-/* Go on with those that waited, in the order in which they stalled, as far as there is room. */
+/* Continue with stalled connections, in the order in which they stalled, while there is room. */
 void rp_selector_resume_stalled(rp_selector *selector);
 
 /* selector_limits.c */

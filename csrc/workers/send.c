@@ -168,7 +168,7 @@ static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t c
     return rp_error_reply_send(selector, request->origin.connection, &reply);
 }
 
-/* Whether the answer to `wait` can leave now; asked before anything is stored. */
+/* Whether there is room for the reply to `wait`; checked before anything is stored. */
 static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
     if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_backlog_has_room(&send->results, sizeof(rp_put_result));
@@ -197,7 +197,7 @@ static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
     return status;
 }
 
-/* Let go what the disk has, or what has waited too long for it. */
+/* Send replies whose messages are on the disk, or which have waited too long for it. */
 static uint32_t release_waits(rp_send *send) {
     uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
     uint32_t released = 0;
@@ -215,7 +215,7 @@ static uint32_t release_waits(rp_send *send) {
 
 /* ------------------------------------------------------------------ sends */
 
-/* Before the output is published: it proves the current input done. */
+/* Set before the output is published: the published output shows that the input was processed. */
 static void set_resume_point(rp_send *send, uint32_t output, uint64_t position) {
     uint32_t input = send->current_input;
     if (input >= RP_RESUME_POINTS_MAX) return;
@@ -239,7 +239,7 @@ static rp_status refuse_overload(rp_send *send, const rp_send_request *request) 
     return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
-/* Nobody waits behind it, whether or not the manager has room (diverted.h). */
+/* No other request waits behind it, even if the manager's ring is full (diverted.h). */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     if (rp_diverted_leave(&send->diverted, data, size, set_resume_point_left, send) != RP_OK)
         return refuse_overload(send, (const rp_send_request *)data);
@@ -327,18 +327,19 @@ static rp_status append(rp_send *send, const rp_put *put) {
     wait.size = stored.size;
     if (request->flags & RP_REQUEST_ONEWAY && !is_internal(request)) return RP_OK;
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
-    /* What is stored is done: where memory for the answer lacks, the client asks again; we must not store again. */
+    /* The message is stored: if there is no memory for the reply, the client repeats the request, but we must not store
+     * it again. */
     if ((must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
         count(send, RP_COUNT_STALLS, 1);
     return RP_OK;
 }
 
-/* How many requests of `size` bytes wait where this one came from: an estimate, for the remark. */
+/* Estimated number of requests of `size` bytes that wait in the same ring, for the remark. */
 static uint64_t waiting(const rp_send *send, uint32_t size) {
     return rp_ring_depth(send->input_rings[send->current_input]) / size;
 }
 
-/* One SEND record. RP_FULL: not taken. */
+/* Serve one SEND message. RP_FULL: no room, it stays in the ring. */
 static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
     rp_put put;
@@ -383,7 +384,7 @@ static void set_broker(rp_send *send, const rp_msg_broker *broker) {
     if (broker->max_message_size) send->config.max_message_size = broker->max_message_size;
 }
 
-/* What was told before holds from the position on that this names. */
+/* Table entries sent before are valid from the position that this message names. */
 static rp_status tell_position(rp_send *send, uint64_t token) {
     return put_result(send, &(rp_wait){.token = token, .phy_offset = send->control->published_phy_offset},
                       RP_RESPONSE_SUCCESS);
@@ -446,7 +447,7 @@ static uint32_t pass(rp_send *send) {
     look_at_clock(send);
     send->appended = 0;
     send->is_awaited = send->is_blocked = 0;
-    /* Before the inputs: one that waits for a large record to be out is looked at again in this very pass. */
+    /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
     flush_to_manager(send);
     uint32_t manager = send->input_count - 1;

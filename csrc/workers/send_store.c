@@ -63,8 +63,8 @@ static const uint8_t *next_entry(const uint8_t *at, const uint8_t *end, rp_recor
     return at + size;
 }
 
-/* A zero byte in the properties could be what a power failure leaves of a sector: recovery would end the log at such a
- * record (recovery.c). What the broker puts on its own account comes from the log and is kept as it is. */
+/* A zero byte in the properties looks like a sector lost in a power failure: recovery would end the log at such a
+ * record (recovery.c). Internal puts come from the log and stay unchanged. */
 static int are_properties_legal(const rp_put *put, const rp_record *record) {
     return put->request->origin.connection >= RP_CONNECTION_INTERNAL || !record->properties_size ||
            !memchr(record->properties, 0, record->properties_size);

@@ -115,7 +115,8 @@ void rp_suspended_pulls_return_arrived(rp_suspended_pulls *suspended_pulls, rp_s
     if (chain->next) append_arrived(suspended_pulls, chain);
 }
 
-/* Whether one more of `size` bytes is within the bounds, of all and of its connection (`holder` NULL: its first). */
+/* Whether another pull of `size` bytes is within the bounds, of all pulls and of its connection (`holder` NULL: its
+ * first). */
 static int is_within_bounds(const rp_suspended_pulls *suspended_pulls, const rp_holder *holder, uint32_t size) {
     uint64_t bytes_max = (uint64_t)suspended_pulls->slots->capacity * RP_SUSPENDED_BYTES,
              share = bytes_max / RP_SUSPENDED_SHARE;
@@ -149,7 +150,7 @@ static void drop_holder_if_empty(rp_suspended_pulls *suspended_pulls, rp_holder 
     free(holder);
 }
 
-/* The entry itself, in no list yet: struct, tag set, names. NULL without memory. */
+/* Allocate an entry with struct, tag set and names, in no list yet. NULL without memory. */
 static rp_suspended_pull *copy_of(const rp_pull_request *request, const uint8_t *names, const rp_tags *tags,
                                   uint32_t tags_size, uint32_t size) {
     rp_suspended_pull *suspended = malloc(size);
@@ -231,7 +232,7 @@ void rp_suspended_pulls_remove(rp_suspended_pulls *suspended_pulls, rp_suspended
 
 void rp_suspended_pulls_drop_connection(rp_suspended_pulls *suspended_pulls, uint64_t connection) {
     rp_holder *holder = *holder_link(suspended_pulls, connection);
-    /* The holder goes with its last pull. */
+    /* The holder is freed with its last pull. */
     for (uint32_t count = holder ? holder->count : 0; count; count--)
         rp_suspended_pulls_remove(suspended_pulls, holder->first);
 }

@@ -90,7 +90,7 @@ class BrokerController:
         memory: ManagerMemory | None = None,
         pool_loads: Callable[[], Mapping[str, PoolLoad]] = dict,
     ) -> None:
-        """`memory`: where a predecessor has left its tables, and ours are kept; None: nobody inherits them.
+        """`memory`: where the tables of the previous manager are, and where ours are kept; None: not shared.
         `pool_loads`: what waits for each pool, for statistics."""
         self.faults = faults or Faults()
         memory = memory or ManagerMemory.private()

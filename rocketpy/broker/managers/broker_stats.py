@@ -31,7 +31,7 @@ BY_NAME = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS)  # items of topics a
 KNOWN_ITEMS = (*BY_NAME, BROKER_PUT_NUMS, BROKER_GET_NUMS)
 
 TPS_WINDOWS_S = (10, 60, 600)
-QUEUES_PER_STEP = 500  # queues read between two chances for other tasks to run
+QUEUES_PER_STEP = 500  # queues read per step
 ITEMS_PER_STEP = 500
 
 
@@ -82,7 +82,7 @@ class BrokerStatsManager:
         item = table.get(key)
         if item is None:
             if sum(len(self._items[name]) for name in BY_NAME) >= self._settings.rocketpy.stats_items_max:
-                return  # a figure for operators: not worth a refusal
+                return  # statistics are no reason to refuse a request
             item = table[key] = StatsItem()
         item.add(value, times)
 

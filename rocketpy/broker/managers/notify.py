@@ -52,8 +52,8 @@ class MembersNotifier:
             await finished(self.tell())
 
     def tell(self) -> Generator[None, None, None]:
-        """Tell all groups that have changed. A hint only: a member that does not get it rebalances within 20 s anyway.
-        Work in steps."""
+        """Tell all groups that have changed. The notification is a hint: a member that misses it rebalances within 20
+        s. Work in steps."""
         told = 0
         while self._changed:
             group, members = next(iter(self._changed.items()))

@@ -78,7 +78,7 @@ class StatsItem:
         return bool(value == self.value and times == self.times)
 
     def _sampled(self, window: bytes, snapshots: int, now_ms: int, interval_ms: int) -> bytes:
-        if not window:  # what was counted before the first sample happened within one interval of it
+        if not window:  # counts before the first sample fall within one interval before it
             window = SNAPSHOT.pack(now_ms - interval_ms, 0, 0)
         return (window + SNAPSHOT.pack(now_ms, self.value, self.times))[-SNAPSHOT.size * snapshots :]
 

@@ -15,7 +15,7 @@ from rocketpy.remoting.limits import PoolLoad
 
 
 def fast_path_counters(topology: Topology) -> WorkerCounters:
-    """What send and pull have done since the broker started, restarts of theirs included."""
+    """Totals of the send and pull workers since the start of the broker, across restarts."""
     put = topology.blocks[SEND].counters()
     pulls = [topology.blocks[pull].counters() for pull in topology.sizes.pulls]
     got = [sum(counts) for counts in zip(*pulls, strict=True)]
