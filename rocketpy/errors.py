@@ -1,7 +1,7 @@
-"""Every error of ours, in one tree.
+"""All errors of rocketpy, in one tree.
 
-Three questions are answered by attributes: whose fault (the class), what to reply (`response_code`), may the caller try
-again (`retriable`).
+They answer three questions: whose fault it is (the class), what to reply (`response_code`), and whether the caller may
+try again (`retriable`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .codes import RETRIABLE_RESPONSE_CODES, ResponseCode
 
 
 class RocketError(Exception):
-    """Root of the tree. A server that meets one while it serves a request replies `response_code` and the text."""
+    """Root of the tree. If it is raised while a request is served, the reply has its `response_code` and text."""
 
     response_code: int = ResponseCode.SYSTEM_ERROR
     retriable: bool = False
@@ -33,11 +33,11 @@ class ConfigError(RocketError):
 
 
 class NativeMissing(RocketError, ImportError):
-    """The compiled core is needed for this and is not there."""
+    """The compiled core is needed and is not available."""
 
 
 class RequestRefused(RocketError):
-    """A server's considered no: `response_code` and the remark that the client is to see."""
+    """A server refuses a request: `response_code`, and the remark for the client."""
 
     def __init__(self, response_code: int, remark: str) -> None:
         super().__init__(remark)
@@ -52,7 +52,7 @@ class MessageInvalid(RocketError):
 
 
 class NumberInvalid(RocketError):
-    """A text that should be a whole number and is none, or one out of range (message/numbers.py)."""
+    """A text that is not a whole number, or out of range (message/numbers.py)."""
 
 
 class CompressionError(RocketError):
@@ -67,7 +67,7 @@ class ProtocolError(RocketError):
 
 
 class LocalProtocolError(ProtocolError):
-    """We were about to break it: a bug in the caller."""
+    """We would have broken it: a bug in the caller."""
 
 
 class RemoteProtocolError(ProtocolError):
@@ -79,7 +79,7 @@ class FrameTooLarge(RemoteProtocolError):
 
 
 class HeaderInvalid(RemoteProtocolError):
-    """A header or a header field that does not mean anything: bad JSON, bad lengths, a number that is none."""
+    """A header or a header field that cannot be read: bad JSON, wrong lengths, an invalid number."""
 
 
 class BodyInvalid(RemoteProtocolError):
@@ -90,7 +90,7 @@ class BodyInvalid(RemoteProtocolError):
 
 
 class TransportError(RocketError):
-    """The bytes could not be exchanged; another address or a later moment may do."""
+    """The bytes could not be exchanged; another address or a later attempt may succeed."""
 
     retriable = True
 
@@ -108,7 +108,7 @@ class RequestTimeout(TransportError, TimeoutError):
 
 
 class TooManyRequests(TransportError):
-    """As many requests as allowed are in flight already."""
+    """The limit of requests in flight is reached."""
 
     response_code = ResponseCode.SYSTEM_BUSY
 
@@ -117,11 +117,11 @@ class TooManyRequests(TransportError):
 
 
 class StoreError(RocketError):
-    """The files could not do what was asked."""
+    """An operation on the store's files failed."""
 
 
 class RecordCorrupt(StoreError):
-    """A stored record does not hold together."""
+    """A stored record is damaged."""
 
     def __init__(self, phy_offset: int, reason: str) -> None:
         super().__init__(f"record at {phy_offset}: {reason}")
@@ -154,7 +154,7 @@ class BrokerError(RocketError):
 
 
 class ClientError(RocketError):
-    """A client cannot go on by itself: no name server, no route, not running, options that exclude each other.
+    """A client cannot continue: no name server, no route, not running, options that exclude each other.
 
     `code` is one of Java's client codes (10001 to 10007), -1 for none.
     """

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_ARRIVALS_H
 #define ROCKETPY_ARRIVALS_H
-/* Queues with new units, of which the pull workers that own them are told (ARRIVAL). C only. */
+/* Queues with new units, for which ARRIVAL messages are sent to the pull workers that own them. C only. */
 #include <stdint.h>
 #include "base/status.h"
 #include "ipc/queue_owner.h"

@@ -35,19 +35,19 @@
 enum {
     AHEAD_MIN = 256 << 10, /* bytes ahead of the position that are populated, asked for at half way; doubled */
     AHEAD_MAX = 8 << 20, /* while the writer comes that far in less than ASK_NS, halved at 8 times that */
-    AHEAD_MAX_FLUSHED = 1 << 20, /* where flushes are close behind: one of them writes all of it */
-    CLOSE = 256 << 10, /* what waits for its flush then, at most */
+    AHEAD_MAX_FLUSHED = 1 << 20, /* after a recent flush: the next flush writes all of it */
+    CLOSE = 256 << 10, /* a flush counts as recent if less than this is dirty */
     ASK_NS = 20000000,
-    FAST_SPAN = 8 << 20, /* the writer is fast when it comes this far */
-    FAST_NS = 125000000, /* in this time */
-    POPULATE_STEP = 64 << 10, /* per call of madvise: how long others wait for the processor, with single pages */
+    FAST_SPAN = 8 << 20, /* the writer is fast if it appends this much ... */
+    FAST_NS = 125000000, /* ... in this time */
+    POPULATE_STEP = 64 << 10, /* per call of madvise; bounds the time in which others wait for the CPU */
     KEEP_BEHIND = 16 << 20, /* page table entries kept behind the position */
-    WIPE_SPAN = 8 << 20, /* zeros in a row that prove there is no torn record further on */
+    WIPE_SPAN = 8 << 20, /* after this many zeros there is no torn record */
     PAGE = 4096,
     FULL_MAX = 2 /* files: the helper works on one at most */
 };
 
-/* What the first touch of a page brings into the page cache. */
+/* What the first access to a page brings into the page cache. */
 enum caching {
     SINGLE_PAGES,
     PIECES /* of 2 MiB, two at a time */
@@ -87,8 +87,8 @@ struct rp_commitlog {
     pthread_t helper;
 };
 
-/* Random access alone means single pages. Huge pages without it mean pieces, or, where the kernel knows none of files,
- * what the disk reads ahead. */
+/* Random access alone gives single pages. Huge pages without it give pieces, or the readahead of the disk if the kernel
+ * has no huge pages of files. */
 static void advise(uint8_t *base, uint64_t size, enum caching caching) {
     madvise(base, size, caching == PIECES ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
     madvise(base, size, caching == PIECES ? MADV_NORMAL : MADV_RANDOM);
@@ -103,8 +103,8 @@ static uint8_t *take_full(struct errands *errands) {
     return NULL;
 }
 
-/* Leave `base` (NULL: nothing) to the helper. Returns a file that the caller has to unmap instead: it is too far
- * behind. */
+/* Pass `base` (NULL: nothing) to the helper for unmapping. If the helper is too far behind, returns a file that the
+ * caller must unmap. */
 static uint8_t *put_full(struct errands *errands, uint8_t *base) {
     int at = 0;
     while (at < FULL_MAX && errands->full[at]) at++;
@@ -155,7 +155,7 @@ static void see_speed(rp_commitlog *log, uint64_t now) {
     log->fast_from_ns = now;
 }
 
-/* Tell the helper where the position is. */
+/* Pass the current position to the helper. */
 static void ask_helper(rp_commitlog *log) {
     struct errands *errands = &log->errands;
     uint64_t now = rp_now_ns(), took = now - log->asked_ns,
@@ -243,7 +243,7 @@ rp_commitlog *rp_commitlog_open(const char *directory, rp_control *control) {
     uint8_t *base = NULL;
     rp_status status = RP_NO_MEMORY;
     if (!(log->directory = strdup(directory))) goto failed;
-    /* A file that is not there yet is made by the first reservation: a store can be opened on a full disk. */
+    /* A missing file is created by the first reservation, so a store can be opened on a full disk. */
     status = map_existing(log, start, &base);
     if (status != RP_OK && status != RP_NOT_FOUND && status != RP_NO_SPACE) goto failed;
     if (base) wipe(base, log->position - start, log->file_size);
@@ -272,7 +272,7 @@ void rp_commitlog_close(rp_commitlog *log) {
     free(log);
 }
 
-/* End the current file with a blank and go on in the next, which is there before anything is changed. */
+/* End the current file with a blank and continue in the next one, which is created before anything is changed. */
 static rp_status roll(rp_commitlog *log) {
     uint8_t *next = NULL, *blank = log->base + (log->position - log->start);
     uint64_t next_start = log->start + log->file_size;

@@ -97,7 +97,7 @@ static rp_status write_blanks(int fd, uint64_t count) {
     return status;
 }
 
-/* Make the file with its first units, the first of them in place `at`. */
+/* Create the file with its first units, beginning at place `at`. */
 static rp_status create_file(rp_cq_writer *writer, const rp_queue *queue, uint64_t number, uint64_t at, uint32_t count,
                              const uint8_t *units) {
     rp_new_file file;
@@ -108,7 +108,7 @@ static rp_status create_file(rp_cq_writer *writer, const rp_queue *queue, uint64
     return rp_queue_files_finish(writer->files, queue, number, &file, status);
 }
 
-/* The part of a write that lies in one file. */
+/* Write the part of the units that is in one file. */
 static rp_status write_in_file(rp_cq_writer *writer, const rp_queue *queue, uint64_t number, uint64_t at,
                                uint32_t count, const uint8_t *units) {
     int fd = rp_queue_files_find(writer->files, queue, number);

@@ -117,7 +117,7 @@ void rp_cq_ext_release(rp_cq_ext *ext) { rp_queue_files_release(ext->files); }
 
 /* ------------------------------------------------------------------ writing */
 
-/* Where a queue's extension files end: with what this batch has added, and as its units show it. */
+/* The ends of a queue's extension files: with this batch, and according to its written units. */
 struct place {
     uint64_t end; /* + 1; 0: not known */
     uint64_t shown_end;
@@ -181,7 +181,7 @@ static rp_status last_address(rp_cq_ext_writer *writer, const rp_queue *queue, i
     return RP_OK;
 }
 
-/* Where the sound units from the start of a file end. RP_OK; RP_NOT_FOUND: no such file; RP_IO_ERROR. */
+/* Find the end of the valid units at the start of a file. RP_OK; RP_NOT_FOUND: no such file; RP_IO_ERROR. */
 static rp_status walk(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t number, uint64_t *at) {
     uint8_t block[WALK_BYTES];
     uint64_t start = 0, end = 0;
@@ -226,7 +226,7 @@ static rp_status wipe(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t 
     return status;
 }
 
-/* Let nothing be at `end` or behind it. */
+/* Zero everything from `end` on. */
 static rp_status cut(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t end) {
     uint64_t keep = (end + writer->file_size - 1) / writer->file_size;
     int64_t last;
@@ -240,7 +240,7 @@ static rp_status cut(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t e
     return end % writer->file_size ? wipe(writer, queue, end / writer->file_size, end % writer->file_size) : RP_OK;
 }
 
-/* End the file behind its sound units: what its other addresses named is lost, and stays so. */
+/* End the file after its valid units: units of later addresses are lost. */
 static rp_status seal(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t number) {
     uint64_t at;
     rp_status status = walk(writer, queue, number, &at);
@@ -276,7 +276,7 @@ static rp_status find_end(rp_cq_ext_writer *writer, const rp_queue *queue, uint6
     return status == RP_OK ? cut(writer, queue, *end) : status;
 }
 
-/* Units into their place, in a file that is made if it begins there. */
+/* Write units to their place; create the file if they are its first. */
 static rp_status write_units(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t end, const uint8_t *units,
                              uint64_t size) {
     uint64_t number = end / writer->file_size, at = end % writer->file_size;
@@ -290,7 +290,7 @@ static rp_status write_units(rp_cq_ext_writer *writer, const rp_queue *queue, ui
     return rp_queue_files_finish(writer->files, queue, number, &file, status);
 }
 
-/* Move *end into the next file if no unit fits behind it any more. */
+/* Move *end to the next file if no unit fits into this one. */
 static rp_status end_full_file(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t *end) {
     uint64_t number = *end / writer->file_size, at = *end % writer->file_size;
     rp_status status = RP_OK;
@@ -316,7 +316,7 @@ static rp_status find_place(rp_cq_ext_writer *writer, const rp_queue *queue, str
     return RP_OK;
 }
 
-/* As many of the units as fit into one file. */
+/* Write as many of the units as fit into one file. */
 static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t *count, uint8_t *units,
                              const int64_t *store_timestamps_ms) {
     uint8_t data[UNITS_PER_WRITE * RP_CQ_EXT_UNIT_SIZE];

@@ -70,8 +70,8 @@ uint32_t rp_control_topic(const rp_control_block *block, uint32_t topic, const u
     return entry[0];
 }
 
-/* Mixes eight bytes at a time; good enough for names, and the same in every process of one build. With a seed that is
- * not known outside, names cannot be chosen so that all look for the same slot. */
+/* Mixes eight bytes at a time; good enough for names, and the same in every process of one build. The seed is secret,
+ * so clients cannot choose names that collide. */
 static uint64_t hash_name(const uint8_t *name, uint32_t size, uint64_t seed) {
     uint64_t hash = (seed + size) * 0x9E3779B97F4A7C15ull, word;
     while (size) {
@@ -93,7 +93,7 @@ static int name_is(const rp_control_block *block, uint32_t topic, const uint8_t 
     return entry[0] == size && memcmp(entry + 1, name, size) == 0;
 }
 
-/* The slot of (name, queue id), or the free slot where it belongs. */
+/* Find the slot of (name, queue id), or the free slot for it. */
 static uint32_t *queue_slot(const rp_control_block *block, const uint8_t *name, uint32_t size, uint32_t queue_id) {
     uint32_t *slots = queue_slots(block);
     for (uint64_t at = hash_name(name, size, seed_of(block) + queue_id);; at++) {
@@ -139,7 +139,8 @@ void rp_control_sum_topics(rp_control_block *block, uint32_t *used, uint8_t *del
     }
 }
 
-/* Blocks for [offset, offset + size) of the file. 0, or -1 with errno; file systems without fallocate stay sparse. */
+/* Reserve blocks for [offset, offset + size) of the file. 0, or -1 with errno; file systems without fallocate stay
+ * sparse. */
 static int reserve_blocks(int fd, uint64_t offset, uint64_t size) {
     if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)offset, (off_t)size) == 0) return 0;
     return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -1;
@@ -156,7 +157,7 @@ static int reserve_entry(rp_control_block *block, uint64_t table, uint32_t index
     return result;
 }
 
-/* Show the newest topic and queue if an adder died between counting and showing them. */
+/* Store the slots of the newest topic and queue if a process died while it added them. */
 static void show_newest(rp_control_block *block) {
     rp_control *control = rp_control_header(block);
     if (control->topic_count) {
@@ -277,7 +278,7 @@ void rp_control_mark_boot(rp_control_block *block) {
     if (read_boot_id(control->boot_id) < 0) memset(control->boot_id, 0, sizeof control->boot_id);
 }
 
-/* Make the file empty and full size, with blocks for the header, both indexes and the first entries. */
+/* Create an empty file of full size, with blocks for the header, both indexes and the first entries. */
 static int format_file(int fd) {
     RP_CRASH_POINT("control.format");
     if (ftruncate(fd, 0) < 0 || ftruncate(fd, (off_t)FILE_SIZE) < 0) return -1;
@@ -318,8 +319,9 @@ static int is_ours(const rp_control *control, uint64_t commitlog_file_size) {
            control->clean <= 1;
 }
 
-/* Every slot of a table names one of `entries` entries, and no more slots are taken than there are entries: then half
- * of the table is free, and probing ends. Reads by descriptor: a table that is mapped would stay in the process. */
+/* Check that every slot of a table names one of `entries` entries, and that there are not more used slots than entries:
+ * then half of the table is free, and probing ends. Reads by descriptor: a table that is mapped would stay in the
+ * process. */
 static int slots_fit(int fd, uint64_t at, uint64_t end, uint32_t entries) {
     uint32_t values[SLOTS_PER_READ];
     uint64_t taken = 0;
@@ -339,7 +341,7 @@ static int slots_fit(int fd, uint64_t at, uint64_t end, uint32_t entries) {
     return taken <= entries;
 }
 
-/* The tables fit each other: nothing leads out of the mapping, and each entry is found by its own name. */
+/* Check the tables: no reference leaves the mapping, and each entry is found by its own name. */
 static int tables_are_sound(rp_control_block *block, int fd) {
     const rp_control *control = rp_control_header(block);
     if (!slots_fit(fd, SLOTS_AT, NAMES_AT, control->queue_count) ||
@@ -362,9 +364,9 @@ static int tables_are_sound(rp_control_block *block, int fd) {
     return 1;
 }
 
-/* Look at tables that were found. 1: they can be used. 0: the block is to be made anew. -1 with errno.
- * After a power failure pages of different moments make up the tables and only the positions count, so that nothing is
- * made anew for them: entries that lead nowhere become free ones, and none is found until recovery enters them again.
+/* Check the tables of an existing block. 1: usable. 0: the block must be reset. -1 with errno. After a power failure
+ * pages of the tables may be of different times, and only the positions are used. So the block is not reset: invalid
+ * entries are freed, and no entry is found until recovery adds it again.
  */
 static int check_tables(rp_control_block *block, int fd) {
     const rp_control *control = rp_control_header(block);

@@ -47,7 +47,7 @@ enum {
     TRANSACTION_ROLLBACK = 0xC
 };
 
-/* What the index needs of a record; spans point into the mapped log. */
+/* The fields of a record that the index needs; spans point into the mapped log. */
 struct keyed {
     const uint8_t *topic;
     const uint8_t *properties;
@@ -81,7 +81,7 @@ struct rp_dispatch {
     uint8_t key[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
 };
 
-/* A reader may open one of the files while they are being removed: what it then keeps is stale as well. */
+/* A reader may open one of the files while they are being removed: its descriptor is then stale as well. */
 static rp_status remove_files(rp_dispatch *dispatch, rp_queue *queue) {
     rp_store_release(&queue->generation, queue->generation + 1);
     rp_status status = rp_cq_remove(dispatch->writer, queue);
@@ -159,7 +159,7 @@ void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch-
 void rp_dispatch_poke(rp_dispatch *dispatch, rp_flush *flush) { dispatch->flush = flush; }
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
 
-/* Within a batch: what else this worker is to be seen doing. */
+/* During a batch: update the heartbeat and wake the flush thread. */
 static void look_around(const rp_dispatch *dispatch) {
     if (dispatch->heartbeat_ns) rp_store_release(dispatch->heartbeat_ns, rp_now_ns());
     if (dispatch->flush && rp_load_acquire(&dispatch->control->durable_phy_offset) <
@@ -246,7 +246,7 @@ static rp_status index_batch(rp_dispatch *dispatch) {
     return status;
 }
 
-/* Everything that was collected, up to `position` of the log. */
+/* Write and publish the collected batch, up to `position` of the log. */
 static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
     uint32_t runs = rp_unit_batch_runs(dispatch->batch), to;
     rp_status status = RP_OK;
@@ -292,8 +292,9 @@ rp_status rp_dispatch_expire_queue(rp_dispatch *dispatch, rp_queue *queue) {
     return remove_files(dispatch, queue);
 }
 
-/* The log jumps from `end` to the record's queue offset: a hole within a file is filled with pre-blank units, anything
- * else (an earlier life of the queue, a hole across files) begins the queue anew at that offset. No batch is open. */
+/* The queue offsets of the log jump from `end` to the record's. A gap within a file is filled with pre-blank units;
+ * otherwise (an earlier queue of the same name, a gap across files) the queue is restarted at that offset. No batch is
+ * open. */
 static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, uint64_t offset) {
     uint8_t blanks[BLANK_UNITS * RP_CQ_UNIT_SIZE];
     rp_status status = RP_OK;
@@ -319,7 +320,7 @@ static void tell_again(rp_dispatch *dispatch, uint32_t index) {
         dispatch->arrivals.queues[dispatch->arrivals.count++] = index;
 }
 
-/* Add the record's unit to its queue's. RP_OK; RP_FULL: finish the batch, then come again. */
+/* Add the record's unit to its queue. RP_OK; RP_FULL: finish the batch, then call again. */
 static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
     uint32_t queue_id = (uint32_t)record->queue_id;
     rp_queue *queue = rp_control_find(dispatch->block, record->topic, record->topic_size, queue_id);
@@ -353,7 +354,7 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     return RP_OK;
 }
 
-/* One record into the batch. RP_OK; RP_FULL: finish the batch, then come again. */
+/* Add one record to the batch. RP_OK; RP_FULL: finish the batch, then call again. */
 static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
     int32_t transaction = record->sys_flag & TRANSACTION_MASK;
     if (dispatch->collected == BATCH_RECORDS) {
@@ -377,8 +378,8 @@ static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, ui
     return RP_OK;
 }
 
-/* Work through [position, end), which lies in one file and is mapped at `image`, until a record begins at `stop` or
- * beyond and the batch is not thin; *reached says how far. */
+/* Collect the records of [position, end), which is in one file and mapped at `image`, until a record begins at or after
+ * `stop` and the batch is not thin; *reached is set to the end. */
 static rp_status dispatch_span(rp_dispatch *dispatch, const uint8_t *image, uint64_t position, uint64_t end,
                                uint64_t stop, uint64_t *reached) {
     uint64_t file_size = dispatch->control->commitlog_file_size, at = position;
@@ -467,7 +468,7 @@ void rp_dispatch_release(rp_dispatch *dispatch) {
     if (dispatch->ext) rp_cq_ext_writer_release(dispatch->ext);
 }
 
-/* As with units (queue_files.c): the next sync would say that all is well. */
+/* As with units (queue_files.c): the next sync would succeed without writing them. */
 static rp_status lose_index(rp_dispatch *dispatch, rp_status status) {
     rp_store_release(&dispatch->control->units_lost, 1);
     return status;

@@ -68,7 +68,7 @@ static int same(rp_file_key a, rp_file_key b) {
     return a.queue == b.queue && a.generation == b.generation && a.number == b.number;
 }
 
-/* The link that leads to the entry of `key`, or to NONE. */
+/* The link to the entry of `key`, or to NONE. */
 static uint32_t *link_to(const rp_file_cache *cache, rp_file_key key) {
     uint32_t *link = bucket_of(cache, key);
     while (*link != NONE && !same(cache->entries[*link].key, key)) link = &cache->entries[*link].chain;

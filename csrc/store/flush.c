@@ -61,7 +61,8 @@ void rp_flush_close(rp_flush *flush) {
     free(flush);
 }
 
-/* Whether what failed lacked descriptors or memory: that says nothing of the disk, and another try may succeed. */
+/* Whether the call failed for lack of descriptors or memory: that is not a failure of the disk, and another try may
+ * succeed. */
 static int lacks_resources(void) { return errno == EMFILE || errno == ENFILE || errno == ENOMEM; }
 
 static void close_file(rp_flush *flush) {
@@ -71,8 +72,8 @@ static void close_file(rp_flush *flush) {
     errno = error;
 }
 
-/* Open the file that starts at `start`, and have its name on the disk. RP_OK, also without a file if it was deleted;
- * RP_NO_MEMORY: not tried; another one: failed, with errno. */
+/* Open the file that starts at `start`, and sync its name. RP_OK, also if the file was deleted; RP_NO_MEMORY: not
+ * tried; other: failed, with errno. */
 static rp_status open_file(rp_flush *flush, uint64_t start) {
     char path[PATH_MAX];
     if (flush->fd >= 0 && flush->start == start) return RP_OK;
@@ -80,7 +81,7 @@ static rp_status open_file(rp_flush *flush, uint64_t start) {
     if (rp_mapped_file_path(path, sizeof path, flush->directory, start) < 0) return RP_IO_ERROR;
     flush->fd = open(path, O_RDWR | O_CLOEXEC);
     flush->start = start;
-    /* Below min_phy_offset it was deleted meanwhile, with all that was in it. */
+    /* Below min_phy_offset the file was deleted meanwhile. */
     if (flush->fd < 0 && errno == ENOENT && start < rp_load_acquire(&flush->control->min_phy_offset)) return RP_OK;
     int directory = flush->fd < 0 ? -1 : open(flush->directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rp_status status = RP_OK;
@@ -95,14 +96,14 @@ static rp_status open_file(rp_flush *flush, uint64_t start) {
     return status;
 }
 
-/* Sync the file that starts at `start`; with its name, the first time. As open_file. */
+/* Sync the file that starts at `start`; the first time also its name. Returns as open_file. */
 static rp_status sync_file(rp_flush *flush, uint64_t start) {
     rp_status status = open_file(flush, start);
     if (status != RP_OK || flush->fd < 0 || fdatasync(flush->fd) == 0) return status;
     return errno == ENOSPC || errno == EDQUOT ? RP_NO_SPACE : RP_IO_ERROR;
 }
 
-/* Make the pages of [from, to) dirty again. After a failed sync the kernel calls them clean, and the next sync succeeds
+/* Make the pages of [from, to) dirty again. After a failed sync the kernel marks them clean, and the next sync succeeds
  * without writing them: the previous process may have died between such a failure and RP_FLAG_NOT_WRITEABLE. The bytes
  * that are touched are below the published position, so nobody else writes them. */
 static rp_status rewrite(rp_flush *flush, uint64_t from, uint64_t to) {
@@ -111,8 +112,7 @@ static rp_status rewrite(rp_flush *flush, uint64_t from, uint64_t to) {
         uint8_t *image;
         uint64_t start = from - from % file_size, end = to < start + file_size ? to : start + file_size;
         rp_status status = rp_mapped_file_map(flush->directory, start, file_size, 1, &image);
-        if (status != RP_OK &&
-            start >= rp_load_acquire(&flush->control->min_phy_offset)) /* below it was deleted meanwhile */
+        if (status != RP_OK && start >= rp_load_acquire(&flush->control->min_phy_offset)) /* below: deleted meanwhile */
             return status != RP_NOT_FOUND && lacks_resources() ? RP_NO_MEMORY : RP_IO_ERROR;
         for (; status == RP_OK && from < end; from += page - from % page) {
             volatile uint8_t *at = image + (from - start);

@@ -54,7 +54,7 @@ void rp_index_limit(rp_index *index, uint64_t phy_offset) {
     if (rp_index_end(index) > phy_offset) rp_store64(index->base + END_PHY_OFFSET, phy_offset);
 }
 
-/* The number that a file's name is; -1 for names of other kinds, which the number would not give back. */
+/* The number in a file's name; -1 for other names. */
 static int64_t number_of(const char *name) {
     int64_t value = 0;
     size_t size = strlen(name);
@@ -94,9 +94,9 @@ static rp_status reserve_blocks(rp_index *index, uint64_t to) {
     return RP_OK;
 }
 
-/* Map the open file `fd` as the newest. Keeps fd on RP_OK. What is touched for the first time, units and all of a new
- * file, is touched page by page: reading ahead would clear megabytes in one go, and whoever shares the processor would
- * wait (docs/adr/0056). Slots of an older file are read from the disk. */
+/* Map the open file `fd` as the newest. Keeps fd on RP_OK. New parts (units, and all of a new file) are accessed page
+ * by page, because readahead would clear megabytes at once and delay other processes on this CPU (docs/adr/0056). Slots
+ * of an existing file are read from the disk. */
 static rp_status take_file(rp_index *index, int fd, int64_t name, int is_new) {
     uint8_t *base = mmap(NULL, index->file_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) return rp_status_of_errno();
@@ -125,7 +125,7 @@ static rp_status open_newest(rp_index *index) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0) return rp_status_of_errno();
     rp_status status = fstat(fd, &info) < 0 ? RP_IO_ERROR : RP_OK;
-    /* A shorter file is grown, as the reference does; a longer one was made with other numbers. */
+    /* A shorter file is extended, as in the reference; a longer one was created with other sizes. */
     if (status == RP_OK && (uint64_t)info.st_size < index->file_size && ftruncate(fd, (off_t)index->file_size) < 0)
         status = rp_status_of_errno();
     if (status == RP_OK && (uint64_t)info.st_size > index->file_size) {
@@ -168,7 +168,7 @@ void rp_index_close(rp_index *index) {
     free(index);
 }
 
-/* yyyyMMddHHmmssSSS of now in local time; never one that is taken. */
+/* The name of a new file: current local time as yyyyMMddHHmmssSSS; never an existing name. */
 static int64_t new_name(const rp_index *index) {
     struct timespec now;
     struct tm local;
@@ -184,7 +184,7 @@ static int64_t new_name(const rp_index *index) {
     return name > index->name ? name : index->name + 1;
 }
 
-/* Put the mapped file aside for rp_index_sync_full. */
+/* Keep the mapped full file for rp_index_sync_full. */
 static void retire_file(rp_index *index) {
     int64_t timestamp_ms = (int64_t)rp_load64(index->base + END_TIMESTAMP);
     munmap(index->base, index->file_size);
@@ -201,8 +201,8 @@ static void retire_file(rp_index *index) {
     index->fd = -1;
 }
 
-/* A new newest file. One that follows a full file starts with the end of that file as its begin and end, as the
- * reference does: the first unit's time difference is then counted from there. */
+/* Create the next file. If it follows a full file, its begin and end are the end of that file, as in the reference: the
+ * time of its first unit is counted from there. */
 static rp_status create_file(rp_index *index) {
     char path[PATH_MAX];
     uint8_t header[RP_INDEX_HEADER_SIZE] = {0};
@@ -243,7 +243,7 @@ static int32_t seconds_between(int64_t begin_ms, int64_t end_ms) {
     return difference > INT32_MAX ? INT32_MAX : (int32_t)difference;
 }
 
-/* The unit that the new one is chained to; 0: none. */
+/* The previous unit of the chain; 0: none. */
 static int32_t previous_of(const rp_index *index, const uint8_t *slot, int32_t count) {
     int32_t value = (int32_t)rp_load32(slot);
     if (value <= 0 || value > count) return 0;

@@ -31,8 +31,8 @@ static int is_lost(const image *file, uint32_t number) {
     return number > 1 && memcmp(unit_at(file, number), zeros, sizeof zeros) == 0;
 }
 
-/* Number behind the last unit that fits (units are in the log's order, but for those entered again: so are these,
- * then); `newest` becomes what the slots must hold. */
+/* Returns the number after the last consistent unit. Units are in the order of the log; units that were indexed again
+ * are in order as well. `newest` is set to the right values of the slots. */
 static uint32_t follow(const image *file, uint32_t *newest) {
     uint64_t at_least = rp_load64(file->base + BEGIN_PHY_OFFSET), end = rp_load64(file->base + END_PHY_OFFSET);
     uint32_t number = 1;
@@ -50,7 +50,8 @@ static uint32_t follow(const image *file, uint32_t *newest) {
     return number;
 }
 
-/* A slot that names the unit that comes next does not fit either: that unit may be lost, or become another slot's. */
+/* A slot that names the next unit to be written is inconsistent too: that unit may be lost, or may be used by another
+ * slot. */
 static int slots_fit(const image *file, const uint32_t *newest) {
     for (uint32_t slot = 0; slot < file->slot_num; slot++) {
         uint32_t shown = rp_load32(file->base + RP_INDEX_HEADER_SIZE + slot * (uint64_t)RP_INDEX_SLOT_SIZE);

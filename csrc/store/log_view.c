@@ -67,7 +67,7 @@ static void unmap_at(rp_log_view *view, uint32_t index) {
     view->mappings[index] = view->mappings[--view->count];
 }
 
-/* Room for one more: unmap the least recently used that nobody holds, or grow. */
+/* Make room for one more mapping: unmap the least recently used one that is not in use, or grow. */
 static int make_room(rp_log_view *view) {
     if (view->count < view->mappings_max) return 0;
     uint32_t oldest = view->count;

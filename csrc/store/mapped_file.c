@@ -35,8 +35,8 @@ rp_status rp_mapped_file_create(const char *directory, uint64_t start, uint64_t 
     return status == RP_FULL ? RP_OK : status;
 }
 
-/* A Java broker's file has blocks only for what was written; ours has all. Asking for what is there would still wait
- * for the file system's journal, and the writer asks at each roll. */
+/* A file of a Java broker has blocks only for written data; ours has all blocks. To reserve existing blocks would still
+ * wait for the file system's journal, and the writer opens a file at each roll. */
 static int is_sparse(const struct stat *status) {
     return (uint64_t)status->st_blocks * 512 < (uint64_t)status->st_size;
 }

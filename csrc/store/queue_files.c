@@ -28,7 +28,7 @@ struct dirty_file {
     uint64_t number;
 };
 
-/* A set of files. More than it holds are all of them. */
+/* A set of files. When it is full, it stands for all files. */
 struct dirty_set {
     struct dirty_file files[DIRTY_MAX];
     uint16_t slots[DIRTY_SLOTS]; /* place in `files` + 1; 0: free */
@@ -91,8 +91,8 @@ static rp_file_key file_key(const rp_queue_files *files, const rp_queue *queue, 
                          .number = number};
 }
 
-/* A reader leaves the access time alone: it would dirty the inode with the first read after each write, and sometimes
- * wait for the journal. Only the file's owner may. */
+/* Reads do not update the access time (O_NOATIME, allowed for the owner): the first read after each write would dirty
+ * the inode, and sometimes wait for the journal. */
 static int open_file(const char *path, int is_writer) {
     int fd = open(path, is_writer ? O_RDWR | O_CLOEXEC : O_RDONLY | O_CLOEXEC | O_NOATIME);
     return fd < 0 && errno == EPERM && !is_writer ? open(path, O_RDONLY | O_CLOEXEC) : fd;
@@ -205,7 +205,7 @@ rp_status rp_queue_files_remove(rp_queue_files *files, const rp_queue *queue) {
     closedir(directory);
     RP_CRASH_POINT("queue.remove_directory");
     mark_dirty(files, queue, 0, WITH_NAMES);
-    if (rmdir(path) < 0) { /* a file that is not ours may stay, and its directory with it */
+    if (rmdir(path) < 0) { /* an unknown file may be in it: then the directory stays */
         int is_left = errno == ENOTEMPTY || errno == EEXIST;
         if (status != RP_OK) errno = error;
         return status != RP_OK || is_left ? status : RP_IO_ERROR;
@@ -233,7 +233,7 @@ rp_status rp_queue_files_last(const rp_queue_files *files, const rp_queue *queue
 
 /* ------------------------------------------------------------------ syncing */
 
-/* What a sync could not write may be lost though the kernel calls it clean from then on. */
+/* Data that a sync could not write may be lost, although the kernel marks it clean from then on. */
 static rp_status lose_units(const rp_queue_files *files) {
     rp_status status = rp_status_of_errno();
     rp_store_release(&rp_control_header(files->block)->units_lost, 1);
@@ -249,7 +249,7 @@ static rp_status sync_file_system(const rp_queue_files *files) {
     return failed ? lose_units(files) : RP_OK;
 }
 
-/* Sync one file or directory. One that is not there was deleted meanwhile; its directory is in the set then. */
+/* Sync one file or directory. A missing one was deleted meanwhile; then its directory is in the set. */
 static rp_status sync_path(const rp_queue_files *files, const char *path, int is_directory) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | (is_directory ? O_DIRECTORY : 0));
     if (fd < 0) return errno == ENOENT ? RP_OK : RP_IO_ERROR;
@@ -259,7 +259,7 @@ static rp_status sync_path(const rp_queue_files *files, const char *path, int is
     return failed ? lose_units(files) : RP_OK;
 }
 
-/* Sync the queue's directory and its topic's; not the topic's again that is `topic`. */
+/* Sync the directories of the queue and of its topic; skip the topic if it is `topic`, which was just synced. */
 static rp_status sync_names(const rp_queue_files *files, const rp_queue *queue, uint32_t *topic) {
     char path[PATH_MAX];
     if (queue_path(files, queue, UINT64_MAX, path) < 0) return RP_IO_ERROR;
@@ -270,7 +270,7 @@ static rp_status sync_names(const rp_queue_files *files, const rp_queue *queue, 
     return sync_path(files, path, 1);
 }
 
-/* Sync the directory of all topics, and the one that it is in: it may be new itself. */
+/* Sync the directory of all topics and its parent, because it may be new itself. */
 static rp_status sync_root(const rp_queue_files *files) {
     char path[PATH_MAX];
     int size = snprintf(path, sizeof path, "%s/..", files->directory);

@@ -53,7 +53,7 @@ uint32_t rp_record_size(const rp_record *record) {
     return size > INT32_MAX ? 0 : (uint32_t)size;
 }
 
-/* Copies that may be of nothing from nowhere, which memcpy may not. */
+/* memcpy that accepts NULL for a size of 0. */
 static uint8_t *put_bytes(uint8_t *at, const uint8_t *bytes, uint32_t size) {
     if (size > 0) memcpy(at, bytes, size);
     return at + size;
@@ -114,8 +114,8 @@ static const uint8_t *take_host(const uint8_t *at, int is_v6, rp_host *host) {
     return at + address_size + 4;
 }
 
-/* The parts of variable size; `at` is the body length and `end` the end of the record. RP_CORRUPT unless they end
- * exactly there. */
+/* Read the parts of variable size; `at` points to the body length, `end` to the end of the record. RP_CORRUPT unless
+ * they end exactly there. */
 static rp_status take_variable(const uint8_t *at, const uint8_t *end, rp_record_view *view) {
     uint32_t topic_length_size = view->magic == RP_MESSAGE_MAGIC_V2 ? 2 : 1;
     view->body_size = rp_load32(at);
@@ -173,7 +173,7 @@ rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, r
     take_fixed(image, view);
     rp_status status = take_variable(image + 68 + hosts, image + total, view);
     if (status != RP_OK) return status;
-    /* The reference does not look at the CRC of an empty body. */
+    /* The reference does not check the CRC of an empty body. */
     if (check_crc && view->body_size > 0 && (rp_crc32(0, view->body, view->body_size) & CRC_MASK) != view->body_crc)
         return RP_CORRUPT;
     return RP_OK;

@@ -18,16 +18,17 @@
 #include "store/new_file.h"
 #include "store/record.h"
 
-/* Dispatch makes a unit of it. What carries a place that no queue has is damaged, or no broker's: it gets none. */
+/* Whether dispatch writes a unit for the record. A record with an impossible queue or offset is damaged: it gets none.
+ * */
 static int gets_unit(const rp_record_view *record) {
     int32_t transaction = record->sys_flag & 0xC; /* none, or commit */
     return (transaction == 0 || transaction == 0x8) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
 }
 
-/* A record whose body is sound may still have lost sectors of its properties when the power went. What is lost of a
- * sector is its end (it was written from the front, if at all): zeros before its boundary, or at the record's end.
- * A record that is durable may have zeros there by itself: Java brokers store what clients send. Sound records behind
- * an undurable one say nothing of it: later pages may reach the disk, and earlier ones not. */
+/* A record with a valid body may have lost sectors of its properties in a power failure. The end of a sector is lost
+ * (sectors are written from the front): zeros before its boundary, or at the end of the record. A durable record may
+ * have such zeros from its sender: Java brokers store them. Valid records after it prove nothing, because later pages
+ * may reach the disk before earlier ones. */
 static int is_torn(const rp_record_view *record, uint64_t phy_offset, const rp_log_durable *durable) {
     enum { SECTOR = 512 };
     if (record->phy_offset != phy_offset) return 1;
@@ -46,13 +47,13 @@ static void look_up_unit(rp_control_block *block, const rp_record_view *record, 
     rp_queue *queue = rp_control_find(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
     if (scan->missing == UINT64_MAX && (!queue || queue->max_phy_offset < scan->end + record->size))
         scan->missing = scan->end;
-    if (!queue && !record->queue_offset) /* a new one: entered as dispatch will do, to follow it */
+    if (!queue && !record->queue_offset) /* a new queue: added here as dispatch will do */
         queue = rp_control_add(block, record->topic, record->topic_size, (uint32_t)record->queue_id);
     if (scan->gap == UINT64_MAX && record->queue_offset > (queue ? queue->next_offset : 0)) scan->gap = scan->end;
     if (queue && queue->next_offset <= record->queue_offset) queue->next_offset = record->queue_offset + 1;
 }
 
-/* The part of the walk that lies in the file at `image`, which starts at `start`. */
+/* Walk the records of one file, mapped at `image`, which starts at `start`. */
 static void scan_file(const uint8_t *image, uint64_t start, uint64_t file_size, uint64_t limit, uint32_t flags,
                       const rp_log_durable *durable, rp_control_block *block, rp_log_scan *scan) {
     scan->reason = RP_OK;
@@ -109,8 +110,8 @@ uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_of
     return size;
 }
 
-/* Move `next` (by queue, below `count`) past the published records from `position` on. A queue that the block does not
- * know is entered, as dispatch will do when it comes there. */
+/* Move `next` (by queue, below `count`) past the published records from `position` on. A queue that is not in the block
+ * is added, as dispatch will do. */
 static rp_status follow_log(rp_control_block *block, const char *directory, uint64_t position, uint64_t *next,
                             uint32_t count) {
     const rp_control *control = rp_control_header(block);
@@ -119,7 +120,7 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
         uint8_t *image;
         uint64_t start = position - position % file_size, stop = end < start + file_size ? end : start + file_size;
         rp_status status = rp_mapped_file_map(directory, start, file_size, 0, &image);
-        if (status == RP_NOT_FOUND) { /* dispatch passes over it, too */
+        if (status == RP_NOT_FOUND) { /* dispatch skips it, too */
             position = stop;
             continue;
         }
@@ -131,7 +132,7 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
                 position = stop;
                 break;
             }
-            if (status != RP_OK) { /* dispatch passes over the same bytes */
+            if (status != RP_OK) { /* dispatch skips the same bytes */
                 position += rp_recovery_resync(image + (position - start), stop - position, position);
                 continue;
             }
@@ -139,7 +140,7 @@ static rp_status follow_log(rp_control_block *block, const char *directory, uint
             if (!gets_unit(&record)) continue;
             rp_queue *queue = rp_control_find(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
             if (!queue) queue = rp_control_add(block, record.topic, record.topic_size, (uint32_t)record.queue_id);
-            if (!queue && !rp_control_refuses(errno)) { /* the disk's fault: to go on would forget the queue's end */
+            if (!queue && !rp_control_refuses(errno)) { /* a disk error: to continue would lose the queue's end */
                 status = rp_status_of_errno();
                 munmap(image, file_size);
                 return status;
@@ -160,14 +161,15 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
     uint64_t *next = malloc((count + 1ull) * sizeof *next), from;
     rp_status status = next ? RP_OK : RP_NO_MEMORY;
     do {
-        /* First the position, then the maxima: dispatch moves the maxima first, so none is older than the position. */
+        /* Read the position first, then the maxima: dispatch moves the maxima first, so none is older than the
+         * position. */
         uint64_t dispatched = rp_load_acquire(&control->dispatched_phy_offset),
                  min = rp_load_acquire(&control->min_phy_offset);
         from = dispatched > min ? dispatched : min;
         for (uint32_t i = 0; i < count && status == RP_OK; i++)
             next[i] = rp_load_acquire(&rp_control_queue(block, i)->max_offset);
         if (status == RP_OK) status = follow_log(block, commitlog_directory, from, next, count);
-        /* Cleaning follows dispatch: had it taken a file that was still to be read here, the maxima are newer by now.
+        /* Cleaning follows dispatch: if it has deleted a file that was to be read here, the maxima are newer by now.
          */
     } while (status == RP_OK && rp_load_acquire(&control->min_phy_offset) > from);
     for (uint32_t i = 0; i < count && status == RP_OK; i++)
@@ -216,8 +218,8 @@ static int enter_topic(const rp_control_block *block, struct topic_directory *at
     return at->fd;
 }
 
-/* 1 if the queue's last unit is on file and names the queue's last record; 0 if not, or if it cannot be read: what the
- * disk does not give back is made again; -1 with errno: that says nothing of the file. */
+/* 1 if the queue's last unit is in its file and points to the queue's last record; 0 if not, or if it cannot be read
+ * (then the queue is rebuilt); -1 with errno for errors that are not about the file. */
 static int has_last_unit(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
                          uint64_t file_size) {
     uint8_t unit[RP_CQ_UNIT_SIZE];
@@ -225,7 +227,7 @@ static int has_last_unit(const rp_control_block *block, struct topic_directory *
     uint64_t position = (queue->max_offset - 1) * RP_CQ_UNIT_SIZE;
     int directory = enter_topic(block, at, queue->topic), fd = -1;
     snprintf(name, sizeof name, "%" PRIu32 "/%020" PRIu64, queue->queue_id, position - position % file_size);
-    /* To note the time of access would dirty an inode per queue; not to is the owner's privilege. */
+    /* O_NOATIME, allowed for the owner: updating the access time would dirty an inode per queue. */
     if (directory >= 0) fd = openat(directory, name, O_RDONLY | O_CLOEXEC | O_NOATIME);
     if (directory >= 0 && fd < 0 && errno == EPERM) fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -1 : 0;
@@ -234,7 +236,7 @@ static int has_last_unit(const rp_control_block *block, struct topic_directory *
     return size == sizeof unit && rp_load64(unit) + rp_load32(unit + 8) == queue->max_phy_offset;
 }
 
-/* 1 if the entry's numbers fit each other and the log, and the last unit is there; 0 if not; -1 with errno. */
+/* 1 if the entry is consistent with itself and the log, and the last unit exists; 0 if not; -1 with errno. */
 static int is_trustworthy(const rp_control_block *block, struct topic_directory *at, const rp_queue *queue,
                           uint64_t file_size, uint64_t log_end) {
     if (queue->max_phy_offset > log_end) return 0;
@@ -257,7 +259,7 @@ int64_t rp_recovery_check_queues(rp_control_block *block, const char *consume_qu
         int is_sound = is_trustworthy(block, &at, queue, file_size, control->published_phy_offset);
         if (is_sound < 0) lost = -1;
         if (is_sound) continue;
-        if (!control->rebuilding) { /* before any queue shows less than it did; what its units were is not certain */
+        if (!control->rebuilding) { /* before a queue is reset: its units are no longer certain */
             rp_store_release(&control->units_durable_phy_offset, 0);
             rp_store_release(&control->rebuilding, 1);
             if (rp_control_sync(block) != RP_OK) {

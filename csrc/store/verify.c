@@ -128,14 +128,14 @@ static uint32_t index_of(const rp_verify *verify, const rp_tally *tally) {
     return UINT32_MAX;
 }
 
-/* Count the record, which gets a unit, to its queue. */
+/* Add the record, which must have a unit, to the tally of its queue. */
 static rp_status tally_record(rp_verify *verify, const rp_record_view *record, uint64_t at, uint64_t units_limit) {
     rp_tally *tally = tally_of(verify, record);
     if (!tally) return RP_NO_MEMORY;
     if (record->queue_offset != tally->next_offset) {
         int over_damage =
             verify->damage_at != NO_DAMAGE && tally->max_phy_offset <= verify->damage_at && verify->damage_at < at;
-        if (record->queue_offset == 0) { /* deleted and made again */
+        if (record->queue_offset == 0) { /* the topic was deleted and created again */
             tally->first_offset = tally->units = tally->units_end = tally->units_sum = tally->places_sum = 0;
         } else if (!over_damage || record->queue_offset < tally->next_offset) {
             find_fault(verify, RP_FOUND_QUEUE_OFFSET, at, tally->next_offset, record->queue_offset,
@@ -266,7 +266,7 @@ static int has_hash(const rp_record_view *record, const uint8_t *key, uint32_t s
     return rp_index_hash(text, record->topic_size + 1 + size) == hash;
 }
 
-/* Any of its keys: a Java broker enters all of them. */
+/* Any of its keys: a Java broker indexes all of them. */
 static int has_key(const rp_record_view *record, int32_t hash) {
     const uint8_t *key;
     uint32_t size;

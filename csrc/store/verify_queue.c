@@ -50,7 +50,7 @@ static int is_zero(const uint8_t *data, uint64_t size) {
     return 1;
 }
 
-/* 1: full of units, go on in the next file; 0: they end here; -1 with errno. */
+/* 1: the file is full of units, continue in the next one; 0: the units end here; -1 with errno. */
 static int add_file(int fd, uint64_t start, uint64_t first_offset, uint64_t end_offset, uint64_t log_begin,
                     rp_units *sum, uint32_t *odd) {
     uint8_t units[READ_UNITS * RP_CQ_UNIT_SIZE];

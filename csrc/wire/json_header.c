@@ -88,7 +88,7 @@ static int take_string(reader *r, scalar *out) {
     return 1;
 }
 
-/* -?(0|[1-9][0-9]*) and then something that cannot go on with it. */
+/* Parse -?(0|[1-9][0-9]*), followed by a byte that cannot continue a number. */
 static int take_number(reader *r, scalar *out) {
     out->text = r->at;
     out->kind = KIND_NUMBER;
@@ -170,7 +170,7 @@ static int set_number(const scalar *value, int32_t *out) {
     return value->kind == KIND_NUMBER && rp_parse_int32(value->text, value->size, out) == RP_OK;
 }
 
-/* Store one member of the outer object that is not null; 0 if its type is not the usual one. */
+/* Store one member of the outer object that is not null; 0 if its type is unexpected. */
 static int set_member(uint32_t key, const scalar *value, rp_header *out) {
     switch (key) {
         case SEEN_CODE: return set_number(value, &out->code);

@@ -22,7 +22,7 @@ static const uint8_t SIGNATURE_BYTES[SIGNATURE] = "\r\n\r\n\0\r\nQUIT\n";
 
 /* ---- version 1 ---- */
 
-/* A port without sign, blanks or leading zeros; -1 if it is none. */
+/* Parse a port without sign, blanks or leading zeros; -1 if it is invalid. */
 static int32_t port_of(const char *text) {
     int32_t port = 0;
 

@@ -1,4 +1,4 @@
-"""Admin: what operators ask of name servers and brokers, as awaitable methods.
+"""Admin: the requests of operators to name servers and brokers, as awaitable methods.
 
     async with Admin(name_servers="127.0.0.1:9876") as admin:
         for queue, offsets in (await admin.topic_stats("OrderTopic")).items(): ...

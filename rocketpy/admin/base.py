@@ -1,4 +1,4 @@
-"""How a command is made: the options all have, the run under trio, and one line per error.
+"""Builds commands: common options, the run under trio, and one line per error.
 
 @command(example="mqadmin topicRoute -n 127.0.0.1:9876 -t OrderTopic -l")
 @option("-t", "--topic", help="Topic.", required=True)
@@ -44,7 +44,7 @@ NOT_FOUND_CODES = frozenset(
 
 @attrs.frozen
 class Environment:
-    """What commands find around them; tests bring another."""
+    """The environment of commands; tests pass another one."""
 
     make_admin: Callable[..., Admin] = Admin
     run: Callable[..., Any] = trio.run
@@ -142,10 +142,10 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _report(error: BaseException, debug: bool) -> int:
-    """One line on standard error; the status says of which kind the failure was."""
+    """Print one line on standard error; returns the exit status for the kind of failure."""
     if isinstance(error, click.ClickException | click.exceptions.Abort | click.exceptions.Exit):
         raise error
-    if isinstance(error, BrokenPipeError):  # the reader of our output has gone, as with `| head`
+    if isinstance(error, BrokenPipeError):  # the reader of our output has closed it, as with `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     if debug:

@@ -1,4 +1,4 @@
-"""The ground of the admin client: its lifetime, requests to one server and to all of them."""
+"""Base of the admin client: its lifetime, requests to one server and to all servers."""
 
 from __future__ import annotations
 

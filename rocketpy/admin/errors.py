@@ -1,4 +1,4 @@
-"""What can go wrong in administration beyond what a single request can."""
+"""Errors of administration beyond those of a single request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocketpy.errors import RocketError
 
 
 class PartialFailure(RocketError):
-    """Some servers did what was asked and some did not."""
+    """The operation succeeded on some servers only."""
 
     def __init__(self, failures: Mapping[str, RocketError], succeeded: Sequence[str]) -> None:
         self.failures = failures
@@ -18,4 +18,4 @@ class PartialFailure(RocketError):
 
 
 class NotFound(RocketError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""

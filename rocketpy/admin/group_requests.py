@@ -107,7 +107,7 @@ class GroupRequests(TopicRequests):
     async def running_info(
         self, group: str, client_id: str, *, with_stack: bool = False, address: str | None = None
     ) -> ConsumerRunningInfo:
-        """A member's own account of itself, relayed by a broker that knows it."""
+        """The state that a member reports, relayed by a broker that knows it."""
         addresses = [address] if address else list((await self.masters_of_topic(retry_topic(group))).values())
         header = GetConsumerRunningInfoRequestHeader(
             consumer_group=group, client_id=client_id, jstack_enable=with_stack
@@ -126,7 +126,7 @@ class GroupRequests(TopicRequests):
     async def consume_directly(
         self, address: str, group: str, client_id: str, offset_msg_id: str
     ) -> ConsumeMessageDirectlyResult:
-        """Have one member consume one message now, outside of any offset."""
+        """Ask one member to consume one message now, independent of offsets."""
         header = ConsumeMessageDirectlyRequestHeader(consumer_group=group, client_id=client_id, msg_id=offset_msg_id)
         response = await self.ask(address, RequestCode.CONSUME_MESSAGE_DIRECTLY, header, timeout_s=self.timeout_s * 3)
         return ConsumeMessageDirectlyResult.decode(response.body)
@@ -139,7 +139,8 @@ class GroupRequests(TopicRequests):
     async def reset_offset(
         self, address: str, group: str, topic: str, timestamp_ms: int, *, force: bool
     ) -> dict[MessageQueue, int]:
-        """Have a broker move an online group. Raises BrokerError CONSUMER_NOT_ONLINE when it is not."""
+        """Ask a broker to reset the offsets of an online group. Raises BrokerError CONSUMER_NOT_ONLINE if it is
+        offline."""
         header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp_ms=timestamp_ms, is_force=force)
         response = await self.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
         return ResetOffsetBody.decode(response.body).offset_table

@@ -1,6 +1,6 @@
 """Settings of subscription groups: reads before it writes.
 
-Java's updateSubGroup resets what is not given; here it stays as it is, unless `replace` asks for Java's way.
+Java's updateSubGroup resets settings that are not given; here they stay unchanged, unless `replace` is set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .admin import Admin
 
 @attrs.frozen
 class GroupChange:
-    """What an operator wants of a group; None leaves a setting alone."""
+    """A change of a group's settings; None keeps a setting."""
 
     consume_enable: bool | None = None
     consume_from_min_enable: bool | None = None

@@ -34,7 +34,7 @@ PULL_COUNT_MAX = 32
 
 
 async def view_by_offset_id(admin: Admin, message_id: str) -> ReceivedMessage:
-    """The message that a broker's id points at.
+    """The message with this message id of a broker.
 
     Raises:
         MessageInvalid: no such id. BrokerError: nothing is stored there.
@@ -167,7 +167,7 @@ class TrackType(Enum):
 
 @attrs.frozen
 class MessageTrack:
-    """What became of a message in one group."""
+    """Whether one group has consumed a message."""
 
     consumer_group: str
     track_type: TrackType

@@ -1,6 +1,7 @@
-"""Moving groups: to a time, to the end, to another group's offsets.
+"""Resets the offsets of groups: to a time, to the end, to another group's offsets.
 
-An online group is moved by its brokers, which tell the members; an offline one by writing its offsets.
+The offsets of an online group are reset by its brokers, which notify the members; those of an offline group are
+written.
 Source: RocketMQ 4.9 `DefaultMQAdminExtImpl#resetOffsetByTimestamp`, `#resetOffsetByTimestampOld`.
 """
 

@@ -1,4 +1,4 @@
-"""What commands print: lines and tables as Java's mqadmin does, or one JSON object per row for programs."""
+"""The output of commands: lines and tables like Java's mqadmin, or one JSON object per row for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far groups are and how their members feel: values for consumerProgress, consumerStatus and statsAll.
+"""Progress of groups and state of their members: values for consumerProgress, consumerStatus and statsAll.
 
 Source: RocketMQ 4.9 `ConsumerProgressSubCommand`, `ConsumerRunningInfo#analyzeProcessQueue`.
 """
@@ -21,7 +21,7 @@ from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo, ProcessQu
 from .admin import Admin
 
 YOUNG_MS = 2 * 60 * 1000  # members this young may not have the same subscriptions yet
-BLOCKED_MS = 60 * 1000  # nothing consumed for so long, though messages are there
+BLOCKED_MS = 60 * 1000  # nothing consumed for this long, although there are messages
 
 
 @attrs.frozen
@@ -38,7 +38,7 @@ class GroupProgress:
 
 
 async def group_progress(admin: Admin, group: str) -> GroupProgress:
-    """A group's backlog and members; what cannot be learned counts as nothing."""
+    """A group's backlog and members; unknown values count as zero."""
     stats = ConsumeStats()
     connection: ConsumerConnection | None = None
     try:
@@ -65,7 +65,7 @@ async def all_groups(admin: Admin) -> list[str]:
 
 
 async def queue_owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
-    """Queue -> address part of the client id that consumes it, as the members themselves say."""
+    """Queue -> address part of the client id that consumes it, as reported by the members."""
     owners: dict[MessageQueue, str] = {}
     for member in (await admin.consumer_connection(group)).connection_set:
         try:
@@ -94,7 +94,7 @@ def same_subscriptions(infos: Mapping[str, ConsumerRunningInfo], now_ms: int) ->
 
 
 def queue_complaints(client_id: str, info: ConsumerRunningInfo, now_ms: int) -> list[str]:
-    """What looks wrong with a member's queues; empty when nothing does."""
+    """Problems of a member's queues; empty if there are none."""
     ordered = info.properties.get("PROP_CONSUMEORDERLY") == "true"
     if info.properties.get("PROP_CONSUME_TYPE") != "CONSUME_PASSIVELY":
         return []

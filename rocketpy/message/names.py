@@ -82,7 +82,7 @@ PREDEFINED_GROUPS = (
 
 
 def topic_fault(topic: str) -> str | None:
-    """Why `topic` is no legal topic, or None: it is."""
+    """Why `topic` is not a legal topic name, or None if it is."""
     if not topic.strip():
         return "The specified topic is blank."
     if _LEGAL.fullmatch(topic) is None:
@@ -94,14 +94,14 @@ def topic_fault(topic: str) -> str | None:
 
 
 def known_topic_fault(topic: str) -> str | None:
-    """As `topic_fault`, for a topic that somebody refers to: a group of 121 to 255 characters names its retry topic
-    too, though no record can hold it."""
+    """As `topic_fault`, for an existing topic that is referred to. The retry topic of a group of 121 to 255 characters
+    is accepted, although no record can hold it."""
     prefix = next((prefix for prefix in (RETRY_PREFIX, DLQ_PREFIX) if topic.startswith(prefix)), None)
     return topic_fault(topic) if prefix is None else group_fault(topic[len(prefix) :])
 
 
 def group_fault(group: str) -> str | None:
-    """Why `group` is no legal group, or None: it is."""
+    """Why `group` is not a legal group name, or None if it is."""
     if not group.strip():
         return "the specified group is blank"
     if len(group) > GROUP_LENGTH_MAX:

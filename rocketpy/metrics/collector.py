@@ -1,4 +1,4 @@
-"""From a snapshot to Prometheus samples, at scrape time; nothing is kept between scrapes."""
+"""Converts a snapshot to Prometheus samples at scrape time; nothing is kept between scrapes."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _registration(registration: RegistrationSnapshot) -> Iterator[Family]:
 
 
 def _exporter(snapshot: Snapshot) -> Iterator[Family]:
-    """What rocketmq-exporter would show, under its names and labels."""
+    """The metrics of rocketmq-exporter, with its names and labels."""
     cluster, broker = snapshot.cluster, snapshot.broker
     here = (cluster, snapshot.broker_addr, broker)
     yield from _family(table.BROKER_TPS, [(here, snapshot.put_tps)])

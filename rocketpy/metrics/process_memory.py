@@ -1,4 +1,4 @@
-"""Memory of a process as the kernel tells it."""
+"""Memory of a process, from the kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ProcessMemory:
 
 
 def process_memory(pid: int, proc: Path = PROC) -> ProcessMemory | None:
-    """Resident and proportional memory of `pid`; None when it is gone or not ours to look at.
+    """Resident and proportional memory of `pid`; None if it has ended or may not be read.
 
     Walks the process's page tables: some hundred microseconds. For scrapes, not for loops.
     """

@@ -1,4 +1,4 @@
-"""The one door to the compiled core.
+"""All access to the compiled core goes through this package.
 
     core      `ffi` and `lib` of the extension; NativeMissing where it is not built or does not load
     layout    structs that C declares, read from bytes and written to bytes
@@ -16,10 +16,10 @@ from types import ModuleType
 
 
 def require_core() -> ModuleType:
-    """The module with `ffi` and `lib`, for programs that cannot do without.
+    """The module with `ffi` and `lib`, for programs that need the compiled core.
 
     Raises:
-        NativeMissing: it is not there; the text says what to do.
+        NativeMissing: it is not built or cannot be loaded; the text names the remedy.
     """
     from . import core
 

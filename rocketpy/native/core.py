@@ -1,7 +1,7 @@
 """The compiled extension itself: `ffi` and `lib`, for the code that drives the C loops (reactor, store).
 
 Importing this module without the extension raises NativeMissing; it is the only place that names the extension.
-The formats have their meaning in `rocketpy.message` and `rocketpy.remoting`.
+`rocketpy.message` and `rocketpy.remoting` define the formats.
 """
 
 from __future__ import annotations
