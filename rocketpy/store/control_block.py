@@ -17,8 +17,8 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 
-QUEUE_LIVE = 1
-QUEUE_DELETED = 2
+QUEUE_LIVE: int = lib.RP_QUEUE_LIVE
+QUEUE_DELETED: int = lib.RP_QUEUE_DELETED
 DELETED_WITH_MESSAGES = 3  # of rp_control_sum_topics
 
 

@@ -10,11 +10,11 @@ from .control_block import ControlBlock
 
 
 class RunningFlag(enum.IntFlag):
-    NOT_READABLE = 1
-    NOT_WRITEABLE = 2  # the log cannot be flushed; set by csrc/store/flush.c
-    CONSUME_QUEUE_FAULT = 4  # units cannot be written
-    INDEX_FAULT = 8
-    DISK_FULL = 16
+    NOT_READABLE = lib.RP_FLAG_NOT_READABLE
+    NOT_WRITEABLE = lib.RP_FLAG_NOT_WRITEABLE  # the log cannot be flushed; set by csrc/store/flush.c
+    CONSUME_QUEUE_FAULT = lib.RP_FLAG_CONSUME_QUEUE_FAULT  # units cannot be written
+    INDEX_FAULT = lib.RP_FLAG_INDEX_FAULT
+    DISK_FULL = lib.RP_FLAG_DISK_FULL
 
 
 class RunningFlags:

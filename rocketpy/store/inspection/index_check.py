@@ -13,31 +13,18 @@ from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
-from .findings import Findings, ProgressListener
-from .reader import StoreReader, guess_slots
-from .state_files import StoreState
+from .check import Check, Inspected
+from .reader import guess_slots
 
 UNIT_OFFSET_AT = 4
 OFFSET = struct.Struct(">q")
 
 
-class IndexCheck:
+class IndexCheck(Check):
     """All index files of a store, after the log."""
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        state: StoreState,
-        findings: Findings,
-        listener: ProgressListener,
-        *,
-        log_begin: int,
-        slots: int | None,
-    ) -> None:
-        self._reader = reader
-        self._state = state
-        self._findings = findings
-        self._listener = listener
+    def __init__(self, inspected: Inspected, *, log_begin: int, slots: int | None) -> None:
+        super().__init__(inspected)
         self._log_begin = log_begin
         self._slots = slots
         self._log_files: list[FileInfo] = []

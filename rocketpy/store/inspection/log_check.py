@@ -17,29 +17,19 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 
 from ..files import FileInfo
-from .findings import Findings, ProgressListener
-from .reader import StoreReader, next_record, record_bytes
-from .state_files import StoreState
+from .check import Check, Inspected
+from .reader import next_record, record_bytes
 
 STEP = 64 << 20  # bytes between two progress reports
 UNLIMITED = (1 << 64) - 1
 
 
-class LogCheck:
+class LogCheck(Check):
     """One walk through the log. `begin`, `end` and the tallies are set at its end."""
 
-    def __init__(
-        self,
-        reader: StoreReader,
-        state: StoreState,
-        findings: Findings,
-        listener: ProgressListener,
-        *,
-        check_crc: bool = True,
-    ) -> None:
-        self._reader = reader
-        self._findings = findings
-        self._listener = listener
+    def __init__(self, inspected: Inspected, *, check_crc: bool = True) -> None:
+        super().__init__(inspected)
+        state = self._state
         self._check_crc = check_crc
         control = state.control
         self._is_closed = state.is_closed

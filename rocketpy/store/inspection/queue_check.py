@@ -25,35 +25,30 @@ from rocketpy.native.status import Status
 
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
-from .findings import Findings, ProgressListener
+from .check import Check, Inspected
 from .log_check import LogCheck, topic_of
-from .reader import QueueDirectory, StoreReader
-from .state_files import StoreState, read_deletions
+from .reader import QueueDirectory
+from .state_files import read_deletions
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 NO_RECORDS = (1 << 64) - 1
 PROBLEMS_PER_QUEUE = 20
 
 
-class QueueCheck:
+class QueueCheck(Check):
     """All queues of a store, after the log."""
 
-    def __init__(
-        self, reader: StoreReader, state: StoreState, findings: Findings, listener: ProgressListener, log: LogCheck
-    ) -> None:
-        self._reader = reader
-        self._state = state
-        self._findings = findings
-        self._listener = listener
+    def __init__(self, inspected: Inspected, log: LogCheck) -> None:
+        super().__init__(inspected)
         self._log = log
         self._file_size = ffi.new("uint64_t *")  # of all queues, known after the first one
         self._odd = ffi.new("uint32_t *")
-        self._log_files = reader.log_files()
+        self._log_files = self._reader.log_files()
         self._sum = ffi.new("rp_units *")
-        self._deletions = read_deletions(reader.files, reader.paths)
+        self._deletions = read_deletions(self._reader.files, self._reader.paths)
         self._behind = 0  # records without a unit, which the next start or the running broker dispatches
         # Without a control block the dispatched position is unknown: units may be missing at the end.
-        self._may_lag = not state.is_closed and not log.is_dispatch_known
+        self._may_lag = not self._state.is_closed and not log.is_dispatch_known
         self.units = 0
         self.queues = 0
 

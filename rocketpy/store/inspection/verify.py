@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from .check import Inspected
 from .findings import Findings, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
 from .log_check import LogCheck, topic_of
@@ -72,11 +73,12 @@ def verify_store(
     findings = Findings(reader.paths.root)
     if state.in_use_by is not None:
         findings.note("in use: what its broker has written since this began is not looked at")
-    with LogCheck(reader, state, findings, listener) as log:
+    inspected = Inspected(reader, state, findings, listener)
+    with LogCheck(inspected) as log:
         log.run()
-        queues = QueueCheck(reader, state, findings, listener, log)
+        queues = QueueCheck(inspected, log)
         queues.run()
-        index = IndexCheck(reader, state, findings, listener, log_begin=log.begin, slots=slots)
+        index = IndexCheck(inspected, log_begin=log.begin, slots=slots)
         index.run()
         return VerifyReport(
             log_begin=log.begin,
@@ -98,10 +100,10 @@ def count_store(reader: StoreReader, listener: ProgressListener = NO_LISTENER) -
         StoreError: something cannot be read at all.
     """
     state = read_state(reader.files, reader.paths)
-    findings = Findings(reader.paths.root)
-    with LogCheck(reader, state, findings, listener, check_crc=False) as log:
+    inspected = Inspected(reader, state, Findings(reader.paths.root), listener)
+    with LogCheck(inspected, check_crc=False) as log:
         log.run()
-        queues = QueueCheck(reader, state, findings, listener, log)
+        queues = QueueCheck(inspected, log)
         queues.count()
         headers = [header for _, header in reader.index_headers() if header]
         totals = log.totals
