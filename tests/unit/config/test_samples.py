@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+import pytest
 
 from rocketpy.config import load_broker_config, load_namesrv_config
 
@@ -19,3 +22,10 @@ def test_the_sample_name_server_configuration_loads_without_a_note() -> None:
     settings = load_namesrv_config(DEPLOY / "namesrv.conf")
     assert settings.server.listen_port == 9876
     assert settings.notes == ()
+
+
+@pytest.mark.parametrize("name", ["broker.conf", "namesrv.conf"])
+def test_settings_that_are_commented_out_exist(name: str) -> None:
+    reference = (DEPLOY.parent / "docs" / "configuration.md").read_text(encoding="utf-8")
+    keys = re.findall(r"^# ([a-z]\w+) = ", (DEPLOY / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(keys) >= 3 and [key for key in keys if f"`{key}`" not in reference] == []
