@@ -34,7 +34,7 @@ static uint32_t random32(void) {
     return (uint32_t)(random_state >> 16);
 }
 
-struct lane {
+struct rig {
     rp_worker *selector, *send_worker, *pull_worker, *manager, *store;
     rp_control_block *block;
     rp_ring *to_send, *to_pull, *to_manager, *send_out, *pull_out, *codec_out;
@@ -48,13 +48,13 @@ struct lane {
     uint64_t answered;
 };
 
-static void tell(struct lane *lane, uint16_t type, const void *data, uint32_t size) {
+static void tell(struct rig *rig, uint16_t type, const void *data, uint32_t size) {
     rp_span span = {data, size};
-    CHECK(rp_ring_write(lane->tell_send, type, &span, 1) == RP_OK);
-    CHECK(rp_ring_write(lane->tell_pull, type, &span, 1) == RP_OK);
+    CHECK(rp_ring_write(rig->tell_send, type, &span, 1) == RP_OK);
+    CHECK(rp_ring_write(rig->tell_pull, type, &span, 1) == RP_OK);
 }
 
-static void add_tables(struct lane *lane) {
+static void add_tables(struct rig *rig) {
     struct {
         rp_msg_topic topic;
         char name[8];
@@ -67,61 +67,57 @@ static void add_tables(struct lane *lane) {
         rp_msg_subscription subscription;
         char names[8];
     } subscription = {{.sub_version = 1, .flags = RP_SUBSCRIPTION_ALL, .group_size = 1, .topic_size = 1}, "GT"};
-    for (uint32_t id = 0; id < QUEUES; id++) CHECK(rp_control_add(lane->block, (const uint8_t *)"T", 1, id));
-    tell(lane, RP_MSG_TOPIC, &topic, sizeof topic);
-    tell(lane, RP_MSG_GROUP, &group, sizeof group);
-    tell(lane, RP_MSG_SUBSCRIPTION, &subscription, sizeof subscription);
-    tell(lane, RP_MSG_TABLES_END, &(rp_msg_tables_end){0}, sizeof(rp_msg_tables_end));
+    for (uint32_t id = 0; id < QUEUES; id++) CHECK(rp_control_add(rig->block, (const uint8_t *)"T", 1, id));
+    tell(rig, RP_MSG_TOPIC, &topic, sizeof topic);
+    tell(rig, RP_MSG_GROUP, &group, sizeof group);
+    tell(rig, RP_MSG_SUBSCRIPTION, &subscription, sizeof subscription);
+    tell(rig, RP_MSG_TABLES_END, &(rp_msg_tables_end){0}, sizeof(rp_msg_tables_end));
 }
 
-static void open_lane(struct lane *lane, const char *root) {
+static void open_rig(struct rig *rig, const char *root) {
     char log[PATH_MAX], queues[PATH_MAX], index[PATH_MAX], control[PATH_MAX];
     snprintf(log, sizeof log, "%s/commitlog", root);
     snprintf(queues, sizeof queues, "%s/consumequeue", root);
     snprintf(index, sizeof index, "%s/index", root);
     snprintf(control, sizeof control, "%s/control", root);
     CHECK(mkdir(log, 0700) == 0 && mkdir(queues, 0700) == 0 && mkdir(index, 0700) == 0);
-    rp_worker **workers[] = {&lane->selector, &lane->send_worker, &lane->pull_worker, &lane->manager, &lane->store};
+    rp_worker **workers[] = {&rig->selector, &rig->send_worker, &rig->pull_worker, &rig->manager, &rig->store};
     for (uint32_t i = 0; i < 5; i++) CHECK(*workers[i] = rp_worker_create(i));
-    CHECK(lane->block = rp_control_open(control, FILE_SIZE));
+    CHECK(rig->block = rp_control_open(control, FILE_SIZE));
     struct {
         rp_ring **ring;
         rp_worker *producer, *consumer;
-    } rings[] = {{&lane->to_send, lane->selector, lane->send_worker},
-                 {&lane->to_pull, lane->selector, lane->pull_worker},
-                 {&lane->to_manager, lane->selector, lane->manager},
-                 {&lane->send_out, lane->send_worker, lane->selector},
-                 {&lane->pull_out, lane->pull_worker, lane->selector},
-                 {&lane->codec_out, lane->selector, lane->selector},
-                 {&lane->send_manager, lane->send_worker, lane->manager},
-                 {&lane->manager_send, lane->manager, lane->send_worker},
-                 {&lane->pull_manager, lane->pull_worker, lane->manager},
-                 {&lane->manager_pull, lane->manager, lane->pull_worker},
-                 {&lane->store_pull, lane->store, lane->pull_worker}};
+    } rings[] = {
+        {&rig->to_send, rig->selector, rig->send_worker},     {&rig->to_pull, rig->selector, rig->pull_worker},
+        {&rig->to_manager, rig->selector, rig->manager},      {&rig->send_out, rig->send_worker, rig->selector},
+        {&rig->pull_out, rig->pull_worker, rig->selector},    {&rig->codec_out, rig->selector, rig->selector},
+        {&rig->send_manager, rig->send_worker, rig->manager}, {&rig->manager_send, rig->manager, rig->send_worker},
+        {&rig->pull_manager, rig->pull_worker, rig->manager}, {&rig->manager_pull, rig->manager, rig->pull_worker},
+        {&rig->store_pull, rig->store, rig->pull_worker}};
     for (uint32_t i = 0; i < sizeof rings / sizeof rings[0]; i++)
         CHECK(*rings[i].ring = rp_ring_create(RING, rings[i].producer, rings[i].consumer));
     rp_route routes[] = {{10, RP_TO_SEND}, {310, RP_TO_SEND}, {320, RP_TO_SEND}, {11, RP_TO_PULL}};
-    CHECK(lane->codec = rp_codec_open(&(rp_codec_config){.worker = lane->selector,
-                                                         .pull_count = 1,
-                                                         .selector_count = 1,
-                                                         .route_count = 4,
-                                                         .send = lane->to_send,
-                                                         .manager = lane->to_manager,
-                                                         .pulls = &lane->to_pull,
-                                                         .selectors = &lane->codec_out,
-                                                         .routes = routes,
-                                                         .version = 409}));
-    CHECK(lane->send =
-              rp_send_open(&(rp_send_config){.worker = lane->send_worker,
-                                             .store = lane->store,
-                                             .block = lane->block,
+    CHECK(rig->codec = rp_codec_open(&(rp_codec_config){.worker = rig->selector,
+                                                        .pull_count = 1,
+                                                        .selector_count = 1,
+                                                        .route_count = 4,
+                                                        .send = rig->to_send,
+                                                        .manager = rig->to_manager,
+                                                        .pulls = &rig->to_pull,
+                                                        .selectors = &rig->codec_out,
+                                                        .routes = routes,
+                                                        .version = 409}));
+    CHECK(rig->send =
+              rp_send_open(&(rp_send_config){.worker = rig->send_worker,
+                                             .store = rig->store,
+                                             .block = rig->block,
                                              .commitlog_directory = log,
                                              .input_count = 1,
                                              .selector_count = 1,
-                                             .inputs = &lane->to_send,
-                                             .from_manager = lane->manager_send,
-                                             .to_manager = lane->send_manager,
-                                             .selectors = &lane->send_out,
+                                             .inputs = &rig->to_send,
+                                             .from_manager = rig->manager_send,
+                                             .to_manager = rig->send_manager,
+                                             .selectors = &rig->send_out,
                                              .store_host = {.address = {127, 0, 0, 1}, .port = 10911, .family = 4},
                                              .cluster_property = "CLUSTER\x01"
                                                                  "C",
@@ -129,64 +125,64 @@ static void open_lane(struct lane *lane, const char *root) {
                                              .version = 409,
                                              .trace_on = 1,
                                              .max_message_size = 1 << 20}));
-    CHECK(lane->pull = rp_pull_open(&(rp_pull_config){.worker = lane->pull_worker,
-                                                      .block = lane->block,
-                                                      .consume_queue_directory = queues,
-                                                      .consume_queue_file_size = 2000,
-                                                      .files_max = 16,
-                                                      .suspended = rp_suspension_slots_create(50),
-                                                      .input_count = 1,
-                                                      .selector_count = 1,
-                                                      .inputs = &lane->to_pull,
-                                                      .from_manager = lane->manager_pull,
-                                                      .from_store = lane->store_pull,
-                                                      .to_manager = lane->pull_manager,
-                                                      .selectors = &lane->pull_out,
-                                                      .version = 409,
-                                                      .long_polling = 1,
-                                                      .bytes_in_memory = 262144,
-                                                      .count_in_memory = 32,
-                                                      .bytes_on_disk = 65536,
-                                                      .count_on_disk = 8,
-                                                      .memory_bytes = 1ull << 40}));
-    CHECK(lane->dispatch = rp_dispatch_open(lane->block, &(rp_dispatch_config){.commitlog_directory = log,
-                                                                               .consume_queue_directory = queues,
-                                                                               .index_directory = index,
-                                                                               .consume_queue_file_size = 2000,
-                                                                               .consume_queue_files_max = 16,
-                                                                               .index_enable = 1,
-                                                                               .hash_slot_num = 100,
-                                                                               .index_num = 1000}));
-    CHECK(lane->arrivals = rp_ring_writer_open(lane->store_pull));
-    rp_dispatch_notify(lane->dispatch, &lane->arrivals, 1);
-    CHECK(lane->tell_send = rp_ring_writer_open(lane->manager_send));
-    CHECK(lane->tell_pull = rp_ring_writer_open(lane->manager_pull));
-    rp_ring *outs[] = {lane->send_out, lane->pull_out, lane->codec_out};
-    rp_ring *lefts[] = {lane->to_manager, lane->send_manager, lane->pull_manager};
+    CHECK(rig->pull = rp_pull_open(&(rp_pull_config){.worker = rig->pull_worker,
+                                                     .block = rig->block,
+                                                     .consume_queue_directory = queues,
+                                                     .consume_queue_file_size = 2000,
+                                                     .files_max = 16,
+                                                     .suspended = rp_suspension_slots_create(50),
+                                                     .input_count = 1,
+                                                     .selector_count = 1,
+                                                     .inputs = &rig->to_pull,
+                                                     .from_manager = rig->manager_pull,
+                                                     .from_store = rig->store_pull,
+                                                     .to_manager = rig->pull_manager,
+                                                     .selectors = &rig->pull_out,
+                                                     .version = 409,
+                                                     .long_polling = 1,
+                                                     .bytes_in_memory = 262144,
+                                                     .count_in_memory = 32,
+                                                     .bytes_on_disk = 65536,
+                                                     .count_on_disk = 8,
+                                                     .memory_bytes = 1ull << 40}));
+    CHECK(rig->dispatch = rp_dispatch_open(rig->block, &(rp_dispatch_config){.commitlog_directory = log,
+                                                                             .consume_queue_directory = queues,
+                                                                             .index_directory = index,
+                                                                             .consume_queue_file_size = 2000,
+                                                                             .consume_queue_files_max = 16,
+                                                                             .index_enable = 1,
+                                                                             .hash_slot_num = 100,
+                                                                             .index_num = 1000}));
+    CHECK(rig->arrivals = rp_ring_writer_open(rig->store_pull));
+    rp_dispatch_notify(rig->dispatch, &rig->arrivals, 1);
+    CHECK(rig->tell_send = rp_ring_writer_open(rig->manager_send));
+    CHECK(rig->tell_pull = rp_ring_writer_open(rig->manager_pull));
+    rp_ring *outs[] = {rig->send_out, rig->pull_out, rig->codec_out};
+    rp_ring *lefts[] = {rig->to_manager, rig->send_manager, rig->pull_manager};
     for (uint32_t i = 0; i < 3; i++) {
-        CHECK(lane->answers[i] = rp_ring_reader_open(outs[i]));
-        CHECK(lane->left[i] = rp_ring_reader_open(lefts[i]));
+        CHECK(rig->answers[i] = rp_ring_reader_open(outs[i]));
+        CHECK(rig->left[i] = rp_ring_reader_open(lefts[i]));
     }
-    add_tables(lane);
+    add_tables(rig);
 }
 
-static void close_lane(struct lane *lane) {
-    rp_codec_close(lane->codec);
-    rp_send_close(lane->send);
-    rp_pull_close(lane->pull);
-    rp_dispatch_close(lane->dispatch);
-    rp_ring_writer_close(lane->tell_send);
-    rp_ring_writer_close(lane->tell_pull);
-    rp_ring_writer_close(lane->arrivals);
+static void close_rig(struct rig *rig) {
+    rp_codec_close(rig->codec);
+    rp_send_close(rig->send);
+    rp_pull_close(rig->pull);
+    rp_dispatch_close(rig->dispatch);
+    rp_ring_writer_close(rig->tell_send);
+    rp_ring_writer_close(rig->tell_pull);
+    rp_ring_writer_close(rig->arrivals);
     for (uint32_t i = 0; i < 3; i++) {
-        rp_ring_reader_close(lane->answers[i]);
-        rp_ring_reader_close(lane->left[i]);
+        rp_ring_reader_close(rig->answers[i]);
+        rp_ring_reader_close(rig->left[i]);
     }
-    rp_ring *rings[] = {lane->to_send,      lane->to_pull,      lane->to_manager,   lane->send_out,
-                        lane->pull_out,     lane->codec_out,    lane->send_manager, lane->manager_send,
-                        lane->pull_manager, lane->manager_pull, lane->store_pull};
+    rp_ring *rings[] = {rig->to_send,      rig->to_pull,      rig->to_manager,   rig->send_out,
+                        rig->pull_out,     rig->codec_out,    rig->send_manager, rig->manager_send,
+                        rig->pull_manager, rig->manager_pull, rig->store_pull};
     for (uint32_t i = 0; i < sizeof rings / sizeof rings[0]; i++) rp_ring_destroy(rings[i]);
-    rp_control_close(lane->block);
+    rp_control_close(rig->block);
 }
 
 /* Read everything; sends that were left to the manager are completed through `complete` (or NULL), as if refused. */
@@ -205,15 +201,15 @@ static uint32_t empty(rp_ring_reader *reader, rp_ring_writer *complete) {
     return count;
 }
 
-static void turn(struct lane *lane) {
-    rp_codec_wake(lane->codec);
-    rp_send_run(lane->send, 0);
-    while (rp_dispatch_run(lane->dispatch, 1 << 30) == RP_OK) {
+static void turn(struct rig *rig) {
+    rp_codec_wake(rig->codec);
+    rp_send_run(rig->send, 0);
+    while (rp_dispatch_run(rig->dispatch, 1 << 30) == RP_OK) {
     }
-    rp_pull_run(lane->pull, 0);
+    rp_pull_run(rig->pull, 0);
     for (uint32_t i = 0; i < 3; i++) {
-        lane->answered += empty(lane->answers[i], NULL);
-        empty(lane->left[i], lane->tell_send);
+        rig->answered += empty(rig->answers[i], NULL);
+        empty(rig->left[i], rig->tell_send);
     }
 }
 
@@ -265,10 +261,10 @@ static uint32_t make_pull(uint8_t *out) {
 int main(int argc, char **argv) {
     uint32_t rounds = argc > 1 ? (uint32_t)atoi(argv[1]) : 20000;
     if (argc > 2) random_state = strtoull(argv[2], NULL, 10) * 2 + 1;
-    char root[] = "/tmp/rocketpy-hot-lane-XXXXXX", command[PATH_MAX];
+    char root[] = "/tmp/rocketpy-hot-rig-XXXXXX", command[PATH_MAX];
     CHECK(mkdtemp(root));
-    struct lane lane = {0};
-    open_lane(&lane, root);
+    struct rig rig = {0};
+    open_rig(&rig, root);
     uint8_t *frame = malloc(4096);
     for (uint32_t i = 0; i < rounds; i++) {
         uint32_t size = random32() % 3 ? make_send(frame) : make_pull(frame);
@@ -278,23 +274,23 @@ int main(int argc, char **argv) {
         uint8_t *exact = malloc(size ? size : 1); /* so that a read past the end is seen */
         memcpy(exact, frame, size);
         rp_origin origin = {.connection = random32() % 20, .peer = {.address = {127, 0, 0, 1}, .port = 1, .family = 4}};
-        rp_codec_frame(lane.codec, &origin, exact, size);
+        rp_codec_frame(rig.codec, &origin, exact, size);
         free(exact);
-        if (random32() % 50 == 0) rp_codec_closed(lane.codec, &origin);
-        if (random32() % 8 == 0) turn(&lane);
+        if (random32() % 50 == 0) rp_codec_closed(rig.codec, &origin);
+        if (random32() % 8 == 0) turn(&rig);
     }
-    turn(&lane);
-    rp_control *control = rp_control_header(lane.block);
+    turn(&rig);
+    rp_control *control = rp_control_header(rig.block);
     CHECK(control->published_phy_offset == control->dispatched_phy_offset);
-    CHECK(lane.answered > rounds / 8);
+    CHECK(rig.answered > rounds / 8);
     for (uint32_t id = 0; id < QUEUES; id++) {
-        rp_queue *queue = rp_control_find(lane.block, (const uint8_t *)"T", 1, id);
+        rp_queue *queue = rp_control_find(rig.block, (const uint8_t *)"T", 1, id);
         CHECK(queue && queue->next_offset == queue->max_offset && queue->max_offset > 0);
     }
-    printf("fast path: %u frames, %" PRIu64 " answers, %" PRIu64 " bytes of log\n", rounds, lane.answered,
+    printf("fast path: %u frames, %" PRIu64 " answers, %" PRIu64 " bytes of log\n", rounds, rig.answered,
            control->published_phy_offset);
     free(frame);
-    close_lane(&lane);
+    close_rig(&rig);
     snprintf(command, sizeof command, "rm -r %s", root);
     return system(command);
 }

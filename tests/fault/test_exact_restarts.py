@@ -33,15 +33,15 @@ steppable = pytest.mark.skipif(not can_step(), reason="ptrace of an own child is
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> FastPath:
-    lane = FastPath(tmp_path)
-    lane.add_topic("T")
-    lane.add_group("history")
-    lane.tables_end()
-    lane.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
-    lane.turn()
-    lane.answers()
-    return lane
+def rig(tmp_path: Path) -> FastPath:
+    rig = FastPath(tmp_path)
+    rig.add_topic("T")
+    rig.add_group("history")
+    rig.tables_end()
+    rig.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
+    rig.turn()
+    rig.answers()
+    return rig
 
 
 def whole_length(prepare: Callable[[], Callable[[], object]]) -> int:
@@ -59,15 +59,15 @@ def cut(prepare: Callable[[], Callable[[], object]], length: int) -> None:
         steps.kill()
 
 
-def begin_again(lane: FastPath, worker: str) -> None:
-    lane.workers[worker].epoch += 1
-    lane.workers[worker].asleep = 0
+def begin_again(rig: FastPath, worker: str) -> None:
+    rig.workers[worker].epoch += 1
+    rig.workers[worker].asleep = 0
 
 
-def tell_tables(lane: FastPath) -> None:
-    lane.add_topic("T")
-    lane.add_group("history")
-    lane.tell_tables_end()
+def tell_tables(rig: FastPath) -> None:
+    rig.add_topic("T")
+    rig.add_group("history")
+    rig.tell_tables_end()
 
 
 def delayed(number: str) -> RemotingCommand:
@@ -78,28 +78,28 @@ def delayed(number: str) -> RemotingCommand:
     return command
 
 
-def return_what_was_left(lane: FastPath) -> list[int]:
+def return_what_was_left(rig: FastPath) -> list[int]:
     """The manager's part: hand every send back as checked, complete it. Their opaques."""
     found = []
-    for kind, data in lane.for_manager():
+    for kind, data in rig.for_manager():
         if kind == lib.RP_MSG_SEND:
             found.append(ffi.cast("rp_send_request *", ffi.from_buffer(data)).opaque)
-            lane.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
-            lane.complete(data)
+            rig.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
+            rig.complete(data)
     return found
 
 
-def stored_numbers(lane: FastPath) -> list[str]:
+def stored_numbers(rig: FastPath) -> list[str]:
     """Bodies of queue 0 in the order of the log; offsets are checked on the way."""
-    end = lib.rp_control_header(lane.block).published_phy_offset
+    end = lib.rp_control_header(rig.block).published_phy_offset
     assert end < FILE_SIZE
-    records = [record for record in decode_records(lane.log(0, end), check_crc=True) if record.queue_id == 0]
+    records = [record for record in decode_records(rig.log(0, end), check_crc=True) if record.queue_id == 0]
     assert [record.queue_offset for record in records] == list(range(len(records)))
     return [bytes(record.body).decode() for record in records]
 
 
 @steppable
-def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(lane: FastPath) -> None:
+def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(rig: FastPath) -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/send")
     sent: list[str] = []
@@ -107,33 +107,33 @@ def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(lane: 
     length = 0
 
     def work() -> Callable[[], object]:
-        send = lane.open_send()
+        send = rig.open_send()
         return lambda: lib.rp_send_run(send, 0)
 
     for turn in range(40):
         for _ in range(2):
             numbers = [str(len(sent) + i + 1) for i in range(4)]
-            lane.frame(send_request("T", 0, [numbers[0].encode()], int(numbers[0])), CONNECTION)
-            lane.frame(send_request("T", 0, [n.encode() for n in numbers[1:3]], int(numbers[1])), CONNECTION)
-            lane.frame(delayed(numbers[3]), CONNECTION)
+            rig.frame(send_request("T", 0, [numbers[0].encode()], int(numbers[0])), CONNECTION)
+            rig.frame(send_request("T", 0, [n.encode() for n in numbers[1:3]], int(numbers[1])), CONNECTION)
+            rig.frame(delayed(numbers[3]), CONNECTION)
             sent += numbers
-        lib.rp_send_close(lane.send)
-        begin_again(lane, "send")
-        tell_tables(lane)
+        lib.rp_send_close(rig.send)
+        begin_again(rig, "send")
+        tell_tables(rig)
         if turn == 0:
             length = whole_length(work)
             print(f"{length} instructions")
         else:
             cut(work, choose.randrange(length))
-        begin_again(lane, "send")
-        lane.send = lane.open_send()
-        return_what_was_left(lane)
-        tell_tables(lane)
-        lane.turn()
-        while return_what_was_left(lane):
-            lane.turn()
-        answered.update(reply.opaque for _, reply in lane.answers() if reply.code == 0)
-        assert stored_numbers(lane) == sent, f"seed {SEED}, turn {turn}"
+        begin_again(rig, "send")
+        rig.send = rig.open_send()
+        return_what_was_left(rig)
+        tell_tables(rig)
+        rig.turn()
+        while return_what_was_left(rig):
+            rig.turn()
+        answered.update(reply.opaque for _, reply in rig.answers() if reply.code == 0)
+        assert stored_numbers(rig) == sent, f"seed {SEED}, turn {turn}"
     requests = len(sent) // 4 * 3
     assert max(answered.values()) <= 2 and requests - len(answered) <= 40
 
@@ -144,11 +144,11 @@ def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_rep
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/delivery")
     delivered = DeliveryMarks(2, lambda: 0)
-    lane = FastPath(tmp_path, delivered=delivered.pointer)
-    lane.add_topic("T")
-    lane.tables_end()
-    lane.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
-    lane.turn()
+    rig = FastPath(tmp_path, delivered=delivered.pointer)
+    rig.add_topic("T")
+    rig.tables_end()
+    rig.frame(send_request("T", 1, [b"first"], 0))  # the first file is there
+    rig.turn()
     wanted: list[str] = []
     last: dict[int, bytes] = {}
 
@@ -159,88 +159,88 @@ def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_rep
         last[level] = encode_put(message, number, 0)
         wanted.append(body.decode())
         for _ in range(choose.choice((1, 1, 2))):
-            lane.put(last[level])
+            rig.put(last[level])
 
     def work() -> Callable[[], object]:
-        send = lane.open_send()
+        send = rig.open_send()
         return lambda: lib.rp_send_run(send, 0)
 
     length = 0
     for turn in range(60):
-        lib.rp_send_close(lane.send)
-        begin_again(lane, "send")
-        tell_tables(lane)
+        lib.rp_send_close(rig.send)
+        begin_again(rig, "send")
+        tell_tables(rig)
         for level in (1, 2, 1):
             if level in last and choose.random() < 0.3:
-                lane.put(last[level])
+                rig.put(last[level])
             put_next(level)
         if turn == 0:
             length = whole_length(work)
             print(f"{length} instructions")
         else:
             cut(work, choose.randrange(length))
-        begin_again(lane, "send")
-        lane.send = lane.open_send()
-        tell_tables(lane)
+        begin_again(rig, "send")
+        rig.send = rig.open_send()
+        tell_tables(rig)
         for record in last.values():
-            lane.put(record)
-        lane.turn()
-        assert stored_numbers(lane) == wanted, f"seed {SEED}, turn {turn}"
-        results = [record for kind, record in lane.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+            rig.put(record)
+        rig.turn()
+        assert stored_numbers(rig) == wanted, f"seed {SEED}, turn {turn}"
+        results = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
         assert results and all(decode_put_result(record, ("127.0.0.1", 1))[1].is_stored for record in results)
-    lane.close()
+    rig.close()
 
 
 @steppable
-def test_a_pull_is_answered_or_held_wherever_the_pull_worker_dies(lane: FastPath) -> None:
+def test_a_pull_is_answered_or_held_wherever_the_pull_worker_dies(rig: FastPath) -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/pull")
     opaque = 0
 
     def work() -> Callable[[], object]:
-        pull = lane.open_pull()
+        pull = rig.open_pull()
         return lambda: lib.rp_pull_run(pull, 0)
 
     length = 0
     for turn in range(24):
-        lib.rp_pull_close(lane.pull)  # what it holds is gone without an answer: it held nothing
+        lib.rp_pull_close(rig.pull)  # what it holds is gone without an answer: it held nothing
         asked = set()
         for queue, hold_ms in ((1, 0), (2, 600_000), (1, 0), (3, 600_000)):
             opaque += 1
             command = pull_request("T", queue, 0, hold_ms=hold_ms)
             command.opaque = opaque
             asked.add(opaque)
-            lane.frame(command, CONNECTION)
-        tell_tables(lane)
+            rig.frame(command, CONNECTION)
+        tell_tables(rig)
         if turn == 0:
             length = whole_length(work)
             print(f"{length} instructions")
         else:
             cut(work, choose.randrange(length))
-        lane.pull = lane.open_pull()
-        tell_tables(lane)
-        lane.turn()
-        held = lane.workers["pull"].counters[lib.RP_COUNT_SUSPENDED]
-        answered = {reply.opaque for _, reply in lane.answers()}
+        rig.pull = rig.open_pull()
+        tell_tables(rig)
+        rig.turn()
+        held = rig.workers["pull"].counters[lib.RP_COUNT_SUSPENDED]
+        answered = {reply.opaque for _, reply in rig.answers()}
         assert answered <= asked and len(answered) + held >= len(asked), f"seed {SEED}, turn {turn}: {answered}, {held}"
-        lane.closed(CONNECTION)
-        lane.turn()
-        assert lane.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0
-        lane.for_manager()
+        rig.closed(CONNECTION)
+        rig.turn()
+        assert rig.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0
+        rig.for_manager()
 
 
 @steppable
-def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: FastPath) -> None:
+def test_a_frame_is_decoded_once_wherever_the_codec_dies(rig: FastPath) -> None:
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/codec")
-    frames = lib.rp_ring_writer_open(lane.frames)
+    frames = lib.rp_ring_writer_open(rig.frames)
     sent: list[str] = []
     commands = 0
     length = 0
-    codec = lane.open_codec(lane.frames)
+    codec = rig.open_codec(rig.frames)
 
     def work() -> Callable[[], object]:
-        successor = lane.open_codec(lane.frames)
+        successor = rig.open_codec(rig.frames)
         return lambda: lib.rp_codec_run(successor, 0)
 
     def hand(command: RemotingCommand) -> None:
@@ -262,50 +262,50 @@ def test_a_frame_is_decoded_once_wherever_the_codec_dies(lane: FastPath) -> None
             print(f"{length} instructions")
         else:
             cut(work, choose.randrange(length))
-        codec = lane.open_codec(lane.frames)
+        codec = rig.open_codec(rig.frames)
         lib.rp_codec_run(codec, 0)
-        lane.turn()
-        lane.answers()
-        commands += sum(kind == lib.RP_MSG_COMMAND for kind, _ in lane.for_manager())
-        assert (stored_numbers(lane), commands) == (sent, 2 * (turn + 1)), f"seed {SEED}, turn {turn}"
+        rig.turn()
+        rig.answers()
+        commands += sum(kind == lib.RP_MSG_COMMAND for kind, _ in rig.for_manager())
+        assert (stored_numbers(rig), commands) == (sent, 2 * (turn + 1)), f"seed {SEED}, turn {turn}"
 
 
-def test_a_resume_point_that_proves_nothing_is_not_used_later(lane: FastPath) -> None:
+def test_a_resume_point_that_proves_nothing_is_not_used_later(rig: FastPath) -> None:
     """The log grows by other inputs too: what they store says nothing about the request of this resume point."""
-    point = lane.workers["send"].resume_points[0]
-    lane.frame(send_request("T", 0, [b"1"], 1))
-    point.output, point.output_position = 0xFFFFFFFF, lib.rp_control_header(lane.block).published_phy_offset + 1
-    point.source_head = lib.rp_ring_tail(lane.to_send)  # set, and killed before the record was published
-    lib.rp_send_close(lane.send)
-    lib.rp_send_close(lane.open_send())  # a successor that dies before it comes to this input
-    lane.send = lane.open_send()
+    point = rig.workers["send"].resume_points[0]
+    rig.frame(send_request("T", 0, [b"1"], 1))
+    point.output, point.output_position = 0xFFFFFFFF, lib.rp_control_header(rig.block).published_phy_offset + 1
+    point.source_head = lib.rp_ring_tail(rig.to_send)  # set, and killed before the record was published
+    lib.rp_send_close(rig.send)
+    lib.rp_send_close(rig.open_send())  # a successor that dies before it comes to this input
+    rig.send = rig.open_send()
     assert point.source_head == 0
-    tell_tables(lane)
-    lane.turn()
-    assert stored_numbers(lane) == ["1"]
+    tell_tables(rig)
+    rig.turn()
+    assert stored_numbers(rig) == ["1"]
 
 
 @pytest.mark.parametrize("sync_flush", [0, 1])
 def test_what_cannot_be_answered_is_not_stored(tmp_path: Path, sync_flush: int) -> None:
     """A selector that stands still, with thousands of sends for it: its ring fills, then the requests wait."""
-    lane = FastPath(tmp_path, sync_flush=sync_flush)
-    lane.add_topic("T")
-    lane.tables_end()
-    control = lib.rp_control_header(lane.block)
+    rig = FastPath(tmp_path, sync_flush=sync_flush)
+    rig.add_topic("T")
+    rig.tables_end()
+    control = lib.rp_control_header(rig.block)
     sent = answers = refusals = 0
     while refusals < 3:  # the reply ring is full, and then the ring before it
-        if lane.frame(send_request("T", 0, [str(sent).encode()], sent)) == lib.RP_OK:
+        if rig.frame(send_request("T", 0, [str(sent).encode()], sent)) == lib.RP_OK:
             sent += 1
             continue
         refusals += 1
         for _ in range(50):
-            lane.turn()
+            rig.turn()
             control.durable_phy_offset = control.published_phy_offset
-    assert len(stored_numbers(lane)) < sent or sync_flush  # thousands may wait for the disk with their answers
-    while batch := len(lane.answers()):
+    assert len(stored_numbers(rig)) < sent or sync_flush  # thousands may wait for the disk with their answers
+    while batch := len(rig.answers()):
         answers += batch
         for _ in range(50):
-            lane.turn()
+            rig.turn()
             control.durable_phy_offset = control.published_phy_offset
-    assert stored_numbers(lane) == [str(n) for n in range(sent)]
+    assert stored_numbers(rig) == [str(n) for n in range(sent)]
     assert answers == sent

@@ -76,7 +76,7 @@ class Bench:
     decoder: RingWriter
     selector: RingReader
     server: ProcessorServer
-    lane: SlowPathLog
+    slow_path: SlowPathLog
     clock: list[int]
     """Its one entry is the time."""
 
@@ -84,7 +84,7 @@ class Bench:
     def open(cls, pools: tuple[Pool, ...], processors: dict[int, Handler], reply_bytes: int = 65536) -> Bench:
         blocks = [WorkerBlock(name, index) for index, name in enumerate(("decoder", "manager", "selector"))]
         requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
-        lane = SlowPathLog()
+        slow_path = SlowPathLog()
         clock = [NOW_NS - 1_000_000_000]
         server = ProcessorServer(
             block=blocks[1],
@@ -92,10 +92,10 @@ class Bench:
             gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),
             processors={code: Call(handler) for code, handler in processors.items()},
             table=PoolTable(pools, default=pools[0].name),
-            slow_path=lane,
+            slow_path=slow_path,
             now_ns=lambda: clock[0],
         )
-        return cls(blocks, RingWriter(requests), RingReader(replies), server, lane, clock)
+        return cls(blocks, RingWriter(requests), RingReader(replies), server, slow_path, clock)
 
     def close(self) -> None:
         for block in self.blocks:

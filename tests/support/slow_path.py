@@ -72,13 +72,13 @@ class FakeChannel:
 
 @attrs.frozen(eq=False)
 class FakePut:
-    lane: FakeFastPath
+    fast_path: FakeFastPath
     result: PutResult
 
     async def wait(self) -> PutResult:
         await trio.lowlevel.checkpoint()
-        if self.lane.put_gate is not None:
-            await self.lane.put_gate.wait()
+        if self.fast_path.put_gate is not None:
+            await self.fast_path.put_gate.wait()
         return self.result
 
 

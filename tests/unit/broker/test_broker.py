@@ -28,8 +28,8 @@ def test_every_code_is_served(tmp_path: Path) -> None:
 
 
 def test_the_controller_is_a_slow_path(tmp_path: Path) -> None:
-    lane: SlowPath = SlowPathRig(tmp_path).broker
-    lane.connection_closed(99)
+    slow_path: SlowPath = SlowPathRig(tmp_path).broker
+    slow_path.connection_closed(99)
 
 
 def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:

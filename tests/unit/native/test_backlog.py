@@ -16,7 +16,7 @@ from rocketpy.reactor import worker_messages
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import MessageToPut
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_admission import MS, START, Clock, open_lane
+from tests.unit.native.test_admission import MS, START, Clock, open_rig
 from tests.unit.native.test_fast_path import pull, send_v2
 
 FLOODER, ORDINARY, OTHER = 3, 4, 5
@@ -25,10 +25,10 @@ BODY = 3000
 
 
 @pytest.fixture
-def lane(tmp_path: Path, clock: Clock) -> Iterator[FastPath]:
-    lane = open_lane(tmp_path, clock)
-    yield lane
-    lane.close()
+def rig(tmp_path: Path, clock: Clock) -> Iterator[FastPath]:
+    rig = open_rig(tmp_path, clock)
+    yield rig
+    rig.close()
 
 
 @pytest.fixture
@@ -48,42 +48,42 @@ def numbered(number: int) -> bytes:
     return number.to_bytes(4, "big").ljust(BODY, b"x")
 
 
-def flood(lane: FastPath, frames: Callable[[int], RemotingCommand], count: int) -> list[int]:
+def flood(rig: FastPath, frames: Callable[[int], RemotingCommand], count: int) -> list[int]:
     """FLOODER sends `count` requests, ORDINARY a send beside every 50th; each of those is served in its turn. Returns
     the numbers of FLOODER's that were refused."""
     refused = []
     for number in range(count):
         command = frames(number)
         command.opaque = number
-        assert lane.frame(command, FLOODER, received_ns=START) == lib.RP_OK
+        assert rig.frame(command, FLOODER, received_ns=START) == lib.RP_OK
         if number % 50 == 49:
-            assert lane.frame(send_v2(opaque=10**6 + number), ORDINARY, received_ns=START) == lib.RP_OK
-            lane.turn()
-            answers = lane.answers()
+            assert rig.frame(send_v2(opaque=10**6 + number), ORDINARY, received_ns=START) == lib.RP_OK
+            rig.turn()
+            answers = rig.answers()
             assert [(r.opaque, r.code) for c, r in answers if c == ORDINARY] == [(10**6 + number, 0)]
             assert all(r.code == 2 and (r.remark or "").startswith("[OVERLOAD]") for c, r in answers if c == FLOODER)
             refused += [r.opaque for c, r in answers if c == FLOODER]
     return refused
 
 
-def read_all(lane: FastPath) -> list[tuple[int, bytes]]:
+def read_all(rig: FastPath) -> list[tuple[int, bytes]]:
     """What the manager gets once it reads again."""
     found: list[tuple[int, bytes]] = []
     for _ in range(400):
-        found += lane.for_manager()
-        lane.turn()
+        found += rig.for_manager()
+        rig.turn()
     return found
 
 
 @pytest.mark.parametrize("kind", SLOW)
-def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: FastPath, kind: str) -> None:
+def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(rig: FastPath, kind: str) -> None:
     count = 8000  # 24 MB: the ring, what a connection alone may have, and more
-    refused = flood(lane, lambda number: send_v2(body=numbered(number), **SLOW[kind]), count)
+    refused = flood(rig, lambda number: send_v2(body=numbered(number), **SLOW[kind]), count)
     assert len(refused) > 500
-    lane.frame(send_v2(topic="new", body=numbered(count)), OTHER, received_ns=START)
-    lane.turn()
-    assert lane.answers() == [], "it waits: the flooder has not taken its place"
-    sends = [data for got, data in read_all(lane) if got == lib.RP_MSG_SEND]
+    rig.frame(send_v2(topic="new", body=numbered(count)), OTHER, received_ns=START)
+    rig.turn()
+    assert rig.answers() == [], "it waits: the flooder has not taken its place"
+    sends = [data for got, data in read_all(rig) if got == lib.RP_MSG_SEND]
     numbers = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
     assert numbers == [*sorted(set(range(count)) - set(refused)), count]
     assert 0.9 * SHARE < (len(numbers) - 1) * BODY < SHARE + (1 << 18), "what waited filled the share, and no more"
@@ -91,83 +91,83 @@ def test_a_flood_of_slow_sends_waits_or_is_refused_and_others_are_served(lane: F
     assert tokens == sorted(set(tokens))
 
 
-def test_what_follows_a_waiting_send_does_not_overtake_it(lane: FastPath) -> None:
-    flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
+def test_what_follows_a_waiting_send_does_not_overtake_it(rig: FastPath) -> None:
+    flood(rig, lambda number: send_v2(topic="new", body=numbered(number)), 300)
     for connection in (FLOODER, ORDINARY):
-        lane.frame(send_v2(body=numbered(300)), connection, received_ns=START)
-    lane.turn()
-    assert [connection for connection, _ in lane.answers()] == [ORDINARY]
-    records = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_SEND]
+        rig.frame(send_v2(body=numbered(300)), connection, received_ns=START)
+    rig.turn()
+    assert [connection for connection, _ in rig.answers()] == [ORDINARY]
+    records = [data for kind, data in read_all(rig) if kind == lib.RP_MSG_SEND]
     assert [int.from_bytes(data[-BODY:][:4], "big") for data in records] == list(range(301))
-    lane.add_topic("new")
+    rig.add_topic("new")
     for data in records:
-        lane.hand_back(lib.RP_MSG_SEND, data, lib.RP_REQUEST_RESOLVED)
-        lane.turn()
-    lane.complete(records[-2])
-    lane.frame(send_v2(body=numbered(301)), FLOODER, received_ns=START)
-    lane.turn()
-    assert len([kind for kind, _ in lane.for_manager() if kind == lib.RP_MSG_SEND]) == 1  # one is not completed yet
-    lane.complete(records[-1])
-    lane.answers()
+        rig.hand_back(lib.RP_MSG_SEND, data, lib.RP_REQUEST_RESOLVED)
+        rig.turn()
+    rig.complete(records[-2])
+    rig.frame(send_v2(body=numbered(301)), FLOODER, received_ns=START)
+    rig.turn()
+    assert len([kind for kind, _ in rig.for_manager() if kind == lib.RP_MSG_SEND]) == 1  # one is not completed yet
+    rig.complete(records[-1])
+    rig.answers()
 
 
-def test_what_waits_too_long_is_refused_and_its_connection_goes_on(lane: FastPath, clock: Clock) -> None:
-    flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
+def test_what_waits_too_long_is_refused_and_its_connection_goes_on(rig: FastPath, clock: Clock) -> None:
+    flood(rig, lambda number: send_v2(topic="new", body=numbered(number)), 300)
     clock.now_ns += 201 * MS
-    lane.frame(send_v2(opaque=1000), ORDINARY, received_ns=clock.now_ns)
-    lane.turn()
-    answers = lane.answers()
+    rig.frame(send_v2(opaque=1000), ORDINARY, received_ns=clock.now_ns)
+    rig.turn()
+    answers = rig.answers()
     assert [reply.opaque for connection, reply in answers if connection == ORDINARY] == [1000]
     refused = [reply.opaque for connection, reply in answers if connection == FLOODER and reply.code == 2]
-    sends = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_SEND]
+    sends = [data for kind, data in read_all(rig) if kind == lib.RP_MSG_SEND]
     in_ring = [int.from_bytes(data[-BODY:][:4], "big") for data in sends]
     assert len(refused) > 100 and in_ring + refused == list(range(300))
-    lane.complete(sends[-1])
-    lane.frame(send_v2(opaque=1001), FLOODER, received_ns=clock.now_ns)
-    lane.turn()
-    assert [(reply.opaque, reply.code) for _, reply in lane.answers()] == [(1001, 0)]
+    rig.complete(sends[-1])
+    rig.frame(send_v2(opaque=1001), FLOODER, received_ns=clock.now_ns)
+    rig.turn()
+    assert [(reply.opaque, reply.code) for _, reply in rig.answers()] == [(1001, 0)]
 
 
-def test_a_worker_that_leaves_answers_what_waits(lane: FastPath) -> None:
-    flood(lane, lambda number: send_v2(topic="new", body=numbered(number)), 300)
-    lane.workers["send"].stop = lib.RP_STOP_LEAVE
-    assert lib.rp_send_run(lane.send, MS) == lib.RP_STOPPED
-    assert {(connection, reply.code) for connection, reply in lane.answers()} == {(FLOODER, 2)}
+def test_a_worker_that_leaves_answers_what_waits(rig: FastPath) -> None:
+    flood(rig, lambda number: send_v2(topic="new", body=numbered(number)), 300)
+    rig.workers["send"].stop = lib.RP_STOP_LEAVE
+    assert lib.rp_send_run(rig.send, MS) == lib.RP_STOPPED
+    assert {(connection, reply.code) for connection, reply in rig.answers()} == {(FLOODER, 2)}
 
 
-def test_a_large_slow_send_is_taken_while_another_crosses(lane: FastPath) -> None:
+def test_a_large_slow_send_is_taken_while_another_crosses(rig: FastPath) -> None:
     body = bytes(3 << 20)
     for connection in (FLOODER, OTHER):
         for _ in range(30):  # the ring to send is small as well
-            if lane.frame(send_v2(topic="new", body=body), connection, received_ns=START) == lib.RP_OK:
+            if rig.frame(send_v2(topic="new", body=body), connection, received_ns=START) == lib.RP_OK:
                 break
-            lane.turn()
+            rig.turn()
         else:
             raise AssertionError("not taken")
     for _ in range(60):
-        lane.turn()
-    lane.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
-    lane.turn()
-    assert [(connection, reply.code) for connection, reply in lane.answers()] == [(ORDINARY, 0)]
-    assert [len(data) > len(body) for kind, data in read_all(lane) if kind == lib.RP_MSG_SEND] == [True, True]
+        rig.turn()
+    rig.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
+    rig.turn()
+    assert [(connection, reply.code) for connection, reply in rig.answers()] == [(ORDINARY, 0)]
+    assert [len(data) > len(body) for kind, data in read_all(rig) if kind == lib.RP_MSG_SEND] == [True, True]
 
 
 def command(number: int) -> RemotingCommand:
     return RemotingCommand.request(34, body=numbered(number))
 
 
-def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: FastPath) -> None:
+def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(rig: FastPath) -> None:
     count = 8000
-    refused = flood(lane, command, count)
+    refused = flood(rig, command, count)
     assert len(refused) > 500
-    lane.frame(command(count), OTHER)
-    lane.closed(FLOODER)
-    lane.closed(OTHER)
-    assert lane.answers() == []
+    rig.frame(command(count), OTHER)
+    rig.closed(FLOODER)
+    rig.closed(OTHER)
+    assert rig.answers() == []
     found = []
     for _ in range(400):
-        found += lane.for_manager()
-        lib.rp_codec_wake(lane.codec)
+        found += rig.for_manager()
+        lib.rp_codec_wake(rig.codec)
     numbers = [int.from_bytes(data[-BODY:][:4], "big") for kind, data in found if kind == lib.RP_MSG_COMMAND]
     assert numbers == [*sorted(set(range(count)) - set(refused)), count]
     closed = [worker_messages.connection_of(data) for kind, data in found if kind == lib.RP_MSG_CLOSED]
@@ -175,80 +175,80 @@ def test_a_flood_of_commands_waits_or_is_refused_and_others_are_served(lane: Fas
     assert [kind for kind, _ in found][-2:] == [lib.RP_MSG_CLOSED] * 2, "behind their commands"
 
 
-def test_connections_that_come_and_go_do_not_stop_the_codec(lane: FastPath) -> None:
-    flood(lane, command, 500)
+def test_connections_that_come_and_go_do_not_stop_the_codec(rig: FastPath) -> None:
+    flood(rig, command, 500)
     for connection in range(1000, 6000):
-        lane.closed(connection)
+        rig.closed(connection)
         if connection % 100 == 0:
-            lane.turn()  # so that the pull processor hears of it
-    lane.frame(send_v2(), ORDINARY, received_ns=START)
-    lane.turn()
-    assert [(connection, reply.code) for connection, reply in lane.answers()] == [(ORDINARY, 0)]
+            rig.turn()  # so that the pull processor hears of it
+    rig.frame(send_v2(), ORDINARY, received_ns=START)
+    rig.turn()
+    assert [(connection, reply.code) for connection, reply in rig.answers()] == [(ORDINARY, 0)]
 
 
-def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(lane: FastPath) -> None:
+def test_a_flood_of_slow_pulls_leaves_room_for_those_of_others(rig: FastPath) -> None:
     answered = set()
     for number in range(8000):
-        lane.frame(pull(topic="unknown", group="g" * BODY, opaque=number), FLOODER, received_ns=START)
+        rig.frame(pull(topic="unknown", group="g" * BODY, opaque=number), FLOODER, received_ns=START)
         if number % 50 == 49:
-            lane.turn()
-            answered |= {(c, r.code) for c, r in lane.answers()}
+            rig.turn()
+            answered |= {(c, r.code) for c, r in rig.answers()}
     assert answered == {(FLOODER, 2)}
-    lane.frame(pull(topic="unknown", group="g" * BODY, opaque=10**6), OTHER, received_ns=START)
-    lane.turn()
-    assert lane.answers() == []
-    pulls = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_PULL]
+    rig.frame(pull(topic="unknown", group="g" * BODY, opaque=10**6), OTHER, received_ns=START)
+    rig.turn()
+    assert rig.answers() == []
+    pulls = [data for kind, data in read_all(rig) if kind == lib.RP_MSG_PULL]
     assert worker_messages.connection_of(pulls[-1]) == OTHER
 
 
 def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: Path, clock: Clock) -> None:
-    lane = open_lane(tmp_path, clock, sync_flush=1)
+    rig = open_rig(tmp_path, clock, sync_flush=1)
     for number in range(300):  # its ring is full
-        lane.frame(send_v2(topic="new", body=numbered(number)), FLOODER, received_ns=START)
+        rig.frame(send_v2(topic="new", body=numbered(number)), FLOODER, received_ns=START)
         if number % 50 == 49:
-            lane.turn()
+            rig.turn()
     message = MessageToPut("T", 0, b"", b"ours", born_timestamp_ms=1, born_host=("127.0.0.1", 1))
-    lane.tell_send(lib.RP_MSG_SEND, worker_messages.encode_put(message, 77, START))
-    lane.turn()
-    lane.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
-    lane.turn()
-    header: Any = lib.rp_control_header(lane.block)
+    rig.tell_send(lib.RP_MSG_SEND, worker_messages.encode_put(message, 77, START))
+    rig.turn()
+    rig.frame(send_v2(opaque=1), ORDINARY, received_ns=START)
+    rig.turn()
+    header: Any = lib.rp_control_header(rig.block)
     header.durable_phy_offset = header.published_phy_offset
-    lane.turn()
-    assert [(c, r.opaque, r.code) for c, r in lane.answers() if c != FLOODER] == [(ORDINARY, 1, 0)]
-    results = [data for kind, data in read_all(lane) if kind == lib.RP_MSG_PUT_RESULT]
+    rig.turn()
+    assert [(c, r.opaque, r.code) for c, r in rig.answers() if c != FLOODER] == [(ORDINARY, 1, 0)]
+    results = [data for kind, data in read_all(rig) if kind == lib.RP_MSG_PUT_RESULT]
     assert [ffi.from_buffer("rp_put_result *", data).token for data in results] == [77]
-    lane.close()
+    rig.close()
 
 
-def test_a_flood_of_pulls_lets_the_requests_of_others_pass(lane: FastPath) -> None:
+def test_a_flood_of_pulls_lets_the_requests_of_others_pass(rig: FastPath) -> None:
     """The pull processor is busy: what one connection asks of it keeps nobody from sending."""
     count, refused = 5000, []
     for number in range(count):
-        assert lane.frame(pull(opaque=number), FLOODER, received_ns=START) == lib.RP_OK
+        assert rig.frame(pull(opaque=number), FLOODER, received_ns=START) == lib.RP_OK
         if number % 100 == 99:
-            assert lane.frame(send_v2(opaque=10**6 + number), ORDINARY, received_ns=START) == lib.RP_OK
-            lib.rp_send_run(lane.send, 0)
-            answers = lane.answers()
+            assert rig.frame(send_v2(opaque=10**6 + number), ORDINARY, received_ns=START) == lib.RP_OK
+            lib.rp_send_run(rig.send, 0)
+            answers = rig.answers()
             assert [(r.opaque, r.code) for c, r in answers if c == ORDINARY] == [(10**6 + number, 0)]
             refused += [r.opaque for c, r in answers if c == FLOODER and r.code == 2]
-    lane.frame(pull(opaque=10**6, offset=1000), OTHER, received_ns=START)
-    assert lane.answers() == [], "it waits: the flooder has not taken its place"
+    rig.frame(pull(opaque=10**6, offset=1000), OTHER, received_ns=START)
+    assert rig.answers() == [], "it waits: the flooder has not taken its place"
     served = []
     while not served or served[-1][0] == FLOODER:
-        lane.turn()
-        served += [(connection, reply.opaque) for connection, reply in lane.answers()]
+        rig.turn()
+        served += [(connection, reply.opaque) for connection, reply in rig.answers()]
     assert served[-1] == (OTHER, 10**6)
     assert [opaque for _, opaque in served[:-1]] == sorted(set(range(count)) - set(refused))
 
 
-def test_the_end_of_a_connection_comes_behind_its_waiting_pulls(lane: FastPath) -> None:
+def test_the_end_of_a_connection_comes_behind_its_waiting_pulls(rig: FastPath) -> None:
     for number in range(2500):
-        lane.frame(pull(queue=1, flags=6, opaque=number), number % 100, received_ns=START)
+        rig.frame(pull(queue=1, flags=6, opaque=number), number % 100, received_ns=START)
     for connection in range(100):
-        lane.closed(connection)
+        rig.closed(connection)
     for _ in range(100):
-        lane.turn()
-        lane.answers()
-    assert lane.workers["pull"].counters[lib.RP_COUNT_PULLS] > 1000
-    assert lane.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0
+        rig.turn()
+        rig.answers()
+    assert rig.workers["pull"].counters[lib.RP_COUNT_PULLS] > 1000
+    assert rig.workers["pull"].counters[lib.RP_COUNT_SUSPENDED] == 0

@@ -176,21 +176,21 @@ def test_the_send_process_stores_by_it(tmp_path: Path) -> None:
     machine = Machine()
     wall = ffi.callback("int64_t(void)", lambda: machine.wall)
     boot = ffi.callback("int64_t(void)", lambda: machine.boot)
-    lane = FastPath(tmp_path, wall_ms=wall, boot_ms=boot)
-    lane.add_topic("T")
-    lane.tables_end()
+    rig = FastPath(tmp_path, wall_ms=wall, boot_ms=boot)
+    rig.add_topic("T")
+    rig.tables_end()
     for token, (jump, pass_ms) in enumerate([(DAY_MS, 0), (-DAY_MS, 1000), (0, 1000)]):
         machine.wall += jump
         machine.pass_ms(pass_ms)
         if token == 2:  # a successor goes on with the same clock
-            lib.rp_send_close(lane.send)
-            lane.workers["send"].epoch += 1
-            lane.send = lane.open_send()
-            lane.add_topic("T")
-            lane.tell_tables_end()
-        lane.put(encode_put(MessageToPut("T", 0, b"x", b""), token + 1, 0))
-        lane.turn()
-    end = lib.rp_control_header(lane.block).published_phy_offset
-    times = [record.store_timestamp_ms for record in decode_records(lane.log(0, end))]
+            lib.rp_send_close(rig.send)
+            rig.workers["send"].epoch += 1
+            rig.send = rig.open_send()
+            rig.add_topic("T")
+            rig.tell_tables_end()
+        rig.put(encode_put(MessageToPut("T", 0, b"x", b""), token + 1, 0))
+        rig.turn()
+    end = lib.rp_control_header(rig.block).published_phy_offset
+    times = [record.store_timestamp_ms for record in decode_records(rig.log(0, end))]
     assert times == [NOW_MS + DAY_MS, NOW_MS + DAY_MS + 500, NOW_MS + DAY_MS + 1000]
-    lane.close()
+    rig.close()

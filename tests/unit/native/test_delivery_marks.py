@@ -102,54 +102,54 @@ def test_memory_of_another_layout_is_not_used(delivered: DeliveryMarks, tmp_path
 
 
 @pytest.fixture
-def lane(tmp_path: Path, delivered: DeliveryMarks, log: Log) -> Iterator[FastPath]:
-    lane = FastPath(tmp_path, delivered=delivered.pointer)
-    lane.add_topic("T")
-    lane.tables_end()
-    yield lane
-    lane.close()
+def rig(tmp_path: Path, delivered: DeliveryMarks, log: Log) -> Iterator[FastPath]:
+    rig = FastPath(tmp_path, delivered=delivered.pointer)
+    rig.add_topic("T")
+    rig.tables_end()
+    yield rig
+    rig.close()
 
 
-def deliver(lane: FastPath, delivery: Delivery, body: bytes, *, topic: str = "T") -> PutResult:
-    lane.put(encode_put(MessageToPut(topic, 0, body, b"", wait_store=False, delivery=delivery), 7, 0))
-    lane.turn()
-    (record,) = [record for kind, record in lane.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+def deliver(rig: FastPath, delivery: Delivery, body: bytes, *, topic: str = "T") -> PutResult:
+    rig.put(encode_put(MessageToPut(topic, 0, body, b"", wait_store=False, delivery=delivery), 7, 0))
+    rig.turn()
+    (record,) = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
     token, result = decode_put_result(record, ("127.0.0.1", 10911))
     assert token == 7
     return result
 
 
-def bodies(lane: FastPath) -> list[bytes]:
-    end = lib.rp_control_header(lane.block).published_phy_offset
-    return [bytes(record.body) for record in decode_records(lane.log(0, end), check_crc=True)] if end else []
+def bodies(rig: FastPath) -> list[bytes]:
+    end = lib.rp_control_header(rig.block).published_phy_offset
+    return [bytes(record.body) for record in decode_records(rig.log(0, end), check_crc=True)] if end else []
 
 
-def test_a_delivery_that_is_put_again_is_answered_and_not_stored(lane: FastPath) -> None:
-    assert deliver(lane, FIRST, b"first").is_stored
-    assert deliver(lane, FIRST, b"first").is_stored
-    assert deliver(lane, SECOND, b"second").is_stored
-    assert deliver(lane, FIRST, b"first").is_stored
-    assert deliver(lane, Delivery(2, 50, 0), b"other level").is_stored
-    assert bodies(lane) == [b"first", b"second", b"other level"]
+def test_a_delivery_that_is_put_again_is_answered_and_not_stored(rig: FastPath) -> None:
+    assert deliver(rig, FIRST, b"first").is_stored
+    assert deliver(rig, FIRST, b"first").is_stored
+    assert deliver(rig, SECOND, b"second").is_stored
+    assert deliver(rig, FIRST, b"first").is_stored
+    assert deliver(rig, Delivery(2, 50, 0), b"other level").is_stored
+    assert bodies(rig) == [b"first", b"second", b"other level"]
 
 
-def test_a_delivery_that_was_refused_may_be_put_again(lane: FastPath) -> None:
-    assert deliver(lane, FIRST, b"first", topic="gone").code == 17
-    assert deliver(lane, FIRST, b"dead letter").is_stored
-    assert deliver(lane, FIRST, b"first").is_stored  # wherever it is put now
-    assert bodies(lane) == [b"dead letter"]
+def test_a_delivery_that_was_refused_may_be_put_again(rig: FastPath) -> None:
+    assert deliver(rig, FIRST, b"first", topic="gone").code == 17
+    assert deliver(rig, FIRST, b"dead letter").is_stored
+    assert deliver(rig, FIRST, b"first").is_stored  # wherever it is put now
+    assert bodies(rig) == [b"dead letter"]
 
 
 def test_a_successor_of_the_send_process_knows_what_was_stored(
-    lane: FastPath, delivered: DeliveryMarks, log: Log
+    rig: FastPath, delivered: DeliveryMarks, log: Log
 ) -> None:
-    deliver(lane, FIRST, b"first")
-    lib.rp_send_close(lane.send)
-    lane.workers["send"].epoch += 1
-    lane.send = lane.open_send()
-    lane.add_topic("T")
-    lane.tell_tables_end()
-    assert deliver(lane, FIRST, b"first").is_stored
-    assert bodies(lane) == [b"first"]
-    log.published = lib.rp_control_header(lane.block).published_phy_offset
+    deliver(rig, FIRST, b"first")
+    lib.rp_send_close(rig.send)
+    rig.workers["send"].epoch += 1
+    rig.send = rig.open_send()
+    rig.add_topic("T")
+    rig.tell_tables_end()
+    assert deliver(rig, FIRST, b"first").is_stored
+    assert bodies(rig) == [b"first"]
+    log.published = lib.rp_control_header(rig.block).published_phy_offset
     assert delivered.last(1) == FIRST

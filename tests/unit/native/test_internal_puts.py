@@ -18,26 +18,26 @@ FILE_SIZE = 128 * 1024
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> Iterator[FastPath]:
-    lane = FastPath(tmp_path, file_size=FILE_SIZE)
-    lane.add_topic("T")
-    lane.tables_end()
-    yield lane
-    lane.close()
+def rig(tmp_path: Path) -> Iterator[FastPath]:
+    rig = FastPath(tmp_path, file_size=FILE_SIZE)
+    rig.add_topic("T")
+    rig.tables_end()
+    yield rig
+    rig.close()
 
 
-def outcomes(lane: FastPath) -> dict[int, PutResult]:
+def outcomes(rig: FastPath) -> dict[int, PutResult]:
     """Token to outcome of every put that was answered since the last call."""
-    lane.turn()
-    records = [record for kind, record in lane.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+    rig.turn()
+    records = [record for kind, record in rig.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
     return dict(decode_put_result(record, ("127.0.0.1", 10911)) for record in records)
 
 
-def test_a_put_of_our_own_may_be_larger_than_a_client_s(lane: FastPath) -> None:
+def test_a_put_of_our_own_may_be_larger_than_a_client_s(rig: FastPath) -> None:
     """It was taken when maxMessageSize was higher."""
-    lane.tell_broker(6, 100)
-    lane.put(encode_put(MessageToPut("T", 0, b"x" * 5000, b""), 1, 0))
-    assert outcomes(lane)[1].code == 0
+    rig.tell_broker(6, 100)
+    rig.put(encode_put(MessageToPut("T", 0, b"x" * 5000, b""), 1, 0))
+    assert outcomes(rig)[1].code == 0
 
 
 @pytest.mark.parametrize(
@@ -50,20 +50,20 @@ def test_a_put_of_our_own_may_be_larger_than_a_client_s(lane: FastPath) -> None:
         (MessageToPut("gone", 0, b"x", b""), 17),
     ],
 )
-def test_what_can_never_be_stored_is_refused_for_good(lane: FastPath, message: MessageToPut, code: int) -> None:
-    lane.put(encode_put(message, 1, 0))
-    lane.put(encode_put(MessageToPut("T", 0, b"next", b""), 2, 0))
-    found = outcomes(lane)
+def test_what_can_never_be_stored_is_refused_for_good(rig: FastPath, message: MessageToPut, code: int) -> None:
+    rig.put(encode_put(message, 1, 0))
+    rig.put(encode_put(MessageToPut("T", 0, b"next", b""), 2, 0))
+    found = outcomes(rig)
     assert found[1].code == code and found[1].is_final_refusal and not found[1].is_stored
     assert found[2].is_stored
 
 
-def test_what_a_full_disk_refuses_may_be_stored_later(lane: FastPath) -> None:
-    control = lib.rp_control_header(lane.block)
+def test_what_a_full_disk_refuses_may_be_stored_later(rig: FastPath) -> None:
+    control = lib.rp_control_header(rig.block)
     control.running_flags = 16
-    lane.put(encode_put(MessageToPut("T", 0, b"x", b""), 1, 0))
-    refused = outcomes(lane)[1]
+    rig.put(encode_put(MessageToPut("T", 0, b"x", b""), 1, 0))
+    refused = outcomes(rig)[1]
     assert refused.code == 14 and not refused.is_final_refusal
     control.running_flags = 0
-    lane.put(encode_put(MessageToPut("T", 0, b"x", b""), 2, 0))
-    assert outcomes(lane)[2].is_stored
+    rig.put(encode_put(MessageToPut("T", 0, b"x", b""), 2, 0))
+    assert outcomes(rig)[2].is_stored

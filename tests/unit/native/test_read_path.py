@@ -47,24 +47,24 @@ class Found:
 class Shelf:
     """Queues of topic T, and two ways to read them."""
 
-    lane: FastPath
+    rig: FastPath
     store: MessageStore
     way: str
 
     def put(self, count: int = 1, *, size: int = 0, tag: str = "", queue: int = 0) -> None:
         for _ in range(count):
             properties = f"TAGS\x01{tag}\x02" if tag else ""
-            self.lane.frame(send_v2(body=b"x" * size, properties=properties, queue=queue))
-            self.lane.turn()
-            assert [reply.code for _, reply in self.lane.answers()] == [0]
+            self.rig.frame(send_v2(body=b"x" * size, properties=properties, queue=queue))
+            self.rig.turn()
+            assert [reply.code for _, reply in self.rig.answers()] == [0]
 
     def get(self, offset: int, maximum: int = 32, *, tag: str = "*", queue: int = 0) -> Found:
         return (self._by_c if self.way == "c" else self._by_python)(offset, maximum, tag, queue)
 
     def _by_c(self, offset: int, maximum: int, tag: str, queue: int) -> Found:
-        self.lane.frame(pull(offset, queue, maximum=maximum, expression=tag))
-        self.lane.turn()
-        [(_, reply)] = self.lane.answers()
+        self.rig.frame(pull(offset, queue, maximum=maximum, expression=tag))
+        self.rig.turn()
+        [(_, reply)] = self.rig.answers()
         status = reply.remark or ""
         assert reply.code == CODES.get(status, 21 if offset else 19)
         bounds = [int(reply.ext_field(key) or -1) for key in ("minOffset", "maxOffset")]
@@ -85,15 +85,15 @@ class Shelf:
 
 @pytest.fixture(params=["c", "python"])
 def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
-    lane = FastPath(
+    rig = FastPath(
         tmp_path,
         LIMITS | {"memory_bytes": MEMORY * 40 // 100, "slave_read_enable": 1},
         file_size=LOG_FILE,
         cq_file_size=UNITS * 20,
     )
-    lane.add_topic("T")
-    lane.add_group("G")
-    lane.tables_end()
+    rig.add_topic("T")
+    rig.add_group("G")
+    rig.tables_end()
     config = MessageStoreConfig(
         store_path_root_dir=str(tmp_path),
         mapped_file_size_commit_log=LOG_FILE,
@@ -104,7 +104,7 @@ def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
         max_transfer_count_on_message_in_disk=LIMITS["count_on_disk"],
     )
     store = MessageStore(config, ControlBlock(tmp_path / "control", LOG_FILE), memory_bytes=MEMORY)
-    return Shelf(lane, store, request.param)
+    return Shelf(rig, store, request.param)
 
 
 @pytest.mark.parametrize(
@@ -144,11 +144,11 @@ def test_one_queue_file_per_pull(shelf: Shelf) -> None:
 
 def test_a_missing_queue_file_is_passed_over(shelf: Shelf) -> None:
     shelf.put(UNITS + 20)
-    (shelf.lane.root / "consumequeue" / "T" / "0" / f"{0:020d}").unlink()
-    shelf.lane.pull = shelf.lane.open_pull()  # has no descriptor of it
-    shelf.lane.add_topic("T")
-    shelf.lane.add_group("G")
-    shelf.lane.tell_tables_end()
+    (shelf.rig.root / "consumequeue" / "T" / "0" / f"{0:020d}").unlink()
+    shelf.rig.pull = shelf.rig.open_pull()  # has no descriptor of it
+    shelf.rig.add_topic("T")
+    shelf.rig.add_group("G")
+    shelf.rig.tell_tables_end()
     assert shelf.get(7) == Found("OFFSET_FOUND_NULL", UNITS)
     assert shelf.get(UNITS).status == "FOUND"
 
@@ -177,11 +177,11 @@ def test_bytes_in_memory(shelf: Shelf, size: int, count: int) -> None:
     record = shelf.store.consume_queue_units("T", 0, 0, 1)[0]
     assert record.size == size + RECORD
     shelf.store.limits = attrs.evolve(shelf.store.limits, memory_bytes=1 << 40)  # near, however far
-    shelf.lane.pull_options["memory_bytes"] = 1 << 40
-    shelf.lane.pull = shelf.lane.open_pull()
-    shelf.lane.add_topic("T")
-    shelf.lane.add_group("G")
-    shelf.lane.tell_tables_end()
+    shelf.rig.pull_options["memory_bytes"] = 1 << 40
+    shelf.rig.pull = shelf.rig.open_pull()
+    shelf.rig.add_topic("T")
+    shelf.rig.add_group("G")
+    shelf.rig.tell_tables_end()
     assert len(shelf.get(0).offsets) == count
 
 
@@ -228,7 +228,7 @@ class TestRemovedRecords:
         gone = [unit for unit in shelf.store.consume_queue_units("T", 0, 0, 10) if unit.phy_offset < LOG_FILE]
         assert len(gone) == 8
         shelf.store.control.header.min_phy_offset = LOG_FILE
-        os.unlink(shelf.lane.root / "commitlog" / f"{0:020d}")
+        os.unlink(shelf.rig.root / "commitlog" / f"{0:020d}")
 
     def test_the_rest_is_found(self, shelf: Shelf) -> None:
         assert shelf.get(0) == Found("FOUND", 10, [8, 9])

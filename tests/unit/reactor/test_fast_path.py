@@ -57,7 +57,7 @@ class Desk:
 
     blocks: dict[str, WorkerBlock]
     readers: dict[str, RingReader]
-    lane: RingFastPath
+    fast_path: RingFastPath
     queues: QueueLog
 
     @classmethod
@@ -66,7 +66,7 @@ class Desk:
         rings = {name: Ring(65536, blocks["manager"], blocks[name]) for name in ("send", "pull", "store")}
         boxes = {name: Outbox(RingWriter(ring), bytes_max=40_000) for name, ring in rings.items()}
         queues = QueueLog()
-        lane = RingFastPath(
+        fast_path = RingFastPath(
             send=(blocks["send"], boxes["send"]),
             pulls=[(blocks["pull"], boxes["pull"])],
             store=(blocks["store"], boxes["store"]),
@@ -74,15 +74,15 @@ class Desk:
             store_host=("10.0.0.1", 10911),
             now_ns=lambda: 1000,
         )
-        return cls(blocks, {name: RingReader(ring) for name, ring in rings.items()}, lane, queues)
+        return cls(blocks, {name: RingReader(ring) for name, ring in rings.items()}, fast_path, queues)
 
     def told(self, name: str) -> list[tuple[int, bytes]]:
-        """Records for one process since the last call; makes room and lets the lane move on."""
+        """Records for one process since the last call; makes room and lets the fast_path move on."""
         found = []
         while True:
             record = self.readers[name].read()
             if record is None:
-                self.lane.turn()
+                self.fast_path.turn()
                 record = self.readers[name].read()
                 if record is None:
                     return found
@@ -100,10 +100,10 @@ def desk() -> Iterator[Desk]:
         os.close(block.doorbell)
 
 
-def announce(lane: FastPath) -> None:
+def announce(fast_path: FastPath) -> None:
     """All kinds of table entries."""
-    lane.topic_changed("T", perm=6, read_queue_nums=2, write_queue_nums=3, order=True, multi_tag=False, slow=True)
-    lane.group_changed(
+    fast_path.topic_changed("T", perm=6, read_queue_nums=2, write_queue_nums=3, order=True, multi_tag=False, slow=True)
+    fast_path.group_changed(
         "G",
         consume_enable=True,
         consume_broadcast_enable=False,
@@ -112,13 +112,13 @@ def announce(lane: FastPath) -> None:
         is_online=True,
         is_broadcasting=False,
     )
-    lane.subscription_changed("G", "T", expression_type="TAG", sub_string="TagA || TagB", sub_version=5)
-    lane.broker_changed(permission=6, max_message_size=1000)
-    lane.tables_end()
+    fast_path.subscription_changed("G", "T", expression_type="TAG", sub_string="TagA || TagB", sub_version=5)
+    fast_path.broker_changed(permission=6, max_message_size=1000)
+    fast_path.tables_end()
 
 
 def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
-    announce(desk.lane)
+    announce(desk.fast_path)
     assert desk.queues.log == [(b"T", 0), (b"T", 1), (b"T", 2)]
     assert desk.kinds("send") == [WorkerMessage.TOPIC, WorkerMessage.BROKER, WorkerMessage.TABLES_END]
     topic, group, subscription, broker, _ = desk.told("pull")
@@ -141,7 +141,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
     [("TAG", "*", "ALL"), ("TAG", "", "ALL"), ("", "*", "ALL"), ("SQL92", "a > 1", "SLOW")],
 )
 def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string: str, flags: str) -> None:
-    desk.lane.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
+    desk.fast_path.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
     wanted = worker_messages.encode_subscription(
         "G", "T", flags=getattr(lib, f"RP_SUBSCRIPTION_{flags}"), sub_version=1
     )
@@ -151,17 +151,17 @@ def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string
 @pytest.mark.parametrize(("sub_string", "tags"), [(" * ", ["*"]), (" || ", [])])
 def test_an_expression_without_tags_does_not_select_all(desk: Desk, sub_string: str, tags: list[str]) -> None:
     """As in the reference, and as a pull that brings the same expression is read."""
-    desk.lane.subscription_changed("G", "T", expression_type="TAG", sub_string=sub_string, sub_version=1)
+    desk.fast_path.subscription_changed("G", "T", expression_type="TAG", sub_string=sub_string, sub_version=1)
     wanted = worker_messages.encode_subscription("G", "T", flags=0, sub_version=1, tags=tags)
     assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
 
 
 def test_a_successor_is_told_everything_that_holds_and_nothing_that_went(desk: Desk) -> None:
-    announce(desk.lane)
-    desk.lane.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
-    desk.lane.topic_removed("T")
-    desk.lane.subscription_removed("G", "T")
-    desk.lane.group_removed("G")
+    announce(desk.fast_path)
+    desk.fast_path.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.fast_path.topic_removed("T")
+    desk.fast_path.subscription_removed("G", "T")
+    desk.fast_path.group_removed("G")
     desk.told("send")
     desk.told("pull")
     desk.blocks["pull"].begin(1)
@@ -173,7 +173,7 @@ def test_a_successor_is_told_everything_that_holds_and_nothing_that_went(desk: D
 
 
 def test_removals_are_marked(desk: Desk) -> None:
-    desk.lane.topic_removed("T")
+    desk.fast_path.topic_removed("T")
     ((_, record),) = desk.told("send")
     assert record == worker_messages.encode_topic("T", flags=lib.RP_TABLE_REMOVE)
 
@@ -186,25 +186,27 @@ def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b
 
 def test_a_successor_is_told_large_tables_in_steps_and_what_changes_meanwhile_behind_them(desk: Desk) -> None:
     def change(topic: str, perm: int = 6) -> None:
-        desk.lane.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+        desk.fast_path.topic_changed(
+            topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
+        )
 
     topics = [f"topic-{n:04}" for n in range(2 * RECORDS_PER_FLUSH + 100)]
     for topic in topics:
         change(topic)
-    desk.lane.tables_end()
+    desk.fast_path.tables_end()
     for name in ("send", "pull"):
         desk.told(name)
     desk.blocks["send"].begin(1)
-    assert desk.lane.turn(), "there is more to do at once"
+    assert desk.fast_path.turn(), "there is more to do at once"
     change(topics[-1], perm=2)  # not told yet
     change(topics[0], perm=2)  # told
-    desk.lane.topic_removed(topics[-2])
+    desk.fast_path.topic_removed(topics[-2])
     request = send_request(ChannelLog())
-    desk.lane.resend(request, queue_id=0)
+    desk.fast_path.resend(request, queue_id=0)
     first = list(iter(desk.readers["send"].read, None))
     assert 0 < len(first) <= RECORDS_PER_FLUSH
     told = first + desk.told("send")
-    assert not desk.lane.turn()
+    assert not desk.fast_path.turn()
     removal = worker_messages.encode_topic(topics[-2], flags=lib.RP_TABLE_REMOVE)
     entries = {record[worker_messages.TOPIC.size :]: record for kind, record in told if kind == WorkerMessage.TOPIC}
     assert entries.pop(topics[-2].encode()) == removal
@@ -221,19 +223,21 @@ def test_a_successor_is_told_large_tables_in_steps_and_what_changes_meanwhile_be
 
 def test_a_successor_of_a_successor_is_told_once(desk: Desk) -> None:
     for n in range(2 * RECORDS_PER_FLUSH):
-        desk.lane.topic_changed(f"T{n}", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+        desk.fast_path.topic_changed(
+            f"T{n}", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
+        )
     desk.told("pull")
     for epoch in (1, 2):
         desk.blocks["pull"].begin(epoch)
-        desk.lane.turn()
+        desk.fast_path.turn()
     assert len(desk.told("pull")) <= RECORDS_PER_FLUSH + 2 * RECORDS_PER_FLUSH + 1
 
 
 def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk: Desk) -> None:
     request = send_request(ChannelLog())
-    desk.lane.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
-    desk.lane.resend(request, queue_id=0)
-    desk.lane.complete(request)
+    desk.fast_path.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.fast_path.resend(request, queue_id=0)
+    desk.fast_path.complete(request)
     told = desk.told("send")
     assert [kind for kind, _ in told] == [WorkerMessage.TOPIC, WorkerMessage.SEND, WorkerMessage.COMPLETED]
     assert worker_messages.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_completed")
@@ -241,16 +245,16 @@ def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk:
 
 def test_a_send_process_that_was_replaced_may_go_on_when_all_sends_of_before_are_settled(desk: Desk) -> None:
     """It does not know of them; its connections' later sends would overtake them."""
-    announce(desk.lane)
+    announce(desk.fast_path)
     desk.told("send")
     first, second = send_request(ChannelLog()), send_request(ChannelLog())
-    desk.lane.took(first)
-    desk.lane.took(second)
+    desk.fast_path.took(first)
+    desk.fast_path.took(second)
     desk.blocks["send"].begin(1)
     assert set(desk.kinds("send")) == {WorkerMessage.TOPIC, WorkerMessage.BROKER}
-    desk.lane.complete(first)
+    desk.fast_path.complete(first)
     assert desk.kinds("send") == []
-    desk.lane.complete(second)
+    desk.fast_path.complete(second)
     assert desk.kinds("send") == [WorkerMessage.COMPLETED, WorkerMessage.TABLES_END]
     assert desk.kinds("send") == []
 
@@ -259,9 +263,9 @@ def test_a_send_process_that_was_replaced_may_go_on_when_all_sends_of_before_are
 def test_a_send_that_finds_no_room_is_answered_busy_and_tables_still_pass(desk: Desk, oneway: bool) -> None:
     channel = ChannelLog()
     for _ in range(12):  # ring and backlog together hold fewer
-        desk.lane.resend(send_request(channel, oneway=oneway, body=bytes(10_000)))
-    desk.lane.complete(send_request(channel))
-    desk.lane.tables_end()
+        desk.fast_path.resend(send_request(channel, oneway=oneway, body=bytes(10_000)))
+    desk.fast_path.complete(send_request(channel))
+    desk.fast_path.tables_end()
     kinds = desk.kinds("send")
     assert kinds[-2:] == [WorkerMessage.COMPLETED, WorkerMessage.TABLES_END]
     lost = 12 - kinds.count(WorkerMessage.SEND)
@@ -274,23 +278,23 @@ def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
         outcomes: dict[str, object] = {}
 
         async def put(topic: str) -> None:
-            outcomes[topic] = await desk.lane.put(MessageToPut(topic, 0, b"body", b""))
+            outcomes[topic] = await desk.fast_path.put(MessageToPut(topic, 0, b"body", b""))
 
         async with trio.open_nursery() as nursery:
             for topic in ("a", "b"):
                 nursery.start_soon(put, topic)
             await trio.testing.wait_all_tasks_blocked()
-            assert not desk.lane.is_idle()
+            assert not desk.fast_path.is_idle()
             asked = {}
             for _, record in desk.told("send"):
                 request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
                 asked[worker_messages.decode_send(record, ChannelLog()).topic] = request.token
-            desk.lane.put_finished(ring_messages.put_result(1, 0))  # of a predecessor: nobody waits for it
-            desk.lane.put_finished(ring_messages.put_result(asked["b"], 14))
-            desk.lane.put_finished(ring_messages.put_result(asked["a"], 0))
+            desk.fast_path.put_finished(ring_messages.put_result(1, 0))  # of a predecessor: nobody waits for it
+            desk.fast_path.put_finished(ring_messages.put_result(asked["b"], 14))
+            desk.fast_path.put_finished(ring_messages.put_result(asked["a"], 0))
         assert outcomes["a"].is_stored and outcomes["a"].message_id == "0A00000100002A9F00000000000001F4"
         assert not outcomes["b"].is_stored and outcomes["b"].code == 14
-        assert desk.lane.is_idle()
+        assert desk.fast_path.is_idle()
 
     trio.run(main)
 
@@ -298,19 +302,19 @@ def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
 def test_a_put_without_an_outcome_ends(desk: Desk) -> None:
     async def main() -> None:
         before = trio.current_time()
-        result = await desk.lane.put(MessageToPut("a", 3, b"", b""))
+        result = await desk.fast_path.put(MessageToPut("a", 3, b"", b""))
         assert (result.code, result.is_stored, result.queue_id) == (1, False, 3)
         assert trio.current_time() - before == pytest.approx(PUT_TIMEOUT_S)
-        assert desk.lane.is_idle() or desk.kinds("send")
+        assert desk.fast_path.is_idle() or desk.kinds("send")
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_a_delivery_ends_when_the_send_process_was_replaced(desk: Desk) -> None:
     async def main() -> None:
-        put = desk.lane.begin_put(MessageToPut("T", 0, b"", b"", delivery=Delivery(1, 2, 3)))
+        put = desk.fast_path.begin_put(MessageToPut("T", 0, b"", b"", delivery=Delivery(1, 2, 3)))
         desk.blocks["send"].begin(1)
-        desk.lane.turn()
+        desk.fast_path.turn()
         assert (await put.wait()).code == 2
 
     trio.run(main)
@@ -318,23 +322,23 @@ def test_a_delivery_ends_when_the_send_process_was_replaced(desk: Desk) -> None:
 
 def test_a_put_that_finds_no_room_says_so(desk: Desk) -> None:
     async def main() -> None:
-        while desk.lane._send.outbox.put(WorkerMessage.COMPLETED, bytes(10_000)):
+        while desk.fast_path._send.outbox.put(WorkerMessage.COMPLETED, bytes(10_000)):
             pass
-        assert (await desk.lane.put(MessageToPut("a", 0, bytes(10_000), b""))).code == 2
+        assert (await desk.fast_path.put(MessageToPut("a", 0, bytes(10_000), b""))).code == 2
 
     trio.run(main)
 
 
 def answer_position(desk: Desk, record: bytes, phy_offset: int) -> None:
     token = worker_messages.POSITION.read(record).token
-    desk.lane.put_finished(ring_messages.put_result(token, phy_offset=phy_offset))
+    desk.fast_path.put_finished(ring_messages.put_result(token, phy_offset=phy_offset))
 
 
 def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> None:
-    announce(desk.lane)
+    announce(desk.fast_path)
     desk.told("send")
-    desk.lane.topic_removed("T")
-    first, second = desk.lane.delete_queues("T"), desk.lane.delete_queues("T")
+    desk.fast_path.topic_removed("T")
+    first, second = desk.fast_path.delete_queues("T"), desk.fast_path.delete_queues("T")
     told = desk.told("send")
     assert [kind for kind, _ in told] == [WorkerMessage.TOPIC] * 2 + [
         WorkerMessage.POSITION,
@@ -350,17 +354,17 @@ def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> No
     ((asked_for, asked),) = desk.told("store")
     assert asked_for == WorkerMessage.CLEAN_TOPIC and not first.is_set()
     answer_position(desk, other, 800)
-    desk.lane.cleaned(asked)
-    desk.lane.cleaned(asked)  # once more: nobody waits
+    desk.fast_path.cleaned(asked)
+    desk.fast_path.cleaned(asked)  # once more: nobody waits
     assert first.is_set() and not second.is_set()
     ((_, asked),) = desk.told("store")
-    desk.lane.cleaned(asked)
+    desk.fast_path.cleaned(asked)
     assert second.is_set()
 
 
 def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
     """Its predecessor may have died with the request in its hands; doing it twice does no harm."""
-    done = desk.lane.delete_queues("T")
+    done = desk.fast_path.delete_queues("T")
     (removed, _), (_, position) = desk.told("send")
     assert removed == WorkerMessage.TOPIC  # whatever a predecessor has told
     answer_position(desk, position, 5)
@@ -369,7 +373,7 @@ def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
     desk.blocks["store"].begin(1)
     assert desk.told("store") == asked
     assert desk.kinds("store") == []
-    desk.lane.cleaned(asked[0][1])
+    desk.fast_path.cleaned(asked[0][1])
     assert done.is_set()
     desk.blocks["store"].begin(1)
     assert desk.kinds("store") == []
@@ -378,9 +382,9 @@ def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
 def test_settings_of_the_store_are_told_and_told_again(desk: Desk) -> None:
     desk.blocks["store"].begin(1)
     assert desk.told("store") == []
-    desk.lane.store_settings_changed({"fileReservedTime": "48"})
+    desk.fast_path.store_settings_changed({"fileReservedTime": "48"})
     assert desk.told("store") == [(WorkerMessage.SETTINGS, b"fileReservedTime=48\n")]
-    desk.lane.store_settings_changed({"deleteWhen": "05"})
+    desk.fast_path.store_settings_changed({"deleteWhen": "05"})
     desk.told("store")
     desk.blocks["store"].begin(2)
     assert desk.told("store") == [(WorkerMessage.SETTINGS, b"fileReservedTime=48\ndeleteWhen=05\n")]
@@ -389,12 +393,12 @@ def test_settings_of_the_store_are_told_and_told_again(desk: Desk) -> None:
 def test_clean_expired_queues_returns_when_the_store_has_done_it(desk: Desk) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(desk.lane.clean_expired_queues)
+            nursery.start_soon(desk.fast_path.clean_expired_queues)
             await trio.testing.wait_all_tasks_blocked()
-            desk.lane.cleaned(encode_clean_topic("T", 9))  # another one's
+            desk.fast_path.cleaned(encode_clean_topic("T", 9))  # another one's
             await trio.testing.wait_all_tasks_blocked()
             assert len(nursery.child_tasks) == 1
             assert desk.told("store") == [(WorkerMessage.CLEAN_EXPIRED, encode_clean_expired())]
-            desk.lane.cleaned(encode_clean_expired())
+            desk.fast_path.cleaned(encode_clean_expired())
 
     trio.run(main)

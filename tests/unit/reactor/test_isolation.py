@@ -188,7 +188,7 @@ def test_what_a_callback_raises_stays_there(
     def fail(*_: object) -> None:
         raise fault
 
-    monkeypatch.setattr(type(bench.lane), name, fail)
+    monkeypatch.setattr(type(bench.slow_path), name, fail)
     send = ring_messages.send(bench.origin(), opaque=9)
     pull = ring_messages.pull(bench.origin(), opaque=8)
     commit = ring_messages.commit_offset()
@@ -224,7 +224,7 @@ def test_listeners_are_told_though_one_fails(open_bench: Callable[..., Bench]) -
     async def scene() -> None:
         bench.closed()
         await complete()
-        assert len(told) == len(bench.lane.told) == 1
+        assert len(told) == len(bench.slow_path.told) == 1
 
     play(bench, scene)
 
@@ -438,7 +438,7 @@ def test_the_end_of_a_connection_waits_for_no_client(open_bench: Callable[..., B
         bench.request(2, 1)
         bench.closed()
         await complete()
-        assert bench.lane.told[-1] == CONNECTION
+        assert bench.slow_path.told[-1] == CONNECTION
 
     play(bench, scene)
 

@@ -205,7 +205,7 @@ def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..
 
     async def register(request: RemotingCommand, channel: Channel) -> None:
         await gate.wait()
-        bench.lane.told.append("registered")
+        bench.slow_path.told.append("registered")
 
     bench = open_bench({34: register})
 
@@ -214,10 +214,10 @@ def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..
         bench.request(34, 2, oneway=True)
         bench.closed()
         await complete()
-        assert bench.lane.told == [f"{CONNECTION} is closing"]
+        assert bench.slow_path.told == [f"{CONNECTION} is closing"]
         gate.set()
         await complete()
-        assert bench.lane.told[1:] == ["registered", "registered", CONNECTION]
+        assert bench.slow_path.told[1:] == ["registered", "registered", CONNECTION]
 
     bench.run(scene)
 
@@ -228,7 +228,7 @@ def test_closed_of_a_connection_that_never_spoke_to_us_is_told_too(open_bench: C
     async def scene() -> None:
         bench.closed()
         await complete()
-        assert bench.lane.told == [CONNECTION]
+        assert bench.slow_path.told == [CONNECTION]
 
     bench.run(scene)
 
@@ -334,7 +334,7 @@ def test_records_of_the_fast_path_reach_the_slow_path(open_bench: Callable[..., 
         pull = ring_messages.pull(bench.origin(), opaque=8, max_msg_nums=32, queue_offset=5)
         bench.write(WorkerMessage.PULL, pull)
         await complete()
-        send, commit, pulled = bench.lane.told
+        send, commit, pulled = bench.slow_path.told
         assert isinstance(send, SendRequest) and (send.topic, send.producer_group, send.opaque) == ("T", "G", 9)
         assert commit == ("G", "TT", 3, 77, 5)
         assert isinstance(pulled, PullRequest) and (pulled.subscription, pulled.queue_offset) == ("*", 5)
@@ -346,7 +346,7 @@ def test_records_of_the_fast_path_reach_the_slow_path(open_bench: Callable[..., 
 @pytest.mark.parametrize("oneway", [False, True])
 def test_a_slow_path_that_fails_answers_and_goes_on(open_bench: Callable[..., Bench], oneway: bool) -> None:
     bench = open_bench({})
-    bench.lane.fail_with = RequestRefused(14, "no write")
+    bench.slow_path.fail_with = RequestRefused(14, "no write")
 
     async def scene() -> None:
         bench.write(WorkerMessage.SEND, send_record(bench, oneway=oneway))

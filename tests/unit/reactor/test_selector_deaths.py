@@ -76,7 +76,7 @@ def test_a_dead_selectors_connections_are_forgotten_when_their_requests_are_serv
 
     async def register(request: RemotingCommand, channel: Channel) -> None:
         await gate.wait()
-        rig.lane.told.append("registered")
+        rig.slow_path.told.append("registered")
 
     rig = bench({34: register})
     selector = rig.blocks[2]
@@ -89,13 +89,13 @@ def test_a_dead_selectors_connections_are_forgotten_when_their_requests_are_serv
         selector.begin(0)
         rig.blocks[1].wake(force=True)  # as the supervisor does
         await complete()
-        assert rig.lane.told == ["dropping", "dropped True"]
+        assert rig.slow_path.told == ["dropping", "dropped True"]
         gate.set()
         await complete()
-        assert rig.lane.told[2:] == ["registered", CONNECTION]
+        assert rig.slow_path.told[2:] == ["registered", CONNECTION]
         rig.request(34, 2, oneway=True)  # was on its way when the selector died
         await complete()
-        assert rig.lane.told[4:] == ["registered", CONNECTION]
+        assert rig.slow_path.told[4:] == ["registered", CONNECTION]
 
     rig.run(scene)
 
@@ -129,7 +129,7 @@ def test_what_a_manager_died_at_is_still_in_the_ring(
     class Death(BaseException):
         """kill -9."""
 
-    def die(lane: SlowPathLog, connection: int) -> None:
+    def die(slow_path: SlowPathLog, connection: int) -> None:
         raise Death
 
     rig = bench({})
@@ -139,4 +139,4 @@ def test_what_a_manager_died_at_is_still_in_the_ring(
         with pytest.raises(Death):
             rig.server.turn()
     rig.server.turn()
-    assert rig.lane.told == [CONNECTION]
+    assert rig.slow_path.told == [CONNECTION]

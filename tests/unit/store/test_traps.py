@@ -60,11 +60,11 @@ def test_the_tests_of_a_trap_are_there(trap: int) -> None:
 
 
 @pytest.fixture
-def lane(tmp_path: Path) -> FastPath:
-    lane = FastPath(tmp_path)
-    lane.add_topic("T")
-    lane.tables_end()
-    return lane
+def rig(tmp_path: Path) -> FastPath:
+    rig = FastPath(tmp_path)
+    rig.add_topic("T")
+    rig.tables_end()
+    return rig
 
 
 def entry(body: bytes, properties: bytes) -> bytes:
@@ -79,59 +79,59 @@ def send(body: bytes, **more: str) -> RemotingCommand:
     return command
 
 
-def log_of(lane: FastPath) -> bytes:
-    return (lane.root / "commitlog" / file_name(0)).read_bytes()
+def log_of(rig: FastPath) -> bytes:
+    return (rig.root / "commitlog" / file_name(0)).read_bytes()
 
 
-def test_a_batch_whose_properties_do_not_fit_is_refused_whole(lane: FastPath) -> None:
+def test_a_batch_whose_properties_do_not_fit_is_refused_whole(rig: FastPath) -> None:
     """Trap 4: in a batch only the sum of an entry's properties and those that are added counts. The reference does not
     check it, and the record that comes of it costs every later message at the next start."""
     fitting = 32_767 - len(b"\x02CLUSTER\x01DefaultCluster")
-    lane.frame(send(entry(b"a", b"") + entry(b"b", b"K\x01" + b"v" * (fitting - 1)), m="true"))
-    lane.turn()
-    [(_, reply)] = lane.answers()
+    rig.frame(send(entry(b"a", b"") + entry(b"b", b"K\x01" + b"v" * (fitting - 1)), m="true"))
+    rig.turn()
+    [(_, reply)] = rig.answers()
     assert reply.code == 13
-    lane.frame(send(entry(b"a", b"") + entry(b"b", b"K\x01" + b"v" * (fitting - 2)), m="true"))
-    lane.turn()
-    [(_, reply)] = lane.answers()
+    rig.frame(send(entry(b"a", b"") + entry(b"b", b"K\x01" + b"v" * (fitting - 2)), m="true"))
+    rig.turn()
+    [(_, reply)] = rig.answers()
     assert reply.code == 0
-    assert [record.body for record in decode_records(log_of(lane), check_crc=True)] == [b"a", b"b"]
+    assert [record.body for record in decode_records(log_of(rig), check_crc=True)] == [b"a", b"b"]
 
 
-def test_store_times_never_go_back(lane: FastPath) -> None:
+def test_store_times_never_go_back(rig: FastPath) -> None:
     """Trap 15: recovery, search by time and the index rest on it, whatever the clock does."""
-    header = lib.rp_control_header(lane.block)
+    header = lib.rp_control_header(rig.block)
     header.last_store_timestamp_ms = later = 4_000_000_000_000
-    lib.rp_send_close(lane.send)
-    lane.send = lane.open_send()
-    lane.add_topic("T")
-    lane.tables_end()
+    lib.rp_send_close(rig.send)
+    rig.send = rig.open_send()
+    rig.add_topic("T")
+    rig.tables_end()
     for body in (b"x", b"y"):
-        lane.frame(send(body))
-        lane.turn()
-    times = [record.store_timestamp_ms for record in decode_records(log_of(lane))]
+        rig.frame(send(body))
+        rig.turn()
+    times = [record.store_timestamp_ms for record in decode_records(log_of(rig))]
     assert later <= times[0] <= times[1]
 
 
-def test_a_batch_goes_to_the_next_file_as_a_whole(lane: FastPath) -> None:
+def test_a_batch_goes_to_the_next_file_as_a_whole(rig: FastPath) -> None:
     """Trap 17, in the send processor; the bytes are in scripts/batch_across_a_file_end.txt."""
-    lane.frame(send(b"first"))
-    lane.turn()
-    assert len(lane.answers()) == 1
-    header = lib.rp_control_header(lane.block)
+    rig.frame(send(b"first"))
+    rig.turn()
+    assert len(rig.answers()) == 1
+    header = lib.rp_control_header(rig.block)
     end = fast_path.FILE_SIZE - 300  # room for two of the three
     header.published_phy_offset = header.dispatched_phy_offset = end
-    lib.rp_send_close(lane.send)
-    lane.send = lane.open_send()
-    lane.add_topic("T")
-    lane.tables_end()
-    lane.frame(send(entry(b"x", b"") * 3, m="true"))
-    lane.turn()
-    [(_, reply)] = lane.answers()
+    lib.rp_send_close(rig.send)
+    rig.send = rig.open_send()
+    rig.add_topic("T")
+    rig.tables_end()
+    rig.frame(send(entry(b"x", b"") * 3, m="true"))
+    rig.turn()
+    [(_, reply)] = rig.answers()
     ids = (reply.ext_field("msgId") or "").split(",")
     offsets = [int(message_id[16:], 16) for message_id in ids]
     assert reply.code == 0 and offsets[0] == fast_path.FILE_SIZE and offsets == sorted(offsets)
-    image = log_of(lane)[end:]
+    image = log_of(rig)[end:]
     assert image[:8] == struct.pack(">iI", 300, 0xCBD43194) and not any(image[8:])
 
 
