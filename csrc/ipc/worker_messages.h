@@ -263,6 +263,8 @@ enum {
     RP_COUNT_FLUSHES = 34,
     RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index stores */
+    RP_COUNT_WAITING = 38,          /* gauge, of a query worker: requests that wait for its tasks */
+    RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
     RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,

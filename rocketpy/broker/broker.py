@@ -53,12 +53,13 @@ from .processors.client_manage import ClientManageProcessor
 from .processors.consume_stats import ConsumeStatsProcessor
 from .processors.consumer_manage import ConsumerManageProcessor, commit_offset
 from .processors.locks import LockProcessor
-from .processors.query import ConsumeQueueProcessor, QueryMessageProcessor
+from .processors.query import ConsumeQueueProcessor
 from .processors.relay import RelayProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.table import GuardedProcessor, TableProcessor
 from .processors.unreadable import UnreadableProcessor
+from .queries import query_processors
 from .schedule import ScheduleService
 from .services import BrokerServices
 from .slow_pull import SlowPull
@@ -142,7 +143,7 @@ class BrokerController:
             UnreadableProcessor(),
             clients,
             ConsumerManageProcessor(services),
-            QueryMessageProcessor(services),
+            *query_processors(services.store, services.settings),
             SendBackProcessor(services, levels),
             LockProcessor(services),
             AdminTopicProcessor(services),

@@ -138,11 +138,11 @@ class BrokerConfig:
         at_least=1,
     )
     query_message_thread_pool_nums: int = setting(
-        10,
+        0,
         "queryMessageThreadPoolNums",
-        "Threads for message queries.",
-        ignored=_NO_POOLS,
-        default_text="8 + cores",
+        "Processes that answer queries of messages and offsets, when queryWorkers is not given.",
+        unit="processes",
+        default_text="queryWorkers",
     )
     admin_broker_thread_pool_nums: int = setting(
         16,

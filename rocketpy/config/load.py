@@ -206,7 +206,15 @@ def _processors(settings: BrokerSettings, given: frozenset[str], cores: int) -> 
     pulls = settings.rocketpy.pull_workers
     if "pullWorkers" not in given and "pullMessageThreadPoolNums" in given:
         pulls = min(cores, settings.broker.pull_message_thread_pool_nums)
-    return {("rocketpy", "pull_workers"): pulls, ("broker", "pull_message_thread_pool_nums"): pulls}
+    queries = settings.rocketpy.query_workers
+    if "queryWorkers" not in given and "queryMessageThreadPoolNums" in given:
+        queries = min(cores, settings.broker.query_message_thread_pool_nums)
+    return {
+        ("rocketpy", "pull_workers"): pulls,
+        ("rocketpy", "query_workers"): queries,
+        ("broker", "pull_message_thread_pool_nums"): pulls,
+        ("broker", "query_message_thread_pool_nums"): queries,
+    }
 
 
 def _capped_workers(settings: BrokerSettings, loaded: _Loaded[BrokerSettings], cores: int) -> tuple[Note, ...]:
@@ -215,6 +223,7 @@ def _capped_workers(settings: BrokerSettings, loaded: _Loaded[BrokerSettings], c
         "serverSelectorThreads": (settings.server.server_selector_threads, "selectorWorkers"),
         "serverWorkerThreads": (settings.server.server_worker_threads, "codecWorkers"),
         "pullMessageThreadPoolNums": (settings.broker.pull_message_thread_pool_nums, "pullWorkers"),
+        "queryMessageThreadPoolNums": (settings.broker.query_message_thread_pool_nums, "queryWorkers"),
     }
     return tuple(
         Note(key, loaded.lines.get(key), f"{threads} threads become {cores} processes, one per core; or give {ours}")

@@ -156,8 +156,9 @@ def ring_count(settings: BrokerSettings) -> int:
     selectors = settings.rocketpy.selector_workers
     codecs = settings.rocketpy.codec_workers
     pulls = settings.rocketpy.pull_workers
-    processors = 2 + pulls  # send and manager
+    queries = settings.rocketpy.query_workers
+    processors = 2 + pulls + queries  # send and manager
     inward = selectors * codecs + codecs * processors if codecs else selectors * processors
     replies = processors * selectors
-    among = 3 * pulls + 5  # pull to and from manager, and from store; send and store to and from manager; one to spare
+    among = 3 * pulls + queries + 5  # pull with manager and from store; manager to query; send and store with manager
     return inward + replies + among

@@ -45,6 +45,15 @@ class RocketpyConfig:
         at_least=1,
         at_most=64,
     )
+    query_workers: int = setting(
+        0,
+        "queryWorkers",
+        "Processes that answer queries of stored messages and offsets (12, 29 to 33). 0: the manager does, so that a "
+        "query which waits for a disk holds up heartbeats and administration. Each takes some 7 MB.",
+        unit="processes",
+        default_text="queryMessageThreadPoolNums when given (at most one per core), else 0",
+        at_most=64,
+    )
     ring_size: int = setting(
         1_048_576,
         "ringSize",

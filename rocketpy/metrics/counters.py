@@ -48,5 +48,7 @@ class Count(enum.IntEnum):
     FLUSH_NS = 35
     KEYS_CUT_SHORT = 36
     STORE_FAULTS = 37
+    WAITING = 38
+    WAITING_SINCE_NS = 39
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88

@@ -15,7 +15,7 @@ class WorkerSnapshot:
     """One process of the tree."""
 
     name: str  # "selector-0", "send": the label `worker`
-    role: str  # "selector", "codec", "send", "pull", "manager", "store", "acceptor", "supervisor"
+    role: str  # "selector", "codec", "send", "pull", "query", "manager", "store", "acceptor", "supervisor"
     counters: Sequence[int]  # by counters.Count; may be shorter than COUNTERS_MAX, what is missing is 0
     starts: int  # how often it has been started; the first start is no restart
     ready: bool

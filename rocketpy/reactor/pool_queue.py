@@ -68,6 +68,11 @@ class PoolQueue(Generic[_W]):
     def __len__(self) -> int:
         return self._send.statistics().current_buffer_used
 
+    @property
+    def since_ns(self) -> int:
+        """When the one at the head was received, CLOCK_MONOTONIC; 0: nothing waits."""
+        return self._received_ns[0] if self._received_ns and len(self) else 0
+
     def load(self, now_ns: int) -> PoolLoad:
-        waited_ns = now_ns - self._received_ns[0] if self._received_ns and len(self) else 0
+        waited_ns = now_ns - self.since_ns if self.since_ns else 0
         return PoolLoad(len(self), self.pool.queue_max, max(0, waited_ns // 1_000_000))

@@ -34,7 +34,7 @@ from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
 from .detached import DetachedRequests
 from .pool_queue import PoolQueue
-from .pools import MANAGER, PoolTable
+from .pools import MANAGER, QUERY, PoolTable
 from .ring import Ring, RingReader, WorkerBlock
 from .ring_fast_path import RingFastPath
 from .selector_deaths import SelectorDeaths
@@ -95,6 +95,7 @@ class ProcessorServer:
     role: str = MANAGER
     slow_path: SlowPath | None = None
     fast_path: RingFastPath | None = None
+    on_settings: Callable[[bytes], None] | None = None
     listeners: Sequence[ConnectionListener] = ()
     drain_after: Sequence[Ring] = ()
     deaths: SelectorDeaths = attrs.field(factory=SelectorDeaths)
@@ -179,8 +180,16 @@ class ProcessorServer:
         if self.fast_path is not None and self.fast_path.turn():
             moved = True
         self.block.beat(self.now_ns())
+        if self.role == QUERY:
+            self._show_load()
         self.block.add(lib.RP_COUNT_LOOPS)
         return moved
+
+    def _show_load(self) -> None:
+        """Where the manager, which answers for statistics, can see it."""
+        queue = self._queues[QUERY]
+        self.block.show(lib.RP_COUNT_WAITING, len(queue))
+        self.block.show(lib.RP_COUNT_WAITING_SINCE_NS, queue.since_ns)
 
     def _is_drained(self) -> bool:
         return (
@@ -204,6 +213,8 @@ class ProcessorServer:
             self.slow_path.commit_offset(*decode_commit_offset(record))
         elif kind == WorkerMessage.PUT_RESULT and self.fast_path is not None:
             self.fast_path.put_finished(record)
+        elif kind == WorkerMessage.SETTINGS and self.on_settings is not None:
+            self.on_settings(record)
         elif kind == WorkerMessage.CLEANED and self.fast_path is not None:
             self.fast_path.cleaned(record)
         else:
@@ -258,7 +269,8 @@ class ProcessorServer:
 
     def _submit(self, job: _Job) -> None:
         name = self.table.pool_for(job.request.code).name
-        queue = self._queues[name]
+        # Elsewhere than in the manager, a code of another pool is answered REQUEST_CODE_NOT_SUPPORTED in its turn.
+        queue = self._queues[name] if name in self._queues else next(iter(self._queues.values()))
         if not queue.put(job):
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD))

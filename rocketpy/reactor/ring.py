@@ -85,6 +85,10 @@ class WorkerBlock:
         """Only the worker itself adds to its counters."""
         self.pointer.counters[counter] += amount
 
+    def show(self, counter: int, value: int) -> None:
+        """Set a gauge among the counters."""
+        self.pointer.counters[counter] = value
+
     def beat(self, now_ns: int) -> None:
         self.pointer.heartbeat_ns = now_ns
 

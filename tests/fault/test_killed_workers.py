@@ -24,7 +24,7 @@ SHAPES = {
     "one and one": {"selectorWorkers": "1", "codecWorkers": "1"},
     "three and three": {"selectorWorkers": "3", "codecWorkers": "3"},
     "inline codec": {"codecWorkers": "0"},
-    "three of each pool": {"codecWorkers": "1", "pullWorkers": "3"},
+    "three of each pool": {"codecWorkers": "1", "pullWorkers": "3", "queryWorkers": "3"},
 }
 TOPICS = [("alpha", 4), ("beta", 4), ("gamma", 4)]
 RESTARTED = re.compile(r"^rocketpy: worker (\S+) was killed by SIGKILL; restarting ", re.MULTILINE)

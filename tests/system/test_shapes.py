@@ -21,7 +21,7 @@ SHAPES = {
     "one of each": {"selectorWorkers": "1", "codecWorkers": "1"},
     "three of each": {"selectorWorkers": "3", "codecWorkers": "3"},
     "no codec": {"codecWorkers": "0"},
-    "three of each pool": {"codecWorkers": "1", "pullWorkers": "3"},
+    "three of each pool": {"codecWorkers": "1", "pullWorkers": "3", "queryWorkers": "3"},
 }
 PIPELINED = 2_000
 UNKNOWN_CODE = 9_999
@@ -58,6 +58,7 @@ def test_the_tree_has_the_shape_that_was_asked_for(broker: RunningBroker) -> Non
     assert sum("selector" in name for name in names) == wanted
     assert sum("codec" in name for name in names) == int(broker.settings["codecWorkers"])
     assert sum("pull" in name for name in names) == int(broker.settings.get("pullWorkers", "1"))
+    assert sum("query" in name for name in names) == int(broker.settings.get("queryWorkers", "0"))
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])

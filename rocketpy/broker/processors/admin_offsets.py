@@ -1,4 +1,4 @@
-"""Offsets, for consumers that start and for admins: 29 to 32, 43, 45, 308, 314.
+"""Offsets of groups and of delay levels, for admins: 43, 45, 308, 314.
 
 Source: RocketMQ 4.9 `AdminBrokerProcessor`.
 """
@@ -11,11 +11,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.offset import (
     CloneGroupOffsetRequestHeader,
-    GetEarliestMsgStoretimeResponseHeader,
-    OffsetResponseHeader,
     QueryCorrectionOffsetHeader,
-    QueueRequestHeader,
-    SearchOffsetRequestHeader,
 )
 from rocketpy.remoting.limits import require
 from rocketpy.transport.steps import Steps, encoded_body
@@ -31,10 +27,6 @@ class AdminOffsetProcessor(TableProcessor):
     def __init__(self, services: BrokerServices) -> None:
         super().__init__(
             {
-                RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self._search,
-                RequestCode.GET_MAX_OFFSET: self._max_offset,
-                RequestCode.GET_MIN_OFFSET: self._min_offset,
-                RequestCode.GET_EARLIEST_MSG_STORETIME: self._earliest,
                 RequestCode.GET_ALL_CONSUMER_OFFSET: self._all_consumer_offsets,
                 RequestCode.GET_ALL_DELAY_OFFSET: self._all_delay_offsets,
                 RequestCode.QUERY_CORRECTION_OFFSET: self._correction,
@@ -42,26 +34,6 @@ class AdminOffsetProcessor(TableProcessor):
             }
         )
         self._services = services
-
-    async def _search(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = SearchOffsetRequestHeader.of(request)
-        offset = self._services.store.offset_by_time(header.topic, header.queue_id, header.timestamp_ms)
-        return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
-
-    async def _max_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = QueueRequestHeader.of(request)
-        offset = self._services.store.max_offset(header.topic, header.queue_id)
-        return RemotingCommand.response(header=OffsetResponseHeader(offset=max(0, offset)))
-
-    async def _min_offset(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = QueueRequestHeader.of(request)
-        offset = self._services.store.min_offset(header.topic, header.queue_id)
-        return RemotingCommand.response(header=OffsetResponseHeader(offset=max(0, offset)))
-
-    async def _earliest(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
-        header = QueueRequestHeader.of(request)
-        timestamp_ms = self._services.store.earliest_store_timestamp(header.topic, header.queue_id)
-        return RemotingCommand.response(header=GetEarliestMsgStoretimeResponseHeader(timestamp_ms=timestamp_ms))
 
     async def _all_consumer_offsets(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         return RemotingCommand.response(body=await encoded_body(self._services.offsets.document()))

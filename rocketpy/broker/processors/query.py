@@ -19,21 +19,24 @@ from rocketpy.remoting.headers.query import (
     ViewMessageRequestHeader,
 )
 
+from ..current_settings import CurrentSettings
 from ..services import BrokerServices
+from ..store_api import Store
 from .table import TableProcessor
 
 UNITS_PER_REPLY_MAX = 10_000
 
 
 class QueryMessageProcessor(TableProcessor):
-    def __init__(self, services: BrokerServices) -> None:
+    def __init__(self, store: Store, settings: CurrentSettings) -> None:
         super().__init__({RequestCode.QUERY_MESSAGE: self._query, RequestCode.VIEW_MESSAGE_BY_ID: self._view})
-        self._services = services
+        self._store = store
+        self._settings = settings
 
     async def _query(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = QueryMessageRequestHeader.of(request)
-        count = self._services.settings.store.default_query_max_num if header.unique_key_query else header.max_num
-        result = self._services.store.query_message(  # may wait for the disk; the store is not thread-safe
+        count = self._settings.store.default_query_max_num if header.unique_key_query else header.max_num
+        result = self._store.query_message(  # may wait for the disk; the store is not thread-safe
             header.topic, header.key, count, header.begin_timestamp_ms, header.end_timestamp_ms
         )
         reply_header = QueryMessageResponseHeader(
@@ -47,7 +50,7 @@ class QueryMessageProcessor(TableProcessor):
 
     async def _view(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         offset = ViewMessageRequestHeader.of(request).offset
-        record = self._services.store.look_message_by_offset(offset)
+        record = self._store.look_message_by_offset(offset)
         if record is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return RemotingCommand.response(body=bytes(record))

@@ -13,7 +13,7 @@ from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
-from rocketpy.reactor.topology import ACCEPTOR, MANAGER, PULL, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.topology import ACCEPTOR, MANAGER, PULL, QUERY, SEND, STORE, ReactorSizes, Topology
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.store.control_block import ControlBlock
@@ -22,6 +22,7 @@ from rocketpy.store.formats.delay_level import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
 
 from ..workers.manager import ManagerMain
+from ..workers.query import QueryMain
 from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 
@@ -38,6 +39,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
         selector_workers=own.selector_workers,
         codec_workers=own.codec_workers,
         pull_workers=own.pull_workers,
+        query_workers=own.query_workers,
         ring_bytes=own.ring_size,
         shared_bytes_max=own.ring_memory_max,
     )
@@ -99,6 +101,8 @@ def worker_specs(
         yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.PROCESSORS)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
+    for query in sizes.queries:
+        yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
     selector_settings = _selector_settings(settings, control)

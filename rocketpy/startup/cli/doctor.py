@@ -14,6 +14,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy import __version__
+from rocketpy.config import Machine, load_broker_config
 from rocketpy.errors import NativeMissing
 
 PORTS = {
@@ -59,11 +60,21 @@ def _findings(store: Path) -> Iterator[Finding]:
     yield Finding("Python", f"{platform.python_version()} at {sys.executable}")
     yield _core()
     yield _kernel()
-    yield Finding("cores", str(len(os.sched_getaffinity(0))))
+    cores = len(os.sched_getaffinity(0))
+    yield Finding("cores", f"{cores}; by default {workers_text(cores)}")
     yield _open_files()
     yield _disk(store)
     for port, use in PORTS.items():
         yield _port(port, use)
+
+
+def workers_text(cores: int) -> str:
+    """How many processes serve requests where nothing is configured."""
+    machine = Machine(cores, "host", lambda: "127.0.0.1")
+    own = load_broker_config(None, {"storePathRootDir": "/"}, machine=machine).rocketpy
+    decoding = f"{own.codec_workers} codec" if own.codec_workers else "no codec (selectors decode)"
+    queries = f"{own.query_workers} query" if own.query_workers else "no query (the manager answers)"
+    return f"{own.selector_workers} selector, {decoding}, 1 send, {own.pull_workers} pull, {queries}"
 
 
 def _core() -> Finding:

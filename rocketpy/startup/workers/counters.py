@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.native.core import lib
 from rocketpy.reactor.pools import PoolTable
-from rocketpy.reactor.ring import Ring
+from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.reactor.topology import SEND, Topology
 from rocketpy.remoting.limits import PoolLoad
 
@@ -43,10 +43,20 @@ def pool_loads(
     """Requests that wait for each pool, by its name: in the queues of this process (`own`), and in the rings of
     others."""
     loads = dict(own)
-    for name, workers in (("send", (SEND,)), ("pull", topology.sizes.pulls)):
+    sizes, at_ns = topology.sizes, now_ns()
+    for name, workers in (("send", (SEND,)), ("pull", sizes.pulls), ("query", sizes.queries)):
         rings = [ring for worker in workers for ring in topology.requests_to(worker)]
-        loads[name] = together(load_of_rings(rings, table.pool(name).queue_max, now_ns()), own.get(name))
+        loads[name] = together(load_of_rings(rings, table.pool(name).queue_max, at_ns), own.get(name))
+    for query in sizes.queries:
+        loads["query"] = together(loads["query"], load_shown(topology.blocks[query], at_ns))
     return loads
+
+
+def load_shown(block: WorkerBlock, now_ns: int) -> PoolLoad:
+    """What a query worker shows of its queue."""
+    since_ns = block.counter(lib.RP_COUNT_WAITING_SINCE_NS)
+    head_wait_ms = max(0, now_ns - since_ns) // 1_000_000 if since_ns else 0
+    return PoolLoad(block.counter(lib.RP_COUNT_WAITING), 0, head_wait_ms)
 
 
 def load_of_rings(rings: Iterable[Ring], queue_max: int, now_ns: int) -> PoolLoad:

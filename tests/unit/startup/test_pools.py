@@ -11,11 +11,11 @@ import trio
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.config import BrokerSettings
-from rocketpy.native.core import ffi
+from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
-from rocketpy.reactor.worker_messages import WorkerMessage
+from rocketpy.reactor.worker_messages import ORIGIN, WorkerMessage
 from rocketpy.remoting.limits import PoolLoad
 from rocketpy.startup.workers.counters import load_of_rings, pool_loads
 from tests.support.slow_path import SlowPathRig, body_of
@@ -51,6 +51,7 @@ def test_what_waits_in_rings_is_counted_and_its_head_timed() -> None:
     assert loads == {
         "send": PoolLoad(5, 10_000, 5),
         "pull": PoolLoad(0, 10_000, 0),
+        "query": PoolLoad(0, 20_000, 0),
         "admin": PoolLoad(5, 10_000, 7),
     }
     for ring in topology.requests_to(SEND):
@@ -58,6 +59,18 @@ def test_what_waits_in_rings_is_counted_and_its_head_timed() -> None:
         while reader.read():
             pass
     assert load_of_rings(topology.requests_to(SEND), 9, 6_000_000) == PoolLoad(0, 9, 0)
+    close(topology)
+
+
+def test_what_waits_in_query_workers_is_counted_with_the_rest() -> None:
+    topology = Topology.create(ReactorSizes(query_workers=2, ring_bytes=65536))
+    record = ORIGIN.write(received_ns=3_000_000)
+    [ring] = topology.requests_to("query-0")
+    assert RingWriter(ring).write(WorkerMessage.COMMAND, record)
+    topology.blocks["query-1"].show(lib.RP_COUNT_WAITING, 4)
+    topology.blocks["query-1"].show(lib.RP_COUNT_WAITING_SINCE_NS, 1_000_000)
+    loads = pool_loads(topology, TABLE, {"query": PoolLoad(1, 20_000, 2)}, now_ns=lambda: 9_000_000)
+    assert loads["query"] == PoolLoad(6, 20_000, 8)
     close(topology)
 
 

@@ -1,4 +1,4 @@
-"""Offsets of queues and groups for consumers and admins."""
+"""Offsets of groups and delay levels, for admins."""
 
 from __future__ import annotations
 
@@ -8,28 +8,10 @@ import trio
 
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.bodies.topic import TopicConfig
-from tests.support.slow_path import NOW_MS, SlowPathRig, body_of
+from tests.support.slow_path import SlowPathRig, body_of
 
 QUEUE = {"topic": "T", "queueId": "0"}
 LONG_MAX = (1 << 63) - 1
-
-
-def test_ends_of_a_queue_and_search_by_time(tmp_path: Path) -> None:
-    rig = SlowPathRig(tmp_path)
-    rig.store.fill("T", 0, 9, low=2)
-
-    async def main() -> None:
-        assert (await rig.ask(30, QUEUE)).ext_fields == {"offset": "9"}
-        assert (await rig.ask(31, QUEUE)).ext_fields == {"offset": "2"}
-        assert (await rig.ask(32, QUEUE)).ext_fields == {"timestamp": str(NOW_MS + 2)}
-        assert (await rig.ask(29, QUEUE | {"timestamp": str(NOW_MS + 5)})).ext_fields == {"offset": "5"}
-        unknown = {"topic": "none", "queueId": "7"}
-        assert (await rig.ask(30, unknown)).ext_fields == {"offset": "0"}
-        assert (await rig.ask(31, unknown)).ext_fields == {"offset": "0"}
-        assert (await rig.ask(32, unknown)).ext_fields == {"timestamp": "-1"}
-        assert (await rig.ask(29, unknown | {"timestamp": "1"})).ext_fields == {"offset": "0"}
-
-    trio.run(main)
 
 
 def test_whole_tables_for_a_slave(tmp_path: Path) -> None:
