@@ -21,7 +21,7 @@ import traceback  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 from tests.support.crash.life import Counts, CrashFailure, Life, Options  # noqa: E402
-from tests.support.crash.model import EXTENDED  # noqa: E402
+from tests.support.crash.model import EXTENDED, UNINDEXED  # noqa: E402
 from tests.support.crash.taps import Taps  # noqa: E402
 
 PROGRESS = 1000
@@ -35,6 +35,7 @@ def main() -> int:
     parser.add_argument("--crashes", type=int, default=0, help="lives begin until so many were looked at; 0: one life")
     parser.add_argument("--point", type=int, help="the one to look at")
     parser.add_argument("--extended", action="store_true", help="with extension units of consume queues")
+    parser.add_argument("--no-index", action="store_true", help="recovery then dispatches less of the log again")
     parser.add_argument("--keep-going", action="store_true", help="show all failures, not the first alone")
     arguments = parser.parse_args()
     base = Path(tempfile.mkdtemp(prefix="rocketpy-crash-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
@@ -47,9 +48,10 @@ def main() -> int:
 def run(arguments: argparse.Namespace, base: Path) -> int:
     logging.disable(logging.ERROR)  # each recovery says what it met
     taps, total, failures = Taps(), Counts(), 0
+    kind = EXTENDED * arguments.extended + UNINDEXED * arguments.no_index
     seed, began, said = arguments.seed, time.monotonic(), 0
     while True:
-        home = base / f"{EXTENDED if arguments.extended else ''}{seed}"
+        home = base / f"{kind}{seed}"
         life = Life(Options(seed, home, arguments.point), taps)
         try:
             life.run()

@@ -132,6 +132,7 @@ class Workers:
 
     def sync_units(self) -> None:
         sync_units(self.dispatch)
+        self.model.unsynced.clear()
         save_checkpoint(self.control, self.paths, self._files)
 
     def allocate(self) -> None:
@@ -152,6 +153,7 @@ class Workers:
         self.dispatch.run_to_end()
         for entry in self.control.entries_of(topic):
             self.model.dropped[topic, int(entry.queue_id)] = self.control.published_phy_offset
+            self.model.unsynced.add((topic, int(entry.queue_id)))
         self.control.delete_queues(topic)
         self.control.delete_units(topic, self.control.published_phy_offset)
         trim = QueueTrim(self.config, self.control, self._files)
