@@ -1,4 +1,4 @@
-"""A page cache that is full, as it is on any host that has been up for a day.
+"""Fills the page cache, as on any host that has been running for a day.
 
 A fresh virtual machine, or one that hands free memory back to its host (free page reporting), takes a host page fault
 for every page that it touches first: 3 to 8 us where a page that comes from reclaim costs 0.6 us. A broker that writes
@@ -25,7 +25,7 @@ def free_memory_bytes() -> int:
 
 @contextlib.contextmanager
 def full_page_cache(parent: Path) -> Iterator[None]:
-    """Fill what is free of the memory, as long as half of the disk's room stays; the file goes at the end.
+    """Fill the free memory, but use at most half of the free disk space; the file is removed at the end.
 
     Raises:
         OSError: the disk has no room or cannot allocate without writing.

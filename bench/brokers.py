@@ -1,7 +1,7 @@
-"""Start, wait for and stop the two things that are compared: rocketpy, and the official Java broker 4.9.7.
+"""Starts, waits for and stops the two brokers that are compared: rocketpy, and the official Java broker 4.9.7.
 
-Both get a name server and a broker on free ports of this host and an empty store, or the store that another one left.
-Everything they write stands under one directory, which goes when they do.
+Both get a name server and a broker on free ports of this host, and an empty store or the store of an earlier run. All
+their files are below one directory, which is removed with them.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Broker:
                 raise BrokerFailed(f"{self.target} ended with {process.returncode}: {tail(self.directory)}")
 
     def stop(self) -> None:
-        """Ask, wait, and only then insist; the broker goes before its name server."""
+        """Stop with SIGTERM, wait, and kill only then; the broker stops before its name server."""
         for process in reversed(self.processes):
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -127,7 +127,7 @@ class Broker:
 
 
 def compile_bytecode() -> None:
-    """As an installed package has it, whatever PYTHONDONTWRITEBYTECODE says; what is current is left alone."""
+    """Write bytecode as in an installed package, independent of PYTHONDONTWRITEBYTECODE; current files stay."""
     compileall.compile_dir(ROOT / "rocketpy", quiet=1)
 
 
@@ -154,7 +154,7 @@ def java_class_path() -> str:
 
 
 def fetch_jars(lib: Path) -> None:
-    """Into a directory beside it first, so that a fetch that was broken off leaves nothing half-done."""
+    """Download to a temporary directory first, so that an interrupted download leaves no partial result."""
     lib.parent.mkdir(parents=True, exist_ok=True)
     dependency = (
         "<dependency><groupId>org.apache.rocketmq</groupId>"
@@ -256,7 +256,7 @@ def start_java(directory: Path, extra: Mapping[str, str] = NO_SETTINGS) -> Broke
 
 
 def wait_ready(broker: Broker, started: float) -> None:
-    """Until a send is acknowledged and the name server knows the way to its topic.
+    """Wait until a send is acknowledged and the name server has a route of its topic.
 
     Raises:
         BrokerFailed: it ended, or is not there after BOOT_TIMEOUT_S.
@@ -301,7 +301,7 @@ def boot(target: str, directory: Path, settings: Mapping[str, str] = NO_SETTINGS
 
 @contextlib.contextmanager
 def work_directory(name: str, parent: Path | None = None) -> Iterator[Path]:
-    """A directory that goes at the end; what was written there is on the disk, or gone, before this returns."""
+    """A temporary directory; its files are synced or removed before this returns."""
     directory = Path(tempfile.mkdtemp(prefix=f"bench-{name}-", dir=parent))
     try:
         yield directory

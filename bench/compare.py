@@ -48,7 +48,7 @@ class Screen:
 
 @attrs.frozen
 class Options:
-    """How turns are taken, apart from what is measured."""
+    """Settings of the runs, independent of what is measured."""
 
     targets: Sequence[str]
     repeat: int
@@ -57,7 +57,8 @@ class Options:
 
 
 def take_turns(console: Console, options: Options, plan: Plan) -> list[Measurement]:
-    """Alternate who begins. A broker that fails leaves out the rest of its turn; the comparison goes on."""
+    """Alternate the broker that begins. If a broker fails, the rest of its run is skipped and the comparison
+    continues."""
     found: list[Measurement] = []
     for turn in range(options.repeat):
         for target in options.targets if turn % 2 == 0 else reversed(options.targets):
@@ -77,8 +78,8 @@ def take_turns(console: Console, options: Options, plan: Plan) -> list[Measureme
 
 
 def is_failure(one: Measurement) -> bool:
-    """Nothing of ours may go wrong. What a broker refuses because it waited too long (SYSTEM_BUSY, by the clock)
-    depends on what else the machine does: it is shown, and never counted as a success."""
+    """Check that there were no errors. Requests that a broker refuses because they waited too long (SYSTEM_BUSY) depend
+    on the load of the machine: they are shown, and never counted as a success."""
     return "failed" in one.errors or (one.target == "rocketpy" and bool(set(one.errors) - {"short", SYSTEM_BUSY}))
 
 
@@ -107,7 +108,7 @@ def main(
     json_path: Path,
     docs_path: Path | None,
 ) -> None:
-    """Compare rocketpy with the official Java broker and hold the result against the bars."""
+    """Compare rocketpy with the official Java broker, and check the results against the targets."""
     scenarios = select(only, quick=quick)
     if not scenarios:
         raise click.UsageError("no scenario has a name that contains the text given with --only")

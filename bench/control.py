@@ -1,4 +1,4 @@
-"""A small blocking client for what surrounds a load: make a topic, learn offsets, read messages back."""
+"""A small blocking client for tasks around a load: create a topic, query offsets, read messages back."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Control:
         return self.check(SEND_MESSAGE_V2, fields, body)
 
     def has_route(self, topic: str) -> bool:
-        """To be asked of a name server."""
+        """Sent to a name server."""
         return self.request(GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
 
     def max_offset(self, topic: str, queue_id: int) -> int:
@@ -137,7 +137,8 @@ class Control:
                 yield self._reply()
 
     def settled_offsets(self, topic: str, queues: int, expected: int, timeout_s: float = 30.0) -> list[int]:
-        """The queues' ends once they hold `expected` messages and rest (dispatch runs behind), or as they are then."""
+        """Wait until the queues hold `expected` messages (dispatch may be behind) and do not grow; returns their
+        ends."""
         deadline = time.monotonic() + timeout_s
         offsets = self.max_offsets(topic, queues)
         while time.monotonic() < deadline:

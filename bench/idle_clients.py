@@ -1,4 +1,4 @@
-"""What do clients cost that only heartbeat?
+"""Measures the cost of clients that only send heartbeats.
 
     python -m bench.idle_clients --clients 50000 --seconds 90
 
@@ -60,7 +60,7 @@ class Tally:
 
 
 def heartbeat(number: int) -> bytes:
-    """The frame that client `number` sends."""
+    """The frame of client `number`."""
     group = f"group-{number // CONSUMER_EACH // GROUP_SIZE}"
     topics = ("TopicTest", f"%RETRY%{group}")
     subscriptions = [
@@ -131,14 +131,14 @@ class Crowd:
             self.run(0.05)
 
     def spread(self) -> None:
-        """From now on each client has its own moment of every interval."""
+        """From now on the heartbeats of clients are spread over the interval."""
         start_s = time.monotonic()
         for client in self._clients:
             client.due_s = start_s + INTERVAL_S * (client.number - self._first) / self._count
         self._due = deque(self._clients)
 
     def run(self, seconds: float) -> None:
-        """Take answers, and send what is due."""
+        """Read responses, and send due heartbeats."""
         end_s = time.monotonic() + seconds
         while (now_s := time.monotonic()) < end_s:
             while self._due[0].due_s <= now_s:

@@ -1,4 +1,4 @@
-"""`python -m bench.store_bars`: what is asked of the store, one question each, held against its bar.
+"""`python -m bench.store_bars`: benchmarks of the store, each checked against its target.
 
 Restart, verification after a power loss, sync flush, the lag of dispatch, latency across file rolls, and very many
 queues. Where a bar names Java, both brokers take their turn in the same run, with the same bytes on the same disk.
@@ -31,7 +31,7 @@ from .encoding import unique_key_prefix
 from .lag import ControlView, LagSampler
 from .load import Load, Mode, Workload
 from .scenarios import QUEUES, Bar
-from .turn import TOPIC_SEND, TOPIC_WARM_UP, Watch, figures, settle, warm_up
+from .turn import TOPIC_SEND, TOPIC_WARM_UP, Watch, figures, wait_until_stored, warm_up
 
 TOPIC_FILL = "bench_fill"
 FILL_BODY, FILL_BATCH = 1024, 32
@@ -85,7 +85,7 @@ def fill(broker: Broker, size: int, watch: Watch) -> None:
     with open_load(broker, workload, TOPIC_FILL) as load:
         load.run(600, watch(f"fill the log with {size >> 20} MiB"))
         messages = load.result(1.0, 0.0).messages
-    settle(broker, TOPIC_FILL, messages)
+    wait_until_stored(broker, TOPIC_FILL, messages)
 
 
 def create_topics(broker: Broker, count: int, queues: int, watch: Watch) -> list[str]:

@@ -47,7 +47,7 @@ def open_load(broker: Broker, workload: Workload, topic: str, offsets: Sequence[
     )
 
 
-def settle(broker: Broker, topic: str, expected: int) -> list[int]:
+def wait_until_stored(broker: Broker, topic: str, expected: int) -> list[int]:
     """Let dispatch catch up with `expected` messages and the disk with everything; the queues' ends."""
     with broker.control() as control:
         offsets = control.settled_offsets(topic, QUEUES, expected)
@@ -66,7 +66,7 @@ def preload(broker: Broker, topic: str, messages: int, body_size: int, watch: Pr
             acknowledged = load.result(1.0, 0.0).messages
         if not acknowledged:
             raise ConnectionError("the broker acknowledged no message")
-        stored = sum(offsets := settle(broker, topic, stored + acknowledged))
+        stored = sum(offsets := wait_until_stored(broker, topic, stored + acknowledged))
     return offsets
 
 
@@ -112,7 +112,7 @@ def run_load(broker: Broker, scenario: Scenario, workload: Workload, plan: Plan,
     if is_pull:  # the warm-up's messages were not counted, but took as much CPU
         handled = result.messages * (1 + plan.seconds / 4 / result.seconds)
     else:
-        handled = sum(settle(broker, topic, stored_before + result.messages)) - stored_before
+        handled = sum(wait_until_stored(broker, topic, stored_before + result.messages)) - stored_before
     cpu_s = broker.cpu_s() - cpu_before_s
     broker.check_alive()
     return Measurement(
@@ -152,6 +152,6 @@ def warm_up(broker: Broker, seconds: float, watch: Watch) -> None:
         workload = Workload(Mode.SEND, connections, in_flight, LOADED_BODY_SIZE, batch=batch)
         with open_load(broker, workload, TOPIC_WARM_UP) as load:
             sent += load.measure(seconds / 4, progress=watch("warm-up: send")).messages
-    offsets = settle(broker, TOPIC_WARM_UP, sent)
+    offsets = wait_until_stored(broker, TOPIC_WARM_UP, sent)
     with open_load(broker, Workload(Mode.PULL, 4, 4), TOPIC_WARM_UP, offsets) as load:
         load.measure(seconds / 4, progress=watch("warm-up: pull"))

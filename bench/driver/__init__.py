@@ -10,7 +10,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def is_stale(directory: Path) -> bool:
-    """No extension yet, or a source that is newer than it."""
+    """Whether the extension is missing, or older than a source."""
     built = [path.stat().st_mtime for path in directory.glob("_driver.*.so")]
     sources = [path.stat().st_mtime for path in directory.glob("*.[ch]") if path.name != "_driver.c"]
     return not built or max(built) < max(sources)

@@ -300,7 +300,7 @@ class BrokerConfig:
     register_name_server_period: int = setting(
         30_000,
         "registerNameServerPeriod",
-        "Time between registrations; held between 10 s and 60 s.",
+        "Time between registrations; limited to 10 to 60 s.",
         unit="ms",
         at_least=1,
     )
@@ -332,7 +332,7 @@ class BrokerConfig:
     short_polling_time_mills: int = setting(
         1_000,
         "shortPollingTimeMills",
-        "How long pulls are held while longPollingEnable is off.",
+        "How long pulls are suspended while longPollingEnable is off.",
         unit="ms",
         effect=_IN_FAST_PATH,
         at_most=LONG_MAX,

@@ -143,7 +143,7 @@ class MessageStoreConfig:
     disk_max_used_space_ratio: int = setting(
         75,
         "diskMaxUsedSpaceRatio",
-        "Fill level at which old files go outside of deleteWhen; held between 10 and 95.",
+        "Fill level at which old files go outside of deleteWhen; limited to 10 to 95.",
         unit="%",
         effect=_IN_CLEANING,
         at_most=100,
