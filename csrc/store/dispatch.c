@@ -33,6 +33,7 @@
 #include "store/recovery.h"
 #include "store/arrivals.h"
 #include "store/unit_batch.h"
+#include "store/has_unit.h"
 #include "store/unit_tags.h"
 
 enum {
@@ -42,9 +43,6 @@ enum {
     LOOK_EVERY = 1024, /* records */
     ARRIVALS_MAX = 2 * RP_UNIT_RUNS_MAX, /* one batch's, and as many queues met again after a restart */
     DROP_PAGES_EVERY = 16 << 20, /* bytes of log read before their page table entries are given back */
-    TRANSACTION_MASK = 0xC,
-    TRANSACTION_COMMIT = 0x8,
-    TRANSACTION_ROLLBACK = 0xC
 };
 
 /* The fields of a record that the index needs; spans point into the mapped log. */
@@ -356,19 +354,19 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
 
 /* Add one record to the batch. RP_OK; RP_FULL: finish the batch, then call again. */
 static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, uint64_t phy_offset) {
-    int32_t transaction = record->sys_flag & TRANSACTION_MASK;
     if (dispatch->collected == BATCH_RECORDS) {
         rp_status status = rp_unit_batch_is_thin(dispatch->batch) ? index_batch(dispatch) : RP_FULL;
         if (status != RP_OK) return status;
     }
-    if (transaction == 0 || transaction == TRANSACTION_COMMIT) {
+    if (rp_has_unit(record->sys_flag)) {
         rp_status status = collect_unit(dispatch, record, phy_offset);
         if (status != RP_OK) return status;
     }
     if (++dispatch->counts.records % LOOK_EVERY == 0) look_around(dispatch);
     dispatch->timestamp_ms = record->store_timestamp_ms;
     dispatch->collected++;
-    if (dispatch->index && transaction != TRANSACTION_ROLLBACK && record->properties_size)
+    if (dispatch->index && (record->sys_flag & RP_TRANSACTION_MASK) != RP_SYS_FLAG_TRANSACTION_ROLLBACK &&
+        record->properties_size)
         dispatch->keyed[dispatch->keyed_count++] = (struct keyed){.topic = record->topic,
                                                                   .topic_size = record->topic_size,
                                                                   .properties = record->properties,

@@ -27,8 +27,6 @@
 #include "base/endian.h"
 
 enum {
-    SYS_FLAG_BORN_HOST_V6 = 0x10,
-    SYS_FLAG_STORE_HOST_V6 = 0x20,
     HOST_V4_SIZE = 8,
     HOST_V6_SIZE = 20,
     FIXED_SIZE = 75, /* everything but hosts, body, topic and properties */
@@ -77,9 +75,9 @@ static uint8_t *put_host(uint8_t *at, const rp_host *host) {
 uint32_t rp_record_encode(const rp_record *record, uint8_t *out) {
     uint32_t size = rp_record_size(record), joint = joint_size(record);
     if (size == 0) return 0;
-    uint32_t sys_flag = (uint32_t)record->sys_flag & ~(uint32_t)(SYS_FLAG_BORN_HOST_V6 | SYS_FLAG_STORE_HOST_V6);
-    if (record->born_host.family == 6) sys_flag |= SYS_FLAG_BORN_HOST_V6;
-    if (record->store_host.family == 6) sys_flag |= SYS_FLAG_STORE_HOST_V6;
+    uint32_t sys_flag = (uint32_t)record->sys_flag & ~(uint32_t)(RP_SYS_FLAG_BORN_HOST_V6 | RP_SYS_FLAG_STORE_HOST_V6);
+    if (record->born_host.family == 6) sys_flag |= RP_SYS_FLAG_BORN_HOST_V6;
+    if (record->store_host.family == 6) sys_flag |= RP_SYS_FLAG_STORE_HOST_V6;
     uint8_t *at = put32(out, size);
     at = put32(at, (uint32_t)RP_MESSAGE_MAGIC_V1);
     at = put32(at, rp_crc32(0, record->body, record->body_size) & CRC_MASK);
@@ -144,9 +142,9 @@ static void take_fixed(const uint8_t *image, rp_record_view *view) {
     view->phy_offset = rp_load64(image + 28);
     view->sys_flag = (int32_t)rp_load32(image + 36);
     view->born_timestamp_ms = (int64_t)rp_load64(image + 40);
-    const uint8_t *at = take_host(image + 48, view->sys_flag & SYS_FLAG_BORN_HOST_V6, &view->born_host);
+    const uint8_t *at = take_host(image + 48, view->sys_flag & RP_SYS_FLAG_BORN_HOST_V6, &view->born_host);
     view->store_timestamp_ms = (int64_t)rp_load64(at);
-    at = take_host(at + 8, view->sys_flag & SYS_FLAG_STORE_HOST_V6, &view->store_host);
+    at = take_host(at + 8, view->sys_flag & RP_SYS_FLAG_STORE_HOST_V6, &view->store_host);
     view->reconsume_times = (int32_t)rp_load32(at);
     view->prepared_transaction_offset = (int64_t)rp_load64(at + 4);
 }
@@ -167,8 +165,8 @@ rp_status rp_record_decode(const uint8_t *image, uint64_t size, int check_crc, r
 
     uint32_t sys_flag = rp_load32(image + 36);
     uint32_t hosts = 2 * HOST_V4_SIZE;
-    if (sys_flag & SYS_FLAG_BORN_HOST_V6) hosts += HOST_V6_SIZE - HOST_V4_SIZE;
-    if (sys_flag & SYS_FLAG_STORE_HOST_V6) hosts += HOST_V6_SIZE - HOST_V4_SIZE;
+    if (sys_flag & RP_SYS_FLAG_BORN_HOST_V6) hosts += HOST_V6_SIZE - HOST_V4_SIZE;
+    if (sys_flag & RP_SYS_FLAG_STORE_HOST_V6) hosts += HOST_V6_SIZE - HOST_V4_SIZE;
     if (total < FIXED_SIZE + hosts) return RP_CORRUPT;
     take_fixed(image, view);
     rp_status status = take_variable(image + 68 + hosts, image + total, view);

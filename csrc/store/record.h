@@ -12,8 +12,18 @@ enum {
     RP_END_FILE_MIN_BLANK = 8,
     RP_TOPIC_SIZE_MAX = 127,
     RP_TOPIC_SIZE_V2_MAX = 32767, /* in records of 5.x; beyond RP_TOPIC_SIZE_MAX they have no queue here */
-    RP_PROPERTIES_SIZE_MAX = 32767
+    RP_PROPERTIES_SIZE_MAX = 32767,
+    RP_TRANSACTION_MASK = 0xC /* of sysFlag */
 };
+
+/* The bits of sysFlag that C names; rocketpy/message/sys_flag.py has all of them, a test compares the two. */
+typedef enum rp_sys_flag {
+    RP_SYS_FLAG_MULTI_TAGS = 2,
+    RP_SYS_FLAG_TRANSACTION_COMMIT = 8,
+    RP_SYS_FLAG_TRANSACTION_ROLLBACK = 0xC,
+    RP_SYS_FLAG_BORN_HOST_V6 = 0x10,
+    RP_SYS_FLAG_STORE_HOST_V6 = 0x20
+} rp_sys_flag;
 
 /* The input of the encoder; all pointers are borrowed until return. Properties are the concatenation of `properties`
  * and `properties_tail` with one 0x02 between them where both are non-empty and the first does not end in one. The IPv6

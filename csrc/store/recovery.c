@@ -14,6 +14,7 @@
 #include "store/consume_queue.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
+#include "store/has_unit.h"
 #include "store/mapped_file.h"
 #include "store/new_file.h"
 #include "store/record.h"
@@ -21,8 +22,7 @@
 /* Whether dispatch writes a unit for the record. A record with an impossible queue or offset is damaged: it gets none.
  * */
 static int gets_unit(const rp_record_view *record) {
-    int32_t transaction = record->sys_flag & 0xC; /* none, or commit */
-    return (transaction == 0 || transaction == 0x8) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
+    return rp_has_unit(record->sys_flag) && record->queue_id >= 0 && rp_cq_is_offset(record->queue_offset);
 }
 
 /* A record with a valid body may have lost sectors of its properties in a power failure. The end of a sector is lost

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "store/consume_queue.h"
 #include "base/endian.h"
+#include "store/has_unit.h"
 #include "store/index_file.h"
 #include "base/map.h"
 #include "store/record.h"
@@ -156,13 +157,12 @@ static rp_status tally_record(rp_verify *verify, const rp_record_view *record, u
 
 static rp_status count_record(rp_verify *verify, const rp_record_view *record, uint64_t at, uint64_t units_limit) {
     rp_verify_totals *totals = &verify->totals;
-    uint32_t transaction = (uint32_t)record->sys_flag & 0xC;
     totals->records++;
     totals->body_bytes += record->body_size;
     if (totals->first_store_timestamp_ms < 0) totals->first_store_timestamp_ms = record->store_timestamp_ms;
     totals->last_store_timestamp_ms = record->store_timestamp_ms;
     if (record->phy_offset != at) find_fault(verify, RP_FOUND_OWN_OFFSET, at, at, record->phy_offset, UINT32_MAX);
-    return transaction == 0 || transaction == 0x8 ? tally_record(verify, record, at, units_limit) : RP_OK;
+    return rp_has_unit(record->sys_flag) ? tally_record(verify, record, at, units_limit) : RP_OK;
 }
 
 rp_status rp_verify_log(rp_verify *verify, const uint8_t *image, uint64_t size, uint64_t start, uint64_t *position,

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/numbers.h"
+#include "store/record.h"
 #include "wire/codes.h"
 
 enum send_field {
@@ -182,7 +183,8 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
         return 0;
     request->properties_size = scan_properties(properties, request->properties_size, &request->flags);
     at = properties + request->properties_size;
-    if (request->flags & RP_REQUEST_BATCH && request->sys_flag & 0xC) request->flags |= RP_REQUEST_SPECIAL;
+    if (request->flags & RP_REQUEST_BATCH && request->sys_flag & RP_TRANSACTION_MASK)
+        request->flags |= RP_REQUEST_SPECIAL;
     if (request->topic_size >= 7 && memcmp(topic, "%RETRY%", 7) == 0) request->flags |= RP_REQUEST_SPECIAL;
     if (frame->body_size) memcpy(at, frame->body, frame->body_size);
     return (uint32_t)(at - out) + frame->body_size;

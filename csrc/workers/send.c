@@ -17,6 +17,7 @@
 #include "workers/diverted.h"
 #include "workers/error_reply.h"
 #include "wire/codes.h"
+#include "store/record.h"
 #include "store/recovery.h"
 #include "workers/send_reply.h"
 #include "workers/send_store.h"
@@ -30,8 +31,7 @@ enum {
     BATCH_REQUESTS = 256,
     NAP_NS = 50000000, /* at the most, while sends wait for the manager's ring: they grow old */
     RESUME_AT_LOG = UINT32_MAX,
-    RESUME_AT_MANAGER = UINT32_MAX - 1,
-    SYS_FLAG_MULTI_TAGS = 2
+    RESUME_AT_MANAGER = UINT32_MAX - 1
 };
 
 struct rp_send {
@@ -371,7 +371,7 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
     if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
     put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
-    put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? SYS_FLAG_MULTI_TAGS : 0;
+    put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
     put.store_host = send->config.store_host;
     put.store_timestamp_ms = send->now_ms;
     return append(send, &put);

@@ -9,6 +9,7 @@
 #include "base/atomic.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
+#include "store/has_unit.h"
 
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     const rp_send_request *request = (const rp_send_request *)data;
@@ -97,8 +98,7 @@ rp_status rp_put_append(rp_commitlog *log, const rp_put *put, uint64_t total, ui
     rp_status status = rp_commitlog_reserve(log, (uint32_t)total, &at, &stored->phy_offset);
     if (status != RP_OK) return status;
     record_of(put, &record);
-    int32_t transaction = record.sys_flag & RP_TRANSACTION_BITS;
-    int counts = transaction != RP_TRANSACTION_PREPARED && transaction != RP_TRANSACTION_ROLLBACK;
+    int counts = rp_has_unit(record.sys_flag);
     stored->queue_offset = counts ? put->queue->next_offset : 0;
     stored->size = (uint32_t)total;
     stored->records = at;

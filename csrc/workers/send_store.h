@@ -7,7 +7,7 @@
 #include "store/record.h"
 #include "ipc/worker_messages.h"
 
-enum { RP_BATCH_ENTRY_MIN = 22, RP_TRANSACTION_BITS = 0xC, RP_TRANSACTION_PREPARED = 4, RP_TRANSACTION_ROLLBACK = 0xC };
+enum { RP_BATCH_ENTRY_MIN = 22 };
 
 /* A parsed SEND message; its pointers point into the message. */
 typedef struct rp_put {

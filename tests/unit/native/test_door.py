@@ -2,13 +2,14 @@
 
 import subprocess
 import sys
-from enum import IntEnum
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 import rocketpy
 from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.message import sys_flag
 from rocketpy.native.status import Status
 
 INSTALLED = Path(rocketpy.__file__).parents[1]
@@ -50,9 +51,13 @@ def test_status_numbers_are_those_of_the_header() -> None:
 
 @pytest.mark.parametrize(
     ("c_type", "prefix", "codes"),
-    [("rp_request_code", "RP_CODE_", RequestCode), ("rp_response_code", "RP_RESPONSE_", ResponseCode)],
+    [
+        ("rp_request_code", "RP_CODE_", RequestCode.__members__),
+        ("rp_response_code", "RP_RESPONSE_", ResponseCode.__members__),
+        ("rp_sys_flag", "RP_SYS_FLAG_", vars(sys_flag)),
+    ],
 )
-def test_codes_are_those_of_python(c_type: str, prefix: str, codes: type[IntEnum]) -> None:
+def test_numbers_of_the_protocol_are_those_of_python(c_type: str, prefix: str, codes: Mapping[str, object]) -> None:
     core = pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
     named = {name.removeprefix(prefix): value for value, name in core.ffi.typeof(c_type).elements.items()}
-    assert named and named.items() <= {code.name: code.value for code in codes}.items()
+    assert named and named == {name: codes.get(name) for name in named}
