@@ -42,7 +42,7 @@ def runtime_info(services: BrokerServices) -> dict[str, str]:
 
 def _of_broker(services: BrokerServices) -> dict[str, str]:
     config, stats, loads = services.settings.broker, services.stats, services.pool_loads()
-    counters = stats.counters
+    counters, ignored = stats.counters, services.settings.value.without_effect
     return {
         "brokerVersionDesc": version_name(OUR_VERSION),
         "brokerVersion": str(int(OUR_VERSION)),
@@ -55,13 +55,13 @@ def _of_broker(services: BrokerServices) -> dict[str, str]:
         "msgGetTotalTodayMorning": str(stats.get_total_today_morning),
         "msgGetTotalTodayNow": str(counters.messages_get),
         "sendThreadPoolQueueSize": str(_load(loads, "send").waiting),
-        "sendThreadPoolQueueCapacity": str(config.send_thread_pool_queue_capacity),
+        "sendThreadPoolQueueCapacity": str(ignored.sendThreadPoolQueueCapacity),
         "pullThreadPoolQueueSize": str(_load(loads, "pull").waiting),
         "pullThreadPoolQueueCapacity": str(config.pull_thread_pool_queue_capacity),
         "queryThreadPoolQueueSize": str(_load(loads, "query").waiting),
         "queryThreadPoolQueueCapacity": str(config.query_thread_pool_queue_capacity),
         "EndTransactionQueueSize": "0",
-        "EndTransactionThreadPoolQueueCapacity": str(config.end_transaction_pool_queue_capacity),
+        "EndTransactionThreadPoolQueueCapacity": str(ignored.endTransactionPoolQueueCapacity),
         "sendThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "send").head_wait_ms),
         "pullThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "pull").head_wait_ms),
         "queryThreadPoolQueueHeadWaitTimeMills": str(_load(loads, "query").head_wait_ms),

@@ -10,8 +10,6 @@ from .setting import LONG_MAX, Effect, setting
 _IN_FAST_PATH = Effect.AT_RESTART
 
 _NO_POOLS = "there are no thread pools; see selectorWorkers and codecWorkers"
-_RINGS = "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading"
-_TRANSACTIONS = "transactions are not built"
 
 
 @attrs.frozen(kw_only=True)
@@ -122,13 +120,6 @@ class BrokerConfig:
         "Create the trace topic at start.",
         important=True,
     )
-    send_message_thread_pool_nums: int = setting(
-        4,
-        "sendMessageThreadPoolNums",
-        "Threads for sends.",
-        ignored="one process writes the log: its one order needs no lock (docs/architecture.md, Pools)",
-        default_text="min(cores, 4)",
-    )
     pull_message_thread_pool_nums: int = setting(
         1,
         "pullMessageThreadPoolNums",
@@ -143,31 +134,6 @@ class BrokerConfig:
         "Processes that answer queries of messages and offsets, when queryWorkers is not given.",
         unit="processes",
         default_text="queryWorkers",
-    )
-    admin_broker_thread_pool_nums: int = setting(
-        16,
-        "adminBrokerThreadPoolNums",
-        "Threads for administration.",
-        ignored=_NO_POOLS,
-    )
-    client_manage_thread_pool_nums: int = setting(
-        32,
-        "clientManageThreadPoolNums",
-        "Threads for client registration.",
-        ignored=_NO_POOLS,
-    )
-    consumer_manage_thread_pool_nums: int = setting(
-        32,
-        "consumerManageThreadPoolNums",
-        "Threads for consumer offsets.",
-        ignored=_NO_POOLS,
-    )
-    heartbeat_thread_pool_nums: int = setting(
-        2,
-        "heartbeatThreadPoolNums",
-        "Threads for heartbeats.",
-        ignored=_NO_POOLS,
-        default_text="min(cores, 32)",
     )
     flush_consumer_offset_interval: int = setting(
         5_000,
@@ -191,13 +157,6 @@ class BrokerConfig:
         important=True,
         only_default="give namesrvAddr instead; there is no HTTP lookup",
     )
-    send_thread_pool_queue_capacity: int = setting(
-        10_000,
-        "sendThreadPoolQueueCapacity",
-        "Sends that may wait.",
-        unit="requests",
-        ignored=_RINGS,
-    )
     pull_thread_pool_queue_capacity: int = setting(
         100_000,
         "pullThreadPoolQueueCapacity",
@@ -211,26 +170,12 @@ class BrokerConfig:
         unit="requests",
         at_least=1,
     )
-    client_manager_thread_pool_queue_capacity: int = setting(
-        1_000_000,
-        "clientManagerThreadPoolQueueCapacity",
-        "Client requests that may wait.",
-        unit="requests",
-        ignored=_RINGS,
-    )
     heartbeat_thread_pool_queue_capacity: int = setting(
         50_000,
         "heartbeatThreadPoolQueueCapacity",
         "Heartbeats, and requests of clients that leave, that may wait; one more is answered SYSTEM_BUSY.",
         unit="requests",
         at_least=1,
-    )
-    end_transaction_pool_queue_capacity: int = setting(
-        100_000,
-        "endTransactionPoolQueueCapacity",
-        "Transaction ends that may wait.",
-        unit="requests",
-        ignored=_RINGS,
     )
     broker_fast_failure_enable: bool = setting(
         True,
@@ -261,15 +206,6 @@ class BrokerConfig:
         "Age at which a waiting heartbeat is answered SYSTEM_BUSY.",
         unit="ms",
         at_most=LONG_MAX,
-    )
-    wait_time_mills_in_transaction_queue: int = setting(
-        3_000,
-        "waitTimeMillsInTransactionQueue",
-        "Age at which a waiting transaction end is answered SYSTEM_BUSY.",
-        unit="ms",
-        effect=Effect.AT_ONCE,
-        at_most=LONG_MAX,
-        ignored=_TRANSACTIONS,
     )
     start_accept_send_request_time_stamp: int = setting(
         0,

@@ -44,7 +44,14 @@ SERVER: Table = {
     },
 }
 BROKER: Table = {
+    "one process writes the log: its one order needs no lock (docs/architecture.md, Pools)": {
+        "sendMessageThreadPoolNums": 4,
+    },
     "there are no thread pools; see selectorWorkers and codecWorkers": {
+        "adminBrokerThreadPoolNums": 16,
+        "clientManageThreadPoolNums": 32,
+        "consumerManageThreadPoolNums": 32,
+        "heartbeatThreadPoolNums": 2,
         "putMessageFutureThreadPoolNums": 4,
         "processReplyMessageThreadPoolNums": 20,
         "endTransactionThreadPoolNums": 16,
@@ -61,6 +68,9 @@ BROKER: Table = {
         "rmqAddressServerSubGroup": None,
     },
     "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading": {
+        "sendThreadPoolQueueCapacity": 10_000,
+        "clientManagerThreadPoolQueueCapacity": 1_000_000,
+        "endTransactionPoolQueueCapacity": 100_000,
         "putThreadPoolQueueCapacity": 10_000,
         "replyThreadPoolQueueCapacity": 10_000,
     },
@@ -75,6 +85,7 @@ BROKER: Table = {
         "enablePropertyFilter": False,
     },
     "transactions are not built": {
+        "waitTimeMillsInTransactionQueue": 3_000,
         "transactionTimeOut": 6_000,
         "transactionCheckMax": 15,
         "transactionCheckInterval": 60_000,
