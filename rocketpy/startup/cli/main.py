@@ -27,6 +27,7 @@ SERVERS = ("standalone", "broker", "namesrv")
 # Of the garbage collector while modules are imported: nearly all objects stay, so it looks at young ones only, often
 # enough that those which go leave no holes. boot/memory.py sets Python's own thresholds again.
 IMPORT_GENERATIONS = 2_000, 10, 1_000
+INFORMATION = {"-h", "--help", "--version"}  # arguments that start no server
 # In the order of their dependencies: what is imported between two looks at the child should be little.
 IMPORTED_MEANWHILE = {
     False: (
@@ -82,7 +83,8 @@ def _serve(command: str, program: str) -> int:
     """Parse the arguments and run the server; its modules are imported inside of this function."""
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
     gc.set_threshold(*IMPORT_GENERATIONS)
-    child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
+    if not INFORMATION & set(sys.argv):
+        child.import_meanwhile(IMPORTED_MEANWHILE[command == "namesrv" or sys.argv[1:2] == ["namesrv"]])
     order, status = child.wait()
     if order is None:
         return status  # help or an error was printed
