@@ -136,7 +136,7 @@ class Control:
             for _ in some:
                 yield self._reply()
 
-    def settled_offsets(self, topic: str, queues: int, expected: int, timeout_s: float = 30.0) -> list[int]:
+    def wait_for_offsets(self, topic: str, queues: int, expected: int, timeout_s: float = 30.0) -> list[int]:
         """Wait until the queues hold `expected` messages (dispatch may be behind) and do not grow; returns their
         ends."""
         deadline = time.monotonic() + timeout_s

@@ -114,7 +114,7 @@ def kill_one(broker: Broker, worker: str, kills: int, seconds: float, workload: 
         result, acks, gaps = load.result(seconds, 0.0), load.acks(), load.connection_gaps_ms()
     broker.check_alive()
     with broker.control() as control:
-        control.settled_offsets(TOPIC, QUEUES, len(acks))
+        control.wait_for_offsets(TOPIC, QUEUES, len(acks))
         stored = [message for queue_id in range(QUEUES) for message in control.read_queue(TOPIC, queue_id)]
     return Verdict(
         worker=worker,

@@ -310,7 +310,7 @@ def memory_kib(broker: Broker) -> dict[str, int]:
 def read_each(broker: Broker, topics: Sequence[str], queues: int, watch: Watch) -> int:
     """Read the first message of every queue, when all are dispatched; how many queues did not give it."""
     with broker.control() as control:
-        control.settled_offsets(topics[-1], queues, queues)
+        control.wait_for_offsets(topics[-1], queues, queues)
         wanted = [(topic, queue_id) for topic in topics for queue_id in range(queues)]
         progress, read = watch(f"read {len(wanted)} queues"), 0
         for index, reply in enumerate(control.pull_each(wanted)):

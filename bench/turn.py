@@ -50,7 +50,7 @@ def open_load(broker: Broker, workload: Workload, topic: str, offsets: Sequence[
 def wait_until_stored(broker: Broker, topic: str, expected: int) -> list[int]:
     """Let dispatch catch up with `expected` messages and the disk with everything; the queues' ends."""
     with broker.control() as control:
-        offsets = control.settled_offsets(topic, QUEUES, expected)
+        offsets = control.wait_for_offsets(topic, QUEUES, expected)
     os.sync()
     return offsets
 

@@ -173,7 +173,7 @@ def read_everything(config: MessageStoreConfig, store: MessageStore) -> None:
 
 @given(damages=DAMAGES)
 @BOUNDED
-def test_tools_end_with_a_judgement(whole: Path, damaged: Path, damages: list[Damage]) -> None:
+def test_tools_end_with_a_verdict(whole: Path, damaged: Path, damages: list[Damage]) -> None:
     """Also what they print: for people and for programs."""
     spoil(whole, damaged, damages, control=True)
     dump = StoreDump(damaged)

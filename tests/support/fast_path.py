@@ -87,7 +87,7 @@ class FastPath:
         self.manager_to_pull = lib.rp_ring_writer_open(self.manager_pull)
 
     def close(self) -> None:
-        """Give the descriptors back: a suite has many lanes. Nothing may be asked of it any more."""
+        """Give the descriptors back: a suite has many rigs. Nothing may be asked of it any more."""
         lib.rp_send_close(self.send)
         lib.rp_pull_close(self.pull)
         lib.rp_codec_close(self.codec)

@@ -322,7 +322,7 @@ class Verdict:
     stored: int
 
 
-def check(port: int, loads: Sequence[Load], settle_s: float = 30.0) -> Verdict:
+def check(port: int, loads: Sequence[Load], timeout_s: float = 30.0) -> Verdict:
     """Hold the store against what `loads` were told.
 
     Raises:
@@ -331,7 +331,7 @@ def check(port: int, loads: Sequence[Load], settle_s: float = 30.0) -> Verdict:
     faults: dict[str, list[str]] = defaultdict(list)
     topics = {topic: queues for load in loads for topic, queues in load.sent_topics.items()}
     acks = {(load.seed, ack.life, ack.number): ack for load in loads for ack in load.acks}
-    wait_for_dispatch(port, topics, settle_s)
+    wait_for_dispatch(port, topics, timeout_s)
     reader = Reader(port)
     stored: dict[tuple[int, str, int], Stored] = {}
     try:
@@ -377,10 +377,10 @@ def _check_queue(
         last[key[:2]] = max(before, found.number)
 
 
-def wait_for_dispatch(port: int, topics: dict[str, int], settle_s: float) -> None:
+def wait_for_dispatch(port: int, topics: dict[str, int], timeout_s: float) -> None:
     """Until the queues have stopped growing: what was stored without an answer may still be on its way to them."""
     reader = Reader(port)
-    deadline = time.monotonic() + settle_s
+    deadline = time.monotonic() + timeout_s
     before: list[int] = []
     while True:
         now = [
@@ -388,7 +388,7 @@ def wait_for_dispatch(port: int, topics: dict[str, int], settle_s: float) -> Non
         ]
         if now == before:
             break
-        assert time.monotonic() < deadline, f"queues still grow after {settle_s:g} s"
+        assert time.monotonic() < deadline, f"queues still grow after {timeout_s:g} s"
         before = now
         time.sleep(0.2)
     reader.close()

@@ -48,7 +48,7 @@ SCAN_STEP = 128 << 20  # bytes between two progress reports
 
 
 class RecoveryKind(enum.Enum):
-    BELIEVED = "trusted"
+    TRUSTED = "trusted"
     FLUSHED = "flushed"
     FILES = "files"
 
@@ -141,7 +141,7 @@ class Recovery:
         header.dispatched_phy_offset = self._redo_for_index(behind, header.indexed_phy_offset)
         leave = not header.rebuilding and header.dispatched_phy_offset == behind
         scan = _Scan(header.published_phy_offset, 0, 0, 0, 0)
-        return self._catch_up(RecoveryKind.BELIEVED, scan, 0, rebuilt, leave=leave)
+        return self._catch_up(RecoveryKind.TRUSTED, scan, 0, rebuilt, leave=leave)
 
     def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header

@@ -121,7 +121,7 @@ class Aftermath:
             return None
         opened = self._open(after, model, Certain(bounds, certain.power), index_from, depth)
         if crash.kind == "death":
-            assert crash.lost or not is_running or opened.report.kind is RecoveryKind.BELIEVED, opened.report
+            assert crash.lost or not is_running or opened.report.kind is RecoveryKind.TRUSTED, opened.report
         elif crash.kind == "power":
             index_from = opened.report.dispatched_from
         if not is_running:  # an index that was being repaired is not looked at
@@ -189,7 +189,7 @@ class Aftermath:
             if self.rng.random() < 0.5:
                 close_store(opened, clean=True)
                 opened = open_store(config)
-                assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_records == 0
+                assert opened.report.kind is RecoveryKind.TRUSTED and opened.report.scanned_records == 0
                 self._validate(model, config, opened.control, bounds, index_from)
         self.taps.check()
         return opened

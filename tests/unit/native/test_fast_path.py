@@ -210,7 +210,7 @@ def test_a_malformed_batch_is_refused_whole(rig: FastPath, body: bytes) -> None:
         ({"g": ""}, lib.RP_MSG_COMMAND),
     ],
 )
-def test_what_needs_judgement_is_left_to_the_manager(rig: FastPath, change: dict[str, str], kind: int) -> None:
+def test_what_needs_a_decision_is_left_to_the_manager(rig: FastPath, change: dict[str, str], kind: int) -> None:
     rig.frame(send_v2(**change))
     rig.turn()
     assert [got for got, _ in rig.for_manager()] == [kind]

@@ -23,8 +23,8 @@ SWEPT_NS = 600_000_000  # a run of this length looks at every deadline
 
 
 @pytest.fixture
-def lanes(tmp_path: Path) -> Iterator[Callable[..., FastPath]]:
-    """Makes lanes with a topic T and a group G."""
+def rigs(tmp_path: Path) -> Iterator[Callable[..., FastPath]]:
+    """Makes rigs with a topic T and a group G."""
     made: list[FastPath] = []
 
     def make(capacity: int = 100, clock: Clock | None = None, **options: Any) -> FastPath:
@@ -45,7 +45,7 @@ def counter(rig: FastPath, number: int) -> int:
     return int(rig.workers["pull"].counters[number])
 
 
-def held(rig: FastPath) -> int:
+def suspended(rig: FastPath) -> int:
     return counter(rig, lib.RP_COUNT_SUSPENDED)
 
 
@@ -62,12 +62,12 @@ def dispatch(rig: FastPath) -> None:
         pass
 
 
-def test_of_a_large_request_little_is_kept_and_its_filter_holds(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes()
+def test_of_a_large_request_little_is_kept_and_its_filter_holds(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs()
     expression = " || " * 10_000 + "TagA"
     rig.frame(pull(0, flags=WAIT, expression=expression, opaque=77))
     rig.turn()
-    assert held(rig) == 1
+    assert suspended(rig) == 1
     assert counter(rig, lib.RP_COUNT_SUSPENDED_BYTES) < 1024
     for tag, answered in (("TagB", [7]), ("TagA", [7, 77])):
         rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
@@ -76,25 +76,25 @@ def test_of_a_large_request_little_is_kept_and_its_filter_holds(lanes: Callable[
     assert counter(rig, lib.RP_COUNT_SUSPENDED_BYTES) == 0
 
 
-def test_one_connection_has_an_eighth_and_the_others_wait_all_the_same(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes(400)
+def test_one_connection_has_an_eighth_and_the_others_wait_all_the_same(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs(400)
     for opaque in range(100):
         rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=8)
     rig.frame(pull(0, flags=WAIT, opaque=1000), connection=9)
     rig.turn()
     answers = rig.answers()
     assert [(connection, reply.code) for connection, reply in answers] == [(8, 19)] * 50
-    assert held(rig) == 51 and counter(rig, lib.RP_COUNT_SUSPEND_REFUSED) == 50
+    assert suspended(rig) == 51 and counter(rig, lib.RP_COUNT_SUSPEND_REFUSED) == 50
     rig.closed(8)
     rig.turn()
-    assert held(rig) == 1
+    assert suspended(rig) == 1
     rig.frame(pull(0, flags=WAIT), connection=8)
     rig.turn()
-    assert held(rig) == 2 and rig.answers() == []
+    assert suspended(rig) == 2 and rig.answers() == []
 
 
-def test_the_bytes_of_one_connection_are_bounded(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes(100)
+def test_the_bytes_of_one_connection_are_bounded(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs(100)
     group = "g" * 20_000
     rig.add_group(group)
     for opaque in range(5):
@@ -104,27 +104,27 @@ def test_the_bytes_of_one_connection_are_bounded(lanes: Callable[..., FastPath])
     assert counter(rig, lib.RP_COUNT_SUSPENDED_BYTES) <= 65_536
 
 
-def test_all_together_are_bounded(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes(100)
+def test_all_together_are_bounded(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs(100)
     for connection in range(1, 11):
         for opaque in range(12):
             rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=connection)
     rig.turn()
-    assert held(rig) == 100 and len(rig.answers()) == 20
+    assert suspended(rig) == 100 and len(rig.answers()) == 20
 
 
 @pytest.mark.parametrize(("suspend", "waits"), [(LONG_MAX, 1), (10**13, 1), (0, 0), (-1, 0), (-LONG_MAX - 1, 0)])
-def test_a_time_of_any_size_is_a_time(lanes: Callable[..., FastPath], suspend: int, waits: int) -> None:
-    rig = lanes()
+def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: int, waits: int) -> None:
+    rig = rigs()
     rig.frame(pull(0, flags=WAIT, suspend=suspend))
     lib.rp_codec_wake(rig.codec)
     lib.rp_pull_run(rig.pull, SWEPT_NS)
-    assert held(rig) == waits
+    assert suspended(rig) == waits
     assert [reply.code for _, reply in rig.answers()] == [19] * (1 - waits)
 
 
-def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes()
+def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs()
     store(rig, "TagB", 1)
     rig.turn()
     rig.frame(pull(1, flags=WAIT, expression="TagA", opaque=77))
@@ -134,14 +134,14 @@ def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(lane
     rig.turn()
     [(_, reply)] = rig.answers()
     assert (reply.opaque, reply.code, reply.ext_field("nextBeginOffset")) == (77, 20, "1")
-    assert held(rig) == 0 and rig.for_manager() == []
+    assert suspended(rig) == 0 and rig.for_manager() == []
 
 
 @pytest.mark.parametrize(
     ("maximum", "examined"), [(INT_MAX, 1024), (5000, 1024), (900, 900), (0, 800), (-1, 800), (-INT_MAX - 1, 800)]
 )
-def test_a_look_examines_a_bounded_number_of_units(lanes: Callable[..., FastPath], maximum: int, examined: int) -> None:
-    rig = lanes(cq_file_size=200_000)
+def test_a_look_examines_a_bounded_number_of_units(rigs: Callable[..., FastPath], maximum: int, examined: int) -> None:
+    rig = rigs(cq_file_size=200_000)
     store(rig, "TagB", 5000)
     store(rig, "TagA", 2)
     rig.turn()
@@ -153,13 +153,13 @@ def test_a_look_examines_a_bounded_number_of_units(lanes: Callable[..., FastPath
     assert [record.queue_offset for record in records_of(found)] == [5000, 5001][: 2 if maximum > 0 else 1]
 
 
-def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes(400, cq_file_size=200_000)
+def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs(400, cq_file_size=200_000)
     for connection in range(1, 9):
         for opaque in range(50):
             rig.frame(pull(0, flags=WAIT, expression="TagA", opaque=opaque), connection=connection)
         rig.turn()
-    assert held(rig) == 400
+    assert suspended(rig) == 400
     store(rig, "TagB", 800)
     dispatch(rig)
     rig.frame(pull(0, opaque=1000), connection=20)
@@ -170,7 +170,7 @@ def test_many_that_wait_for_one_queue_do_not_hold_up_other_pulls(lanes: Callable
     for _ in range(20):
         lib.rp_pull_run(rig.pull, TURN_NS)
     assert counter(rig, lib.RP_COUNT_SUSPENDED_STEPS) >= 400
-    assert held(rig) == 400
+    assert suspended(rig) == 400
     store(rig, "TagA", 1)
     for _ in range(20):
         rig.turn()
@@ -182,16 +182,16 @@ MANY = 2000  # suspended pulls that never match, all on queue 0
 
 
 @pytest.fixture
-def crowded(lanes: Callable[..., FastPath]) -> tuple[FastPath, Clock]:
+def crowded(rigs: Callable[..., FastPath]) -> tuple[FastPath, Clock]:
     """A rig where MANY wait, 1000 messages have arrived for them, and their looks have begun; the clock stands."""
     clock = Clock()
-    rig = lanes(2 * MANY, clock, cq_file_size=200_000)
+    rig = rigs(2 * MANY, clock, cq_file_size=200_000)
     for connection in range(1, 9):
         for opaque in range(MANY // 8):
             rig.frame(pull(0, flags=WAIT, expression="TagA", opaque=opaque, suspend=10**9), connection=connection)
             if opaque % 50 == 49:
                 rig.turn()
-    assert held(rig) == MANY
+    assert suspended(rig) == MANY
     store(rig, "TagB", 1000)
     dispatch(rig)
     lib.rp_pull_run(rig.pull, TURN_NS)
@@ -221,12 +221,12 @@ def test_looks_of_many_do_not_keep_deadlines_of_other_queues_waiting(crowded: tu
     rig, clock = crowded
     rig.frame(pull(0, 1, flags=WAIT, opaque=1000, suspend=1000), connection=20)
     rig.turn()
-    assert held(rig) == MANY + 1
+    assert suspended(rig) == MANY + 1
     for _ in range(6):
         clock.now_ns += S // 2
         store(rig, "TagB", 100)
         one_more(rig)
-    assert held(rig) == MANY, "the one whose deadline has passed is answered"
+    assert suspended(rig) == MANY, "the one whose deadline has passed is answered"
 
 
 def test_each_arrival_costs_one_look_of_each_pull(crowded: tuple[FastPath, Clock]) -> None:
@@ -240,7 +240,7 @@ def test_each_arrival_costs_one_look_of_each_pull(crowded: tuple[FastPath, Clock
     for _ in range(100):
         rig.turn()
         rig.answers()
-    assert held(rig) == 0
+    assert suspended(rig) == 0
 
 
 def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[FastPath, Clock]) -> None:
@@ -256,11 +256,11 @@ def test_pulls_may_go_and_come_while_looks_are_under_way(crowded: tuple[FastPath
         rig.turn()
         found.update(connection for connection, reply in rig.answers() if records_of(reply))
     assert found == Counter(dict.fromkeys((2, 3, 5, 6, 7), MANY // 8) | dict.fromkeys((31, 34, 38), 1))
-    assert held(rig) == 0
+    assert suspended(rig) == 0
 
 
-def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes(16_000)
+def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs(16_000)
     for connection in range(1, 9):
         for opaque in range(250):
             rig.frame(pull(0, flags=WAIT, opaque=opaque), connection=connection)
@@ -272,29 +272,29 @@ def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(lanes:
     dispatch(rig)
     for _ in range(3):
         lib.rp_pull_run(rig.pull, TURN_NS)
-    assert 0 < held(rig) < 2001 and counter(rig, lib.RP_COUNT_STALLS) > 0
+    assert 0 < suspended(rig) < 2001 and counter(rig, lib.RP_COUNT_STALLS) > 0
     answered = Counter(connection for connection, _ in rig.answers())
     store(rig, "TagA", 1, queue=1)
     for _ in range(20):
         dispatch(rig)
         lib.rp_pull_run(rig.pull, TURN_NS)
         answered.update(connection for connection, _ in rig.answers())
-    assert held(rig) == 0
+    assert suspended(rig) == 0
     assert [answered[connection] for connection in (*range(1, 9), 20)] == [250] * 8 + [1]
 
 
-def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(lanes: Callable[..., FastPath]) -> None:
-    rig = lanes()
+def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(rigs: Callable[..., FastPath]) -> None:
+    rig = rigs()
     for slot in range(3):
         rig.frame(pull(0, flags=WAIT, opaque=slot), slot << 32 | 1)
     rig.turn()
-    assert held(rig) == 3
+    assert suspended(rig) == 3
     rig.workers["selector"].epoch += 1
     rig.frame(pull(0, flags=WAIT, opaque=8), 3 << 32 | 2)  # was on its way when the selector died
     rig.frame(pull(0, flags=WAIT, opaque=9), 1 << 32 | 1 << 20 | 1)
     rig.turn()
     lib.rp_pull_run(rig.pull, SWEPT_NS)
-    assert held(rig) == 1
+    assert suspended(rig) == 1
     rig.frame(send_v2(), 1 << 32 | 1 << 20 | 1)
     rig.turn()
     assert sorted(reply.opaque for _, reply in rig.answers()) == [7, 9]

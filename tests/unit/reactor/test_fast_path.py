@@ -243,7 +243,7 @@ def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk:
     assert worker_messages.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_completed")
 
 
-def test_a_send_process_that_was_replaced_may_go_on_when_all_sends_of_before_are_settled(desk: Desk) -> None:
+def test_a_send_process_that_was_replaced_may_go_on_when_all_earlier_sends_are_completed(desk: Desk) -> None:
     """It does not know of them; its connections' later sends would overtake them."""
     announce(desk.fast_path)
     desk.told("send")

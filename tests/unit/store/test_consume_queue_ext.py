@@ -400,7 +400,7 @@ def test_dump_shows_where_a_tags_code_comes_from(root: Path, capsys: pytest.Capt
         (17, "an extension unit of store time"),
     ],
 )
-def test_verify_judges_extensions(root: Path, at: int | None, text: str | None) -> None:
+def test_verify_checks_extensions(root: Path, at: int | None, text: str | None) -> None:
     path = root / "consumequeue_ext/T/0" / file_name(0)
     data = bytearray(path.read_bytes())
     if at is not None:

@@ -95,7 +95,7 @@ def test_a_clean_stop_needs_no_recovery(config: MessageStoreConfig) -> None:
     physic, logics, index = struct.unpack(">qqq", paths.checkpoint.read_bytes()[:24])
     assert physic == logics == index == 1_700_000_000_000 and paths.checkpoint.stat().st_size == 4096
     opened = reopen(config)
-    assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_bytes == 0
+    assert opened.report.kind is RecoveryKind.TRUSTED and opened.report.scanned_bytes == 0
     check(opened, puts)
     close_store(opened, clean=True)
 
@@ -106,7 +106,7 @@ def test_a_clean_stop_survives_a_reboot(config: MessageStoreConfig) -> None:
     close_store(opened, clean=True)
     another_boot(opened.paths)
     opened = reopen(config)
-    assert opened.report.kind is RecoveryKind.BELIEVED
+    assert opened.report.kind is RecoveryKind.TRUSTED
     check(opened, puts)
     kill(opened)
 
@@ -126,7 +126,7 @@ def test_kill_9_loses_nothing_and_scans_nothing(config: MessageStoreConfig, disp
     puts = fill(opened, dispatch_until=dispatch_until)
     kill(opened)
     opened = reopen(config)
-    assert opened.report.kind is RecoveryKind.BELIEVED and opened.report.scanned_records == 0
+    assert opened.report.kind is RecoveryKind.TRUSTED and opened.report.scanned_records == 0
     check(opened, puts)
     kill(opened)
 
@@ -571,7 +571,7 @@ def test_zeros_in_properties_are_no_damage_while_the_machine_is_up(config: Messa
     if end.endswith("Java came"):
         opened.paths.lock.write_bytes(b"lock")
     opened = reopen(config)
-    files = RecoveryKind.FLUSHED if end == "killed, units lost" else RecoveryKind.BELIEVED
+    files = RecoveryKind.FLUSHED if end == "killed, units lost" else RecoveryKind.TRUSTED
     assert opened.report.kind is (RecoveryKind.FILES if end.endswith("Java came") else files)
     assert opened.report.log_end == log_end
     check(opened, puts, with_index=False)

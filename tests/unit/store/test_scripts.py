@@ -36,7 +36,7 @@ def test_script(path: Path, tmp_path: Path) -> None:
 def test_a_script_that_prints_something_else_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(golden.UPDATE_VARIABLE, raising=False)
     path = tmp_path / "wrong.txt"
-    path.write_text("> open\n---\nbelieved: log ends at 7\n")
+    path.write_text("> open\n---\ntrusted: log ends at 7\n")
     script = StoreScript(tmp_path / "store")
     with pytest.raises(AssertionError, match="ROCKETPY_UPDATE_SCRIPTS"):
         golden.check(path, script.run)
