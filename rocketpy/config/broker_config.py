@@ -9,7 +9,6 @@ from .setting import LONG_MAX, Effect, setting
 # The send and pull processes read these when they start; one line to change when they are told of updates.
 _IN_FAST_PATH = Effect.AT_RESTART
 
-_NO_POOLS = "there are no thread pools; see selectorWorkers and codecWorkers"
 
 
 @attrs.frozen(kw_only=True)
@@ -160,7 +159,8 @@ class BrokerConfig:
     pull_thread_pool_queue_capacity: int = setting(
         100_000,
         "pullThreadPoolQueueCapacity",
-        "Pulls that may be suspended (long polling), and for each 512 bytes; a connection may have an eighth.",
+        "Pulls that may be suspended (long polling), and for each 512 bytes; a connection may have an eighth. Several "
+        "pull workers share them equally.",
         unit="requests",
     )
     query_thread_pool_queue_capacity: int = setting(

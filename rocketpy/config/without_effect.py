@@ -47,7 +47,7 @@ BROKER: Table = {
     "one process writes the log: its one order needs no lock (docs/architecture.md, Pools)": {
         "sendMessageThreadPoolNums": 4,
     },
-    "there are no thread pools; see selectorWorkers and codecWorkers": {
+    "there are no thread pools; see docs/architecture.md, Pools": {
         "adminBrokerThreadPoolNums": 16,
         "clientManageThreadPoolNums": 32,
         "consumerManageThreadPoolNums": 32,

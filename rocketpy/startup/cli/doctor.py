@@ -14,7 +14,6 @@ from pathlib import Path
 import attrs
 
 from rocketpy import __version__
-from rocketpy.config import Machine, load_broker_config
 from rocketpy.errors import NativeMissing
 
 PORTS = {
@@ -70,6 +69,8 @@ def _findings(store: Path) -> Iterator[Finding]:
 
 def workers_text(cores: int) -> str:
     """How many processes serve requests where nothing is configured."""
+    from rocketpy.config import Machine, load_broker_config  # --help does without
+
     machine = Machine(cores, "host", lambda: "127.0.0.1")
     own = load_broker_config(None, {"storePathRootDir": "/"}, machine=machine).rocketpy
     decoding = f"{own.codec_workers} codec" if own.codec_workers else "no codec (selectors decode)"
