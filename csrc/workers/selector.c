@@ -41,10 +41,9 @@ enum {
     UNFINISHED_DEFAULT = 256 * 1024 * 1024,
     UNSENT_DEFAULT = 256 * 1024 * 1024,
     DELETED_GRACE_DEFAULT_MS = 30000,
-    STOP_S = 5
+    LONE = 1 /* events or replies in a turn, after which a wait may spin: under load, sleeping makes larger batches */
 };
 #define ACKNOWLEDGE_NS 500000000ull /* a peer that is gone acknowledges nothing */
-#define LOOK_AGAIN_NS 5000000ull    /* acknowledgements wake nobody */
 #define EVENT_DOORBELL UINT64_MAX
 #define EVENT_HANDOFF (UINT64_MAX - 1)
 
@@ -145,12 +144,6 @@ static void wake_codecs(rp_selector *selector) {
     }
 }
 
-static int replies_waiting(const rp_selector *selector) {
-    for (uint32_t i = 0; i < selector->reply_count; i++)
-        if (!rp_ring_is_empty(selector->replies[i])) return 1;
-    return 0;
-}
-
 static int output_waiting(const rp_selector *selector) {
     for (uint32_t slot = 0; slot < selector->connections.slots_used; slot++)
         if (selector->connections.slots[slot].first != NULL) return 1;
@@ -186,44 +179,17 @@ static int has_stopped(rp_selector *selector) {
     if (stop != RP_STOP_LEAVE) return 0;
     if (selector->leave_ns == 0) selector->leave_ns = selector->now_ns;
     if (selector->now_ns - selector->leave_ns >= STOP_S * NS_PER_S) return 1;
-    if (replies_waiting(selector) || output_waiting(selector)) return 0;
+    if (rp_selector_has_replies(selector) || output_waiting(selector)) return 0;
     return selector->now_ns - selector->leave_ns >= ACKNOWLEDGE_NS || !unacknowledged(selector);
-}
-
-/* Time until the next deadline in milliseconds, rounded up; -1: none. */
-static int timeout_ms(const rp_selector *selector, uint64_t deadline_ns) {
-    uint64_t due_ns = deadline_ns;
-
-    if (selector->idle_s != 0 && selector->connections.oldest != NO_SLOT) {
-        uint64_t idle_ns =
-            (selector->connections.slots[selector->connections.oldest].active_s + (uint64_t)selector->idle_s) *
-            NS_PER_S;
-        if (idle_ns < due_ns) due_ns = idle_ns;
-    }
-    if (selector->leave_ns != 0 && selector->leave_ns + STOP_S * NS_PER_S < due_ns)
-        due_ns = selector->leave_ns + STOP_S * NS_PER_S;
-    if (selector->leave_ns != 0 && selector->now_ns + LOOK_AGAIN_NS < due_ns) due_ns = selector->now_ns + LOOK_AGAIN_NS;
-    if (due_ns == UINT64_MAX) return -1;
-    if (due_ns <= selector->now_ns) return 0;
-    uint64_t ms = (due_ns - selector->now_ns + 999999) / 1000000;
-    return ms > 60000 ? 60000 : (int)ms;
 }
 
 /* Wait (if `may_sleep`) and handle all events. Returns their number, or -1. */
 static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns) {
     struct epoll_event events[EVENTS_MAX];
-    int timeout = may_sleep ? timeout_ms(selector, deadline_ns) : 0;
+    int ready = may_sleep ? rp_selector_wait(selector, events, EVENTS_MAX, deadline_ns)
+                          : epoll_wait(selector->epoll, events, EVENTS_MAX, 0);
 
-    if (timeout != 0) {
-        rp_worker_prepare_sleep(selector->worker);
-        if (replies_waiting(selector))
-            timeout = 0;
-        else
-            count(selector, RP_COUNT_SLEEPS, 1);
-    }
-    int ready = epoll_wait(selector->epoll, events, EVENTS_MAX, timeout);
     if (ready < 0 && errno == EINTR) ready = 0; /* a signal, a debugger: nothing is ready, nothing is wrong */
-    rp_store_release32(&selector->worker->asleep, 0); /* the doorbell is drained when epoll says that it was rung */
     tick(selector);
     for (int i = 0; i < ready; i++) {
         if (events[i].data.u64 == EVENT_DOORBELL)
@@ -235,6 +201,13 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
             handle_socket(selector, &events[i]);
     }
     return ready;
+}
+
+/* What the next wait is for. A turn that moved nothing changes nothing. */
+static void note_turn(rp_selector *selector, int ready) {
+    if (ready <= 0 && selector->replies_taken == 0) return;
+    selector->wait_kind = selector->replies_taken > 0 ? RP_WAIT_FOR_REQUEST : RP_WAIT_FOR_REPLY;
+    selector->is_lone = ready <= LONE && selector->replies_taken <= LONE;
 }
 
 rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
@@ -255,6 +228,7 @@ rp_status rp_selector_run(rp_selector *selector, int64_t timeout_ns) {
         count(selector, RP_COUNT_LOOPS, 1);
         if (has_stopped(selector)) return RP_STOPPED;
         if (selector->now_ns >= deadline_ns) return RP_OK;
+        note_turn(selector, ready);
         may_sleep = ready <= 0 && !more;
     }
 }
@@ -322,6 +296,7 @@ rp_selector *rp_selector_open(const rp_selector_config *config) {
     selector->unsent_bytes_max = config->unsent_bytes_max == 0 ? UNSENT_DEFAULT : config->unsent_bytes_max;
     selector->deleted_grace_ms = config->deleted_grace_ms == 0 ? DELETED_GRACE_DEFAULT_MS : config->deleted_grace_ms;
     selector->first_dirty = NO_SLOT;
+    rp_spin_open(&selector->spin, config->spin_us);
     selector->epoll = epoll_create1(EPOLL_CLOEXEC);
     selector->buffer = malloc(SELECTOR_BUFFER_SIZE);
     if (config->codec_count == 0 && config->inline_codec == NULL)
@@ -360,6 +335,7 @@ void rp_selector_close(rp_selector *selector) {
     free(selector->proxies);
     free(selector->buffer);
     if (selector->epoll >= 0) close(selector->epoll);
+    rp_spin_close(&selector->spin);
     free(selector);
 }
 

@@ -26,6 +26,7 @@ typedef struct rp_selector_config {
     uint32_t idle_s;            /* close after this time without traffic; 0: never */
     uint32_t high_water_bytes;  /* queued output above which a connection is not read; 0: 1 MiB */
     uint32_t deleted_grace_ms;  /* how long a connection may keep a deleted log file open; 0: 30 s */
+    uint32_t spin_us;           /* how long to look for work before sleeping (spin.h); 0: not at all */
     uint64_t unfinished_bytes_max; /* of unfinished frames of all connections; 0: 256 MiB */
     uint64_t unsent_bytes_max; /* of memory for unsent output of all connections; 0: 256 MiB */
     uint32_t proxy_count;

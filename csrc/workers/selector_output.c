@@ -137,6 +137,7 @@ static void take_reply(rp_selector *selector, uint16_t type, const uint8_t *data
 int rp_selector_drain_replies(rp_selector *selector) {
     int more = 0;
 
+    selector->replies_taken = 0;
     for (uint32_t i = 0; i < selector->reply_count; i++) {
         const uint8_t *data;
         uint32_t size;
@@ -149,6 +150,7 @@ int rp_selector_drain_replies(rp_selector *selector) {
             taken++;
         }
         more |= taken == REPLIES_PER_TURN;
+        selector->replies_taken += taken;
     }
     flush_dirty(selector);
     return more;

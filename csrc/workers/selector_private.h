@@ -7,10 +7,12 @@
 
 #include "base/atomic.h"
 #include "workers/connection.h"
+#include "workers/spin.h"
 
 enum {
     CONNECTIONS_LIMIT = 1 << 24, /* the slot has 24 bits of a connection's number */
-    SELECTOR_BUFFER_SIZE = 256 * 1024
+    SELECTOR_BUFFER_SIZE = 256 * 1024,
+    STOP_S = 5 /* the longest that a selector told to leave waits for its output */
 };
 #define NS_PER_S 1000000000ull
 _Static_assert(sizeof(rp_connection) <= RP_SELECTOR_CONNECTION_SIZE, "the documented cost of an idle connection");
@@ -41,6 +43,10 @@ struct rp_selector {
     int epoll;
     int handoff;
     uint32_t first_dirty;
+    uint32_t replies_taken; /* in this turn */
+    rp_spin spin;
+    rp_wait_kind wait_kind; /* what the next wait is for */
+    int is_lone;            /* the last turn that moved something moved one request or reply */
     uint32_t now_s;
     uint64_t now_ns;
     uint64_t stop_ns;  /* when the stop was noticed; 0: serving */
@@ -93,6 +99,14 @@ void rp_selector_close_connection(rp_selector *selector, rp_connection *connecti
 void rp_selector_close_socket(int fd, int is_orderly);
 /* Make the kernel reset the connection if this process dies (docs/adr/0044). */
 void rp_selector_reset_at_death(int fd);
+
+/* selector_wait.c */
+struct epoll_event;
+/* 1 if a reply ring has something. */
+int rp_selector_has_replies(const rp_selector *selector);
+/* Wait until an event is ready, a reply has come or something is due, or until the deadline. Returns the number of
+ * events, 0 where it is something else; -1 with errno. */
+int rp_selector_wait(rp_selector *selector, struct epoll_event *events, int events_max, uint64_t deadline_ns);
 
 /* selector_input.c */
 void rp_selector_read(rp_selector *selector, rp_connection *connection);

@@ -54,6 +54,15 @@ class RocketpyConfig:
         default_text="queryMessageThreadPoolNums when given (at most one per core), else 0",
         at_most=64,
     )
+    spin_micros: int = setting(
+        100,
+        "spinMicros",
+        "How long a selector looks for the next request or answer before it sleeps: a lone request is answered sooner "
+        "by two wake-ups. It looks only while its waits are usually shorter than this and three quarters of a core are "
+        "idle: not in an idle broker, nor on a busy machine. 0 where processor time is paid for by use.",
+        unit="µs",
+        at_most=10_000,
+    )
     ring_size: int = setting(
         1_048_576,
         "ringSize",

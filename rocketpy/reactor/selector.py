@@ -54,6 +54,8 @@ class SelectorSettings:
     """For the codec inside, if there is one: see `CodecConfig`."""
     high_water_bytes: int = 1 << 20
     """Queued output above which a connection is not read."""
+    spin_us: int = 0
+    """How long to look for work before sleeping, while short waits are usual and a core is free; 0: not at all."""
     unfinished_bytes_max: int = 256 << 20
     """Bytes of incomplete frames, of all connections together. Beyond it the connection with the oldest one is
     closed."""
@@ -90,6 +92,7 @@ class SelectorMain:
                 "frame_size_max": settings.frame_bytes_max,
                 "idle_s": settings.idle_s,
                 "high_water_bytes": settings.high_water_bytes,
+                "spin_us": settings.spin_us,
                 "unfinished_bytes_max": settings.unfinished_bytes_max,
                 "unsent_bytes_max": settings.unsent_bytes_max,
                 "proxy_count": len(settings.proxies),

@@ -138,6 +138,7 @@ def _selector_settings(settings: BrokerSettings, control: ControlBlock) -> Selec
         frame_bytes_max=own.frame_max_length,
         idle_s=settings.server.server_channel_max_idle_time_seconds,
         send_stall_ms=store.os_page_cache_busy_time_out_mills,
+        spin_us=own.spin_micros,
         unfinished_bytes_max=own.unfinished_input_max,
         unsent_bytes_max=own.unsent_output_max,
         proxies=parse_networks(own.proxy_protocol_from),
