@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy.config import properties
+from rocketpy.config import properties, update_broker
 from rocketpy.remoting.abc import Processor
 
 from .current_settings import CurrentSettings
@@ -29,4 +29,4 @@ def queries_by_code(store: Store, settings: CurrentSettings) -> Mapping[int, Pro
 
 def change_settings(settings: CurrentSettings, record: bytes) -> None:
     """Apply what the manager has found right and told: `key=value` lines, each new on top of those at the start."""
-    settings.value = settings.value.updated(properties.read_changes(record)).settings
+    settings.value = update_broker(settings.value, properties.read_changes(record)).settings

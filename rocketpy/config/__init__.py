@@ -6,7 +6,7 @@ the environment or a file again.
     settings = load_broker_config(path, overrides={"namesrvAddr": "10.0.0.1:9876"}, environ=os.environ)
     settings.store.flush_disk_type            # each attribute is its Java key in snake case
     settings.to_properties()                  # codes 26 and 319, -p
-    settings.updated({"brokerPermission": "4"})   # codes 25 and 318: a new object, or a refusal
+    update_broker(settings, {"brokerPermission": "4"})   # codes 25 and 318: a new object, or a refusal
 
 A setting is declared once (`setting.py`), with key, unit, default and trade-off; docs/configuration.md is generated
 from the declarations (`python -m rocketpy.config.reference`). Those that nothing reads are a table of key and reason
@@ -20,7 +20,8 @@ from .namesrv_config import NamesrvConfig
 from .relations import parse_addresses, ring_count
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, ServerConfig, TlsMode
-from .settings import BrokerSettings, NamesrvSettings, Note, Update
+from .settings import BrokerSettings, NamesrvSettings, Note
+from .update import Update, update_broker, update_namesrv
 
 __all__ = [
     "BrokerConfig",
@@ -42,4 +43,6 @@ __all__ = [
     "parse_addresses",
     "ring_count",
     "this_machine",
+    "update_broker",
+    "update_namesrv",
 ]

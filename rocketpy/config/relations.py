@@ -5,14 +5,11 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from rocketpy.errors import ConfigError
 
 from .message_store_config import BrokerRole
-
-if TYPE_CHECKING:
-    from .settings import BrokerSettings, NamesrvSettings
+from .settings import BrokerSettings, NamesrvSettings
 
 _DELAY = re.compile(r"[1-9][0-9]{0,8}[smhd]")
 _LEVELS_MAX = 100  # log levels beyond it would not fit the reference's tables either

@@ -1,32 +1,25 @@
-"""All settings of one server together: frozen values, their text for codes 26 and 319, and run-time changes."""
+"""All settings of one server together: frozen values, and their text for codes 26 and 319."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
-from rocketpy.codes import ResponseCode
-from rocketpy.errors import ConfigError, RequestRefused
+from rocketpy.errors import ConfigError
 
 from . import properties
 from .broker_config import BrokerConfig
 from .message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
 from .namesrv_config import NamesrvConfig
-from .relations import check_broker, check_namesrv
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, ServerConfig
-from .setting import Declared, Effect, declared_settings, to_text
+from .setting import Declared, declared_settings, to_text
 from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 
-BROKER_BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
-NAMESRV_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-
 _SHOWN_MAX = 100  # characters of a key or value in an error
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _S = TypeVar("_S", bound="BrokerSettings | NamesrvSettings")
 
 
@@ -41,17 +34,6 @@ class Note:
     def __str__(self) -> str:
         place = f"line {self.line}: " if self.line else ""
         return f"{place}{self.key}: {self.text}"
-
-
-@attrs.frozen
-class Update(Generic[_S]):
-    """Outcome of a run-time change: the settings to use from now on, and what the file is to say."""
-
-    settings: _S
-    changes: Mapping[str, str]  # everything asked for: for the file
-    at_once: tuple[str, ...]
-    at_restart: tuple[str, ...]
-    without_effect: tuple[str, ...]
 
 
 @attrs.frozen(kw_only=True)
@@ -98,17 +80,6 @@ class BrokerSettings:
         """`key=value` lines, nulls left out: the body of code 26, the output of -p (and, in part, of -m)."""
         return _to_properties(self, important_only)
 
-    def updated(self, changes: Mapping[str, str]) -> Update[BrokerSettings]:
-        """These settings with `changes` (Java key to text) applied as far as a running broker can.
-
-        What takes effect at restart only is checked like the rest, and kept for the file.
-
-        Raises:
-            RequestRefused: 16, a black-listed key, flushDiskType or brokerRole.
-            ConfigError: unknown key, or a value that is not allowed.
-        """
-        return _updated(self, changes, BROKER_BLACK_LIST | _black_list(self.broker.config_black_list), check_broker)
-
 
 @attrs.frozen(kw_only=True)
 class NamesrvSettings:
@@ -128,10 +99,6 @@ class NamesrvSettings:
     def to_properties(self, *, important_only: bool = False) -> str:
         """`key=value` lines: the body of code 319, the output of -p."""
         return _to_properties(self, important_only)
-
-    def updated(self, changes: Mapping[str, str]) -> Update[NamesrvSettings]:
-        """As `BrokerSettings.updated`, for code 318."""
-        return _updated(self, changes, NAMESRV_BLACK_LIST | _black_list(self.namesrv.config_black_list), check_namesrv)
 
 
 def parts(settings: BrokerSettings | NamesrvSettings) -> Iterator[tuple[str, Any]]:
@@ -195,10 +162,6 @@ def _address(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _black_list(text: str) -> frozenset[str]:
-    return frozenset(key.strip() for key in text.split(";") if key.strip())
-
-
 def _to_properties(settings: BrokerSettings | NamesrvSettings, important_only: bool) -> str:
     values: dict[str, str] = {}
     for _, part in parts(settings):
@@ -207,39 +170,3 @@ def _to_properties(settings: BrokerSettings | NamesrvSettings, important_only: b
             if text is not None and (declared.setting.important or not important_only):
                 values.setdefault(declared.setting.key, text)
     return properties.format_mapping(values)
-
-
-def _updated(
-    settings: _S, changes: Mapping[str, str], black_list: frozenset[str], check: Callable[[_S, Mapping[str, int]], None]
-) -> Update[_S]:
-    refused = sorted(black_list & changes.keys())
-    if refused:
-        raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-    known = known_settings(settings)
-    now: dict[tuple[str, str], Any] = {}
-    later: dict[tuple[str, str], Any] = {}
-    keys: dict[Effect, list[str]] = {effect: [] for effect in Effect}
-    for key, text in changes.items():
-        if key not in known:
-            raise unknown_key(key, known, file=None, line=None)
-        if _CONTROL.search(text):
-            raise ConfigError("a value may not hold line ends or control characters", key=key)
-        effects = {declared.setting.effect for _, declared in known[key]}
-        if Effect.REFUSED in effects:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"{key} cannot be changed while the server runs; set it in the file"
-            )
-        keys[effects.pop() if len(effects) == 1 else Effect.AT_RESTART].append(key)
-        for part, declared in known[key]:
-            value = parse_setting(declared, text, file=None, line=None)
-            later[part, declared.attribute] = value
-            if declared.setting.effect in (Effect.AT_ONCE, Effect.NONE):
-                now[part, declared.attribute] = value
-    check(evolve_parts(settings, later), {})
-    return Update(
-        evolve_parts(settings, now),
-        dict(changes),
-        at_once=tuple(keys[Effect.AT_ONCE]),
-        at_restart=tuple(keys[Effect.AT_RESTART]),
-        without_effect=tuple(keys[Effect.NONE]),
-    )

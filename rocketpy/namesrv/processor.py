@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import trio
 
 from rocketpy.codes import MQVersion, RequestCode, ResponseCode
-from rocketpy.config import NamesrvSettings, properties
+from rocketpy.config import NamesrvSettings, properties, update_namesrv
 from rocketpy.config.change_file import change_file
 from rocketpy.errors import RequestRefused
 from rocketpy.message.names import text_fault
@@ -237,7 +237,7 @@ class NamesrvProcessor:
         except properties.PropertiesError:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "string2Properties error") from None
         async with self._updating:
-            update = self.settings.updated(changes)
+            update = update_namesrv(self.settings, changes)
             await trio.to_thread.run_sync(change_file, self.settings.update_path, update.changes)
             self.settings = update.settings
         return RemotingCommand.response()

@@ -98,9 +98,12 @@ def dotted(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Absolute dotted names that a module imports, with the names taken from a package of ours spelled out."""
-    package = ["rocketpy", *path.relative_to(PACKAGE).parts[:-1]]
+def imports_of(path: Path, root: Path | None = None) -> Iterator[str]:
+    """Absolute dotted names that a module imports, with the names taken from a package of ours spelled out.
+
+    `root` holds its top package; without it the module is one of rocketpy.
+    """
+    package = [*path.relative_to(root).parts[:-1]] if root else ["rocketpy", *path.relative_to(PACKAGE).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -182,6 +185,48 @@ def test_lower_layers_know_neither_trio_nor_sockets(path: Path) -> None:
         assert names_of_socket(path) <= ADDRESS_TEXT, f"{dotted(path)}: no sockets"
 
 
+def module_names(root: Path) -> dict[str, Path]:
+    """The modules of rocketpy/, bench/ and tests/support/ by dotted name; a package is its `__init__`."""
+    names = {}
+    for path in sorted(path for tree in ("rocketpy", "bench", "tests/support") for path in (root / tree).rglob("*.py")):
+        parts = path.relative_to(root).with_suffix("").parts
+        names[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return names
+
+
+def module_imports(root: Path) -> dict[str, set[str]]:
+    """Which of these modules each imports: at its top, in functions, and under TYPE_CHECKING. A module that needs a
+    type of another cannot be understood without it either, and an import in a function hides a circle, not more."""
+    names = module_names(root)
+    imports = {}
+    for name, path in names.items():
+        spelled = set(imports_of(path, root))
+        # `from a import b`: the module a.b if there is one, otherwise a
+        targets = {target if target in names else target.rpartition(".")[0] for target in spelled}
+        imports[name] = targets & names.keys() - {name}
+    return imports
+
+
+def test_modules_import_each_other_in_no_circle() -> None:
+    imports = module_imports(PACKAGE.parent)
+    assert sum(map(len, imports.values())) > 1000, "the reader of imports finds no imports"
+    assert not on_a_circle(imports), "these modules import each other, or modules that do"
+
+
+def test_a_circle_of_modules_is_seen(tmp_path: Path) -> None:
+    package = tmp_path / "rocketpy"
+    package.mkdir()
+    (package / "__init__.py").write_text("from .d import e\n")
+    (package / "a.py").write_text("from . import b\n")
+    (package / "b.py").write_text("def f():\n    from rocketpy.c import g\n")
+    (package / "c.py").write_text("if TYPE_CHECKING:\n    import rocketpy.a\n")
+    (package / "d.py").write_text("from .a import x\n")
+    assert module_imports(tmp_path)["rocketpy"] == {"rocketpy.d"}
+    assert on_a_circle(module_imports(tmp_path)) == {"rocketpy.a", "rocketpy.b", "rocketpy.c"}
+    (package / "c.py").write_text("")
+    assert not on_a_circle(module_imports(tmp_path))
+
+
 def c_includes(path: Path) -> set[str]:
     """Headers of ours that a C file includes, as `room/name.h`."""
     return set(re.findall(r'^#include "([\w/.]+)"', path.read_text(), re.MULTILINE))
@@ -225,7 +270,7 @@ def c_calls(texts: dict[str, str]) -> dict[str, set[str]]:
 
 
 def on_a_circle(calls: dict[str, set[str]]) -> set[str]:
-    """Files that call each other, directly or through others."""
+    """Files that call (or modules that import) each other, directly or through others."""
     remaining = set(calls)
     while ends := {
         name

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.config import MessageStoreConfig, properties
+from rocketpy.config import MessageStoreConfig, properties, update_broker
 from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import declared_settings
 from rocketpy.errors import RequestRefused
@@ -63,7 +63,7 @@ class AdminBrokerProcessor(TableProcessor):
         except properties.PropertiesError as exc:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
         async with self._updating:
-            update = services.settings.value.updated(changes)
+            update = update_broker(services.settings.value, changes)
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
             services.settings.value = update.settings
         log.info(

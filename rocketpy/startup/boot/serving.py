@@ -23,6 +23,9 @@ class Order:
         return RUN[self.kind](**self.arguments)
 
 
+Deliver = Callable[[Order], None]  # hands an order on to the process that runs the server
+
+
 def run_standalone(config: str | None, overrides: Mapping[str, str], namesrv_port: int) -> int:
     from . import standalone
 

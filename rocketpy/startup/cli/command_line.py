@@ -18,8 +18,8 @@ import click
 from rocketpy import __version__
 from rocketpy.errors import RocketError
 
-from ..boot.serving import Order
-from .main import Deliver, guarded
+from ..boot.serving import Deliver, Order
+from .exit_status import exit_status
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
@@ -256,7 +256,7 @@ def doctor(store: str | None) -> None:
     """Check whether this machine can run a broker: compiled core, limits, ports, disk."""
     from .doctor import examine
 
-    sys.exit(guarded(lambda: examine(Path(store or default_store()))))
+    sys.exit(exit_status(lambda: examine(Path(store or default_store()))))
 
 
 def default_store() -> Path:

@@ -17,12 +17,11 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rocketpy.errors import RocketError
+from .exit_status import exit_status
 
 if TYPE_CHECKING:
-    from ..boot.serving import Order
+    from ..boot.serving import Deliver, Order
 
-Deliver = Callable[["Order"], None]
 SERVERS = ("standalone", "broker", "namesrv")
 # Of the garbage collector while modules are imported: nearly all objects stay, so it looks at young ones only, often
 # enough that those which go leave no holes. boot/memory.py sets Python's own thresholds again.
@@ -68,17 +67,6 @@ def mqadmin() -> None:
     sys.exit(int(main(sys.argv[1:]) or 0))
 
 
-def guarded(command: Callable[[], int]) -> int:
-    """Run a command; a RocketError is printed as one line. Returns: the exit status."""
-    try:
-        return command()
-    except RocketError as exc:
-        print(f"rocketpy: {exc}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        return 130
-
-
 def _serve(command: str, program: str) -> int:
     """Parse the arguments and run the server; its modules are imported inside of this function."""
     child = _Child(lambda deliver: _read_arguments(command, program, deliver))
@@ -88,7 +76,7 @@ def _serve(command: str, program: str) -> int:
     order, status = child.wait()
     if order is None:
         return status  # help or an error was printed
-    return guarded(order.run)
+    return exit_status(order.run)
 
 
 def _read_arguments(command: str, program: str, deliver: Deliver) -> Any:

@@ -13,6 +13,8 @@ from rocketpy.config import (
     load_broker_config,
     load_namesrv_config,
     properties,
+    update_broker,
+    update_namesrv,
     without_effect,
 )
 from rocketpy.config.setting import Effect, evolved, to_text
@@ -71,7 +73,7 @@ def test_what_has_no_effect_is_declared_once_and_says_why(broker: BrokerSettings
 
 
 def test_what_has_no_effect_can_be_changed_and_is_shown(broker: BrokerSettings) -> None:
-    update = broker.updated({"transactionTimeOut": "7000", "traceOn": "false"})
+    update = update_broker(broker, {"transactionTimeOut": "7000", "traceOn": "false"})
     assert (update.without_effect, update.at_once, update.at_restart) == (("transactionTimeOut",), (), ("traceOn",))
     assert "transactionTimeOut=7000" in update.settings.to_properties().splitlines()
     assert "transactionTimeOut=6000" in broker.to_properties(important_only=True).splitlines()
@@ -89,7 +91,7 @@ def test_what_has_no_effect_is_still_checked_for_its_type(
     broker: BrokerSettings, key: str, text: str, allowed: str
 ) -> None:
     with pytest.raises(ConfigError, match=f"{key}: '{text}' is not allowed; it must be {allowed}"):
-        broker.updated({key: text})
+        update_broker(broker, {key: text})
 
 
 def test_properties_text_is_read_back_to_the_same_settings(broker: BrokerSettings, tmp_path: Path) -> None:
@@ -118,7 +120,7 @@ def test_settings_of_one_class_evolve() -> None:
 
 
 def test_a_change_at_once_and_one_at_restart(broker: BrokerSettings) -> None:
-    update = broker.updated({"brokerPermission": "4", "listenPort": "20911"})
+    update = update_broker(broker, {"brokerPermission": "4", "listenPort": "20911"})
     assert update.settings.broker.broker_permission == 4
     assert update.settings.server.listen_port == 10911
     assert (update.at_once, update.at_restart) == (("brokerPermission",), ("listenPort",))
@@ -129,7 +131,7 @@ def test_a_change_at_once_and_one_at_restart(broker: BrokerSettings) -> None:
 @pytest.mark.parametrize("key", ["brokerConfigPath", "rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"])
 def test_changes_that_are_refused(broker: BrokerSettings, key: str) -> None:
     with pytest.raises(RequestRefused) as caught:
-        broker.updated({key: "SYNC_FLUSH"})
+        update_broker(broker, {key: "SYNC_FLUSH"})
     assert caught.value.response_code == 16
 
 
@@ -137,7 +139,7 @@ def test_the_black_list_can_be_longer(broker: BrokerSettings) -> None:
     longer = load_broker_config(None, {"configBlackList": "traceOn; regionId"}, ENVIRON, machine=MACHINE)
     for key in ("traceOn", "regionId", "rocketmqHome"):
         with pytest.raises(RequestRefused, match="black list"):
-            longer.updated({key: "true"})
+            update_broker(longer, {key: "true"})
 
 
 @pytest.mark.parametrize(
@@ -151,14 +153,14 @@ def test_the_black_list_can_be_longer(broker: BrokerSettings) -> None:
 )
 def test_bad_changes_change_nothing(broker: BrokerSettings, changes: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        broker.updated(changes)
+        update_broker(broker, changes)
 
 
 def test_name_server_changes(namesrv: NamesrvSettings) -> None:
-    assert namesrv.updated({"orderMessageEnable": "true"}).settings.namesrv.order_message_enable
+    assert update_namesrv(namesrv, {"orderMessageEnable": "true"}).settings.namesrv.order_message_enable
     for key in ("kvConfigPath", "configStorePath", "configBlackList", "rocketmqHome"):
         with pytest.raises(RequestRefused, match=r"Can not update config in black list\."):
-            namesrv.updated({key: "x"})
+            update_namesrv(namesrv, {key: "x"})
 
 
 def test_refused_at_run_time_is_declared_where_it_must_be(broker: BrokerSettings) -> None:
