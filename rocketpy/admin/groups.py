@@ -1,6 +1,7 @@
 """Settings of subscription groups: reads before it writes.
 
-Java's updateSubGroup resets settings that are not given; here they stay unchanged, unless `replace` is set.
+Java's updateSubGroup resets settings that are not given; here those of an existing group stay unchanged, unless
+`replace` is set. A new group gets Java's: it may not broadcast and not start at the oldest message.
 """
 
 from __future__ import annotations
@@ -26,8 +27,10 @@ class GroupChange:
     notify_consumer_ids_changed: bool | None = None
 
     def applied_to(self, group: str, present: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
-        """The settings after the change; of a new group the broker's defaults."""
-        config = present or SubscriptionGroupConfig(group_name=group)
+        """The settings after the change. `present` None: the group is new, or all its settings are replaced."""
+        config = present or SubscriptionGroupConfig(
+            group_name=group, consume_from_min_enable=False, consume_broadcast_enable=False
+        )
         for field in attrs.fields(GroupChange):
             wanted = getattr(self, field.name)
             if wanted is not None:
@@ -40,12 +43,7 @@ async def change_group(
     admin: Admin, address: str, group: str, change: GroupChange, *, replace: bool = False
 ) -> SubscriptionGroupConfig:
     """Apply a change on one master. Returns: the settings it has now."""
-    if replace:
-        present = SubscriptionGroupConfig(
-            group_name=group, consume_from_min_enable=False, consume_broadcast_enable=False
-        )
-    else:
-        present = (await admin.group_configs(address)).get(group) or SubscriptionGroupConfig(group_name=group)
+    present = None if replace else (await admin.group_configs(address)).get(group)
     config = change.applied_to(group, present)
     await admin.create_group(address, config)
     return config

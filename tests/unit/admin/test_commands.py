@@ -610,6 +610,26 @@ def test_update_sub_group_keeps_what_is_not_given(mqadmin: Mqadmin) -> None:
     mqadmin("getConsumerConfig", "-g", "other", script=script, status=4)
 
 
+def test_update_sub_group_creates_a_group_with_the_defaults_of_java(mqadmin: Mqadmin) -> None:
+    def script(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker()
+        broker.answer(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper())
+        broker.answer(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+
+    def sent() -> SubscriptionGroupConfig:
+        (request,) = mqadmin.cluster.brokers["broker-a"].got(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP)
+        return SubscriptionGroupConfig.decode(request.body)
+
+    mqadmin("updateSubGroup", "-c", "DefaultCluster", "-g", "g", script=script)
+    assert (sent().consume_enable, sent().consume_from_min_enable, sent().consume_broadcast_enable) == (
+        True,
+        False,
+        False,
+    )
+    mqadmin("updateSubGroup", "-c", "DefaultCluster", "-g", "g", "-d", "true", script=script)
+    assert (sent().consume_from_min_enable, sent().consume_broadcast_enable) == (False, True)
+
+
 def test_delete_sub_group(mqadmin: Mqadmin) -> None:
     def script(cluster: FakeCluster) -> None:
         broker = cluster.add_broker()
