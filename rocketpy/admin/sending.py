@@ -26,10 +26,15 @@ def send_loop(admin: Admin) -> SendLoop:
     return SendLoop(sender, options, admin.instance.rng)
 
 
-async def send(admin: Admin, message: Message, queue: MessageQueue | None = None) -> SendResult:
-    """Send once, to `queue` or to any. Raises as Producer.send does."""
+async def send(
+    admin: Admin, message: Message, queue: MessageQueue | None = None, *, msg_id: str | None = None
+) -> SendResult:
+    """Send once, to `queue` or to any, with the unique id `msg_id` or a new one. Raises as Producer.send does."""
     via = send_loop(admin)
     outgoing = via.sender.prepare(message)
+    if msg_id is not None:
+        properties = {**outgoing.properties, names.UNIQ_KEY: msg_id}
+        outgoing = attrs.evolve(outgoing, properties=properties, msg_id=msg_id)
     if queue is not None:
         await via.publish_info(message.topic)
         return await via.sender.send_to(queue, outgoing, admin.timeout_s)
@@ -37,12 +42,12 @@ async def send(admin: Admin, message: Message, queue: MessageQueue | None = None
 
 
 async def send_again(admin: Admin, message: ReceivedMessage) -> SendResult:
-    """A copy of a stored message, with an id of its own and the user's properties."""
+    """Send a stored message again, with its unique id and the user's properties: who has consumed it can tell."""
     kept = {name: value for name, value in message.properties.items() if name not in names.SYSTEM_PROPERTIES}
     copy = Message(
         message.topic, message.body, tags=message.tags, keys=message.keys, properties=kept, flag=message.flag
     )
-    return await send(admin, copy)
+    return await send(admin, copy, msg_id=message.properties.get(names.UNIQ_KEY))
 
 
 @attrs.frozen

@@ -381,8 +381,9 @@ def test_direct_consumption_and_resend(mqadmin: Mqadmin) -> None:
     (request,) = mqadmin.cluster.brokers["broker-a"].got(RequestCode.CONSUME_MESSAGE_DIRECTLY)
     assert request.ext_field("msgId") == message_id
     (line,) = mqadmin("queryMsgById", "-i", message_id, "-s", "true", script=script)
-    assert "SEND_OK" in line
-    assert sum(len(images) for images in mqadmin.cluster.brokers["broker-a"].records.values()) == 3
+    assert "SEND_OK" in line and "msgId=AA" in line
+    images = [image for queue in mqadmin.cluster.brokers["broker-a"].records.values() for image in queue]
+    assert len(images) == 3 and sum(b"UNIQ_KEY\x01AA" in image for image in images) == 2
 
 
 def test_query_by_key_compares_the_text(mqadmin: Mqadmin) -> None:
