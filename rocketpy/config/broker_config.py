@@ -10,7 +10,6 @@ from .setting import LONG_MAX, Effect, setting
 _IN_FAST_PATH = Effect.AT_RESTART
 
 
-
 @attrs.frozen(kw_only=True)
 class BrokerConfig:
     """Frozen; a run-time update makes a new one."""
