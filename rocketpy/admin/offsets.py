@@ -67,11 +67,11 @@ async def _reset_queue(
     return Rollback(queue, offset.broker_offset, offset.consumer_offset, target, chosen)
 
 
-async def clone_offsets(admin: Admin, source: str, target: str, topic: str) -> dict[MessageQueue, int]:
-    """Give `target` the offsets that `source` has of one topic (Java copies all topics whatever is asked)."""
+async def clone_offsets(admin: Admin, source: str, target: str) -> dict[MessageQueue, int]:
+    """Give `target` the offsets that `source` has, of all its topics, as Java's command does."""
     stats = await admin.consume_stats(source)
-    copied = {queue: offset.consumer_offset for queue, offset in stats.offset_table.items() if queue.topic == topic}
-    if copied:
+    copied = {queue: one.consumer_offset for queue, one in stats.offset_table.items() if one.consumer_offset >= 0}
+    for topic in sorted({queue.topic for queue in copied}):
         await admin.route(topic)
     for queue, offset in sorted(copied.items()):
         await admin.brokers.update_consumer_offset(target, queue, offset, oneway=False)

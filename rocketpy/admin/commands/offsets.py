@@ -85,15 +85,16 @@ async def skip_accumulated_message(admin: Admin, out: Output, group: str, topic:
 @command(example="mqadmin cloneGroupOffset -n 127.0.0.1:9876 -s billing -d billing2 -t OrderTopic")
 @option("-s", "--srcGroup", required=True, help="Group to copy from.")
 @option("-d", "--destGroup", required=True, help="Group to copy to.")
-@option("-t", "--topic", required=True, help="Topic.")
+@option("-t", "--topic", required=True, help="A topic of the group; must exist. All of its topics are copied.")
 @option("-o", "--offline", type=bool, default=False, help="Accepted for compatibility.")
 async def clone_group_offset(
     admin: Admin, out: Output, src_group: str, dest_group: str, topic: str, offline: bool
 ) -> None:
-    """Give a group the offsets that another has in a topic."""
-    copied = await clone_offsets(admin, src_group, dest_group, topic)
+    """Give a group the offsets that another has, in all of its topics."""
+    await admin.route(topic)
+    copied = await clone_offsets(admin, src_group, dest_group)
     if not copied:
-        raise NotFound(f"group {src_group} has no offset in topic {topic}")
+        raise NotFound(f"group {src_group} has no offset in any topic")
     out.done(
         f"clone group offset success. srcGroup[{src_group}], destGroup=[{dest_group}], topic[{topic}]",
         src_group=src_group,

@@ -331,6 +331,27 @@ def test_stats_all(mqadmin: Mqadmin) -> None:
     assert len(mqadmin("statsAll", "-a", script=script)) == 2
 
 
+@pytest.mark.parametrize(
+    ("minute", "hour", "day", "shown"), [(6, 0, 0, "6"), (6, 60, 0, "60"), (6, 60, 600, "600"), (0, 0, 0, None)]
+)
+def test_stats_all_of_a_young_broker(mqadmin: Mqadmin, minute: int, hour: int, day: int, shown: str | None) -> None:
+    """It has sampled no day yet, perhaps no hour: the longest window that has a figure counts."""
+    figures = BrokerStatsData(
+        stats_minute=BrokerStatsItem(sum=minute),
+        stats_hour=BrokerStatsItem(sum=hour),
+        stats_day=BrokerStatsItem(sum=day),
+    )
+
+    def script(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1)
+        broker.answer(RequestCode.VIEW_BROKER_STATS_DATA, figures)
+        broker.answer(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(group_list=[]))
+        cluster.name_server.answer(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, TopicList(topic_list=["T"]))
+
+    lines = mqadmin("statsAll", "-a", script=script)
+    assert [line.split()[3] for line in lines[1:]] == ([shown] if shown else [])
+
+
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
@@ -694,10 +715,28 @@ def test_reset_of_an_offline_group_writes_its_offsets(mqadmin: Mqadmin) -> None:
     assert mqadmin.cluster.brokers["broker-a"].offsets == {}, "without force nothing moves forwards"
 
 
-def test_clone(mqadmin: Mqadmin) -> None:
-    mqadmin("cloneGroupOffset", "-s", "g", "-d", "g2", "-t", "T", script=group_script)
-    assert mqadmin.cluster.brokers["broker-a"].offsets == {("g2", "T", 0): 1490}
-    mqadmin("cloneGroupOffset", "-s", "g", "-d", "g2", "-t", "Other", script=group_script, status=4)
+def test_clone_copies_all_topics_of_the_group(mqadmin: Mqadmin) -> None:
+    none = MessageQueue("T", "broker-a", 1)
+
+    def script(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=2, U=1, **{"%RETRY%g": 1})
+        table = {
+            QUEUE: OffsetWrapper(broker_offset=1520, consumer_offset=1490),
+            none: OffsetWrapper(broker_offset=3, consumer_offset=-1),
+            MessageQueue("U", "broker-a", 0): OffsetWrapper(broker_offset=5, consumer_offset=0),
+        }
+        broker.answer(RequestCode.GET_CONSUME_STATS, ConsumeStats(offset_table=table))
+
+    mqadmin("cloneGroupOffset", "-s", "g", "-d", "g2", "-t", "T", script=script)
+    assert mqadmin.cluster.brokers["broker-a"].offsets == {("g2", "T", 0): 1490, ("g2", "U", 0): 0}
+    mqadmin("cloneGroupOffset", "-s", "g", "-d", "g2", "-t", "Other", script=script, status=4)
+
+
+def test_a_group_without_offsets_is_not_cloned(mqadmin: Mqadmin) -> None:
+    def script(cluster: FakeCluster) -> None:
+        cluster.add_broker(T=1, **{"%RETRY%g": 1}).answer(RequestCode.GET_CONSUME_STATS, ConsumeStats())
+
+    mqadmin("cloneGroupOffset", "-s", "g", "-d", "g2", "-t", "T", script=script, status=4)
 
 
 # --- brokers and name servers -----------------------------------------------------------------------------------------
