@@ -1,4 +1,4 @@
-"""Traffic of topics and groups, from the brokers' per-minute and per-day statistics.
+"""Traffic of topics and groups, from the brokers' statistics of the last minute, hour and day.
 
 Source: RocketMQ 4.9 `StatsAllSubCommand`.
 """
@@ -36,21 +36,19 @@ class TopicFigures:
     incoming: Traffic
     groups: tuple[tuple[str, Traffic, int], ...]
 
-    @property
-    def is_active(self) -> bool:
-        """Whether anything came in or went out within the day."""
-        return bool(self.incoming.day or any(outgoing.day for _, outgoing, _ in self.groups))
-
     def rows(self, *, active_only: bool) -> list[tuple[object, ...]]:
-        """Rows of statsAll; a topic without groups has one that says so."""
-        if active_only and not self.is_active:
-            return []
+        """Rows of statsAll, one per group; a topic without groups has one that says so.
+
+        Args:
+            active_only: leave out a group whose topic had no message within the day and that consumed none.
+        """
         tps, day = f"{self.incoming.tps:.2f}", self.incoming.day
         if not self.groups:
-            return [(self.topic, "", 0, tps, "", day, NO_CONSUMER)]
+            return [] if active_only and not day else [(self.topic, "", 0, tps, "", day, NO_CONSUMER)]
         return [
             (self.topic, group, backlog, tps, f"{outgoing.tps:.2f}", day, outgoing.day)
             for group, outgoing, backlog in self.groups
+            if day or outgoing.day or not active_only
         ]
 
 
@@ -66,14 +64,19 @@ async def topic_figures(admin: Admin, topic: str) -> TopicFigures:
 
 
 async def _traffic(admin: Admin, addresses: list[str], name: str, key: str) -> Traffic:
-    """The sum over brokers; one that has no such statistics has had no such traffic."""
+    """The sum over brokers; one that has no such statistics has had no such traffic.
+
+    A broker samples the day once an hour and the hour every ten minutes. A figure that is still 0 is taken from the next
+    shorter window, as Java's command does.
+    """
     total = Traffic()
     for address in addresses:
         try:
             stats = await admin.broker_stats(address, name, key)
         except BrokerError:
             continue
-        total += Traffic(stats.stats_minute.tps, stats.stats_day.sum)
+        day = stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
+        total += Traffic(stats.stats_minute.tps, day)
     return total
 
 
