@@ -66,8 +66,8 @@ async def topic_figures(admin: Admin, topic: str) -> TopicFigures:
 async def _traffic(admin: Admin, addresses: list[str], name: str, key: str) -> Traffic:
     """The sum over brokers; one that has no such statistics has had no such traffic.
 
-    A broker samples the day once an hour and the hour every ten minutes. A figure that is still 0 is taken from the next
-    shorter window, as Java's command does.
+    A broker samples the day once an hour and the hour every ten minutes. A figure that is still 0 is taken from the
+    next shorter window, as Java's command does.
     """
     total = Traffic()
     for address in addresses:
