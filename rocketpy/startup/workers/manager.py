@@ -7,7 +7,7 @@ import gc
 import logging
 import random
 import socket
-from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import attrs
 import trio
@@ -34,6 +34,11 @@ from rocketpy.transport.client import open_remoting_client
 
 from .counters import fast_path_counters, pool_loads
 from .loading import loading
+
+if TYPE_CHECKING:
+    from rocketpy.metrics.endpoint import Endpoint
+
+Measured = tuple[Topology, BrokerSettings, BrokerController, MessageStore]  # what metrics show
 
 log = logging.getLogger(__name__)
 
@@ -120,34 +125,37 @@ class ManagerMain:
                     await nursery.start(controller.run)
                     start.close()
                     gc.freeze()  # the tables stay: to collect them would block the loop for tens of ms
-                    async with _metrics(self.metrics, topology, self.settings, controller, store):
-                        context.report_ready()
-                        await server.run()
+                    context.report_ready()
+                    metrics = trio.CancelScope()
+                    if self.metrics is not None:
+                        measured = topology, self.settings, controller, store
+                        nursery.start_soon(_serve_metrics, self.metrics, measured, metrics)
+                    await server.run()
+                    metrics.cancel()
                     await controller.stop()
 
 
-@contextlib.asynccontextmanager
-async def _metrics(
-    listener: socket.socket | None,
-    topology: Topology,
-    settings: BrokerSettings,
-    controller: BrokerController,
-    store: MessageStore,
-) -> AsyncIterator[None]:
-    """Serve metrics inside of this context; nothing without a listener."""
-    if listener is None:
-        yield
-        return
-    from rocketpy.metrics.collector import BrokerCollector  # 3 MB that only this process needs
+async def _serve_metrics(listener: socket.socket, measured: Measured, scope: trio.CancelScope) -> None:
+    """Serve metrics on `listener` from the first connection on, until `scope` is cancelled.
+
+    Before, nobody needs the endpoint: importing it is a tenth of a start and 3 MB.
+    """
+    with scope:
+        await trio.lowlevel.wait_readable(listener)
+        token = trio.lowlevel.current_trio_token()
+        endpoint = await trio.to_thread.run_sync(_open_endpoint, listener, measured, token)
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.to_thread.run_sync(endpoint.close)  # a running scrape still needs this loop
+
+
+def _open_endpoint(listener: socket.socket, measured: Measured, token: trio.lowlevel.TrioToken) -> Endpoint:
+    from rocketpy.metrics.collector import BrokerCollector
     from rocketpy.metrics.endpoint import Endpoint
 
     from .snapshot import SnapshotTaker
 
-    take, token = SnapshotTaker(topology, settings, controller, store), trio.lowlevel.current_trio_token()
-    collector = BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token))
-    endpoint = Endpoint(listener, collector)
-    try:
-        yield
-    finally:
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(endpoint.close)  # a running scrape still needs this loop
+    take = SnapshotTaker(*measured)
+    return Endpoint(listener, BrokerCollector(lambda: trio.from_thread.run(take, trio_token=token)))
