@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_MAP_H
 #define ROCKETPY_MAP_H
-/* A hash map from byte strings to pointers: the private tables of the send and pull processes (topics, groups,
+/* A hash map from byte strings to pointers: the private tables of the send and pull workers (topics, groups,
  * subscriptions, connections). Grows by doubling at load 0.7, never shrinks; keys are copied. Keys may be chosen by
  * clients: hashes have a random seed. Single-threaded. */
 #include <stdint.h>

@@ -131,7 +131,7 @@ void rp_process_prefer_latency(void) {
     syscall(SYS_sched_setattr, 0, &attributes, 0);
 }
 
-void rp_process_prefer_others(void) {
+void rp_process_lower_priority(void) {
     int nice = getpriority(PRIO_PROCESS, 0); /* 0: this thread, on Linux */
     setpriority(PRIO_PROCESS, 0, nice + BACKGROUND_NICE);
 }

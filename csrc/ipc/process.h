@@ -40,5 +40,5 @@ void rp_process_drop_pages(uint64_t start, uint64_t size);
  * batch would keep the others waiting. */
 void rp_process_prefer_latency(void);
 /* Give this thread the lowest priority, because nobody waits for its work. */
-void rp_process_prefer_others(void);
+void rp_process_lower_priority(void);
 #endif

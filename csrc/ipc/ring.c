@@ -109,10 +109,10 @@ void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns) {
     struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
 
     (void)ppoll(&doorbell, 1, timeout_ns < 0 ? NULL : &timeout, NULL); /* EINTR: the caller's loop looks again */
-    rp_worker_awake(worker);
+    rp_worker_end_sleep(worker);
 }
 
-void rp_worker_awake(rp_worker *worker) {
+void rp_worker_end_sleep(rp_worker *worker) {
     uint64_t rings;
 
     rp_store_release32(&worker->asleep, 0);

@@ -65,7 +65,7 @@ void rp_worker_prepare_sleep(rp_worker *worker);
 /* Block on the doorbell until rung or `timeout_ns` passed (for loops that wait for nothing else), then awake. */
 void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns);
 /* asleep = 0 and drain the doorbell; after any other way of waiting on it. */
-void rp_worker_awake(rp_worker *worker);
+void rp_worker_end_sleep(rp_worker *worker);
 
 /* Create a ring of `capacity` bytes (a power of two, at least 64 KiB) and map it. Call before forking. */
 rp_ring *rp_ring_create(uint32_t capacity, rp_worker *producer, rp_worker *consumer);

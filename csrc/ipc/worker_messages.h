@@ -137,7 +137,7 @@ typedef struct rp_reply {
     uint32_t size;
 } rp_reply;
 
-/* A frame whose body lies in the CommitLog: rp_pull_reply_head, `slice_count` slices, then the frame's head. */
+/* A frame whose body lies in the CommitLog: rp_msg_pull_reply, `slice_count` slices, then the frame's head. */
 typedef struct rp_slice {
     uint64_t phy_offset;
     uint64_t size; /* bytes; a slice lies in one file */

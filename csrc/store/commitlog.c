@@ -117,7 +117,7 @@ static uint8_t *put_full(struct errands *errands, uint8_t *base) {
 static void *run_errands(void *argument) {
     struct rp_commitlog *log = argument;
     struct errands *errands = &log->errands;
-    rp_process_prefer_others();
+    rp_process_lower_priority();
     pthread_mutex_lock(&errands->lock);
     while (!errands->stop) {
         uint8_t *base = errands->base, *full = take_full(errands);

@@ -47,12 +47,13 @@ typedef struct rp_control {
     int64_t index_timestamp_ms;
     int64_t lock_mtime_ns; /* supervisor: of the file `lock`; another value means another program was here */
     uint64_t delete_requests; /* manager: counts the requests to delete expired files now (code 329) */
-    uint64_t rebuilding; /* supervisor: 1 while lost queues are made again: they end before what was read */
+    uint64_t rebuilding; /* supervisor: 1 while lost queues are rebuilt: until then they end before offsets that were
+                            already read */
     uint64_t indexed_phy_offset; /* store worker (dispatch): the last record with keys that is in the index */
     int64_t
         dispatched_timestamp_ms; /* store worker (dispatch): store time of a record that has its unit, the last one */
-    int64_t clock_slow_base_ms; /* send processor: see broker_clock.c; 0: the wall clock was never set back */
-    int64_t clock_slowed_from_ms; /* send processor: the broker's clock when it began to run at half speed */
+    int64_t clock_slow_base_ms; /* send worker: see broker_clock.c; 0: the wall clock was never set back */
+    int64_t clock_slowed_from_ms; /* send worker: the broker's clock when it began to run at half speed */
     uint64_t units_lost; /* store worker: 1 after a failed sync of units or index; units_durable stays then */
     uint64_t flush_begun; /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
     uint64_t hash_seed; /* of both indexes; random, so that nobody makes names that meet; 0: of an old block */
@@ -63,7 +64,7 @@ typedef struct rp_control {
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };
 typedef struct rp_queue {
-    uint64_t next_offset; /* send processor: QUEUEOFFSET of the next message */
+    uint64_t next_offset; /* send worker: QUEUEOFFSET of the next message */
     uint64_t max_offset; /* dispatch: units [min_offset, max_offset) can be read */
     uint64_t min_offset; /* dispatch, cleaning */
     uint64_t max_phy_offset; /* dispatch: end of the last record that has its unit */

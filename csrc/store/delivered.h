@@ -25,15 +25,15 @@ typedef struct rp_delivered rp_delivered; /* the mapping; opaque */
 /* For the levels 1 to `level_max`, none delivered; NULL with errno. */
 rp_delivered *rp_delivered_create(uint32_t level_max);
 void rp_delivered_destroy(rp_delivered *delivered);
-/* Send process, before anything else: remove marks beyond `published_phy_offset`, whose records were not published.
+/* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published.
  * RP_INVALID: the mapping has another layout. */
 rp_status rp_delivered_open(rp_delivered *delivered, uint64_t published_phy_offset);
-/* Send process: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
+/* Send worker: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
 int rp_delivered_has(const rp_delivered *delivered, const rp_delivery *delivery);
 /* Send worker: mark a delivery, which is stored once the published position reaches `end_phy_offset`. */
 void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uint64_t end_phy_offset);
 /* The last stored delivery of a level, as far as `published_phy_offset`; 0 if there is none. Any process. While the
- * send process marks another one of the level, the two fields may belong to different deliveries: compare them with the
+ * send worker marks another one of the level, the two fields may belong to different deliveries: compare them with the
  * queue. */
 int rp_delivered_last(const rp_delivered *delivered, uint32_t level, uint64_t published_phy_offset, rp_delivery *last);
 #endif

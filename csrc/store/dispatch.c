@@ -72,7 +72,7 @@ struct rp_dispatch {
     struct keyed *keyed;
     uint32_t keyed_count;
     uint64_t *heartbeat_ns; /* of the worker, or NULL */
-    rp_flush *flush;        /* poked within batches, or NULL */
+    rp_flush *flush;        /* woken within batches, or NULL */
     rp_arrivals arrivals; /* some are left between calls only while a ring is full */
     int64_t timestamp_ms; /* store time of the record collected last */
     rp_dispatch_counts counts;
@@ -148,13 +148,13 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     free(dispatch);
 }
 
-void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count) {
+void rp_dispatch_set_pulls(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) dispatch->arrivals.pulls[i] = pulls[i];
     dispatch->arrivals.pull_count = count;
 }
 
-void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch->heartbeat_ns = heartbeat_ns; }
-void rp_dispatch_poke(rp_dispatch *dispatch, rp_flush *flush) { dispatch->flush = flush; }
+void rp_dispatch_set_heartbeat(rp_dispatch *dispatch, uint64_t *heartbeat_ns) { dispatch->heartbeat_ns = heartbeat_ns; }
+void rp_dispatch_set_flush(rp_dispatch *dispatch, rp_flush *flush) { dispatch->flush = flush; }
 void rp_dispatch_read_counts(const rp_dispatch *dispatch, rp_dispatch_counts *counts) { *counts = dispatch->counts; }
 
 /* During a batch: update the heartbeat and wake the flush thread. */
@@ -162,7 +162,7 @@ static void look_around(const rp_dispatch *dispatch) {
     if (dispatch->heartbeat_ns) rp_store_release(dispatch->heartbeat_ns, rp_now_ns());
     if (dispatch->flush && rp_load_acquire(&dispatch->control->durable_phy_offset) <
                                rp_load_acquire(&dispatch->control->published_phy_offset))
-        rp_flush_poke(dispatch->flush);
+        rp_flush_wake(dispatch->flush);
 }
 
 static void forget_batch(rp_dispatch *dispatch) {

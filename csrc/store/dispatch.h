@@ -27,12 +27,12 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
 void rp_dispatch_close(rp_dispatch *dispatch);
 /* Send ARRIVAL messages for suspended pulls through these writers, one per pull worker in the order of queue_owner.h;
  * 0: none. The writers are borrowed, the array is copied. count <= RP_PULL_WORKERS_MAX. */
-void rp_dispatch_notify(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count);
+void rp_dispatch_set_pulls(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count);
 /* Update this heartbeat (CLOCK_MONOTONIC) while a batch is written, because a large one may take seconds. */
-void rp_dispatch_beat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
+void rp_dispatch_set_heartbeat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
 /* Wake `flush` (NULL: none) every few milliseconds while a batch is collected and written: under sync flush, senders
  * wait for records that are published meanwhile. */
-void rp_dispatch_poke(rp_dispatch *dispatch, rp_flush *flush);
+void rp_dispatch_set_flush(rp_dispatch *dispatch, rp_flush *flush);
 /* Dispatch published records, about `budget` bytes of log (more while many queues have few units each). Writes units in
  * batches, then publishes max_offset, then the dispatched position. RP_OK: more is published; RP_EMPTY: caught up;
  * RP_CORRUPT: damage at the dispatched position; RP_NOT_FOUND: the log file is missing; RP_FULL: the ring of suspended

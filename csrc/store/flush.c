@@ -196,7 +196,7 @@ rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns)
     return stop && status == RP_EMPTY ? RP_STOPPED : status;
 }
 
-void rp_flush_poke(rp_flush *flush) {
+void rp_flush_wake(rp_flush *flush) {
     pthread_mutex_lock(&flush->lock);
     pthread_cond_signal(&flush->wake);
     pthread_mutex_unlock(&flush->lock);

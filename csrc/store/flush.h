@@ -17,14 +17,15 @@ void rp_flush_close(rp_flush *flush);
  * sync the kernel marks pages clean that never reached the disk. RP_NO_MEMORY with errno: no descriptors or memory,
  * nothing was synced; call again. */
 rp_status rp_flush_log(rp_flush *flush);
-/* For the thread of sync flush: wait until something is published (poked) or `timeout_ns` have passed, flush, and
- * wake `waiter` (NULL: nobody), whose replies wait for the durable position. As rp_flush_log; RP_STOPPED after stop. */
+/* For the thread of sync flush: wait until something is published (rp_flush_wake) or `timeout_ns` have passed, flush,
+ * and wake `waiter` (NULL: nobody), whose replies wait for the durable position. As rp_flush_log; RP_STOPPED after
+ * stop. */
 rp_status rp_flush_serve(rp_flush *flush, rp_worker *waiter, int64_t timeout_ns);
-/* For async flush that does not go by the clock: wait until `least_bytes` of the log are not on the disk (looked at
- * when poked), stopped, or `timeout_ns` have passed. */
+/* For async flush that does not go by the clock: wait until `least_bytes` of the log are not on the disk (checked when
+ * woken), stopped, or `timeout_ns` have passed. */
 void rp_flush_wait(rp_flush *flush, uint64_t least_bytes, int64_t timeout_ns);
 /* Wake the waiting flush thread, to check the published position. Any thread. */
-void rp_flush_poke(rp_flush *flush);
+void rp_flush_wake(rp_flush *flush);
 void rp_flush_stop(rp_flush *flush);
 typedef struct rp_flush_counts {
     uint64_t flushes;

@@ -178,7 +178,7 @@ rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlo
     return status;
 }
 
-void rp_recovery_forget_watchers(rp_control_block *block) {
+void rp_recovery_clear_watched(rp_control_block *block) {
     uint32_t count = rp_load_acquire32(&rp_control_header(block)->queue_count);
     for (uint32_t i = 0; i < count; i++) rp_store_release32(&rp_control_queue(block, i)->watched, 0);
 }

@@ -41,8 +41,8 @@ uint64_t rp_recovery_resync(const uint8_t *image, uint64_t size, uint64_t phy_of
  * intermediate value. RP_OK; RP_IO_ERROR, RP_NO_MEMORY: a file of the log cannot be mapped. */
 rp_status rp_recovery_next_offsets(rp_control_block *block, const char *commitlog_directory);
 
-/* Clear the waiting mark of every queue; called before the first workers are forked. */
-void rp_recovery_forget_watchers(rp_control_block *block);
+/* Clear `watched` of every queue; called before the first workers are forked. */
+void rp_recovery_clear_watched(rp_control_block *block);
 
 /* Count the valid units at the start of `units` (`size` bytes): those with a size > 0 and a record that ends at or
  * below `phy_limit`. Sets *max_phy_offset to the end of the last record, pre-blank units ignored (0 if there is none).

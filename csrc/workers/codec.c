@@ -42,7 +42,8 @@ struct rp_codec {
     uint64_t (*clock_ns)(void);
     uint64_t opened_ns; /* ages of requests count from here: before, the last codec was being replaced */
     uint64_t send_stall_ns;
-    uint64_t looked_ns; /* at the send processor; it writes what we read there, so seldom */
+    uint64_t looked_ns; /* when busy_since_ns of the send worker was last read; seldom, since each read slows its next
+                           write */
     int is_send_stalled;
     uint8_t destinations[CODES]; /* RP_TO_*, by request code; others go to the manager */
     rp_ring_reader **inputs;
@@ -386,7 +387,7 @@ rp_status rp_codec_run(rp_codec *codec, int64_t timeout_ns) {
         if (now >= end) return RP_OK;
         rp_worker_prepare_sleep(worker);
         if (pass(codec)) {
-            rp_worker_awake(worker);
+            rp_worker_end_sleep(worker);
             continue;
         }
         rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);

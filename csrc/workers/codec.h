@@ -3,7 +3,7 @@
 /* The codec worker: reads the header of each frame and passes the request to the worker that serves its code.
  *
  * Sends and pulls become the structs of worker_messages.h. Everything else, and requests whose header the fast reader
- * does not support, go to a manager as unchanged frames. Runs as a process of its own, or inside the selector when
+ * does not support, go to the manager as unchanged frames. Runs as a process of its own, or inside the selector when
  * codecWorkers = 0. */
 #include <stdint.h>
 #include "ipc/ring.h"
@@ -34,7 +34,8 @@ typedef struct rp_codec_config {
     rp_ring **selectors; /* reply rings, for requests that the codec refuses */
     const rp_route *routes; /* codes without a route go to the manager */
     int32_t version;     /* ours, for those replies */
-    int64_t send_stall_ms; /* sends are refused while the send processor has been at one thing for longer; 0: never */
+    int64_t send_stall_ms; /* sends are refused while the send worker has been busy with one operation for longer; 0:
+                              never */
     uint64_t (*clock_ns)(void); /* for that; NULL: CLOCK_MONOTONIC */
 } rp_codec_config;
 

@@ -1,6 +1,6 @@
 #ifndef ROCKETPY_CODEC_REQUEST_H
 #define ROCKETPY_CODEC_REQUEST_H
-/* From a parsed header to the structs that the send and pull processors read. C only. */
+/* From a parsed header to the structs that the send and pull workers read. C only. */
 #include <stdint.h>
 #include "wire/header.h"
 #include "ipc/worker_messages.h"

@@ -189,7 +189,7 @@ rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
                 pull->presence.has_slept = !pull->is_blocked;
                 rp_worker_sleep(worker, nap(pull, end));
             } else {
-                rp_worker_awake(worker);
+                rp_worker_end_sleep(worker);
             }
         }
         if (pull->now_ns >= end) break;

@@ -193,7 +193,7 @@ static int poll_once(rp_selector *selector, int may_sleep, uint64_t deadline_ns)
     tick(selector);
     for (int i = 0; i < ready; i++) {
         if (events[i].data.u64 == EVENT_DOORBELL)
-            rp_worker_awake(selector->worker);
+            rp_worker_end_sleep(selector->worker);
         else if (events[i].data.u64 == EVENT_HANDOFF)
             while (take_handoff(selector)) {
             }

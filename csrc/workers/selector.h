@@ -20,7 +20,7 @@ typedef struct rp_selector_config {
     rp_ring **replies;
     rp_ring **codecs;
     struct rp_codec *inline_codec; /* decodes in this process when codec_count is 0 */
-    struct rp_log_view *log;    /* for PULL_REPLY; may be NULL where no processor sends any */
+    struct rp_log_view *log;    /* for PULL_REPLY; may be NULL where no worker sends any */
     uint32_t connections_max;   /* 0: 20 000; never more than RLIMIT_NOFILE allows */
     uint32_t frame_size_max;    /* 0: RP_FRAME_SIZE_MAX */
     uint32_t idle_s;            /* close after this time without traffic; 0: never */

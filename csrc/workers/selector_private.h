@@ -1,8 +1,9 @@
 #ifndef ROCKETPY_SELECTOR_PRIVATE_H
 #define ROCKETPY_SELECTOR_PRIVATE_H
-/* The selector, shared by its five files. Calls go one way:
+/* The selector, shared by its files. Calls go one way:
  *
- *   selector.c -> selector_limits.c, selector_input.c, selector_output.c -> selector_connection.c -> connection.c */
+ *   selector.c -> selector_wait.c, selector_limits.c, selector_input.c, selector_output.c
+ *              -> selector_connection.c -> connection.c */
 #include "workers/selector.h"
 
 #include "base/atomic.h"

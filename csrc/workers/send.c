@@ -486,7 +486,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
                 rp_worker_sleep(worker,
                                 rp_diverted_first(&send->diverted) && nap_ns > NAP_NS ? NAP_NS : (int64_t)nap_ns);
             } else {
-                rp_worker_awake(worker);
+                rp_worker_end_sleep(worker);
             }
         }
         if (send->admission.now_ns >= end) return RP_OK;

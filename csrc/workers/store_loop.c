@@ -8,12 +8,12 @@
 
 enum { BUDGET = 4 << 20 /* bytes of log between two looks at the rings */ };
 static const int64_t SLEEP_MAX_NS = 500000000; /* how old the heartbeat of an idle worker may become */
-/* While messages come in, the worker dozes between them instead of having itself woken for each: a wake-up costs the
- * send processor and this one some 15 microseconds. Who waits for a message in a suspended pull does not wait for the
- * doze: the send processor rings unasked when the queue is watched, the pull processor when what it watches for is
- * stored. */
-enum { DOZE_MS = 1 };
-static const int64_t DOZE_AFTER_WORK_NS = 50000000;
+/* While messages come in, the worker polls every millisecond and is not marked asleep: the send worker need not wake it
+ * for each message, which would cost both some 15 microseconds. A suspended pull does not wait for the end of such a
+ * short sleep: the send worker rings the doorbell all the same if the message's queue is watched, and so does the pull
+ * worker if the message was stored before the queue was watched. */
+enum { SHORT_SLEEP_MS = 1 };
+static const int64_t SHORT_SLEEPS_AFTER_WORK_NS = 50000000;
 
 static void show_counts(const rp_dispatch *dispatch, const rp_flush *flush, rp_worker *worker) {
     rp_dispatch_counts counts;
@@ -42,17 +42,17 @@ static void sleep_until(rp_worker *worker, int64_t until_ns) {
     rp_worker_sleep(worker, left_ns < 0 ? 0 : left_ns < SLEEP_MAX_NS ? left_ns : SLEEP_MAX_NS);
 }
 
-static void doze(rp_worker *worker) {
+static void sleep_briefly(rp_worker *worker) {
     struct pollfd bell = {.fd = worker->doorbell, .events = POLLIN};
     rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
-    if (poll(&bell, 1, DOZE_MS) > 0) rp_worker_awake(worker);
+    if (poll(&bell, 1, SHORT_SLEEP_MS) > 0) rp_worker_end_sleep(worker);
 }
 
 rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *worker, rp_ring_reader *manager,
-                        rp_flush *flush, int pokes_flush, int64_t timeout_ns) {
-    int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns, worked_ns = -DOZE_AFTER_WORK_NS;
-    rp_dispatch_beat(dispatch, &worker->heartbeat_ns);
-    rp_dispatch_poke(dispatch, pokes_flush ? flush : NULL);
+                        rp_flush *flush, int wakes_flush, int64_t timeout_ns) {
+    int64_t until_ns = (int64_t)rp_now_ns() + timeout_ns, worked_ns = -SHORT_SLEEPS_AFTER_WORK_NS;
+    rp_dispatch_set_heartbeat(dispatch, &worker->heartbeat_ns);
+    rp_dispatch_set_flush(dispatch, wakes_flush ? flush : NULL);
     for (;;) {
         int64_t now = (int64_t)rp_now_ns();
         if (is_behind(control)) worked_ns = now;
@@ -61,19 +61,19 @@ rp_status rp_store_loop(rp_dispatch *dispatch, rp_control *control, rp_worker *w
         if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
         if (has_request(worker, manager)) return RP_OK;
         if (now >= until_ns) return RP_EMPTY;
-        if (pokes_flush && flush && is_behind(control)) rp_flush_poke(flush);
+        if (wakes_flush && flush && is_behind(control)) rp_flush_wake(flush);
         rp_status status = rp_dispatch_run(dispatch, BUDGET);
         show_counts(dispatch, flush, worker);
         if (status == RP_OK) continue;
         if (status != RP_EMPTY && status != RP_FULL) return status;
-        if (status == RP_EMPTY && !pokes_flush && now - worked_ns < DOZE_AFTER_WORK_NS) {
-            doze(worker);
+        if (status == RP_EMPTY && !wakes_flush && now - worked_ns < SHORT_SLEEPS_AFTER_WORK_NS) {
+            sleep_briefly(worker);
             continue;
         }
         rp_worker_prepare_sleep(worker);
         /* A full ring rings this doorbell when there is room: being behind is no reason to stay awake then. */
         if (has_request(worker, manager) || (status == RP_EMPTY && is_behind(control)))
-            rp_worker_awake(worker);
+            rp_worker_end_sleep(worker);
         else
             sleep_until(worker, until_ns);
     }

@@ -6,7 +6,7 @@ import attrs
 
 from .setting import LONG_MAX, Effect, setting
 
-# The send and pull processes read these when they start; one line to change when they are told of updates.
+# The send and pull workers read these when they start; one line to change when they are told of updates.
 _IN_FAST_PATH = Effect.AT_RESTART
 
 

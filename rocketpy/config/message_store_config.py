@@ -12,7 +12,7 @@ from .setting import LONG_MAX, Effect, setting
 
 PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
 
-# The store and send and pull processes read these when they start; one line to change when they are told of updates.
+# The store, send and pull workers read these when they start; one line to change when they are told of updates.
 _IN_STORE = Effect.AT_RESTART
 _IN_CLEANING = Effect.AT_ONCE  # the store worker is told of these
 

@@ -84,7 +84,7 @@ class ProcessorServer:
         processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes
         what the fast path leaves to Python; None beside the manager. role: the kind of this process, whose pools of the
         table it runs. deaths: of the selectors that own connections. drain_after: rings of the send
-        and pull processes; while they hold anything, more may be left to us, so we do not leave.
+        and pull workers; while they hold anything, more may be left to us, so we do not leave.
     """
 
     block: WorkerBlock

@@ -116,7 +116,7 @@ class WorkerBlock:
         lib.rp_worker_prepare_sleep(self.pointer)
 
     def awake(self) -> None:
-        lib.rp_worker_awake(self.pointer)
+        lib.rp_worker_end_sleep(self.pointer)
 
 
 class Ring:

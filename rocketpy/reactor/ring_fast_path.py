@@ -1,4 +1,4 @@
-"""`remoting.fast_path.FastPath` over rings: from the manager to the send, pull and store processes.
+"""`remoting.fast_path.FastPath` over rings: from the manager to the send, pull and store workers.
 
 Each of them has one ordered outbox, so a table entry always arrives before the request that needs it. All current
 entries are kept here as records and are sent again to a restarted send or pull worker, which begins with empty tables.

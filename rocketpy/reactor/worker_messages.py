@@ -175,7 +175,7 @@ def token_of(record: bytes) -> int:
 
 
 def owner_of_pull(record: bytes, owners: int) -> int:
-    """Number of the pull process that owns the queue of a PULL record."""
+    """Number of the pull worker that owns the queue of a PULL record."""
     request = PULL_REQUEST.read(record)
     at = PULL_REQUEST.size + request.group_size
     topic = record[at : at + request.topic_size]

@@ -154,7 +154,7 @@ static void open_rig(struct rig *rig, const char *root) {
                                                                              .hash_slot_num = 100,
                                                                              .index_num = 1000}));
     CHECK(rig->arrivals = rp_ring_writer_open(rig->store_pull));
-    rp_dispatch_notify(rig->dispatch, &rig->arrivals, 1);
+    rp_dispatch_set_pulls(rig->dispatch, &rig->arrivals, 1);
     CHECK(rig->tell_send = rp_ring_writer_open(rig->manager_send));
     CHECK(rig->tell_pull = rp_ring_writer_open(rig->manager_pull));
     rp_ring *outs[] = {rig->send_out, rig->pull_out, rig->codec_out};

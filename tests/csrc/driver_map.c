@@ -1,4 +1,4 @@
-/* The table of the send and pull processes: what is put is found until it is removed, through growth and removals; and
+/* The table of the send and pull workers: what is put is found until it is removed, through growth and removals; and
  * keys that are chosen by somebody who knows the code do not meet. */
 #include "base/map.h"
 

@@ -105,7 +105,7 @@ static void *consume(void *context) {
         if (rp_ring_is_empty(reader) && number < test->records)
             rp_worker_sleep(test->consumer, -1);
         else
-            rp_worker_awake(test->consumer);
+            rp_worker_end_sleep(test->consumer);
     }
     CHECK(rp_ring_is_empty(reader));
     rp_ring_reader_close(reader);

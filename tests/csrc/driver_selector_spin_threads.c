@@ -37,7 +37,7 @@ static void *serve(void *context) {
     for (uint64_t done = 0; done < world->requests;) {
         rp_worker_prepare_sleep(world->processor);
         if (rp_ring_is_empty(reader)) rp_worker_sleep(world->processor, -1);
-        rp_worker_awake(world->processor);
+        rp_worker_end_sleep(world->processor);
         while (rp_ring_read(reader, &data, &size, &type) == RP_OK) {
             if (type == RP_MSG_FRAME) {
                 rp_reply reply = {.connection = ((const rp_origin *)(const void *)data)->connection,

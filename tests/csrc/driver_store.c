@@ -268,7 +268,7 @@ static void check_arrivals(void) {
     rp_ring *ring = rp_ring_create(65536, us, pull);
     rp_ring_writer *writer = rp_ring_writer_open(ring);
     rp_ring_reader *reader = rp_ring_reader_open(ring);
-    rp_dispatch_notify(store.dispatch, &writer, 1);
+    rp_dispatch_set_pulls(store.dispatch, &writer, 1);
     for (uint32_t i = 0; i < QUEUES; i++) {
         put(&store, "Waited", i, "", 10);
         rp_control_find(store.block, (const uint8_t *)"Waited", 6, i)->watched = 1;

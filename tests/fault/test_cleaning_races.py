@@ -1,7 +1,7 @@
 """Invariant: while files are deleted under them, readers see every message at most once, whole and in order, and what a
 queue's minimum promises can be read; dispatch and sends notice nothing.
 
-Writer with dispatch, cleaner and reader run in threads of their own over one store, as the send process, the store
+Writer with dispatch, cleaner and reader run in threads of their own over one store, as the send worker, the store
 worker and the manager do. The disk says that it is full all the time, so each round deletes all it may.
 """
 

@@ -67,7 +67,7 @@ class SuspendedPulls:
         self._connections.clear()
 
     def expect_none(self) -> None:
-        """The death of another pull process has ended none of them: pulls that all of these processes answer now are
+        """The death of another pull worker has ended none of them: pulls that all of these processes answer now are
         the next that is heard of."""
         for connection in self._connections:
             for queue_id in range(3):

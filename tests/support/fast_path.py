@@ -220,7 +220,9 @@ class FastPath:
         )
         dispatch = lib.rp_dispatch_open(self.block, config)
         assert dispatch != ffi.NULL
-        lib.rp_dispatch_notify(dispatch, ffi.new("rp_ring_writer *[]", [lib.rp_ring_writer_open(self.store_pull)]), 1)
+        lib.rp_dispatch_set_pulls(
+            dispatch, ffi.new("rp_ring_writer *[]", [lib.rp_ring_writer_open(self.store_pull)]), 1
+        )
         return dispatch
 
     # ------------------------------------------------------------------ the manager's part

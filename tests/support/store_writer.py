@@ -1,4 +1,4 @@
-"""Messages put into a store the way the send processor does it: encode into the log's end, publish, count on."""
+"""Messages put into a store the way the send worker does it: encode into the log's end, publish, count on."""
 
 from __future__ import annotations
 

@@ -214,6 +214,12 @@ def test_help_loads_little_and_says_something(words: list[str], tmp_path: Path) 
         assert not {"trio", "prometheus_client", "rocketpy._core", "rich"} & set(loaded)
 
 
+@pytest.mark.parametrize("name", ["mqbroker", "mqnamesrv", "mqadmin"])
+def test_h_is_help_as_in_the_reference(name: str, tmp_path: Path) -> None:
+    short, long = command(name, "-h", home=tmp_path), command(name, "--help", home=tmp_path)
+    assert short.returncode == 0 and short.stdout == long.stdout and short.stdout, short.stderr
+
+
 def test_p_and_m_print_properties_that_can_be_read_back(tmp_path: Path) -> None:
     printed = command("mqbroker", "-p", "--set", "brokerName=x", home=tmp_path)
     assert printed.returncode == 0 and "brokerName=x" in printed.stdout and not printed.stderr

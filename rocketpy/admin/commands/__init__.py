@@ -87,7 +87,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         wipeWritePerm="Take a broker's write permission out of the routes",
         addWritePerm="Give a broker its write permission back",
         cleanExpiredCQ="Delete expired consume queues",
-        cleanUnusedTopic="Delete topics that nothing uses",
+        cleanUnusedTopic="Delete the queues of deleted topics",
         deleteExpiredCommitLog="Delete expired commit log files",
     )
     | _entries(

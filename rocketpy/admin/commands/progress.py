@@ -71,7 +71,14 @@ def last_time(timestamp_ms: int) -> str:
 
 @command(example="mqadmin consumerProgress -n 127.0.0.1:9876 -g billing")
 @option("-g", "--groupName", help="Group.  [a line for every group]")
-@option("-s", "--showClientIP", to="show_client_ip", type=bool, default=False, help="Show who has each queue.")
+@option(
+    "-s",
+    "--showClientIP",
+    to="show_client_ip",
+    type=bool,
+    default=False,
+    help="Show the client that consumes each queue.",
+)
 async def consumer_progress(admin: Admin, out: Output, group_name: str | None, show_client_ip: bool) -> None:
     """Show the backlog of a group queue by queue, or of all groups."""
     if group_name is None:
@@ -149,7 +156,7 @@ async def broker_consume_stats(
 async def consumer_status(
     admin: Admin, out: Output, consumer_group: str, client_id: str | None, broker_addr: str | None, jstack: bool
 ) -> int | None:
-    """Show what a group's members say of themselves, and what looks wrong about it."""
+    """Show the state that a group's members report, and what looks wrong in it."""
     if client_id is not None:
         info = await admin.running_info(consumer_group, client_id, with_stack=jstack, address=broker_addr)
         out.done(running_info_text(info), client_id=client_id, properties=info.properties, jstack=info.jstack)

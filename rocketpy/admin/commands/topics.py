@@ -256,7 +256,7 @@ async def update_order_conf(admin: Admin, out: Output, topic: str, order_conf: s
 @option("-t", "--topic", required=True, help="Topic.")
 @option("-i", "--ipList", required=True, help="Consumers, separated by commas.")
 async def allocate_mq(admin: Admin, out: Output, topic: str, ip_list: str) -> None:
-    """Show how the topic's queues would be shared (averagely) among consumers."""
+    """Show how the averaging strategy would share the topic's queues among consumers."""
     shares = _shares(topic, await admin.route(topic), [ip.strip() for ip in ip_list.split(",") if ip.strip()])
     out.line(json.dumps({"result": shares}))
     out.record(result=shares)

@@ -62,7 +62,9 @@ def cli() -> None:
     help="Address to listen on. Any address but loopback lets other hosts connect.",
 )
 @click.option("-c", "--config", type=_FILE, help="Broker configuration file (Java property names).")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property; overrides the file; may be repeated."
+)
 @click.pass_obj
 def standalone(
     deliver: Deliver,
@@ -89,7 +91,7 @@ def standalone(
     deliver(Order("standalone", {"config": config, "overrides": overrides, "namesrv_port": namesrv_port}))
 
 
-@cli.command("broker")
+@cli.command("broker", context_settings=_CONTEXT)
 @click.option("-c", "--configFile", "config", type=_FILE, help="Broker configuration file (Java property names).")
 @click.option(
     "-n",
@@ -98,11 +100,13 @@ def standalone(
     metavar="HOST:PORT;...",
     help="Name servers. Overrides the file and NAMESRV_ADDR.",
 )
-@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
+@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and exit.")
 @click.option(
-    "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print the important properties and leave."
+    "-m", "--printImportantConfig", "print_important", is_flag=True, help="Print the important properties and exit."
 )
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property; overrides the file; may be repeated."
+)
 @click.pass_obj
 def broker(
     deliver: Deliver,
@@ -122,11 +126,13 @@ def broker(
     deliver(Order("broker", {"config": config, "overrides": overrides, "to_print": to_print}))
 
 
-@cli.command("namesrv")
+@cli.command("namesrv", context_settings=_CONTEXT)
 @click.option("-c", "--configFile", "config", type=_FILE, help="Name server configuration file (Java property names).")
 @click.option("-n", "--namesrvAddr", "ignored", hidden=True)
-@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and leave.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="One more property; may be repeated.")
+@click.option("-p", "--printConfigItem", "print_all", is_flag=True, help="Print every property and exit.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property; overrides the file; may be repeated."
+)
 @click.pass_obj
 def namesrv(
     deliver: Deliver, config: str | None, ignored: str | None, print_all: bool, settings: tuple[str, ...]

@@ -388,7 +388,7 @@ class Recovery:
         status = lib.rp_recovery_next_offsets(block, os.fsencode(self._paths.commitlog))
         if status:
             raise fail(f"cannot read the log in {self._paths.commitlog}", status)
-        lib.rp_recovery_forget_watchers(block)
+        lib.rp_recovery_clear_watched(block)
         return RecoveryReport(
             kind,
             int(header.published_phy_offset),

@@ -109,7 +109,7 @@ class StoreService:
         flush = lib.rp_flush_open(os.fsencode(self._paths.commitlog), self._control.header)
         if flush == ffi.NULL:
             raise fail("cannot flush the log")
-        lib.rp_dispatch_notify(
+        lib.rp_dispatch_set_pulls(
             dispatch.handle, ffi.new("rp_ring_writer *[]", list(self._seams.pulls)), len(self._seams.pulls)
         )
         duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
@@ -148,12 +148,14 @@ class StoreService:
 
     def _dispatch_until_stopped(self, dispatch: Dispatch, flush: Any, cleaning: QueueCleaning) -> None:
         manager = self._seams.manager_in or ffi.NULL
-        pokes = self._is_sync_flush or not self._config.flush_commit_log_timed  # wake the flush thread for each put
+        wakes_flush = (
+            self._is_sync_flush or not self._config.flush_commit_log_timed
+        )  # wake the flush thread for each put
         looked_s = time.monotonic()
         while self._failure is None:
             timeout_ns = LOOP_PENDING_NS if self._requests else LOOP_NS
             status = lib.rp_store_loop(
-                dispatch.handle, self._control.header, self._seams.worker, manager, flush, pokes, timeout_ns
+                dispatch.handle, self._control.header, self._seams.worker, manager, flush, wakes_flush, timeout_ns
             )
             if status == Status.OK:
                 self._take_requests(cleaning)
@@ -284,7 +286,7 @@ class StoreService:
     def _flush_log(self, flush: Any) -> None:
         intervals = FlushIntervals.of_log(self._config, time.monotonic())
         if not self._is_sync_flush:
-            lib.rp_process_prefer_others()
+            lib.rp_process_lower_priority()
         waiter = self._seams.send or ffi.NULL
         while not self._stop.is_set():
             if self._is_sync_flush:
@@ -314,7 +316,7 @@ class StoreService:
 
     def _flush_units(self, dispatch: Dispatch) -> None:
         intervals = FlushIntervals.of_units(self._config, time.monotonic())
-        lib.rp_process_prefer_others()
+        lib.rp_process_lower_priority()
         while not self._stop.is_set():
             is_wanted = self._sync_units.wait(intervals.interval_s)
             self._sync_units.clear()
@@ -339,7 +341,7 @@ class StoreService:
         )
         intervals = HousekeepingIntervals.of(self._config, time.monotonic())
         is_full = False
-        lib.rp_process_prefer_others()
+        lib.rp_process_lower_priority()
         try:
             while not self._stop.wait(ALLOCATE_INTERVAL_S):
                 is_full = self._allocate(is_full)

@@ -1,5 +1,5 @@
 /* What the core calls in the build with crash points: the points themselves and, by the linker's --wrap, everything
- * that makes data durable. Also a send as the send processor stores it (csrc/workers/send_store.c), without its rings. */
+ * that makes data durable. Also a send as the send worker stores it (csrc/workers/send_store.c), without its rings. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-"""A store's workers in one thread: messages appended as the send processor does it, dispatch, flushes, cleaning."""
+"""A store's workers in one thread: messages appended as the send worker does it, dispatch, flushes, cleaning."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Workers:
         if self._cleaner is not None:
             self._cleaner.close()
 
-    # --- the send processor ---
+    # --- the send worker ---
 
     def put(self, key: Key, now_ms: int, bodies: list[bytes], properties: bytes, sys_flag: int = 0) -> None:
         """One message, or several as a batch. The model knows them as on their way, then as put."""

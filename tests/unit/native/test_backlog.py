@@ -180,7 +180,7 @@ def test_connections_that_come_and_go_do_not_stop_the_codec(rig: FastPath) -> No
     for connection in range(1000, 6000):
         rig.closed(connection)
         if connection % 100 == 0:
-            rig.turn()  # so that the pull processor hears of it
+            rig.turn()  # so that the pull worker hears of it
     rig.frame(send_v2(), ORDINARY, received_ns=START)
     rig.turn()
     assert [(connection, reply.code) for connection, reply in rig.answers()] == [(ORDINARY, 0)]
@@ -222,7 +222,7 @@ def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: P
 
 
 def test_a_flood_of_pulls_lets_the_requests_of_others_pass(rig: FastPath) -> None:
-    """The pull processor is busy: what one connection asks of it keeps nobody from sending."""
+    """The pull worker is busy: what one connection asks of it keeps nobody from sending."""
     count, refused = 5000, []
     for number in range(count):
         assert rig.frame(pull(opaque=number), FLOODER, received_ns=START) == lib.RP_OK

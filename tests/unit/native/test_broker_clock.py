@@ -35,7 +35,7 @@ class Machine:
 
 
 class Broker:
-    """The send process's clock, which a restart opens anew, and what others read of it."""
+    """The send worker's clock, which a restart opens anew, and what others read of it."""
 
     def __init__(self, control: ControlBlock, machine: Machine) -> None:
         self.control, self.machine = control, machine

@@ -98,7 +98,7 @@ def test_memory_of_another_layout_is_not_used(delivered: DeliveryMarks, tmp_path
     assert lib.rp_delivered_open(delivered.pointer, 0) == lib.RP_INVALID
 
 
-# --- in the send process ----------------------------------------------------------------------------------------------
+# --- in the send worker ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -331,7 +331,7 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(rig: FastPath) -> N
 def test_a_pull_that_waits_for_what_is_stored_wakes_a_store_worker_that_dozes(
     rig: FastPath, queue: int, is_rung: bool
 ) -> None:
-    """The message came when nobody watched its queue, so the send processor rang nobody."""
+    """The message came when nobody watched its queue, so the send worker rang nobody."""
     store = rig.workers["store"]
     rig.frame(send_v2(queue=0))
     lib.rp_codec_wake(rig.codec)

@@ -122,7 +122,7 @@ def test_an_arrival_is_told_to_the_owner_alone(tmp_path: Path) -> None:
     path.tables_end()
     rings = [path._ring("store", "pull") for _ in range(OWNERS)]
     writers = ffi.new("rp_ring_writer *[]", [lib.rp_ring_writer_open(ring) for ring in rings])
-    lib.rp_dispatch_notify(path.dispatch, writers, OWNERS)
+    lib.rp_dispatch_set_pulls(path.dispatch, writers, OWNERS)
     queues = [lib.rp_control_find(path.block, b"T", 1, queue_id) for queue_id in range(6)]
     for queue in queues:
         queue.watched = 1

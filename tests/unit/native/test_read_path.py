@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the pull processor is C")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.record import decode_records

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("rocketpy.native._rocketpy", reason="the pull processor is C")
+pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
 
 from rocketpy.native.core import ffi, lib
 from tests.support.fast_path import TURN_NS, FastPath
@@ -199,7 +199,7 @@ def crowded(rigs: Callable[..., FastPath]) -> tuple[FastPath, Clock]:
 
 
 def one_more(rig: FastPath) -> None:
-    """A message for queue 0 and a turn of the pull processor."""
+    """A message for queue 0 and a turn of the pull worker."""
     store(rig, "TagB", 1)
     dispatch(rig)
     lib.rp_pull_run(rig.pull, TURN_NS)

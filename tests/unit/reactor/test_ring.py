@@ -166,7 +166,7 @@ def test_full_takes_nothing_and_rings_the_producer_when_half_is_free(pair: Pair)
         assert not pair.doorbell_rung(pair.producer)
         assert pair.read() is not None
     assert pair.doorbell_rung(pair.producer)  # although it has never said that it sleeps
-    lib.rp_worker_awake(pair.producer)
+    lib.rp_worker_end_sleep(pair.producer)
     assert not pair.doorbell_rung(pair.producer)
     assert pair.write(b"again") == lib.RP_OK
     while (record := pair.read()) is not None:
@@ -285,7 +285,7 @@ def test_force_rings_a_worker_that_is_awake(pair: Pair) -> None:
     assert not pair.doorbell_rung(pair.consumer)
     lib.rp_worker_wake(pair.consumer, 1)
     assert pair.doorbell_rung(pair.consumer)
-    lib.rp_worker_awake(pair.consumer)
+    lib.rp_worker_end_sleep(pair.consumer)
     assert not pair.doorbell_rung(pair.consumer)
 
 
@@ -342,6 +342,6 @@ def test_records_cross_between_processes_in_both_large_and_small_sizes(pair: Pai
             if lib.rp_ring_is_empty(pair.reader):
                 lib.rp_worker_sleep(pair.consumer, -1)
             else:
-                lib.rp_worker_awake(pair.consumer)
+                lib.rp_worker_end_sleep(pair.consumer)
         assert record == (number, bytes([number % 256]) * size)
     assert os.waitpid(child, 0)[1] == 0

@@ -40,7 +40,7 @@ class NoQueues:
 
 @attrs.define(eq=False)
 class Rig:
-    """A manager whose pump sleeps for an hour, between a selector and a send process played by the test."""
+    """A manager whose pump sleeps for an hour, between a selector and a send worker played by the test."""
 
     blocks: dict[str, WorkerBlock]
     requests: RingWriter

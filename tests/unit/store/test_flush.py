@@ -122,7 +122,7 @@ def test_one_sync_serves_all_that_wait_and_stops_when_told(flush: Any, writer: S
     for _ in range(5):
         writer.put()
     thread.start()
-    lib.rp_flush_poke(flush)
+    lib.rp_flush_wake(flush)
     lib.rp_flush_stop(flush)
     thread.join(30)
     assert outcomes[0] == Status.OK and outcomes[-1] == Status.STOPPED and outcomes.count(Status.OK) == 1
@@ -142,7 +142,7 @@ def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: S
     hour_ns = 3_600_000_000_000
     thread = threading.Thread(target=lambda: lib.rp_flush_wait(flush, 1, hour_ns))
     thread.start()  # sees nothing to flush, and waits, or sees all of it
-    lib.rp_dispatch_poke(writer.dispatch.handle, flush)
+    lib.rp_dispatch_set_flush(writer.dispatch.handle, flush)
     control = writer.control
     for number in range(300):
         writer.put(f"T{number}", 0, dispatch=False)

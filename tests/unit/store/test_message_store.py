@@ -1,4 +1,4 @@
-"""The read facade against a small store written as the send processor writes it."""
+"""The read facade against a small store written as the send worker writes it."""
 
 from __future__ import annotations
 

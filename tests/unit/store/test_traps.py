@@ -56,7 +56,7 @@ def test_the_tests_of_a_trap_are_there(trap: int) -> None:
             )
 
 
-# --- the send processor -----------------------------------------------------------------------------------------------
+# --- the send worker -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_store_times_never_go_back(rig: FastPath) -> None:
 
 
 def test_a_batch_goes_to_the_next_file_as_a_whole(rig: FastPath) -> None:
-    """Trap 17, in the send processor; the bytes are in scripts/batch_across_a_file_end.txt."""
+    """Trap 17, in the send worker; the bytes are in scripts/batch_across_a_file_end.txt."""
     rig.frame(send(b"first"))
     rig.turn()
     assert len(rig.answers()) == 1

@@ -58,7 +58,7 @@ class Lives(SlowPathRig):
         trio.run(lambda: self.ask(35, fields, channel=channel))
 
     def state(self) -> dict[str, Any]:
-        """All that clients and send and pull processes can see of the tables."""
+        """All that clients and send and pull workers can see of the tables."""
         groups = {}
         for name in ("G", "H"):
             entry = self.services.consumers.group(name)

@@ -1,4 +1,4 @@
-"""Topics: the built-in ones, the file, and what the send and pull processes and name servers hear of changes."""
+"""Topics: the built-in ones, the file, and what the send and pull workers and name servers hear of changes."""
 
 from __future__ import annotations
 
