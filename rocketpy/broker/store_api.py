@@ -7,7 +7,7 @@ fast path, because the send worker is the only writer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Protocol
 
 
@@ -106,9 +106,14 @@ class Store(Protocol):
 
     def earliest_message_time(self) -> int: ...
 
-    def look_message_by_offset(self, phy_offset: int) -> bytes | None: ...
+    def look_message_by_offset(self, phy_offset: int, size_max: int | None = None) -> bytes | None:
+        """The record at an offset of the log, or None, also if it is larger. Give a bound if a client gave the offset:
+        it may point anywhere."""
 
-    def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryMessageResult: ...
+    def message_query(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, bytes_max: int
+    ) -> Generator[None, None, QueryMessageResult]:
+        """Records by key. Newer ones come first if not all fit in `bytes_max` together. Yields after each step."""
 
     def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> Sequence[ConsumeQueueUnit]: ...
 

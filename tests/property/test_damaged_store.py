@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.remoting.work import result_of
 from rocketpy.startup.cli import store_tools
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.checkpoint import read_checkpoint
@@ -168,7 +169,7 @@ def read_everything(config: MessageStoreConfig, store: MessageStore) -> None:
         for key in ("k0", "u7"):
             directory = StorePaths.of(config.store_path_root_dir).index
             index = Index(directory, config.max_hash_slot_num, config.max_index_num, DiskFiles())
-            index.query(topic, key, 32, 0, LATER_MS)
+            result_of(index.query(topic, key, 32, 0, LATER_MS))
 
 
 @given(damages=DAMAGES)

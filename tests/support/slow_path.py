@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -246,11 +246,15 @@ class FakeStore:
         entries = self.queues.get((topic, queue_id), [])
         return next((i for i, (_, stored) in enumerate(entries) if stored >= timestamp_ms), len(entries))
 
-    def look_message_by_offset(self, phy_offset: int) -> bytes | None:
-        return self.records.get(phy_offset)
+    def look_message_by_offset(self, phy_offset: int, size_max: int | None = None) -> bytes | None:
+        record = self.records.get(phy_offset)
+        return None if record is None or (size_max is not None and len(record) > size_max) else record
 
-    def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> Query:
+    def message_query(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, bytes_max: int
+    ) -> Generator[None, None, Query]:
         self.queried.append((topic, key, max_num, begin_ms, end_ms))
+        yield
         return Query(self.found)
 
     def consume_queue_units(self, topic: str, queue_id: int, index: int, count: int) -> list[Unit]:

@@ -23,6 +23,7 @@ from rocketpy.message.host import parse_host
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson, json_writer
+from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
 from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
 from rocketpy.store.inspection.dump import (
@@ -357,7 +358,7 @@ class StoreScript:
     def do_query(self, topic: str, key: str, **options: str) -> Iterator[str]:
         store = self._message_store()
         begin, end = int(options.get("begin", "0")), int(options.get("end", str(1 << 60)))
-        for image in store.query_message(topic, key, 32, begin, end).records:
+        for image in result_of(store.message_query(topic, key, 32, begin, end)).records:
             record = decode_record(image)
             assert record is not None
             yield _record_line(record)

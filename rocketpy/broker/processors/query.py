@@ -18,6 +18,7 @@ from rocketpy.remoting.headers.query import (
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from rocketpy.transport.steps import BODY_SIZE_MAX, finished
 
 from ..current_settings import CurrentSettings
 from ..services import BrokerServices
@@ -36,8 +37,9 @@ class QueryMessageProcessor(TableProcessor):
     async def _query(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = QueryMessageRequestHeader.of(request)
         count = self._settings.store.default_query_max_num if header.unique_key_query else header.max_num
-        result = self._store.query_message(  # may wait for the disk; the store is not thread-safe
-            header.topic, header.key, count, header.begin_timestamp_ms, header.end_timestamp_ms
+        begin_ms, end_ms = header.begin_timestamp_ms, header.end_timestamp_ms
+        result = await finished(  # a step may wait for the disk; the store is not thread-safe
+            self._store.message_query(header.topic, header.key, count, begin_ms, end_ms, BODY_SIZE_MAX)
         )
         reply_header = QueryMessageResponseHeader(
             index_last_update_timestamp_ms=result.index_last_update_timestamp_ms,
@@ -50,7 +52,7 @@ class QueryMessageProcessor(TableProcessor):
 
     async def _view(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         offset = ViewMessageRequestHeader.of(request).offset
-        record = self._store.look_message_by_offset(offset)
+        record = self._store.look_message_by_offset(offset, BODY_SIZE_MAX)
         if record is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}")
         return RemotingCommand.response(body=bytes(record))

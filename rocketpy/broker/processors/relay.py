@@ -18,6 +18,7 @@ from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
     GetConsumerRunningInfoRequestHeader,
 )
+from rocketpy.transport.steps import BODY_SIZE_MAX
 
 from ..services import BrokerServices
 from .table import TableProcessor
@@ -52,7 +53,7 @@ class RelayProcessor(TableProcessor):
             phy_offset = decode_offset_message_id(message_id).phy_offset
         except MessageInvalid as exc:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(exc)) from exc
-        image = self._services.store.look_message_by_offset(phy_offset)
+        image = self._services.store.look_message_by_offset(phy_offset, BODY_SIZE_MAX)
         if image is None:
             remark = f"can not find message by the offset, {phy_offset}"
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remark)

@@ -76,7 +76,8 @@ class SendBackProcessor(TableProcessor):
         return topic
 
     def _look_up(self, phy_offset: int) -> StoredRecord:
-        image = self._services.store.look_message_by_offset(phy_offset)
+        services = self._services
+        image = services.store.look_message_by_offset(phy_offset, services.settings.rocketpy.frame_max_length)
         try:
             record = decode_record(image, phy_offset) if image is not None else None
         except RecordCorrupt:

@@ -58,10 +58,14 @@ class CommitLog:
         finally:
             lib.rp_log_view_release(self._view, phy_offset)
 
-    def record_image(self, phy_offset: int) -> bytes | None:
-        """The record that starts at `phy_offset`, or None."""
+    def record_image(self, phy_offset: int, size_max: int | None = None) -> bytes | None:
+        """The record that starts at `phy_offset`, or None, also if it has more than `size_max` bytes.
+
+        If the offset comes from a client, give a bound. It may point into a body, where any four bytes can be a size.
+        """
         head = self.read(phy_offset, RECORD_SIZE.size)
-        return None if head is None else self.read(phy_offset, RECORD_SIZE.unpack(head)[0])
+        size = 0 if head is None else int(RECORD_SIZE.unpack(head)[0])
+        return None if size_max is not None and size > size_max else self.read(phy_offset, size)
 
     def record(self, phy_offset: int) -> StoredRecord | None:
         """The same, decoded.

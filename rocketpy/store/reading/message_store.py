@@ -7,7 +7,7 @@ may wait for the disk. Not thread-safe.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 
 import attrs
 
@@ -194,9 +194,10 @@ class MessageStore:
 
     # --- messages ---
 
-    def look_message_by_offset(self, phy_offset: int) -> bytes | None:
-        """The record that starts at a log offset, or None."""
-        return self.log.record_image(phy_offset)
+    def look_message_by_offset(self, phy_offset: int, size_max: int | None = None) -> bytes | None:
+        """The record that starts at a log offset, or None, also if it has more than `size_max` bytes. Give a bound if
+        the offset comes from a client."""
+        return self.log.record_image(phy_offset, size_max)
 
     def get_message(
         self, topic: str, queue_id: int, offset: int, max_num: int, tag_hashes: Collection[int] | None = None
@@ -205,8 +206,12 @@ class MessageStore:
         queue = self.control.queue(topic, queue_id)
         return get_message(queue, offset, max_num, tag_hashes, queues=self.queues, log=self.log, limits=self.limits)
 
-    def query_message(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryResult:
-        """Records by key, in up to three queries of the index, each further back.
+    def message_query(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, bytes_max: int | None = None
+    ) -> Generator[None, None, QueryResult]:
+        """Records by key, in up to three queries of the index, each further back. Yields after each step.
+
+        `bytes_max`: of the records together; newer ones come first if not all fit.
 
         Source: RocketMQ 4.9 `DefaultMessageStore#queryMessage`.
         """
@@ -214,16 +219,28 @@ class MessageStore:
         records: list[bytes] = []
         updated_ms = updated_phy_offset = 0
         for _ in range(QUERY_ROUNDS):
-            found = self.index.query(topic, key, max_num, begin_ms, end_ms)
+            found = yield from self.index.query(topic, key, max_num, begin_ms, end_ms)
             updated_ms, updated_phy_offset = found.last_update_timestamp_ms, found.last_update_phy_offset
             offsets = sorted(found.phy_offsets)
-            records = [image for image in map(self.log.record_image, offsets) if image is not None]
+            records = yield from self._records(offsets, bytes_max)
             if records or not offsets:
                 break
             end_ms = self.log.store_timestamp_ms(offsets[0], RECORD_SIZE_MIN)
             if end_ms < begin_ms:
                 break
         return QueryResult(records, updated_ms, updated_phy_offset)
+
+    def _records(self, offsets: list[int], bytes_max: int | None) -> Generator[None, None, list[bytes]]:
+        """The records at ascending offsets. Newer ones come first if not all fit in `bytes_max` together."""
+        records: list[bytes] = []
+        left = bytes_max
+        for offset in reversed(offsets):
+            image = self.log.record_image(offset, left)
+            if image is not None:
+                records.append(image)
+                left = None if left is None else left - len(image)
+            yield
+        return records[::-1]
 
     # --- the log ---
 

@@ -14,6 +14,7 @@ import attrs
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.message.record import encode_blank
+from rocketpy.remoting.work import result_of
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import DiskFiles, StorePaths
 from rocketpy.store.formats.consume_queue_ext import is_ext_address, read_ext_unit, real_offset
@@ -244,7 +245,7 @@ class Validate:
         step = max(1, len(puts) // KEYS_LOOKED_UP)
         for put in puts[::step]:
             for message_key in put.message_keys:
-                found = store.query_message(put.key[0], message_key, 64, 0, 1 << 62).records
+                found = result_of(store.message_query(put.key[0], message_key, 64, 0, 1 << 62)).records
                 count = found.count(put.image)
                 assert count <= 1, f"key {message_key} finds its message {count} times"
                 if put.phy_offset >= self.index_from:

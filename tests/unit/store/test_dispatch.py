@@ -11,6 +11,7 @@ import pytest
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import INDEX_KEYS_MAX, string_hash
 from rocketpy.native.core import lib
+from rocketpy.remoting.work import result_of
 from rocketpy.store.control_block import QUEUE_DELETED
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import file_name
@@ -52,7 +53,7 @@ def test_units_of_the_delay_topic_hold_the_time_of_delivery(
 def test_transaction_kinds(writer: StoreWriter, store: MessageStore, kind: int, units: int, keys: int) -> None:
     writer.put("T", 0, b"", b"KEYS\x01k", sys_flag=kind)
     assert store.max_offset("T", 0) == units
-    assert len(store.query_message("T", "k", 9, 0, 1 << 60).records) == keys
+    assert len(result_of(store.message_query("T", "k", 9, 0, 1 << 60)).records) == keys
 
 
 def test_a_queue_that_begins_in_the_middle_is_blank_before(writer: StoreWriter, opened: OpenedStore) -> None:
@@ -71,8 +72,8 @@ def test_keys_are_split_at_single_spaces(writer: StoreWriter, store: MessageStor
     writer.put("T", 0, b"", "UNIQ_KEY\x01u1\x02KEYS\x01 a  b 号码 ".encode())
     assert writer.dispatch.counts().keys == 4
     for key in ("u1", "a", "b", "号码"):
-        assert len(store.query_message("T", key, 9, 0, 1 << 60).records) == 1
-    assert store.query_message("T", "", 9, 0, 1 << 60).records == []
+        assert len(result_of(store.message_query("T", key, 9, 0, 1 << 60)).records) == 1
+    assert result_of(store.message_query("T", "", 9, 0, 1 << 60)).records == []
 
 
 @pytest.mark.parametrize("unique", ["", "UNIQ_KEY\x01u1\x02"])
@@ -88,7 +89,7 @@ def test_the_index_takes_so_many_keys_of_a_message(writer: StoreWriter, store: M
         if count < 1_600:
             first, *_, last = keys.split(" ")[: lib.RP_INDEX_KEYS_MAX]
             for key in (first, last):
-                assert len(store.query_message("T", key, 9, 0, 1 << 60).records) >= 1
+                assert len(result_of(store.message_query("T", key, 9, 0, 1 << 60)).records) >= 1
     assert lib.RP_INDEX_KEYS_MAX == INDEX_KEYS_MAX
 
 
@@ -116,7 +117,7 @@ def check_many(opened: OpenedStore, puts: list[Put]) -> None:
             (put.phy_offset, put.size) for put in puts[queue_id::MANY]
         ]
     for i in (0, 1, 8_191, 8_192, MANY * ROUNDS - 1):
-        assert store.query_message("T", f"k{i}", 9, 0, 1 << 60).records == [puts[i].image]
+        assert result_of(store.message_query("T", f"k{i}", 9, 0, 1 << 60)).records == [puts[i].image]
     store.close()
 
 

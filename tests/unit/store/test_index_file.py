@@ -11,6 +11,7 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.message.tags import index_hash
+from rocketpy.remoting.work import result_of
 from rocketpy.store.formats.index_file import INDEX_UNIT, Index, index_files, limit_index, read_header
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
@@ -47,13 +48,13 @@ class TestSmallIndex:
         assert slots == {**dict.fromkeys(range(10), 0), 3: 4, 4: 2, 5: 3}
         # The quirk of 6.3: counted from the end of the file before, though it begins a file.
         assert INDEX_UNIT.unpack_from(second.read_bytes(), 80 + 20) == (2746024, 476, 1, 0)
-        assert len(store.query_message("TopicTest", "k1", 9, 0, 1 << 60).records) == 2
-        newest = store.query_message("TopicTest", "k0", 1, 0, 1 << 60).records
-        assert store.query_message("TopicTest", "k0", 9, NOW + 2000, NOW + 4000).records == newest
+        assert len(result_of(store.message_query("TopicTest", "k1", 9, 0, 1 << 60)).records) == 2
+        newest = result_of(store.message_query("TopicTest", "k0", 1, 0, 1 << 60)).records
+        assert result_of(store.message_query("TopicTest", "k0", 9, NOW + 2000, NOW + 4000)).records == newest
 
     def test_a_hash_without_an_absolute_value(self, writer: StoreWriter, store: MessageStore) -> None:
         writer.put("TopicTest", 0, b"", b"KEYS\x01tbaekxa")  # String.hashCode is Integer.MIN_VALUE
-        assert len(store.query_message("TopicTest", "tbaekxa", 9, 0, 1 << 60).records) == 1
+        assert len(result_of(store.message_query("TopicTest", "tbaekxa", 9, 0, 1 << 60)).records) == 1
 
     def test_limit_index(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
         for i in range(3):
@@ -68,7 +69,7 @@ class TestSmallIndex:
 
 def test_index_of_a_directory_without_files(opened: OpenedStore, store: MessageStore) -> None:
     index = Index(opened.paths.index, 10, 5, store.files)
-    found = index.query("T", "k", 9, 0, 1 << 60)
+    found = result_of(index.query("T", "k", 9, 0, 1 << 60))
     assert (found.phy_offsets, found.last_update_timestamp_ms, found.last_update_phy_offset) == ([], 0, 0)
 
 
@@ -78,9 +79,9 @@ class TestDamage:
         (path,) = index_files(store.files, opened.paths.index)
         slot_at = 40 + 4 * (index_hash("T#k") % store.config.max_hash_slot_num)
         store.files.write(path, 36, struct.pack(">i", 0x7FFFFFFF))
-        assert store.query_message("T", "k", 9, 0, 1 << 60).records == [put.image]
+        assert result_of(store.message_query("T", "k", 9, 0, 1 << 60)).records == [put.image]
         store.files.write(path, slot_at, struct.pack(">i", store.config.max_index_num))
-        assert store.query_message("T", "k", 9, 0, 1 << 60).records == []
+        assert result_of(store.message_query("T", "k", 9, 0, 1 << 60)).records == []
 
     def test_an_end_below_zero_is_limited(self, writer: StoreWriter, opened: OpenedStore, store: MessageStore) -> None:
         """To the writer it is a huge number: no key would ever be entered again."""

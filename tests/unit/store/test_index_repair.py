@@ -13,6 +13,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
+from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles
 from rocketpy.store.formats.index_file import index_files
 from rocketpy.store.inspection.dump import StoreDump
@@ -61,7 +62,7 @@ def all_keys_are_found(config: MessageStoreConfig) -> None:
     assert opened.report.kind is RecoveryKind.FLUSHED
     store = MessageStore(config, opened.control)
     for i in range(COUNT):
-        assert len(store.query_message("T", f"k{i}", 9, 0, 1 << 60).records) == 1, i
+        assert len(result_of(store.message_query("T", f"k{i}", 9, 0, 1 << 60)).records) == 1, i
     store.close()
     report = verify_store(StoreDump(opened.paths.root))
     assert [problem for problem in report.problems if problem.file.startswith("index")] == []

@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
+from rocketpy.remoting.work import result_of
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
@@ -61,7 +62,7 @@ def test_opens_and_goes_on(config: MessageStoreConfig, java_store: str) -> None:
     assert opened.report.log_end == 23_824
     store = MessageStore(config, opened.control)
     check_queues(store, java_store)
-    assert len(store.query_message("A", "jkey1", 10, 0, 1 << 62).records) == 1
+    assert len(result_of(store.message_query("A", "jkey1", 10, 0, 1 << 62)).records) == 1
     with StoreWriter(config, opened.control) as writer:
         assert writer.put("A", 0).queue_offset == 67
     store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocketpy.remoting.work import result_of
 from rocketpy.store.reading.message_store import MessageStore
 from tests.support.store_writer import StoreWriter
 
@@ -24,6 +25,14 @@ def test_look_message_by_offset(store: MessageStore, writer: StoreWriter) -> Non
     assert store.look_message_by_offset(puts[-1].phy_offset + puts[-1].size) is None
     assert store.look_message_by_offset(-1) is None
     assert store.look_message_by_offset(1 << 50) is None
+
+
+def test_an_offset_inside_a_body_reads_no_more_than_a_record(store: MessageStore, writer: StoreWriter) -> None:
+    put = writer.put(body=b"SIZE" + (8_000).to_bytes(4, "big") + b"x" * 200)
+    writer.put(body=b"x" * 9_000)
+    inside = put.phy_offset + put.image.index(b"SIZE") + 4
+    assert store.look_message_by_offset(inside, 7_999) is None
+    assert len(store.look_message_by_offset(inside, 8_000) or b"") == 8_000
 
 
 def test_behind_a_unit_file_that_is_gone_the_next_one_can_be_read(store: MessageStore, writer: StoreWriter) -> None:
@@ -51,12 +60,12 @@ def test_query_message(store: MessageStore, writer: StoreWriter) -> None:
         put = writer.put("T", 0, b"", b"KEYS\x01odd" if i % 2 else b"KEYS\x01even k%d" % i)
         if i % 2:
             wanted.append(put.image)
-    result = store.query_message("T", "odd", 64, 0, 1 << 60)
+    result = result_of(store.message_query("T", "odd", 64, 0, 1 << 60))
     assert result.records == wanted
-    assert len(store.query_message("T", "k4", 64, 0, 1 << 60).records) == 1
-    assert store.query_message("T", "none", 64, 0, 1 << 60).records == []
-    assert store.query_message("Other", "odd", 64, 0, 1 << 60).records == []
-    assert len(store.query_message("T", "odd", 4, 0, 1 << 60).records) == 4
+    assert len(result_of(store.message_query("T", "k4", 64, 0, 1 << 60)).records) == 1
+    assert result_of(store.message_query("T", "none", 64, 0, 1 << 60)).records == []
+    assert result_of(store.message_query("Other", "odd", 64, 0, 1 << 60)).records == []
+    assert len(result_of(store.message_query("T", "odd", 4, 0, 1 << 60)).records) == 4
 
 
 def test_statistics(store: MessageStore, writer: StoreWriter) -> None:

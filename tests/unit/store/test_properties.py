@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.store.formats.index_file import index_files
+from rocketpy.message.tags import index_hash
+from rocketpy.remoting.work import result_of
+from rocketpy.store.formats.index_file import UNITS_PER_STEP, index_files
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import StoreWriter, small_config
 
 NOW = 1_700_000_000_000
+KEYS_MAX = 128  # of one message that are indexed
 
 
 def put_all(config: MessageStoreConfig, count: int = 20, properties: bytes = b"KEYS\x01k") -> OpenedStore:
@@ -66,7 +69,7 @@ def test_message_index_enable(tmp_path: Path, is_on: bool) -> None:
     config = small_config(tmp_path, message_index_enable=is_on)
     opened = put_all(config)
     store = MessageStore(config, opened.control)
-    assert len(store.query_message("T", "k", 99, 0, 1 << 60).records) == 20 * is_on
+    assert len(result_of(store.message_query("T", "k", 99, 0, 1 << 60)).records) == 20 * is_on
     store.close()
     close_store(opened, clean=True)
 
@@ -88,7 +91,7 @@ def test_max_msgs_num_batch(tmp_path: Path, limit: int, asked: int, count: int) 
     config = small_config(tmp_path, max_msgs_num_batch=limit)
     opened = put_all(config)
     store = MessageStore(config, opened.control)
-    assert len(store.query_message("T", "k", asked, 0, 1 << 60).records) == count
+    assert len(result_of(store.message_query("T", "k", asked, 0, 1 << 60)).records) == count
     store.close()
     close_store(opened, clean=True)
 
@@ -112,10 +115,35 @@ def test_queries_by_key(
     config = small_config(tmp_path, max_index_num=units)
     opened = put_all(config)
     store = MessageStore(config, opened.control)
-    result = store.query_message("T", "k", asked, NOW + 1000 * begin_s, NOW + 1000 * end_s)
+    result = result_of(store.message_query("T", "k", asked, NOW + 1000 * begin_s, NOW + 1000 * end_s))
     assert [struct.unpack_from(">q", record, 20)[0] for record in result.records] == list(found)
     assert result.index_last_update_timestamp_ms == NOW + 19_000
     assert result.index_last_update_phy_offset == store.consume_queue_units("T", 0, 19, 1)[0].phy_offset
+    store.close()
+    close_store(opened, clean=True)
+
+
+def test_a_long_chain_of_the_index_is_read_in_steps(tmp_path: Path) -> None:
+    units = 5_000
+    config = small_config(tmp_path, mapped_file_size_commit_log=1 << 20, max_index_num=units)
+    keys = " ".join(["k"] * KEYS_MAX)
+    opened = put_all(config, units // KEYS_MAX, b"KEYS\x01" + keys.encode())
+    store = MessageStore(config, opened.control)
+    slot = index_hash("T#k") % config.max_hash_slot_num
+    other = next(f"{n}" for n in range(10_000) if index_hash(f"T#{n}") % config.max_hash_slot_num == slot)
+    steps = store.message_query("T", other, 64, 0, 1 << 60)  # none of its units: to the chain's end
+    assert sum(1 for _ in steps) >= units // UNITS_PER_STEP - 1
+    store.close()
+    close_store(opened, clean=True)
+
+
+@pytest.mark.parametrize(("bytes_max", "found"), [(1 << 20, 20), (5_500, 5), (100, 0)])
+def test_the_records_of_a_query_are_bounded_in_bytes(tmp_path: Path, bytes_max: int, found: int) -> None:
+    config = small_config(tmp_path)
+    opened = put_all(config)
+    store = MessageStore(config, opened.control)
+    result = result_of(store.message_query("T", "k", 64, 0, 1 << 60, bytes_max))
+    assert [struct.unpack_from(">q", record, 20)[0] for record in result.records] == list(range(20 - found, 20))
     store.close()
     close_store(opened, clean=True)
 

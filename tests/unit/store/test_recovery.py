@@ -19,6 +19,7 @@ from rocketpy.errors import StoreError
 from rocketpy.message.record import decode_record
 from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.work import result_of
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.dispatch import Dispatch, sync_units
 from rocketpy.store.files import StorePaths, file_name
@@ -65,7 +66,7 @@ def check(opened: OpenedStore, puts: Filled, *, with_index: bool = True) -> None
             assert store.max_offset(topic, queue_id) == len(expected) + 1
             if with_index and expected:
                 key = f"key{TOPICS.index((topic, queue_id)) + 3 * (len(expected) - 1)}"
-                assert expected[-1].image in store.query_message(topic, key, 64, 0, 1 << 60).records
+                assert expected[-1].image in result_of(store.message_query(topic, key, 64, 0, 1 << 60)).records
     store.close()
 
 
@@ -397,7 +398,7 @@ def check_index(opened: OpenedStore, puts: Filled) -> None:
     for (topic, queue_id), expected in puts.items():
         for number, put in enumerate(expected):
             key = f"key{TOPICS.index((topic, queue_id)) + 3 * number}"
-            assert store.query_message(topic, key, 64, 0, 1 << 60).records == [put.image]
+            assert result_of(store.message_query(topic, key, 64, 0, 1 << 60)).records == [put.image]
     store.close()
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from rocketpy.config import MessageStoreConfig
 from rocketpy.native.core import lib
+from rocketpy.remoting.work import result_of
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.dump import StoreDump
 from rocketpy.store.reading.message_store import MessageStore
@@ -56,7 +57,7 @@ def test_they_are_read(config: MessageStoreConfig, topic: bytes) -> None:
     store = MessageStore(config, opened.control)
     for image, key in zip(images, (b"new", keys, b"last"), strict=True):
         assert store.look_message_by_offset(struct.unpack_from(">q", image, 28)[0]) == image
-        assert store.query_message(topic.decode(), key.decode(), 64, 0, 1 << 60).records == [image]
+        assert result_of(store.message_query(topic.decode(), key.decode(), 64, 0, 1 << 60)).records == [image]
     if len(topic) < 128:
         assert store.get_message("A", 0, 0, 32).records == images
     else:
