@@ -21,7 +21,16 @@ from .local_address import choose_address, is_concrete, local_addresses
 from .relations import check_broker, check_namesrv, ring_count
 from .rocketpy_config import RING_SIZE_MIN
 from .setting import to_text
-from .settings import BrokerSettings, NamesrvSettings, Note, evolve_parts, known_settings, parse_setting, unknown_key
+from .settings import (
+    BrokerSettings,
+    NamesrvSettings,
+    Note,
+    evolve_parts,
+    known_settings,
+    parse_setting,
+    read_as,
+    unknown_key,
+)
 
 BROKER_PORT = 10_911
 NAMESRV_PORT = 9_876
@@ -135,8 +144,8 @@ def _read(empty: _S, path: str | Path | None, overrides: Mapping[str, str]) -> _
     if file:
         given_texts += [(entry.key, entry.value, entry.line) for entry in _entries(file)]
     given_texts += [(key, text, None) for key, text in overrides.items()]
-    for key, text, line in given_texts:
-        where = file if line else None
+    for name, text, line in given_texts:
+        key, where = read_as(name), file if line else None
         if key not in known:
             raise unknown_key(key, known, file=where, line=line)
         lines.pop(key, None)

@@ -20,6 +20,9 @@ from .setting import Declared, declared_settings, to_text
 from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 
 _SHOWN_MAX = 100  # characters of a key or value in an error
+_SHOWN_AS = {"enableBatchPush": "isEnableBatchPush"}
+"""Keys that the reference reads under the name of a setter and shows under that of a field. Both are read here."""
+_READ_AS = {shown: key for key, shown in _SHOWN_AS.items()}
 _S = TypeVar("_S", bound="BrokerSettings | NamesrvSettings")
 
 
@@ -118,6 +121,11 @@ def known_settings(settings: BrokerSettings | NamesrvSettings) -> dict[str, list
     return known
 
 
+def read_as(key: str) -> str:
+    """The key that is declared, for one that was given or shown."""
+    return _READ_AS.get(key, key)
+
+
 def evolve_parts(settings: _S, values: Mapping[tuple[str, str], Any]) -> _S:
     """`settings` with values replaced, by (part, attribute)."""
     changed: dict[str, dict[str, Any]] = {}
@@ -168,5 +176,5 @@ def _to_properties(settings: BrokerSettings | NamesrvSettings, important_only: b
         for declared in declared_settings(type(part)):
             text = to_text(getattr(part, declared.attribute))
             if text is not None and (declared.setting.important or not important_only):
-                values.setdefault(declared.setting.key, text)
+                values.setdefault(_SHOWN_AS.get(declared.setting.key, declared.setting.key), text)
     return properties.format_mapping(values)

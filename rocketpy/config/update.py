@@ -13,7 +13,7 @@ from rocketpy.errors import ConfigError, RequestRefused
 
 from .relations import check_broker, check_namesrv
 from .setting import Effect
-from .settings import BrokerSettings, NamesrvSettings, evolve_parts, known_settings, parse_setting, unknown_key
+from .settings import BrokerSettings, NamesrvSettings, evolve_parts, known_settings, parse_setting, read_as, unknown_key
 
 BROKER_BLACK_LIST = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 NAMESRV_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
@@ -66,7 +66,8 @@ def _update(
     now: dict[tuple[str, str], Any] = {}
     later: dict[tuple[str, str], Any] = {}
     keys: dict[Effect, list[str]] = {effect: [] for effect in Effect}
-    for key, text in changes.items():
+    for name, text in changes.items():
+        key = read_as(name)
         if key not in known:
             raise unknown_key(key, known, file=None, line=None)
         if _CONTROL.search(text):

@@ -68,7 +68,7 @@ def test_what_has_no_effect_is_declared_once_and_says_why(broker: BrokerSettings
             ((_, declared),) = known[key]
             assert declared.setting.ignored == reason and declared.default == default, key
             shown = properties.as_mapping(settings.to_properties())
-            assert shown.get(key) == to_text(default)
+            assert shown.get("isEnableBatchPush" if key == "enableBatchPush" else key) == to_text(default)
     assert {key for key, _, _ in without_effect.rows(*tables)} > without_effect.IMPORTANT
 
 
@@ -100,6 +100,17 @@ def test_properties_text_is_read_back_to_the_same_settings(broker: BrokerSetting
     again = load_broker_config(path, None, {}, machine=MACHINE)
     assert again.to_properties() == broker.to_properties()
     assert (again.broker, again.store, again.server) == (broker.broker, broker.store, broker.server)
+
+
+def test_a_key_that_the_reference_reads_and_shows_under_two_names(broker: BrokerSettings, tmp_path: Path) -> None:
+    shown = properties.as_mapping(broker.to_properties())
+    assert shown["isEnableBatchPush"] == "false" and "enableBatchPush" not in shown
+    path = tmp_path / "broker.conf"
+    for key in ("enableBatchPush", "isEnableBatchPush"):
+        path.write_text(f"{key}=true\n")
+        settings = load_broker_config(path, None, ENVIRON, machine=MACHINE)
+        assert "isEnableBatchPush=true" in settings.to_properties().splitlines()
+        assert "isEnableBatchPush=true" in update_broker(broker, {key: "true"}).settings.to_properties().splitlines()
 
 
 def test_important_properties_are_a_part(broker: BrokerSettings) -> None:
