@@ -7,7 +7,8 @@
  * for everything it waits for; it is rung only when the worker has declared itself asleep. Waiting is race-free:
  *   consumer: asleep = 1; full fence; look at every ring once more; block on the doorbell only if all are empty
  *   producer: publish the tail; full fence; if the consumer's asleep was 1, swap it to 0 and write the doorbell
- * and likewise for a producer that waits for room (producer_waiting). The model is checked in tests/csrc.
+ * and likewise for a producer that waits for room (producer_waiting). tests/unit/reactor/test_ring_wake_model.py
+ * checks every order of these steps.
  *
  * A record larger than a quarter of the ring crosses in parts: the writer keeps its copy until all parts are out,
  * the reader assembles it in private memory; each side holds at most one. A producer that dies mid-write leaves

@@ -66,7 +66,7 @@ from .slow_pull import SlowPull
 from .slow_send import SlowSend
 from .store_api import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
@@ -213,7 +213,7 @@ class BrokerController:
         for topic, used in self.services.store.used_topics().items():
             if topics.select(topic) is None:
                 count = topics.adopt(topic, used, largest).read_queue_nums
-                log.warning(
+                logger.warning(
                     "topic %s has messages but is missing from topics.json: restored it with %d queues", topic, count
                 )
 
@@ -306,7 +306,7 @@ class BrokerController:
     @staticmethod
     async def _close_silent(sweep: Generator[None, None, list[Channel]]) -> None:
         for channel in await finished(sweep):
-            log.info("closed the connection of client %s: it has not sent a heartbeat for 120 s", channel.peer)
+            logger.info("closed the connection of client %s: it has not sent a heartbeat for 120 s", channel.peer)
             channel.close()
 
     async def _sample_minute(self) -> None:

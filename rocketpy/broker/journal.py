@@ -30,7 +30,7 @@ import zlib
 from collections import ChainMap
 from collections.abc import Callable, Iterator
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAGIC = int.from_bytes(b"RPTABLE\0", "little")
 LAYOUT = 1
@@ -191,7 +191,7 @@ class Journal:
             for key, value in half.read():
                 self._apply(key, value)
         except ValueError as exc:
-            log.warning("cannot restore the %s of the previous manager: %s; starting without them", self._name, exc)
+            logger.warning("cannot restore the %s of the previous manager: %s; starting without them", self._name, exc)
             self._entries.clear()
             self._live_bytes = 0
             format_memory(memory, owner=owner_of(memory), salt=self._salt())
@@ -307,7 +307,7 @@ class Journal:
         self._generation += 1
         self._copy.seal(self._generation)
         if self._active is None:
-            log.warning("%s fit into the shared memory again: a restarted manager will restore them", self._name)
+            logger.warning("%s fit into the shared memory again: a restarted manager will restore them", self._name)
         self._active, self._copy = self._copy, None
 
     def _finish_copy(self) -> None:
@@ -317,7 +317,7 @@ class Journal:
 
     def _lose(self) -> None:
         if self._active is not None:
-            log.error(
+            logger.error(
                 "%s take %d bytes, more than their shared memory: a restarted manager will start without them; %s",
                 self._name,
                 self._live_bytes,

@@ -23,7 +23,7 @@ import attrs
 from .clock import Clock
 from .journal import Found, Journal, format_memory, half_bytes_of, is_formatted, owner_of
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 NAME = "queuelocks"
 BYTES = 32 * 1024 * 1024  # the default queueLocksMax with the longest ASCII names, or 90 000 usual locks
@@ -54,7 +54,7 @@ class LockFile:
         if last_run_ms is not None:
             wait_ms = min(LOCK_LIFE_MS, last_run_ms + WRITE_BACK_MS + LOCK_LIFE_MS - clock.now_ms())
         if wait_ms > 0:
-            log.warning(
+            logger.warning(
                 "the store was in use %d s ago and its queue locks are lost: granting no lock for %d s, because "
                 "clients may still hold theirs",
                 max(0, clock.now_ms() - (last_run_ms or 0)) // 1000,
@@ -88,7 +88,7 @@ def _map(path: Path) -> memoryview:
         finally:
             os.close(descriptor)
     except OSError as exc:
-        log.error(
+        logger.error(
             "cannot use %s (%s; it takes %d bytes): queue locks will be unknown after the next restart of the broker",
             path,
             exc.strerror,

@@ -35,7 +35,7 @@ from .current_settings import CurrentSettings
 from .managers.topic_config import TopicConfigManager
 from .registration import RegistrationPart, registration_parts
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
 UNREGISTER_TIMEOUT_S = 3.0
@@ -150,7 +150,7 @@ class BrokerOuterApi:
             if answer is None:
                 self._count(failures=self.statistics.failures + 1)
                 if len(parts) > 1:
-                    log.warning(
+                    logger.warning(
                         "name server %s accepted %d of %d parts of the registration (%d topics); sending all again",
                         address,
                         number,
@@ -184,7 +184,7 @@ class BrokerOuterApi:
         try:
             ordered = KVTable.decode(body).table
         except RocketError as exc:
-            log.warning("cannot read the table of ordered topics from name server %s: %s", address, exc)
+            logger.warning("cannot read the table of ordered topics from name server %s: %s", address, exc)
             return
         if await self._topics.update_order_topics(ordered.keys()):
             self.topics_changed()
@@ -196,13 +196,13 @@ class BrokerOuterApi:
         except RocketError as exc:
             if address not in self._unreachable:
                 self._unreachable.add(address)
-                log.warning("cannot send %s to name server %s: %s; trying again", request.name, address, exc)
+                logger.warning("cannot send %s to name server %s: %s; trying again", request.name, address, exc)
             return None
         if address in self._unreachable:
             self._unreachable.discard(address)
-            log.info("name server %s is reachable again", address)
+            logger.info("name server %s is reachable again", address)
         if answer.code != ResponseCode.SUCCESS:
-            log.warning("name server %s refused %s: %s %s", address, request.name, answer.name, answer.remark)
+            logger.warning("name server %s refused %s: %s %s", address, request.name, answer.name, answer.remark)
             return None
         return answer
 

@@ -12,7 +12,7 @@ from collections import deque
 
 from .clock import Clock
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 CHECK_INTERVAL_S = 1.0
 LATE_MS = 5_000  # a check later than this means that the process was paused
@@ -40,7 +40,7 @@ class ProcessPauses:
         self._checked_ms = now_ms
         if late_ms > LATE_MS:
             self._found.append((now_ms, late_ms))
-            log.warning(
+            logger.warning(
                 "this process was paused for %.1f s (stopped, frozen or short of CPU): no client or lock expires "
                 "because of it",
                 late_ms / 1000,

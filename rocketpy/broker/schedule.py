@@ -45,7 +45,7 @@ from .managers.topic_config import TopicConfigManager
 from .properties import text_property
 from .store_api import Store
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FIRST_LOOK_S = 1.0
 LOOK_INTERVAL_S = 0.1
@@ -120,7 +120,7 @@ class ScheduleService:
         """Tell the operator when the system clock was set back, once."""
         was_slowed, self._is_clock_slowed = self._is_clock_slowed, self._store.clock_slowed_from_ms() is not None
         if self._is_clock_slowed and not was_slowed:
-            log.warning(
+            logger.warning(
                 "the system clock was set back: store timestamps advance at half speed until it has caught up; delayed "
                 "messages keep their delay"
             )
@@ -136,7 +136,7 @@ class ScheduleService:
             while await self.deliver_due(level):
                 pass
         except Exception:  # the level continues later, the other levels at once
-            log.exception("cannot deliver messages of delay level %d; trying again in %.0f s", level, AFTER_ERROR_S)
+            logger.exception("cannot deliver messages of delay level %d; trying again in %.0f s", level, AFTER_ERROR_S)
             self._rest_until[level] = trio.current_time() + AFTER_ERROR_S
         finally:
             self._busy.discard(level)
@@ -163,7 +163,7 @@ class ScheduleService:
             return False
         reached = low if offset < low else min(self._store.next_queue_file(offset), high)  # below it was cleaned now
         if offset >= low:
-            log.error(
+            logger.error(
                 "delay level %d: cannot read the consume queue of topic %s, queue %d, at offset %d: skipped "
                 "delayed messages %d to %d; they are in the CommitLog: stop the broker, remove consumequeue and "
                 "control, start it",
@@ -211,7 +211,7 @@ class ScheduleService:
             self._failed[delivery.level] = (delivery, tries)
             if tries < TRIES_MAX:
                 raise
-            log.exception(
+            logger.exception(
                 "skipped the delayed message at log offset %d after %d failures; it stays in %s until its file expires",
                 delivery.phy_offset,
                 tries,
@@ -240,7 +240,7 @@ class ScheduleService:
         message = message_from(record, topic=topic.topic_name, queue_id=0, properties=record.properties)
         result = await self._fast_path.put(attrs.evolve(message, delivery=delivery))
         if result.code == ResponseCode.MESSAGE_ILLEGAL:
-            log.error(
+            logger.error(
                 "cannot deliver the delayed message at log offset %d: %s; it is too large for %s as well and stays in "
                 "%s until its log file expires",
                 record.phy_offset,
@@ -250,7 +250,7 @@ class ScheduleService:
             )
             return True
         if self._is_stored(record, result):
-            log.warning(
+            logger.warning(
                 "cannot deliver the delayed message at log offset %d: %s; moved it to %s",
                 record.phy_offset,
                 reason,
@@ -262,7 +262,7 @@ class ScheduleService:
     @staticmethod
     def _is_stored(record: StoredRecord, result: PutResult) -> bool:
         if not result.is_stored:
-            log.warning(
+            logger.warning(
                 "cannot store the delayed message at log offset %d: code %d; trying again in %.0f s",
                 record.phy_offset,
                 result.code,
@@ -274,15 +274,15 @@ class ScheduleService:
         """Read the delayed message. Returns None, and logs why, if it cannot be delivered."""
         image = self._store.look_message_by_offset(phy_offset)
         if image is None:
-            log.warning("skipped the delayed message at log offset %d: cannot read it", phy_offset)
+            logger.warning("skipped the delayed message at log offset %d: cannot read it", phy_offset)
             return None
         try:
             record = decode_record(memoryview(image), phy_offset, check_crc=False)
         except RecordCorrupt as exc:
-            log.error("skipped a delayed message that is damaged: %s", exc)
+            logger.error("skipped a delayed message that is damaged: %s", exc)
             return None
         if record is not None and record.topic != SCHEDULE_TOPIC:
-            log.error(
+            logger.error(
                 "skipped a delayed message: its consume queue unit is damaged and points to log offset %d, a message "
                 "of topic %s",
                 phy_offset,

@@ -30,7 +30,7 @@ from .kv_config import KVConfigManager
 from .processor import NamesrvProcessor
 from .route_info import RouteInfoManager
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SCAN_FIRST_S = 5.0
 SCAN_INTERVAL_S = 10.0
@@ -109,7 +109,7 @@ class NameServer:
             await nursery.start(self._server.run, listeners)
             for duty in self.duties():
                 nursery.start_soon(run_duty, duty, self.faults)
-            log.info("serving on %s:%d", self._server_config.bind_address, self.port)
+            logger.info("serving on %s:%d", self._server_config.bind_address, self.port)
             task_status.started(None)
 
     def duties(self) -> list[Duty]:
@@ -123,7 +123,7 @@ class NameServer:
     def connection_closed(self, connection: int) -> None:
         """Remove the brokers that registered on it (remoting.abc.ConnectionListener)."""
         for addr in self.routes.connection_closed(connection):
-            log.warning("removed broker %s: its connection was closed", addr)
+            logger.warning("removed broker %s: its connection was closed", addr)
 
     def statistics(self) -> NamesrvStatistics:
         """Plain numbers; safe to read from another thread."""
@@ -142,7 +142,7 @@ class NameServer:
         late_s = trio.current_time() - self._scanned_at_s - SCAN_INTERVAL_S
         self._scanned_at_s = trio.current_time()
         if late_s > LATE_S:
-            log.warning(
+            logger.warning(
                 "this process was paused for %.1f s (stopped, frozen or short of CPU): no broker is removed because "
                 "of it",
                 late_s,
@@ -151,7 +151,7 @@ class NameServer:
         gone = self.routes.expire(_now_ms())
         channels = {channel.connection: channel for channel in self._server.channels} if gone else {}
         for addr, connection in gone:
-            log.warning("removed broker %s: it has not registered for two minutes", addr)
+            logger.warning("removed broker %s: it has not registered for two minutes", addr)
             if connection in channels:
                 channels[connection].close()
 
@@ -159,7 +159,7 @@ class NameServer:
         for namespace, values in self._kv.table.items():
             more = max(0, len(values) - KV_LOGGED_MAX)
             some = dict(islice(values.items(), KV_LOGGED_MAX))
-            log.info("key-value table, %s: %s%s", namespace, some, f" and {more} more" if more else "")
+            logger.info("key-value table, %s: %s%s", namespace, some, f" and {more} more" if more else "")
 
 
 def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None] | None = None) -> int:
@@ -173,7 +173,7 @@ def run_namesrv(settings: NamesrvSettings, started: Callable[[NameServer], None]
     """
     server = NameServer(settings)
     for note in settings.notes:
-        log.warning("%s", note)
+        logger.warning("%s", note)
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGTERM, signal.SIGINT)}
     try:  # ignored before and after the receiver: a second signal to a server that is stopping does not kill it
         trio.run(_serve_until_signal, server, started)
@@ -192,7 +192,7 @@ async def _serve_until_signal(server: NameServer, started: Callable[[NameServer]
             if started is not None:
                 started(server)
             async for number in signals:
-                log.info("stopping on %s", signal.Signals(number).name)
+                logger.info("stopping on %s", signal.Signals(number).name)
                 nursery.cancel_scope.cancel()
                 break
 

@@ -27,7 +27,7 @@ from .ring import WorkerBlock
 from .supervisor import port_in_use
 from .worker_spec import WorkerContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 LOG_INTERVAL_S = 10.0  # between two lines about refused connections
@@ -148,7 +148,7 @@ class Acceptor:
         self.block.add(lib.RP_COUNT_CONNECTIONS_REFUSED)
         told = self._refusals.take()
         if told:
-            log.warning("refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", told)
+            logger.warning("refused %d connections: the limit of open files is reached; raise it (ulimit -Hn)", told)
         if self._spare >= 0:
             os.close(self._spare)
             self._spare = -1

@@ -21,7 +21,7 @@ from rocketpy.remoting.fast_path import MessageToPut, PutResult
 from .outbox import Outbox
 from .worker_messages import WorkerMessage, decode_put_result, encode_put, with_token
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PUTS_MAX = 4096
 PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: then the send worker is dead
@@ -115,7 +115,7 @@ class InternalPuts:
             try:
                 code = None if self._send(put) else ResponseCode.SYSTEM_BUSY
             except LocalProtocolError as exc:
-                log.error("cannot store an internal message of topic %s: %s", put.message.topic, exc)
+                logger.error("cannot store an internal message of topic %s: %s", put.message.topic, exc)
                 code = ResponseCode.MESSAGE_ILLEGAL
             if code is not None:
                 put.finish(PutResult(code, queue_id=put.message.queue_id))

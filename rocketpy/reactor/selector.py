@@ -22,7 +22,7 @@ from .ring import WorkerBlock, ring_array
 from .topology import Topology
 from .worker_spec import WorkerContext
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 TURN_NS = 1_000_000_000
 LOG_INTERVAL_S = 10.0  # between two lines of one reason
@@ -151,7 +151,7 @@ class Complaints:
             told = self._limit.take(counter, count - self._seen[counter])
             self._seen[counter] = count
             if told:
-                log.warning("%s: closed %d connections: %s", self._block.name, told, reason)
+                logger.warning("%s: closed %d connections: %s", self._block.name, told, reason)
 
 
 def network_array(networks: Sequence[Network]) -> Any:

@@ -20,7 +20,7 @@ REMARK_BYTES_MAX = 4096
 
 
 class EncodableHeader(Protocol):
-    """A custom header: anything that knows its extFields (headers/schema.py makes them)."""
+    """A custom header: anything that knows its extFields (schema.py makes them)."""
 
     def to_ext_fields(self) -> dict[str, str]: ...
 

@@ -7,7 +7,7 @@ Who runs what:
     store        `StoreService`: dispatch, flush, allocation, cleaning
     pull         units and log slices (csrc/store/consume_queue.c, csrc/store/log_view.c)
     manager      `MessageStore`: all reads of the store in Python
-    nobody       `reader`, `state`, `verify`, `dump`: tools that read, check and print a store directory
+    no worker    `inspection`: tools that read, check and print a store directory
 
 The C loops do the work per message; the Python code decides, recovers and reads. They share the control block
 (csrc/store/control_block.h). It may be lost at any time: recovery rebuilds it from the files.

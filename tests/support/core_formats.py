@@ -274,7 +274,7 @@ def unescape_json(text: bytes) -> bytes:
     return bytes_at(out, size)
 
 
-# --- replies (remoting/command.py with headers/send.py, headers/pull.py) ----------------------------------------------
+# --- replies (remoting/command.py with remoting/headers/send.py and pull.py) ------------------------------------------
 
 
 def encode_send_reply(serialize_type: int, opaque: int, code: int, header: SendMessageResponseHeader) -> bytes:

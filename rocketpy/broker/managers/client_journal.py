@@ -31,7 +31,7 @@ from .client_channel import ClientChannelInfo
 from .consumer import ConsumerGroupInfo, ConsumerManager
 from .producer import ProducerManager
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 OpenChannel = Callable[[int, Peer, bool], Channel]
 SMALL_BYTES = 1024  # a usual client or group takes about 160, with long names and several groups about 500
@@ -67,7 +67,7 @@ class ClientJournal:
         if size > SMALL_BYTES:
             if self._large_bytes + size > self._journal.live_max // 2:
                 if not self._left_out:
-                    log.error(
+                    logger.error(
                         "a client or group of %d bytes does not fit into the shared memory of clients: a restarted "
                         "manager learns of it with its next heartbeat; %s",
                         size,
@@ -101,7 +101,7 @@ class ClientJournal:
             try:
                 self._restore_client(connection, records[CLIENT + b"%d" % connection], members, open_channel)
             except (ValueError, KeyError, TypeError) as exc:
-                log.error("cannot restore the client of connection %x: %r; its next heartbeat does", connection, exc)
+                logger.error("cannot restore the client of connection %x: %r; its next heartbeat does", connection, exc)
         self._consumers.changes.on_client = self._producers.changes.on_client = self._client
         self._consumers.on_group, self._consumers.on_group_gone = self._group, self._group_gone
         for name, infos in members.items():
@@ -114,7 +114,7 @@ class ClientJournal:
         for _ in self.lose(is_gone):
             pass
         if connections:
-            log.info(
+            logger.info(
                 "restored %d clients and %d consumer groups of the previous manager", len(connections), len(members)
             )
 
@@ -140,7 +140,7 @@ class ClientJournal:
         try:
             self._consumers.restore(_group(records[_group_key(name)]), infos)
         except (RocketError, KeyError) as exc:
-            log.error("cannot restore consumer group %r: %r; the next heartbeats of its members do", name, exc)
+            logger.error("cannot restore consumer group %r: %r; the next heartbeats of its members do", name, exc)
             return
         for info in infos:  # a later connection replaced this one; the manager died between the two records
             if not self._consumers.is_member(name, info.connection):

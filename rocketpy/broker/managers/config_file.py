@@ -14,7 +14,7 @@ from rocketpy.transport.steps import encoded
 
 from .. import persist
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 RETRY_FIRST_S, RETRY_MAX_S = 1.0, 60.0
 
@@ -80,7 +80,7 @@ class ConfigFile:
         wait_s = min(RETRY_MAX_S, RETRY_FIRST_S * 2**self._failures)
         self._failures = min(self._failures + 1, 16)
         self._retry_at_s = trio.current_time() + wait_s
-        log.error(
+        logger.error(
             "cannot save %s: %s; keeping the changes in memory, trying again in %.0f s or later",
             self.path,
             exc,

@@ -33,7 +33,7 @@ from .. import persist
 from ..journal import Journal
 from .config_file import ConfigFile
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Queues = dict[int, int]
 
@@ -79,7 +79,7 @@ class ConsumerOffsetManager:
             if at:
                 self._put(group, topic, queues)
             else:
-                log.warning("%s: ignored the offsets of key %r: expected topic@group", self.file.path, key)
+                logger.warning("%s: ignored the offsets of key %r: expected topic@group", self.file.path, key)
         self._restore()
         self._count = sum(len(queues) for topics in self._offsets.values() for queues in topics.values())
 
@@ -96,7 +96,7 @@ class ConsumerOffsetManager:
                 if not queues:
                     self._drop(group, topic)
         if entries:
-            log.info("restored %d committed offsets that the previous manager had not saved", len(entries))
+            logger.info("restored %d committed offsets that the previous manager had not saved", len(entries))
             self.file.changed()
 
     def _keep(self, group: str, topic: str, queue_id: int, offset: int | None) -> None:
@@ -125,7 +125,7 @@ class ConsumerOffsetManager:
         if offset < before:
             told = self._gone_back.take()
             if told:
-                log.warning(
+                logger.warning(
                     "group %s: the committed offset of topic %s, queue %d, went back from %d to %d%s",
                     group,
                     topic,

@@ -25,7 +25,7 @@ from ..journal import Found, Journal
 from ..lock_file import LOCK_LIFE_MS
 from ..process_pauses import ProcessPauses
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOCKS_PER_STEP = 200
 
@@ -69,7 +69,7 @@ class RebalanceLockManager:
             self._count += 1
         result_of(self.sweep())
         if self._locks:
-            log.info("restored %d queue locks of the previous manager", len(self))
+            logger.info("restored %d queue locks of the previous manager", len(self))
 
     def lock(self, group: str, queues: Sequence[MessageQueue], client_id: str) -> list[MessageQueue]:
         """Lock queues that are free or expired, and renew the caller's own. Returns the queues that the caller holds

@@ -23,7 +23,7 @@ from .documents import with_unknown_fields
 from .evolve import evolved
 from .fast_path_tables import FastPathTables
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ANNOUNCED_PER_STEP = 200
 KNOWN_FIELDS = frozenset(
@@ -96,7 +96,7 @@ class SubscriptionGroupManager:
         require(names.group_fault(group))
         config = SubscriptionGroupConfig(group_name=group)
         self.update(config)
-        log.info("created consumer group %s", group)
+        logger.info("created consumer group %s", group)
         return config
 
     def update(self, config: SubscriptionGroupConfig) -> None:

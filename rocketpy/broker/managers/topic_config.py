@@ -27,7 +27,7 @@ from .documents import with_unknown_fields
 from .evolve import evolved
 from .fast_path_tables import FastPathTables
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 SCHEDULE_QUEUE_NUMS = 18
 ANNOUNCED_PER_STEP = 200  # topics and queues
@@ -63,7 +63,7 @@ class TopicConfigManager:
                 self._unknown[name] = unknown
         if document.get("dataVersion"):
             self.data_version = DataVersion.from_json(document["dataVersion"])
-        log.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
+        logger.info("loaded %d topics, data version %d", len(self._topics), self.data_version.counter)
 
     async def announce(self) -> None:
         """Send every topic to the send and pull workers; once, at start."""
@@ -209,7 +209,7 @@ class TopicConfigManager:
         self.limit.check(len(self._topics))
 
     def _create(self, config: TopicConfig) -> TopicConfig:
-        log.info("created topic %s", config)
+        logger.info("created topic %s", config)
         self._put(config)
         return config
 

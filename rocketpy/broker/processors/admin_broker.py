@@ -29,7 +29,7 @@ from ..services import BrokerServices
 from .deletion_wait import answer_after, clean_expired
 from .table import TableProcessor
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 STORE_KEYS = frozenset(declared.setting.key for declared in declared_settings(MessageStoreConfig))
 
 
@@ -66,7 +66,7 @@ class AdminBrokerProcessor(TableProcessor):
             update = update_broker(services.settings.value, changes)
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
             services.settings.value = update.settings
-        log.info(
+        logger.info(
             "configuration changed: %s take effect now, %s after a restart, %s never",
             update.at_once,
             update.at_restart,
@@ -120,7 +120,7 @@ class AdminBrokerProcessor(TableProcessor):
         for topic in found:
             await steps.did()
             if services.topics.select(topic) is None and not services.topics.is_system(topic):
-                log.info("topic %s has queues but no configuration: deleting its queues", topic)
+                logger.info("topic %s has queues but no configuration: deleting its queues", topic)
                 deletions.append(services.fast_path.delete_queues(topic))
         return answer_after(deletions)
 

@@ -27,7 +27,7 @@ from .capacity import connections_max, memory_bytes, raise_descriptor_limit
 from .logs import set_up_logging
 from .store_opening import StoreOpening
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 def run_broker(
@@ -48,7 +48,7 @@ def run_broker(
     require_core()
     set_up_logging(settings.rocketpy.log_level)
     for note in settings.notes:
-        log.warning("%s", note)
+        logger.warning("%s", note)
     say = ready_lines or (lambda settings: [ready_line(settings)])
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
@@ -66,7 +66,7 @@ def run_broker(
             specs = list(beside())
             opened = opening.wait()
             most, selectors = settings.rocketpy.connections_max, settings.rocketpy.selector_workers
-            log.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
+            logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
             topology = Topology.create(reactor_sizes(settings))
             memory = manager_memory(settings, opened)
             specs += worker_specs(settings, topology, opened, memory, listeners, metrics)
@@ -105,7 +105,7 @@ def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:
         return listen(host, port)
     listener = listen_by_default(host, avoid=(own - 2, own, own + 1))
     if port_of(listener) != DEFAULT_PORT:
-        log.warning(
+        logger.warning(
             "port %d is in use: serving metrics on port %d instead (set metricsPort to choose one)",
             DEFAULT_PORT,
             port_of(listener),

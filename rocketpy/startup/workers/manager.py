@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 Measured = tuple[Topology, BrokerSettings, BrokerController, MessageStore]  # what metrics show
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
 @attrs.frozen(eq=False)

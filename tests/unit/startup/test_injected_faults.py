@@ -1,8 +1,8 @@
 """An exception at the first line of a processor, a callback or a duty: its request is answered with an error, all
 others are served as if nothing had happened.
 
-The manager is put together as in startup/manager.py: the broker behind the reactor's rings. Send, pull and store
-processes, name servers and the log are played by the test.
+The manager is put together as in startup/workers/manager.py: the broker behind the reactor's rings. The test plays the
+send, pull and store workers, the name servers and the log.
 """
 
 from __future__ import annotations
