@@ -78,6 +78,7 @@ class Model:
     dropped: dict[Key, int] = attrs.field(factory=dict)  # queues that were removed, and where the log ended then
     unsynced: set[Key] = attrs.field(factory=set)  # those whose removal is not on the disk yet
     came_back: set[Key] = attrs.field(factory=set)  # those that an ending found so: their files may be there in part
+    lost_begin: set[Key] = attrs.field(factory=set)  # queues with messages in a first log file whose name was lost
 
     def copy(self) -> Model:
         return attrs.evolve(
@@ -87,6 +88,7 @@ class Model:
             dropped=dict(self.dropped),
             unsynced=set(self.unsynced),
             came_back=set(self.came_back),
+            lost_begin=set(self.lost_begin),
         )
 
     def cut(self, end: int) -> None:
@@ -99,14 +101,15 @@ class Model:
 
     def lives(self) -> dict[Key, list[Put]]:
         """Of each queue the messages since it began. Offsets go on when its topic is deleted; after a power failure
-        they may be forgotten with the queue's files."""
+        they may be forgotten with the queue's files, or with the last of them."""
         lives: dict[Key, list[Put]] = {}
         for put in self.puts:
             if put.queue_offset == NO_OFFSET:
                 continue
             life = lives.setdefault(put.key, [])
             if life and put.queue_offset != life[-1].queue_offset + 1:
-                assert put.queue_offset == 0, "the generator left a hole"
+                may_go_back = put.key in self.came_back and life[-1].end <= self.dropped.get(put.key, 0)
+                assert put.queue_offset == 0 or may_go_back, "the generator left a hole"
                 life.clear()
             life.append(put)
         return lives
@@ -133,6 +136,7 @@ class Validate:
             assert all(put.end > bounds.end for put in gone), f"the log begins at {begin}, not at {bounds.begin}"
             puts = [put for put in puts if put not in gone]
             self.model.puts = [put for put in self.model.puts if put not in gone]
+            self.model.lost_begin |= {put.key for put in gone}
         self._look_at_log(puts, begin, end)
         self.model.cut(end)
         for key, life in self.model.lives().items():
@@ -179,6 +183,8 @@ class Validate:
         dropped_at = self.model.dropped.get(key, 0)  # what was put before may come back after a crash, in part
         if dropped_at >= life[-1].end and (queue is None or queue.min_offset == queue.max_offset):
             return
+        if dropped_at >= life[-1].end and key in self.model.came_back:  # its last files may be gone, and not the others
+            life = [put for put in life if put.queue_offset < queue.max_offset]
         assert queue is not None, f"{key} is not there"
         assert queue.max_offset == life[-1].queue_offset + 1, (
             f"{key} is [{queue.min_offset}, {queue.max_offset}), ends at {queue.max_phy_offset}; the log has "
@@ -237,7 +243,9 @@ class Validate:
         known = {put.key for put in self.model.puts if put.queue_offset != NO_OFFSET}
         for state in self.control.queues():
             key = (state.topic, state.queue_id)
-            assert key in known or state.max_offset == 0, f"{key} was never put to and has {state.max_offset} units"
+            # Units may have reached the disk whose records were lost: nothing can be read, offsets go on behind them.
+            begin = state.min_offset if key in self.model.lost_begin else 0
+            assert key in known or state.max_offset == begin, f"{key} was never put to and has {state.max_offset} units"
 
     # --- the index ---
 
