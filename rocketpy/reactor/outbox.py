@@ -41,7 +41,7 @@ class Outbox:
         if not self._backlog and self.writer.write(kind, record):
             self.writer.finish_batch()
             return True
-        if not always and self._backlog and self._backlog_bytes + len(record) > self.bytes_max:
+        if not always and self._backlog_bytes and self._backlog_bytes + len(record) > self.bytes_max:
             return False  # a single message is always accepted: a large reply does not mean that the consumer is slow
         self._backlog.append((kind, record))
         self._backlog_bytes += len(record)

@@ -6,6 +6,10 @@
     manager  writes P to the queues' entries in the control block: from here on the deletion survives every process
     store    removes the units of records below P when dispatch has reached it, and answers with CLEANED
 
+A topic may be created again before P is known, and while the send worker still has the old entry (its ring is full, or
+it was restarted and is being told the tables). It then accepts messages for the new topic below P. So P is at most the
+end of the log at the moment of the creation.
+
 No function here waits: each answer starts the next step. A caller can wait for the event that marks the end.
 """
 
@@ -29,6 +33,10 @@ class QueueTable(Protocol):
     def add_queue(self, topic: bytes, queue_id: int) -> object:
         """Raises: StoreError (no room, or a name that cannot be a directory)."""
 
+    @property
+    def published_phy_offset(self) -> int:
+        """End of the log."""
+
     def delete_queues(self, topic: str) -> None: ...
 
     def delete_units(self, topic: str, below: int) -> None: ...
@@ -38,6 +46,7 @@ class QueueTable(Protocol):
 class _Deletion:
     topic: str
     done: trio.Event = attrs.field(factory=trio.Event)
+    recreated_at: int | None = None  # end of the log when a topic of that name was created again
 
 
 class QueueDeletions:
@@ -59,8 +68,23 @@ class QueueDeletions:
         token = self._last_token
         self._queues.delete_queues(topic)
         self._by_token[token] = deletion
-        self._send.put(WorkerMessage.POSITION, POSITION.write(token=token), always=True)
+        self._ask_position(token)
         return deletion.done
+
+    def _ask_position(self, token: int) -> None:
+        self._send.put(WorkerMessage.POSITION, POSITION.write(token=token), always=True)
+
+    def ask_positions_again(self) -> None:
+        """The send worker was restarted: answers of the previous one may be lost. A later position is as good, because
+        nothing is accepted for a deleted topic until it is created again."""
+        for token in self._by_token:
+            self._ask_position(token)
+
+    def created(self, topic: str) -> None:
+        """A topic is about to be created, or changed. The messages that it will get are not deleted."""
+        for deletion in self._by_token.values():
+            if deletion.topic == topic and deletion.recreated_at is None:
+                deletion.recreated_at = self._queues.published_phy_offset
 
     def position_is(self, record: bytes) -> bool:
         """Handle a PUT_RESULT. Returns False if it belongs to a put. A result for a previous manager is dropped."""
@@ -70,7 +94,8 @@ class QueueDeletions:
             return False
         deletion = self._by_token.pop(token, None)
         if deletion is not None:
-            self._delete_units(deletion, position.phy_offset, token)
+            known = (position.phy_offset, deletion.recreated_at)
+            self._delete_units(deletion, min(at for at in known if at is not None), token)
         return True
 
     def _delete_units(self, deletion: _Deletion, below: int, token: int) -> None:
@@ -86,7 +111,7 @@ class QueueDeletions:
         if deletion is not None:
             deletion.done.set()
 
-    def ask_again(self) -> None:
+    def ask_store_again(self) -> None:
         """The store worker was restarted: repeat all requests, because those that it had read may be lost."""
         for record in self._by_record:
             if self._store is not None:

@@ -42,7 +42,15 @@ from .worker_messages import (
     token_of,
 )
 
-TableKey = tuple[int, str, str]
+TableKey = tuple[str, str]
+# The order in which a restarted worker is told. By kind, so that no step looks at what the worker does not take.
+TABLES = (
+    WorkerMessage.BROKER,
+    WorkerMessage.TOPIC,
+    WorkerMessage.GROUP,
+    WorkerMessage.SUBSCRIPTION,
+    WorkerMessage.SETTINGS,
+)
 
 
 @attrs.define(eq=False)
@@ -91,7 +99,7 @@ class RingFastPath:
         self._with_tables = [self._send, *self._pulls, *queried]
         self._store = None if store is None else _FastPathProcess(*store, frozenset())
         self._queues = queues
-        self._tables: dict[TableKey, bytes] = {}
+        self._tables: dict[int, dict[TableKey, bytes]] = {kind: {} for kind in TABLES}
         self._puts = InternalPuts(self._send.outbox, store_host, now_ns)
         self._deletions = QueueDeletions(queues, send[1], None if store is None else store[1], now_ns)
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
@@ -117,6 +125,7 @@ class RingFastPath:
         no_send: bool = False,
         slow: bool = False,
     ) -> None:
+        self._deletions.created(topic)
         for queue_id in range(max(read_queue_nums, write_queue_nums)):
             self._queues.add_queue(topic.encode(), queue_id)
         flags = (
@@ -185,11 +194,11 @@ class RingFastPath:
             self._put_tables_end(process)
 
     def _enter(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
-        self._tables[kind, name, second] = record
+        self._tables[kind][name, second] = record
         self._tell(kind, record)
 
     def _remove(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
-        self._tables.pop((kind, name, second), None)
+        self._tables[kind].pop((name, second), None)
         self._tell(kind, record)
 
     def _tell(self, kind: WorkerMessage, record: bytes) -> None:
@@ -213,10 +222,11 @@ class RingFastPath:
 
     def _entries(self, kinds: frozenset[int]) -> Iterator[tuple[int, bytes]]:
         """What the tables hold when its turn comes; changes made meanwhile are told behind it."""
-        for key in list(self._tables):
-            record = self._tables.get(key) if key[0] in kinds else None
-            if record is not None:
-                yield key[0], record
+        for kind, table in self._tables.items():
+            for key in list(table) if kind in kinds else ():
+                record = table.get(key)
+                if record is not None:
+                    yield kind, record
 
     def _end_tables_if_completed(self) -> None:
         if self._owes_tables_end and not self._incomplete and (self._sends is None or self._sends.is_empty()):
@@ -331,13 +341,14 @@ class RingFastPath:
                 self._tell_all(process)
                 if process is self._send:
                     self._puts.send_process_replaced()
+                    self._deletions.ask_positions_again()
             is_busy = process.outbox.flush() or is_busy
         self._end_tables_if_completed()
         if self._store is not None:
             if self._store.block.epoch != self._store.epoch:
                 self._store.epoch = self._store.block.epoch
                 self._tell_store_settings()
-                self._deletions.ask_again()
+                self._deletions.ask_store_again()
                 if self._expired is not None:
                     self._store.outbox.put(WorkerMessage.CLEAN_EXPIRED, encode_clean_expired(), always=True)
             self._store.outbox.flush()

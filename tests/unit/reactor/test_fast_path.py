@@ -40,6 +40,7 @@ class QueueLog:
     """Entries of the control block, as the manager writes them."""
 
     log: list[tuple[object, ...]] = attrs.field(factory=list)
+    published_phy_offset: int = 0
 
     def add_queue(self, topic: bytes, queue_id: int) -> None:
         self.log.append((topic, queue_id))
@@ -98,6 +99,10 @@ def desk() -> Iterator[Desk]:
     yield desk
     for block in desk.blocks.values():
         os.close(block.doorbell)
+
+
+def change_topic(fast_path: FastPath, topic: str, perm: int = 6) -> None:
+    fast_path.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
 
 
 def announce(fast_path: FastPath) -> None:
@@ -360,6 +365,54 @@ def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> No
     ((_, asked),) = desk.told("store")
     desk.fast_path.cleaned(asked)
     assert second.is_set()
+
+
+def test_messages_of_a_topic_that_is_created_again_before_the_position_is_known_stay(desk: Desk) -> None:
+    """The send worker may accept them under the old entry, which it still has, and they lie below its position."""
+    desk.queues.published_phy_offset = 300
+    change_topic(desk.fast_path, "T")
+    desk.fast_path.delete_queues("T")
+    positions = [record for kind, record in desk.told("send") if kind == WorkerMessage.POSITION]
+    desk.queues.published_phy_offset = 500
+    change_topic(desk.fast_path, "U")
+    change_topic(desk.fast_path, "T")
+    desk.queues.published_phy_offset = 600
+    change_topic(desk.fast_path, "T", perm=2)
+    desk.fast_path.delete_queues("T")
+    positions += [record for kind, record in desk.told("send") if kind == WorkerMessage.POSITION]
+    for record in positions:
+        answer_position(desk, record, 700)
+    assert [entry for entry in desk.queues.log if entry[0] == "below"] == [("below", "T", 500), ("below", "T", 700)]
+    change_topic(desk.fast_path, "T")
+    desk.fast_path.delete_queues("T")
+    ((_, record),) = [told for told in desk.told("send") if told[0] == WorkerMessage.POSITION]
+    answer_position(desk, record, 900)
+    assert desk.queues.log[-1] == ("below", "T", 900), "a creation before the deletion does not bound it"
+
+
+def test_a_send_process_that_was_replaced_is_asked_for_positions_again(desk: Desk) -> None:
+    """Its predecessor may have died with the answer in its hands: then the deletion would never end."""
+    change_topic(desk.fast_path, "U")
+    desk.fast_path.tables_end()
+    desk.fast_path.delete_queues("T")
+    (asked,) = [told for told in desk.told("send") if told[0] == WorkerMessage.POSITION]
+    desk.blocks["send"].begin(1)
+    again = desk.told("send")
+    assert [kind for kind, _ in again] == [WorkerMessage.TOPIC, WorkerMessage.TABLES_END, WorkerMessage.POSITION]
+    assert again[-1] == asked
+    answer_position(desk, asked[1], 700)
+    assert desk.queues.log[-1] == ("below", "T", 700)
+    desk.blocks["send"].begin(2)
+    assert WorkerMessage.POSITION not in desk.kinds("send")
+
+
+def test_a_large_send_passes_while_a_successor_is_told_the_tables(desk: Desk) -> None:
+    change_topic(desk.fast_path, "T")
+    desk.told("send")
+    desk.fast_path._send.outbox.put_all(iter([(WorkerMessage.TOPIC, b"")]))
+    channel = ChannelLog()
+    desk.fast_path.resend(send_request(channel, body=bytes(50_000)), queue_id=0)
+    assert desk.kinds("send")[-1] == WorkerMessage.SEND and not channel.pushed
 
 
 def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
