@@ -26,7 +26,7 @@ class Effect(enum.Enum):
     """When a change made at run time (code 25 or 318) takes effect."""
 
     AT_ONCE = "at once"
-    AT_RESTART = "at restart"  # accepted and written to the file; the running process keeps the old value
+    AT_RESTART = "at restart"  # accepted and written to the file and shown; the process keeps the old value
     NONE = "none"  # accepted, written to the file and shown; nothing reads it
     REFUSED = "refused"  # would leave a running process inconsistent, or is black-listed
 

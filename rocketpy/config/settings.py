@@ -51,6 +51,8 @@ class BrokerSettings:
     without_effect: Any = attrs.field(factory=BrokerWithoutEffect)
     path: Path | None = None
     notes: tuple[Note, ...] = ()
+    next_start: Mapping[tuple[str, str], Any] = attrs.field(factory=dict, hash=False)
+    """Values by (part, attribute) that were changed while the server runs and take effect when it starts again."""
 
     @property
     def is_slave(self) -> bool:
@@ -94,13 +96,16 @@ class NamesrvSettings:
     without_effect: Any = attrs.field(factory=NamesrvWithoutEffect)
     path: Path | None = None
     notes: tuple[Note, ...] = ()
+    next_start: Mapping[tuple[str, str], Any] = attrs.field(factory=dict, hash=False)
+    """Values by (part, attribute) that were changed while the server runs and take effect when it starts again."""
 
     @property
     def update_path(self) -> Path:
         return Path(self.namesrv.config_store_path)
 
     def to_properties(self, *, important_only: bool = False) -> str:
-        """`key=value` lines: the body of code 319, the output of -p."""
+        """`key=value` lines: the body of code 319, the output of -p. As in the reference, a changed value is shown at
+        once, also when it takes effect at the next start."""
         return _to_properties(self, important_only)
 
 
@@ -172,7 +177,7 @@ def _address(host: str, port: int) -> str:
 
 def _to_properties(settings: BrokerSettings | NamesrvSettings, important_only: bool) -> str:
     values: dict[str, str] = {}
-    for _, part in parts(settings):
+    for _, part in parts(evolve_parts(settings, settings.next_start)):
         for declared in declared_settings(type(part)):
             text = to_text(getattr(part, declared.attribute))
             if text is not None and (declared.setting.important or not important_only):

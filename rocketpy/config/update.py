@@ -83,9 +83,12 @@ def _update(
             later[part, declared.attribute] = value
             if declared.setting.effect in (Effect.AT_ONCE, Effect.NONE):
                 now[part, declared.attribute] = value
-    check(evolve_parts(settings, later), {})
+    next_start = {**settings.next_start, **{place: value for place, value in later.items() if place not in now}}
+    running = evolve_parts(settings, now)
+    check(running, {})
+    check(evolve_parts(running, next_start), {})
     return Update(
-        evolve_parts(settings, now),
+        attrs.evolve(running, next_start=next_start),
         dict(changes),
         at_once=tuple(keys[Effect.AT_ONCE]),
         at_restart=tuple(keys[Effect.AT_RESTART]),

@@ -102,6 +102,24 @@ def test_properties_text_is_read_back_to_the_same_settings(broker: BrokerSetting
     assert (again.broker, again.store, again.server) == (broker.broker, broker.store, broker.server)
 
 
+def test_what_takes_effect_at_the_next_start_is_shown_and_checked_with_later_changes(namesrv: NamesrvSettings) -> None:
+    first = update_namesrv(namesrv, {"listenPort": "29876"}).settings
+    assert first.server == namesrv.server, "a running server keeps its port"
+    second = update_namesrv(first, {"orderMessageEnable": "true", "serverWorkerThreads": "3"}).settings
+    shown = properties.as_mapping(second.to_properties())
+    assert (shown["listenPort"], shown["serverWorkerThreads"], shown["orderMessageEnable"]) == ("29876", "3", "true")
+    back = update_namesrv(second, {"listenPort": "9876"}).settings
+    assert properties.as_mapping(back.to_properties())["listenPort"] == "9876"
+
+
+def test_a_change_must_fit_the_running_server_and_its_next_start(broker: BrokerSettings) -> None:
+    larger = {"mappedFileSizeCommitLog": str(1 << 30)}
+    smaller = update_broker(broker, {"mappedFileSizeCommitLog": str(8 << 20)}).settings
+    with pytest.raises(ConfigError, match="maxMessageSize|mappedFileSizeCommitLog"):
+        update_broker(smaller, {"maxMessageSize": str(16_000_000)})
+    assert update_broker(update_broker(smaller, larger).settings, {"maxMessageSize": str(16_000_000)})
+
+
 def test_a_key_that_the_reference_reads_and_shows_under_two_names(broker: BrokerSettings, tmp_path: Path) -> None:
     shown = properties.as_mapping(broker.to_properties())
     assert shown["isEnableBatchPush"] == "false" and "enableBatchPush" not in shown

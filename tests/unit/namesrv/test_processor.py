@@ -407,7 +407,10 @@ def test_configuration_is_read_and_changed_in_the_file_too(tmp_path: Path) -> No
     assert asker.path.read_text() == "# our name server\norderMessageEnable=true\nlistenPort=29876\n"
     after = text(asker.ask(RequestCode.GET_NAMESRV_CONFIG))
     assert "orderMessageEnable=true\n" in after
-    assert "listenPort=19876\n" in after  # takes effect at restart
+    assert "listenPort=29876\n" in after  # what the next start takes; nobody moves the port of a running server
+    assert asker.processor.settings.server.listen_port == 19876
+    assert asker.ask(RequestCode.UPDATE_NAMESRV_CONFIG, body=b"listenPort=19876").code == 0
+    assert "listenPort=19876\n" in text(asker.ask(RequestCode.GET_NAMESRV_CONFIG))
 
 
 @pytest.mark.parametrize(
