@@ -17,8 +17,8 @@ class BrokerConfig:
     namesrv_addr: str | None = setting(
         None,
         "namesrvAddr",
-        "The name servers, `host:port` separated by `;`. The broker registers with every one of them. "
-        "Given with -n it wins over the file, and the file over the environment. Without one nobody finds the broker.",
+        "The name servers, `host:port` separated by `;`. The broker registers with every one of them. Given with -n "
+        "it wins over the file, and the file over the environment. Without a name server no client finds the broker.",
         effect=Effect.AT_ONCE,
         important=True,
         default_text="environment NAMESRV_ADDR",
@@ -217,7 +217,7 @@ class BrokerConfig:
     trace_on: bool = setting(
         True,
         "traceOn",
-        "Tell clients in send and pull replies that tracing is wanted.",
+        "Send and pull replies ask clients to trace.",
         effect=_IN_FAST_PATH,
     )
     compressed_register: bool = setting(
@@ -261,7 +261,8 @@ class BrokerConfig:
     long_polling_enable: bool = setting(
         True,
         "longPollingEnable",
-        "Hold a pull that finds nothing until a message comes or its time is up. Off: hold for shortPollingTimeMills.",
+        "Suspend a pull that finds nothing until a message arrives or its time is up. Off: suspend it for "
+        "shortPollingTimeMills.",
         effect=_IN_FAST_PATH,
     )
     short_polling_time_mills: int = setting(
@@ -290,7 +291,7 @@ class BrokerConfig:
     slave_read_enable: bool = setting(
         False,
         "slaveReadEnable",
-        "Send consumers that read old messages to the slave.",
+        "Direct consumers that read old messages to the slave.",
         effect=_IN_FAST_PATH,
     )
     disable_consume_if_consumer_read_slowly: bool = setting(

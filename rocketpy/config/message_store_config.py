@@ -39,7 +39,8 @@ class MessageStoreConfig:
     store_path_root_dir: str = setting(
         "",
         "storePathRootDir",
-        "Directory of everything that is stored. Put it on the disk that is meant for messages; one broker only.",
+        "Directory of the store: the log, queues, index and tables. Put it on the disk that is meant for messages. "
+        "One broker per directory.",
         important=True,
         default_text="~/store",
     )
@@ -76,8 +77,8 @@ class MessageStoreConfig:
         False,
         "enableConsumeQueueExt",
         "Keep tags code and store time of each message in files of their own beside the consume queue, for brokers "
-        "that keep SQL filter bits there. Costs 20 bytes and a write per message. What is there stays readable when "
-        "it is turned off.",
+        "that keep SQL filter bits there. Costs 20 bytes and a write per message. Existing ones stay readable when "
+        "this is turned off.",
     )
     mapped_file_size_consume_queue_ext: int = setting(
         50_331_648,
@@ -143,7 +144,7 @@ class MessageStoreConfig:
     disk_max_used_space_ratio: int = setting(
         75,
         "diskMaxUsedSpaceRatio",
-        "Fill level at which old files go outside of deleteWhen; limited to 10 to 95.",
+        "Fill level at which old files are deleted outside of deleteWhen too; limited to 10 to 95.",
         unit="%",
         effect=_IN_CLEANING,
         at_most=100,
@@ -160,7 +161,7 @@ class MessageStoreConfig:
     disk_space_clean_forcibly_ratio: int = setting(
         85,
         "diskSpaceCleanForciblyRatio",
-        "Fill level at which files go however young they are. A system property in 4.9, a key in 5.x.",
+        "Fill level at which files are deleted however young they are. A system property in 4.9, a key in 5.x.",
         unit="%",
         effect=_IN_CLEANING,
         at_least=30,
@@ -169,9 +170,9 @@ class MessageStoreConfig:
     disk_free_min_bytes: int = setting(
         67_108_864,
         "diskFreeMinBytes",
-        "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files go however young they are, "
-        "whatever the fill level says; what has been stored needs room for its queue entries. 0 turns it off. "
-        "Not in the reference.",
+        "Free bytes below which sends are refused (SERVICE_NOT_AVAILABLE) and files are deleted however young they "
+        "are, whatever the fill level; stored messages still need room for their queue entries. 0 turns it off. Not "
+        "in the reference.",
         unit="bytes",
         effect=_IN_CLEANING,
         at_most=LONG_MAX,
@@ -179,7 +180,7 @@ class MessageStoreConfig:
     file_reserved_time: int = setting(
         72,
         "fileReservedTime",
-        "How long a CommitLog file is kept after its last write: the memory that consumers have for being late.",
+        "How long a CommitLog file is kept after its last write. A consumer that is further behind loses messages.",
         unit="hours",
         effect=_IN_CLEANING,
         important=True,
@@ -214,7 +215,7 @@ class MessageStoreConfig:
     flush_consume_queue_thorough_interval: int = setting(
         60_000,
         "flushConsumeQueueThoroughInterval",
-        "Consume queues are flushed whole at least this often.",
+        "All consume queues are flushed at least this often.",
         unit="ms",
         effect=_IN_STORE,
     )
@@ -305,7 +306,7 @@ class MessageStoreConfig:
     ha_master_address: str | None = setting(
         None,
         "haMasterAddress",
-        "`host:port` of the master for a slave; without it the name server tells.",
+        "`host:port` of the master for a slave; without it the name server gives it.",
         important=True,
         ignored=_HA,
     )

@@ -48,8 +48,8 @@ class RocketpyConfig:
     query_workers: int = setting(
         0,
         "queryWorkers",
-        "Processes that answer queries of stored messages and offsets (12, 29 to 33). 0: the manager does, so that a "
-        "query which waits for a disk holds up heartbeats and administration. Each takes some 7 MB.",
+        "Processes that answer queries of stored messages and offsets (12, 29 to 33). 0: the manager answers them, "
+        "and then a query that waits for a disk delays heartbeats and administration. Each takes some 7 MB.",
         unit="processes",
         default_text="queryMessageThreadPoolNums when given (at most one per core), else 0",
         at_most=64,
@@ -89,9 +89,10 @@ class RocketpyConfig:
     connections_max: int = setting(
         0,
         "connectionsMax",
-        "Connections of one selector; more are closed at once, counted (`rocketpy_remoting_connections_refused`) and "
-        "logged. An idle client costs 3 kB, the kernel's buffers and a file descriptor: by default (0) there may "
-        "be as many as the limit of open files (`ulimit -Hn`) and a quarter of the memory, at 16 KiB each, allow.",
+        "Connections of one selector; more are closed at once, counted "
+        "(`rocketpy_remoting_connections_refused_total`) and logged. An idle client costs 3 kB, the kernel's buffers "
+        "and a file descriptor: by default (0) there may be as many as the limit of open files (`ulimit -Hn`) and a "
+        "quarter of the memory, at 16 KiB each, allow.",
         unit="connections",
         default_text="from open files and memory",
         at_most=1_000_000,
@@ -108,9 +109,8 @@ class RocketpyConfig:
     unfinished_input_max: int = setting(
         268_435_456,
         "unfinishedInputMax",
-        "Most memory that requests which have not come whole may take in one selector. Beyond it the connection whose "
-        "request began first is closed, and logged. A request takes memory as its bytes come, whatever length it "
-        "claims.",
+        "Most memory that incomplete requests may take in one selector. Beyond it the connection whose request began "
+        "first is closed, and logged. A request takes memory as its bytes arrive, whatever length it declares.",
         unit="bytes",
         at_least=1_048_576,
         at_most=1 << 40,
@@ -118,9 +118,9 @@ class RocketpyConfig:
     unsent_output_max: int = setting(
         268_435_456,
         "unsentOutputMax",
-        "Most memory that answers which clients do not fetch may take in one selector. Beyond it the connections are "
-        "closed whose answers take most, and logged. Messages are written from the CommitLog: of them only a few bytes "
-        "each count.",
+        "Most memory that answers may take in one selector while clients do not fetch them. Beyond it the "
+        "connections with the most of it are closed, and logged. Messages are written from the CommitLog: of them "
+        "only a few bytes each count.",
         unit="bytes",
         at_least=1_048_576,
         at_most=1 << 40,
@@ -149,23 +149,23 @@ class RocketpyConfig:
     stop_timeout_millis: int = setting(
         10_000,
         "stopTimeoutMillis",
-        "How long a clean stop waits for what is under way before it ends the workers.",
+        "How long a clean stop waits for requests in progress before it kills the workers.",
         unit="ms",
         at_least=1,
     )
     worker_heartbeat_timeout_millis: int = setting(
         10_000,
         "workerHeartbeatTimeoutMillis",
-        "A worker whose loop has not turned for this long is ended and replaced. Shorter finds a hung one sooner, and "
-        "mistakes a slow disk for one. An idle worker turns once a second.",
+        "A worker whose loop has not turned for this long is killed and replaced. Shorter finds a hung one sooner, "
+        "and mistakes a slow disk for one. An idle worker turns once a second.",
         unit="ms",
         at_least=3_000,
     )
     topics_max: int = setting(
         100_000,
         "topicsMax",
-        "Topics that there may be. Sends and heartbeats make topics (autoCreateTopicEnable, retry topics): one too "
-        "many is refused; those that exist are served, and dead letters always have a place.",
+        "Most topics. Sends and heartbeats create topics (autoCreateTopicEnable, retry topics); at the limit a new "
+        "one is refused. Existing topics are served, and dead letters are always stored.",
         unit="topics",
         effect=Effect.AT_ONCE,
         default_text="broker 100000, name server 1000000",
@@ -175,7 +175,7 @@ class RocketpyConfig:
     groups_max: int = setting(
         100_000,
         "groupsMax",
-        "Subscription groups that there may be; pulls and heartbeats make them (autoCreateSubscriptionGroup).",
+        "Most subscription groups; pulls and heartbeats create them (autoCreateSubscriptionGroup).",
         unit="groups",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -184,7 +184,7 @@ class RocketpyConfig:
     consumer_offsets_max: int = setting(
         4_000_000,
         "consumerOffsetsMax",
-        "Consumer offsets, one per group, topic and queue, that there may be. Each takes some 100 bytes.",
+        "Most consumer offsets, one per group, topic and queue. Each takes some 100 bytes.",
         unit="offsets",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -192,9 +192,9 @@ class RocketpyConfig:
     queue_locks_max: int = setting(
         10_000,
         "queueLocksMax",
-        "Queue locks of ordered consumers, one per group and queue, that there may be. Each takes some 400 bytes. The "
-        "file queuelocks, by which they outlive the broker, has room for 10000 locks with the longest ASCII names, or "
-        "90000 with usual ones; if there are more, none of them outlives it.",
+        "Most queue locks of ordered consumers, one per group and queue. Each takes some 400 bytes. The file "
+        "queuelocks, which keeps them over a restart of the broker, has room for 10000 locks with the longest ASCII "
+        "names, or 90000 with usual ones; if there are more, none is kept.",
         unit="locks",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -203,8 +203,8 @@ class RocketpyConfig:
         50_000,
         "statsItemsMax",
         "Topics, and pairs of topic and group, whose messages are counted by name (brokerStatus, consumerProgress, "
-        "rocketmq_* metrics). Each takes up to 1.5 KB. What comes later is counted in the totals only, until one that "
-        "had no messages for a day makes room.",
+        "rocketmq_* metrics). Each takes up to 1.5 KB. Further ones are counted in the totals only, until one "
+        "without messages for a day is dropped.",
         unit="items",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -213,7 +213,7 @@ class RocketpyConfig:
     client_groups_max: int = setting(
         1_024,
         "clientGroupsMax",
-        "Consumer groups, and producer groups, that one connection may be a member of.",
+        "Most consumer groups, and most producer groups, that one connection may be a member of.",
         unit="groups",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -222,7 +222,7 @@ class RocketpyConfig:
     group_topics_max: int = setting(
         4_096,
         "groupTopicsMax",
-        "Topics that a consumer may subscribe to in one group.",
+        "Most topics that a consumer may subscribe to in one group.",
         unit="topics",
         effect=Effect.AT_ONCE,
         at_least=1,
@@ -266,16 +266,16 @@ class RocketpyConfig:
         True,
         "adminTrustsLoopback",
         "Serve the administrative requests of this machine. With false, only adminAddresses may administer: for a "
-        "machine whose other users are no administrators, or a proxy on it that does not say whom it speaks for.",
+        "machine whose other users are no administrators, or a proxy on it that does not name its clients.",
     )
     proxy_protocol_from: str = setting(
         "",
         "proxyProtocolFrom",
         "Addresses and networks of proxies, separated by commas. A connection from there must begin with a PROXY "
-        "header (HAProxy's protocol, version 1 or 2), and is then that of whom it names, for adminAddresses, born "
-        "hosts and logs; without one it is closed. Connections from elsewhere are taken as they are. A proxy on this "
-        "machine should have an address of its own, such as 127.0.0.2, so that local tools need none. Empty: no "
-        "proxies.",
+        "header (HAProxy's protocol, version 1 or 2), and then counts as a connection of the client that the header "
+        "names, for adminAddresses, born hosts and logs; without a header it is closed. Other connections have no "
+        "such header. A proxy on this machine should have an address of its own, such as 127.0.0.2, so that local "
+        "tools need none. Empty: no proxies.",
     )
     metrics_host: str = setting(
         "127.0.0.1",
@@ -286,7 +286,7 @@ class RocketpyConfig:
         METRICS_PORT_FREE,
         "metricsPort",
         "Port of the Prometheus endpoint, `/metrics`; 0 turns it off. By default (-1) a broker takes 5557 or, where "
-        "that is in use, the next free port, and says which; a port that is given and taken ends the start.",
+        "that is in use, the next free port, and logs which one; if a port that is given is in use, the start fails.",
         default_text="broker 5557 or the next free one, name server 0",
         at_least=METRICS_PORT_FREE,
         at_most=65_535,

@@ -85,7 +85,7 @@ WORKER_COUNTERS = (
     _counter("rocketpy_worker_busy_replies", Count.BUSY, "send pull",
              "Requests that had waited too long and were answered SYSTEM_BUSY."),
     _counter("rocketpy_worker_slow_requests", Count.SLOW, "send pull", "Requests left to the manager (slow path)."),
-    _counter("rocketpy_store_file_rolls", Count.ROLLS, "send", "Times the CommitLog went on to its next file."),
+    _counter("rocketpy_store_file_rolls", Count.ROLLS, "send", "Times the CommitLog continued in a new file."),
     _counter("rocketpy_pull_messages", Count.MESSAGES_GET, "pull", "Messages returned by pulls."),
     _counter("rocketpy_pull_bytes", Count.BYTES_GET, "pull", "Bytes returned by pulls."),
     _counter("rocketpy_pull_requests", Count.PULLS, "pull", "Pulls served."),
@@ -98,7 +98,7 @@ WORKER_COUNTERS = (
              "Pulls answered at once because too many are suspended, in total or of their connection "
              "(pullThreadPoolQueueCapacity)."),
     _counter("rocketpy_pull_suspended_steps", Count.SUSPENDED_STEPS, "pull",
-             "Suspended pulls looked at: after messages have arrived, and for their deadlines."),
+             "Suspended pulls examined: after messages have arrived, and for their deadlines."),
     _counter("rocketpy_store_dispatched_messages", Count.DISPATCHED, "store", "Messages entered in consume queues."),
     _counter("rocketpy_store_indexed_keys", Count.INDEXED, "store", "Keys entered in the index."),
     _counter("rocketpy_store_keys_cut_short", Count.KEYS_CUT_SHORT, "store",
