@@ -14,7 +14,7 @@ from rocketpy.message.numbers import int_or
 from rocketpy.message.properties import DELAY
 from rocketpy.store.formats.delay_level import parse_delay_levels
 
-from .properties import text_property
+from .property_edits import text_property
 
 
 @attrs.frozen

@@ -38,11 +38,11 @@ from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, PutRes
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.units import PhyOffset
 
-from . import persist
+from . import json_file
 from .delay import DelayLevels
 from .managers.config_file import ConfigFile
 from .managers.topic_config import TopicConfigManager
-from .properties import text_property
+from .property_edits import text_property
 from .store_api import Store
 
 logger = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class ScheduleService:
 
     def load(self) -> None:
         """Read the saved progress and limit it to the offsets that the queues have. Raises: ConfigError."""
-        saved = persist.load_as(self.file.path, DelayOffsetSerializeWrapper)
+        saved = json_file.load_as(self.file.path, DelayOffsetSerializeWrapper)
         for level, offset in saved.offset_table.items() if saved else ():
             if 1 <= level <= self._levels.level_max:
                 low, high = self._bounds(level)

@@ -37,7 +37,7 @@ from .delay import DelayLevels, delay_level_of
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .pending_sends import PendingSend, PendingSends
-from .properties import text_property, with_values
+from .property_edits import text_property, with_values
 from .replies import push_send_reply, push_stored_reply
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from rocketpy.errors import ConfigError
 
 from . import properties
-from .persist import write_atomically
+from .atomic_file import write_atomically
 
 
 def change_file(path: Path, changes: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ import trio
 
 from rocketpy.transport.steps import encoded
 
-from .. import persist
+from .. import json_file
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class ConfigFile:
         self._changes += 1
 
     def load(self) -> dict[str, Any] | None:
-        return persist.load(self.path)
+        return json_file.load(self.path)
 
     async def save(self, *, last: bool = False) -> None:
         """Wait until every change so far is on the disk.
@@ -69,7 +69,7 @@ class ConfigFile:
             changes = self._changes
             try:
                 pieces = await encoded(self._pieces())
-                await trio.to_thread.run_sync(persist.save, self.path, pieces)
+                await trio.to_thread.run_sync(json_file.save, self.path, pieces)
             except OSError as exc:
                 self._failed(exc)
             else:

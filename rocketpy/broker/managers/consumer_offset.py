@@ -29,7 +29,7 @@ from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.remoting.limits import Limit
 from rocketpy.transport.steps import Steps
 
-from .. import persist
+from .. import json_file
 from ..journal import Journal
 from .config_file import ConfigFile
 
@@ -73,7 +73,7 @@ class ConsumerOffsetManager:
 
     def load(self) -> None:
         """Raises: ConfigError."""
-        saved = persist.load_as(self.file.path, ConsumerOffsetSerializeWrapper)
+        saved = json_file.load_as(self.file.path, ConsumerOffsetSerializeWrapper)
         for key, queues in saved.offset_table.items() if saved else ():
             topic, at, group = key.partition("@")
             if at:

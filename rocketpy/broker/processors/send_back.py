@@ -25,7 +25,7 @@ from rocketpy.remoting.headers.send import ConsumerSendMsgBackRequestHeader
 
 from .. import remarks
 from ..delay import DelayLevels
-from ..properties import text_property, with_values
+from ..property_edits import text_property, with_values
 from ..schedule import message_from
 from ..services import BrokerServices
 from .table import TableProcessor

@@ -32,8 +32,8 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
-from .counters import fast_path_counters, pool_loads
 from .loading import loading
+from .shared_counts import fast_path_counters, pool_loads
 
 if TYPE_CHECKING:
     from rocketpy.metrics.endpoint import Endpoint

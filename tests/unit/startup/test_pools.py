@@ -17,7 +17,7 @@ from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import ORIGIN, WorkerMessage
 from rocketpy.remoting.limits import PoolLoad
-from rocketpy.startup.workers.counters import load_of_rings, pool_loads
+from rocketpy.startup.workers.shared_counts import load_of_rings, pool_loads
 from tests.support.slow_path import SlowPathRig, body_of
 
 TABLE = broker_pools(BrokerSettings())

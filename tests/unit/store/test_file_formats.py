@@ -8,7 +8,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from rocketpy.broker import lock_file, persist
+from rocketpy.broker import json_file, lock_file
 from rocketpy.broker.journal import HEAD_CELLS, LAYOUT, Journal, format_memory
 from rocketpy.config.message_store_config import MessageStoreConfig
 from rocketpy.message.record import decode_record, encode_blank, encode_record
@@ -157,9 +157,9 @@ def test_the_checkpoint() -> None:
 def test_the_configuration_files(tmp_path: Path) -> None:
     (text,) = [block for block in PAGE.blocks("config/") if block.startswith("{")]
     value = {"offsetTable": {"TopicTest@GroupA": {0: 12, 3: 7}}}
-    assert persist.pretty(value) == text.rstrip("\n")
+    assert json_file.pretty(value) == text.rstrip("\n")
     (tmp_path / "x.json").write_text(text)
-    assert persist.load(tmp_path / "x.json") == {"offsetTable": {"TopicTest@GroupA": {"0": 12, "3": 7}}}
+    assert json_file.load(tmp_path / "x.json") == {"offsetTable": {"TopicTest@GroupA": {"0": 12, "3": 7}}}
 
 
 def test_the_control_block(tmp_path: Path) -> None:

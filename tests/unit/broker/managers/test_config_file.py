@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from rocketpy.broker import persist
+from rocketpy.broker import json_file
 from rocketpy.broker.managers import config_file
 from rocketpy.broker.managers.config_file import ConfigFile
 
@@ -21,7 +21,7 @@ def full(path: Path, pieces: Sequence[bytes]) -> None:
 
 def test_waiters_share_a_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saves: list[bytes] = []
-    monkeypatch.setattr(persist, "save", lambda path, pieces: saves.append(b"".join(pieces)))
+    monkeypatch.setattr(json_file, "save", lambda path, pieces: saves.append(b"".join(pieces)))
     values: list[int] = []
     file = ConfigFile(tmp_path / "x.json", lambda: [str(len(values))])
 
@@ -44,7 +44,7 @@ def test_a_failing_disk_is_tried_again(tmp_path: Path, monkeypatch: pytest.Monke
     file = ConfigFile(path, lambda: ["{}"])
     file.changed()
 
-    monkeypatch.setattr(persist, "save", full)
+    monkeypatch.setattr(json_file, "save", full)
 
     async def main() -> None:
         await file.save()
@@ -67,7 +67,7 @@ def test_a_disk_that_keeps_failing_is_not_encoded_for_at_every_change(
         return ["{}"]
 
     file = ConfigFile(tmp_path / "x.json", pieces)
-    monkeypatch.setattr(persist, "save", full)
+    monkeypatch.setattr(json_file, "save", full)
 
     async def main() -> None:
         for _ in range(300):  # five minutes of a heartbeat each second

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from rocketpy.broker import persist
+from rocketpy.broker import json_file
 from rocketpy.broker.journal import Journal, format_memory
 from rocketpy.broker.managers.consumer_offset import ConsumerOffsetManager
 from rocketpy.errors import ConfigError
@@ -154,7 +154,7 @@ def test_a_successor_finds_what_was_committed_cloned_and_removed(tmp_path: Path,
                 lives.die()
                 assert lives.state() == before, f"seed {seed}, step {step}"
 
-    save = persist.save
+    save = json_file.save
 
     def failing(*args: Any) -> None:
         if is_full[0]:
@@ -162,7 +162,7 @@ def test_a_successor_finds_what_was_committed_cloned_and_removed(tmp_path: Path,
         save(*args)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(persist, "save", failing)
+        patch.setattr(json_file, "save", failing)
         trio.run(main)
 
 

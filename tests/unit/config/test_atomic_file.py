@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.config.persist import read_with_backup, write_atomically
+from rocketpy.config.atomic_file import read_with_backup, write_atomically
 
 
 def test_write_keeps_the_old_content_as_backup(tmp_path: Path) -> None:
