@@ -63,7 +63,8 @@ enum { /* rp_send_request.flags, rp_pull_request.flags */
        RP_REQUEST_HAS_MAX_RECONSUME = 64,
        RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */
        RP_REQUEST_ADD_CLUSTER = 256, /* send: append the CLUSTER property; set by the codec, cleared by a rewrite */
-       RP_REQUEST_DELIVERY = 512 /* internal put: an rp_delivery (delivered.h) stands in the producer group's place */
+       RP_REQUEST_DELIVERY =
+           512 /* internal put: an rp_delivery (delivery_marks.h) stands in the producer group's place */
 };
 
 typedef struct rp_send_request {

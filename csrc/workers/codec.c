@@ -18,7 +18,7 @@
 #include "wire/header.h"
 #include "ipc/selectors.h"
 #include "ipc/serving.h"
-#include "ipc/successor.h"
+#include "ipc/resume.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {

@@ -24,7 +24,7 @@
 #include "workers/send_wait.h"
 #include "ipc/selectors.h"
 #include "ipc/serving.h"
-#include "ipc/successor.h"
+#include "ipc/resume.h"
 #include "workers/tables.h"
 
 enum {
@@ -98,7 +98,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     if (!(send->log = rp_commitlog_open(config->commitlog_directory, send->control))) goto fail;
     if (rp_recovery_next_offsets(config->block, config->commitlog_directory) != RP_OK) goto fail;
     rp_broker_clock_open(&send->clock, send->control, send->config.wall_ms(), send->config.boot_ms());
-    if (config->delivered && rp_delivered_open(config->delivered, send->control->published_phy_offset) != RP_OK) {
+    if (config->marks && rp_delivery_marks_open(config->marks, send->control->published_phy_offset) != RP_OK) {
         errno = EINVAL;
         goto fail;
     }
@@ -227,8 +227,8 @@ static void set_resume_point(rp_send *send, uint32_t output, uint64_t position) 
 static void set_resume_point_stored(void *context, const rp_put *put, const rp_stored *stored) {
     rp_send *send = context;
     set_resume_point(send, RESUME_AT_LOG, stored->end_phy_offset);
-    if (put->is_delivery && send->config.delivered)
-        rp_delivered_mark(send->config.delivered, &put->delivery, stored->end_phy_offset);
+    if (put->is_delivery && send->config.marks)
+        rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
 
 static void set_resume_point_left(void *send, uint64_t position) {
@@ -344,7 +344,7 @@ static rp_status take_send(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_send_request *request = (const rp_send_request *)data;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
-    if (put.is_delivery && send->config.delivered && rp_delivered_has(send->config.delivered, &put.delivery)) {
+    if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return put_result(send, &wait, RP_RESPONSE_SUCCESS);
     }

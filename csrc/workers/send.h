@@ -7,7 +7,7 @@
  * for the disk. */
 #include <stdint.h>
 #include "store/commitlog.h"
-#include "store/delivered.h"
+#include "store/delivery_marks.h"
 #include "store/record.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
@@ -24,7 +24,7 @@ typedef struct rp_send_config {
     rp_ring *from_manager;
     rp_ring *to_manager;
     rp_ring **selectors;          /* reply rings */
-    rp_delivered *delivered;      /* NULL: repeated deliveries are not detected */
+    rp_delivery_marks *marks; /* NULL: repeated deliveries are not detected */
     rp_host store_host;           /* brokerIP1:listenPort */
     const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
     const char *region;           /* regionId; needs no JSON escapes */

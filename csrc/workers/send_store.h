@@ -3,7 +3,7 @@
 /* Stores a send request as records in the log. C only; used by the send worker. */
 #include <stdint.h>
 #include "store/commitlog.h"
-#include "store/delivered.h"
+#include "store/delivery_marks.h"
 #include "store/record.h"
 #include "ipc/worker_messages.h"
 

@@ -1,5 +1,5 @@
 """Delivery marks: how far delayed messages have been delivered, in shared memory that survives a restart of the manager
-and the send worker (csrc/store/delivered.h)."""
+and the send worker (csrc/store/delivery_marks.h)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DeliveryMarks:
     """
 
     def __init__(self, level_max: int, published: Callable[[], int]) -> None:
-        self.pointer: Any = lib.rp_delivered_create(level_max)
+        self.pointer: Any = lib.rp_delivery_marks_create(level_max)
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for the progress of {level_max} delay levels: {os.strerror(ffi.errno)}")
         self._published = published
@@ -28,6 +28,6 @@ class DeliveryMarks:
     def last(self, level: int) -> Delivery | None:
         """The last delivery of this level that was stored; None if there is none."""
         last = ffi.new("rp_delivery *")
-        if not lib.rp_delivered_last(self.pointer, level, self._published(), last):
+        if not lib.rp_delivery_marks_last(self.pointer, level, self._published(), last):
             return None
         return Delivery(level, int(last.phy_offset), int(last.queue_offset))

@@ -5,7 +5,7 @@
 #include <string.h>
 #include "store/broker_clock.h"
 #include "check.h"
-#include "store/delivered.h"
+#include "store/delivery_marks.h"
 
 static random_source source = {.state = 90};
 static uint32_t some(void) { return (uint32_t)random_next(&source); }
@@ -13,29 +13,29 @@ static uint32_t some(void) { return (uint32_t)random_next(&source); }
 enum { LEVELS = 18, ROUNDS = 200000 };
 
 static void marks(void) {
-    rp_delivered *delivered = rp_delivered_create(LEVELS);
-    CHECK(delivered);
+    rp_delivery_marks *marks = rp_delivery_marks_create(LEVELS);
+    CHECK(marks);
     uint64_t published = 0, done[LEVELS + 2] = {0}; /* by level: phy offset + 1 of the last delivery that was stored */
     for (uint32_t round = 0; round < ROUNDS; round++) {
         uint32_t level = some() % (LEVELS + 2);
         rp_delivery delivery = {.level = level, .phy_offset = done[level] + some() % 3, .queue_offset = round}, last;
         if (done[level] && some() % 4 == 0) delivery.phy_offset = done[level] - 1;
         int is_level = level >= 1 && level <= LEVELS;
-        CHECK(rp_delivered_has(delivered, &delivery) == (is_level && delivery.phy_offset < done[level]));
-        if (rp_delivered_has(delivered, &delivery)) continue;
+        CHECK(rp_delivery_marks_has(marks, &delivery) == (is_level && delivery.phy_offset < done[level]));
+        if (rp_delivery_marks_has(marks, &delivery)) continue;
         uint64_t end = published + 1 + some() % 1000;
-        rp_delivered_mark(delivered, &delivery, end);
+        rp_delivery_marks_mark(marks, &delivery, end);
         if (some() % 8) { /* the record is published */
             published = end;
             done[level] = is_level ? delivery.phy_offset + 1 : 0;
         } else { /* whoever marked it has died before */
-            CHECK(rp_delivered_open(delivered, published) == RP_OK);
+            CHECK(rp_delivery_marks_open(marks, published) == RP_OK);
             published += some() % 2000;
         }
-        CHECK(rp_delivered_last(delivered, level, published, &last) == (done[level] != 0));
+        CHECK(rp_delivery_marks_last(marks, level, published, &last) == (done[level] != 0));
         if (done[level]) CHECK(last.phy_offset == done[level] - 1 && last.level == level);
     }
-    rp_delivered_destroy(delivered);
+    rp_delivery_marks_destroy(marks);
 }
 
 static void clocks(void) {

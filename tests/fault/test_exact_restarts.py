@@ -144,7 +144,7 @@ def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_rep
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/delivery")
     delivered = DeliveryMarks(2, lambda: 0)
-    rig = FastPath(tmp_path, delivered=delivered.pointer)
+    rig = FastPath(tmp_path, marks=delivered.pointer)
     rig.add_topic("T")
     rig.tables_end()
     rig.frame(send_request("T", 1, [b"first"], 0))  # the first file is there

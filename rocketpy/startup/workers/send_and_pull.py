@@ -57,7 +57,7 @@ class SendMain:
                 "from_manager": topology.ring(MANAGER, SEND).pointer,
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
-                "delivered": delivered.pointer,
+                "marks": delivered.pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[1],
                 "region": strings[2],

@@ -115,7 +115,7 @@ def test_what_takes_effect_at_the_next_start_is_shown_and_checked_with_later_cha
 def test_a_change_must_fit_the_running_server_and_its_next_start(broker: BrokerSettings) -> None:
     larger = {"mappedFileSizeCommitLog": str(1 << 30)}
     smaller = update_broker(broker, {"mappedFileSizeCommitLog": str(8 << 20)}).settings
-    with pytest.raises(ConfigError, match="maxMessageSize|mappedFileSizeCommitLog"):
+    with pytest.raises(ConfigError, match=r"maxMessageSize|mappedFileSizeCommitLog"):
         update_broker(smaller, {"maxMessageSize": str(16_000_000)})
     assert update_broker(update_broker(smaller, larger).settings, {"maxMessageSize": str(16_000_000)})
 

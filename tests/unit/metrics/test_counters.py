@@ -18,7 +18,7 @@ def test_indexes_are_those_of_the_c_core() -> None:
 
 
 def test_size_of_a_block() -> None:
-    [size] = re.findall(r"RP_COUNTERS_MAX = (\d+)", (CSRC / "ipc/ring.h").read_text())
+    [size] = re.findall(r"RP_COUNTERS_MAX = (\d+)", (CSRC / "ipc/worker.h").read_text())
     assert int(size) == COUNTERS_MAX
     assert max(Count) < COUNTERS_MAX
     assert Count.PUT_LATENCY + PUT_LATENCY_BUCKETS <= Count.PUT_LATENCY_SUM_US

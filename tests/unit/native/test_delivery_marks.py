@@ -41,11 +41,11 @@ def c(delivery: Delivery) -> Any:
 
 
 def mark(delivered: DeliveryMarks, delivery: Delivery, end: int) -> None:
-    lib.rp_delivered_mark(delivered.pointer, c(delivery), end)
+    lib.rp_delivery_marks_mark(delivered.pointer, c(delivery), end)
 
 
 def has(delivered: DeliveryMarks, delivery: Delivery) -> bool:
-    return bool(lib.rp_delivered_has(delivered.pointer, c(delivery)))
+    return bool(lib.rp_delivery_marks_has(delivered.pointer, c(delivery)))
 
 
 FIRST, SECOND = Delivery(1, 0, 0), Delivery(1, 100, 1)
@@ -71,17 +71,17 @@ def test_a_delivery_counts_when_its_record_is_published(delivered: DeliveryMarks
 def test_a_mark_without_a_record_is_taken_back_by_the_next_process(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     mark(delivered, SECOND, 2000)
-    assert lib.rp_delivered_open(delivered.pointer, 1999) == lib.RP_OK
+    assert lib.rp_delivery_marks_open(delivered.pointer, 1999) == lib.RP_OK
     log.published = 5000  # of other records
     assert delivered.last(1) == FIRST and not has(delivered, SECOND)
-    assert lib.rp_delivered_open(delivered.pointer, 5000) == lib.RP_OK
+    assert lib.rp_delivery_marks_open(delivered.pointer, 5000) == lib.RP_OK
     assert delivered.last(1) == FIRST
 
 
 def test_a_mark_with_its_record_stays(delivered: DeliveryMarks, log: Log) -> None:
     mark(delivered, FIRST, 1000)
     log.published = 1000
-    assert lib.rp_delivered_open(delivered.pointer, 1000) == lib.RP_OK
+    assert lib.rp_delivery_marks_open(delivered.pointer, 1000) == lib.RP_OK
     assert delivered.last(1) == FIRST and has(delivered, FIRST)
 
 
@@ -95,7 +95,7 @@ def test_a_level_that_there_is_not_is_never_delivered(delivered: DeliveryMarks, 
 
 def test_memory_of_another_layout_is_not_used(delivered: DeliveryMarks, tmp_path: Path) -> None:
     ffi.cast("uint32_t *", delivered.pointer)[2] += 1
-    assert lib.rp_delivered_open(delivered.pointer, 0) == lib.RP_INVALID
+    assert lib.rp_delivery_marks_open(delivered.pointer, 0) == lib.RP_INVALID
 
 
 # --- in the send worker ----------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_memory_of_another_layout_is_not_used(delivered: DeliveryMarks, tmp_path
 
 @pytest.fixture
 def rig(tmp_path: Path, delivered: DeliveryMarks, log: Log) -> Iterator[FastPath]:
-    rig = FastPath(tmp_path, delivered=delivered.pointer)
+    rig = FastPath(tmp_path, marks=delivered.pointer)
     rig.add_topic("T")
     rig.tables_end()
     yield rig

@@ -1,4 +1,4 @@
-"""The sleeping protocol of csrc/ipc/ring.c, every interleaving of it, on a machine with store buffers.
+"""The sleeping protocol of csrc/ipc/worker.h and ring.h, every interleaving of it, on a machine with store buffers.
 
 Invariant: nobody sleeps for ever. Whatever the order in which the steps of producer and consumer and the draining of
 their store buffers (x86's total store order) happen, all records arrive.

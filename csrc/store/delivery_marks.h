@@ -1,5 +1,5 @@
-#ifndef ROCKETPY_DELIVERED_H
-#define ROCKETPY_DELIVERED_H
+#ifndef ROCKETPY_DELIVERY_MARKS_H
+#define ROCKETPY_DELIVERY_MARKS_H
 /* Delivery marks: the last delivered message of each delay level, in shared memory that survives the workers
  * (docs/adr/0091).
  *
@@ -20,20 +20,21 @@ typedef struct rp_delivery {
     uint32_t reserved;
 } rp_delivery;
 
-typedef struct rp_delivered rp_delivered; /* the mapping; opaque */
+typedef struct rp_delivery_marks rp_delivery_marks; /* the mapping; opaque */
 
 /* For the levels 1 to `level_max`, none delivered; NULL with errno. */
-rp_delivered *rp_delivered_create(uint32_t level_max);
-void rp_delivered_destroy(rp_delivered *delivered);
+rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max);
+void rp_delivery_marks_destroy(rp_delivery_marks *marks);
 /* Send worker, before anything else: remove marks beyond `published_phy_offset`, whose records were not published.
  * RP_INVALID: the mapping has another layout. */
-rp_status rp_delivered_open(rp_delivered *delivered, uint64_t published_phy_offset);
+rp_status rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset);
 /* Send worker: 1 if the delivery, or a later one of its level, has been stored; 0 for a level out of range. */
-int rp_delivered_has(const rp_delivered *delivered, const rp_delivery *delivery);
+int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery);
 /* Send worker: mark a delivery, which is stored once the published position reaches `end_phy_offset`. */
-void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uint64_t end_phy_offset);
+void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *delivery, uint64_t end_phy_offset);
 /* The last stored delivery of a level, as far as `published_phy_offset`; 0 if there is none. Any process. While the
  * send worker marks another one of the level, the two fields may belong to different deliveries: compare them with the
  * queue. */
-int rp_delivered_last(const rp_delivered *delivered, uint32_t level, uint64_t published_phy_offset, rp_delivery *last);
+int rp_delivery_marks_last(const rp_delivery_marks *marks, uint32_t level, uint64_t published_phy_offset,
+                           rp_delivery *last);
 #endif

@@ -2,7 +2,7 @@
  * next mark confirms the one before: its record is published, because the single writer stores one at a time.
  */
 #define _GNU_SOURCE
-#include "store/delivered.h"
+#include "store/delivery_marks.h"
 
 #include <stddef.h>
 #include <sys/mman.h>
@@ -25,7 +25,7 @@ typedef struct slot {
 } slot;
 _Static_assert(sizeof(slot) == 64, "one cache line per level");
 
-struct rp_delivered {
+struct rp_delivery_marks {
     uint64_t magic;
     uint32_t layout_version;
     uint32_t level_max;
@@ -34,43 +34,43 @@ struct rp_delivered {
     slot slots[]; /* of level 1, 2, ... */
 };
 
-rp_delivered *rp_delivered_create(uint32_t level_max) {
-    uint64_t size = sizeof(rp_delivered) + (uint64_t)level_max * sizeof(slot);
-    rp_delivered *delivered = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (delivered == MAP_FAILED) return NULL;
-    delivered->layout_version = LAYOUT_VERSION;
-    delivered->level_max = level_max;
-    delivered->size = size;
-    delivered->magic = MAGIC;
-    return delivered;
+rp_delivery_marks *rp_delivery_marks_create(uint32_t level_max) {
+    uint64_t size = sizeof(rp_delivery_marks) + (uint64_t)level_max * sizeof(slot);
+    rp_delivery_marks *marks = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (marks == MAP_FAILED) return NULL;
+    marks->layout_version = LAYOUT_VERSION;
+    marks->level_max = level_max;
+    marks->size = size;
+    marks->magic = MAGIC;
+    return marks;
 }
 
-void rp_delivered_destroy(rp_delivered *delivered) {
-    if (delivered) munmap(delivered, delivered->size);
+void rp_delivery_marks_destroy(rp_delivery_marks *marks) {
+    if (marks) munmap(marks, marks->size);
 }
 
-static slot *slot_of(const rp_delivered *delivered, uint32_t level) {
-    return level - 1u < delivered->level_max ? (slot *)&delivered->slots[level - 1] : NULL;
+static slot *slot_of(const rp_delivery_marks *marks, uint32_t level) {
+    return level - 1u < marks->level_max ? (slot *)&marks->slots[level - 1] : NULL;
 }
 
-rp_status rp_delivered_open(rp_delivered *delivered, uint64_t published_phy_offset) {
-    if (delivered->magic != MAGIC || delivered->layout_version != LAYOUT_VERSION) return RP_INVALID;
-    for (uint32_t level = 1; level <= delivered->level_max; level++) {
-        slot *slot = slot_of(delivered, level);
+rp_status rp_delivery_marks_open(rp_delivery_marks *marks, uint64_t published_phy_offset) {
+    if (marks->magic != MAGIC || marks->layout_version != LAYOUT_VERSION) return RP_INVALID;
+    for (uint32_t level = 1; level <= marks->level_max; level++) {
+        slot *slot = slot_of(marks, level);
         if (slot->end && slot->end <= published_phy_offset) slot->sure = slot->next;
         rp_store_release(&slot->end, 0);
     }
     return RP_OK;
 }
 
-int rp_delivered_has(const rp_delivered *delivered, const rp_delivery *delivery) {
-    const slot *slot = slot_of(delivered, delivery->level);
+int rp_delivery_marks_has(const rp_delivery_marks *marks, const rp_delivery *delivery) {
+    const slot *slot = slot_of(marks, delivery->level);
     if (!slot) return 0;
     return delivery->phy_offset < (slot->end ? slot->next : slot->sure).phy_offset;
 }
 
-void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uint64_t end_phy_offset) {
-    slot *slot = slot_of(delivered, delivery->level);
+void rp_delivery_marks_mark(rp_delivery_marks *marks, const rp_delivery *delivery, uint64_t end_phy_offset) {
+    slot *slot = slot_of(marks, delivery->level);
     if (!slot) return;
     if (slot->end) slot->sure = slot->next;
     rp_store_release(&slot->end, 0); /* from here on the one before is sure, whatever becomes of us */
@@ -79,8 +79,9 @@ void rp_delivered_mark(rp_delivered *delivered, const rp_delivery *delivery, uin
     rp_store_release(&slot->end, end_phy_offset);
 }
 
-int rp_delivered_last(const rp_delivered *delivered, uint32_t level, uint64_t published_phy_offset, rp_delivery *last) {
-    const slot *slot = slot_of(delivered, level);
+int rp_delivery_marks_last(const rp_delivery_marks *marks, uint32_t level, uint64_t published_phy_offset,
+                           rp_delivery *last) {
+    const slot *slot = slot_of(marks, level);
     if (!slot) return 0;
     uint64_t end = rp_load_acquire(&slot->end);
     place found = end && end <= published_phy_offset ? slot->next : slot->sure;

@@ -1,6 +1,7 @@
-#ifndef ROCKETPY_SUCCESSOR_H
-#define ROCKETPY_SUCCESSOR_H
-/* What a worker that follows another does with the resume points in its block. C only. */
+#ifndef ROCKETPY_RESUME_H
+#define ROCKETPY_RESUME_H
+/* Where a restarted worker goes on: behind the messages that the resume points in its block show as processed. C only.
+ */
 #include "base/atomic.h"
 #include "ipc/ring.h"
 

@@ -1,0 +1,56 @@
+#define _GNU_SOURCE
+#include "ipc/worker.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/atomic.h"
+
+rp_worker *rp_worker_create(uint32_t index) {
+    rp_worker *worker = mmap(NULL, sizeof *worker, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (worker == MAP_FAILED) return NULL;
+    worker->index = index;
+    worker->doorbell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (worker->doorbell < 0) {
+        int reason = errno;
+        munmap(worker, sizeof *worker);
+        errno = reason;
+        return NULL;
+    }
+    return worker;
+}
+
+void rp_worker_wake(rp_worker *worker, int force) {
+    const uint64_t one = 1;
+
+    if (!force && rp_load_acquire32(&worker->asleep) == 0) return;
+    if (rp_exchange32(&worker->asleep, 0) == 0 && !force) return; /* somebody else has just rung */
+    /* EAGAIN means 2^64-2 unread wake-ups: the doorbell is readable, which is sufficient. */
+    while (write(worker->doorbell, &one, sizeof one) < 0 && errno == EINTR) {
+    }
+}
+
+void rp_worker_prepare_sleep(rp_worker *worker) {
+    rp_store_release32(&worker->asleep, 1);
+    rp_full_fence(); /* before the caller's last look at the tails */
+}
+
+void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns) {
+    struct pollfd doorbell = {.fd = worker->doorbell, .events = POLLIN};
+    struct timespec timeout = {.tv_sec = timeout_ns / 1000000000, .tv_nsec = timeout_ns % 1000000000};
+
+    (void)ppoll(&doorbell, 1, timeout_ns < 0 ? NULL : &timeout, NULL); /* EINTR: the caller's loop looks again */
+    rp_worker_end_sleep(worker);
+}
+
+void rp_worker_end_sleep(rp_worker *worker) {
+    uint64_t rings;
+
+    rp_store_release32(&worker->asleep, 0);
+    while (read(worker->doorbell, &rings, sizeof rings) < 0 && errno == EINTR) {
+    }
+}

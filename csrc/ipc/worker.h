@@ -1,0 +1,50 @@
+#ifndef ROCKETPY_WORKER_H
+#define ROCKETPY_WORKER_H
+/* The worker block, and the doorbell that wakes a worker.
+ *
+ * A worker has one doorbell (an eventfd) for everything it waits for; it is rung only when the worker has declared
+ * itself asleep. Waiting is race-free (tests/unit/reactor/test_ring_wake_model.py checks every order of these steps):
+ *
+ *   consumer: asleep = 1; full fence; look at every ring once more; block on the doorbell only if all are empty
+ *   producer: publish the tail; full fence; if the consumer's asleep was 1, swap it to 0 and write the doorbell */
+#include <stdint.h>
+
+enum { RP_COUNTERS_MAX = 128, RP_RESUME_POINTS_MAX = 16 };
+
+/* The worker block: the state of a worker that all processes can read. 64-byte aligned pieces. It is zeroed when the
+ * worker is (re)started, except for resume points and counters, which only grow. */
+typedef struct rp_worker {
+    uint32_t asleep;       /* 1: ring the doorbell after publishing */
+    uint32_t stop;         /* 1: finish what is in the rings and leave */
+    uint32_t ready;        /* 1: serving */
+    int32_t doorbell;      /* eventfd, the same number in every process */
+    uint32_t index;        /* in the supervisor's list of workers */
+    uint32_t epoch;        /* number of starts of this worker */
+    uint64_t heartbeat_ns; /* CLOCK_MONOTONIC of the last turn of its loop */
+    uint64_t busy_since_ns; /* start of the current pass, 0 between passes; send only: shows a stalled append */
+    uint64_t serving; /* connection whose request is being served; 0: none */
+    uint64_t suspect; /* set by the supervisor: connection whose request the last worker crashed on; 0: none */
+    uint64_t reserved;
+    uint64_t counters[RP_COUNTERS_MAX]; /* RP_COUNT_* of worker_messages.h; plain stores by the worker alone */
+    /* Per input ring: the position up to which its messages are processed, so that a restarted worker neither repeats
+     * nor drops one. The input up to `source_head` is processed once the ring `output` has reached `output_position`.
+     * */
+    struct {
+        uint64_t source_head;
+        uint64_t output_position;
+        uint32_t output;
+        uint32_t reserved;
+    } resume_points[RP_RESUME_POINTS_MAX];
+} rp_worker;
+
+/* A zeroed, shared rp_worker with its eventfd; NULL with errno. Call before forking. */
+rp_worker *rp_worker_create(uint32_t index);
+/* Ring the doorbell if the worker is asleep (or `force`). */
+void rp_worker_wake(rp_worker *worker, int force);
+/* Prepare to sleep: asleep = 1 and a full fence. Check all inputs again before you block. */
+void rp_worker_prepare_sleep(rp_worker *worker);
+/* Block on the doorbell until rung or `timeout_ns` passed (for loops that wait for nothing else), then awake. */
+void rp_worker_sleep(rp_worker *worker, int64_t timeout_ns);
+/* asleep = 0 and drain the doorbell; after any other way of waiting on it. */
+void rp_worker_end_sleep(rp_worker *worker);
+#endif
