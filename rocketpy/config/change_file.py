@@ -9,6 +9,7 @@ from rocketpy.errors import ConfigError
 
 from . import properties
 from .atomic_file import write_atomically
+from .settings import read_as
 
 
 def change_file(path: Path, changes: Mapping[str, str]) -> None:
@@ -19,7 +20,7 @@ def change_file(path: Path, changes: Mapping[str, str]) -> None:
     """
     try:
         before = path.read_bytes().decode("utf-8") if path.exists() else ""
-        write_atomically(path, properties.replace(before, changes).encode())
+        write_atomically(path, properties.replace(before, changes, read_as).encode())
     except OSError as exc:
         raise ConfigError(f"cannot be changed: {exc}", file=path) from exc
     except UnicodeDecodeError as exc:

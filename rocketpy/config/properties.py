@@ -18,7 +18,7 @@ Source: `java.util.Properties#load`, `MixAll#string2Properties`, `MixAll#propert
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 
@@ -92,20 +92,23 @@ def format_mapping(values: Mapping[str, str]) -> str:
     return "".join(f"{format_entry(key, value)}\n" for key, value in values.items())
 
 
-def replace(text: str, changes: Mapping[str, str]) -> str:
+def replace(text: str, changes: Mapping[str, str], read_as: Callable[[str], str] = str) -> str:
     """`text` with the values of `changes` put in place; new keys go to the end, every other line stays as it is.
+
+    `read_as`: the key of `changes` that a key of the text is another name of, or the same.
 
     Raises:
         PropertiesError: as `parse`.
     """
     entries = parse(text)
-    last = {entry.key: entry for entry in entries}
+    last = {read_as(entry.key): entry for entry in entries}
     lines = ["".join(line) for line in _lines(text)]
     for entry in entries:
-        if entry.key in changes:
+        key = read_as(entry.key)
+        if key in changes:
             lines[entry.line - 1 : entry.line_end - 1] = [""] * (entry.line_end - entry.line)
-            if entry is last[entry.key]:
-                lines[entry.line - 1] = f"{format_entry(entry.key, changes[entry.key])}\n"
+            if entry is last[key]:
+                lines[entry.line - 1] = f"{format_entry(key, changes[key])}\n"
     added = [f"{format_entry(key, value)}\n" for key, value in changes.items() if key not in last]
     return _ended("".join(lines)) + "".join(added) if added else "".join(lines)
 

@@ -27,7 +27,7 @@ class Update(Generic[_S]):
     """The settings to use from now on, and what the file is to say."""
 
     settings: _S
-    changes: Mapping[str, str]  # everything asked for: for the file
+    changes: Mapping[str, str]  # everything asked for, by the keys that are declared: for the file
     at_once: tuple[str, ...]
     at_restart: tuple[str, ...]
     without_effect: tuple[str, ...]
@@ -53,21 +53,20 @@ def update_namesrv(settings: NamesrvSettings, changes: Mapping[str, str]) -> Upd
 
 
 def _black_list(text: str) -> frozenset[str]:
-    return frozenset(key.strip() for key in text.split(";") if key.strip())
+    return frozenset(read_as(key.strip()) for key in text.split(";") if key.strip())
 
 
 def _update(
     settings: _S, changes: Mapping[str, str], black_list: frozenset[str], check: Callable[[_S, Mapping[str, int]], None]
 ) -> Update[_S]:
-    refused = sorted(black_list & changes.keys())
-    if refused:
+    changes = {read_as(name): text for name, text in changes.items()}
+    if black_list & changes.keys():
         raise RequestRefused(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
     known = known_settings(settings)
     now: dict[tuple[str, str], Any] = {}
     later: dict[tuple[str, str], Any] = {}
     keys: dict[Effect, list[str]] = {effect: [] for effect in Effect}
-    for name, text in changes.items():
-        key = read_as(name)
+    for key, text in changes.items():
         if key not in known:
             raise unknown_key(key, known, file=None, line=None)
         if _CONTROL.search(text):
@@ -89,7 +88,7 @@ def _update(
     check(evolve_parts(running, next_start), {})
     return Update(
         attrs.evolve(running, next_start=next_start),
-        dict(changes),
+        changes,
         at_once=tuple(keys[Effect.AT_ONCE]),
         at_restart=tuple(keys[Effect.AT_RESTART]),
         without_effect=tuple(keys[Effect.NONE]),

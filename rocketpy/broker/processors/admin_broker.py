@@ -66,6 +66,7 @@ class AdminBrokerProcessor(TableProcessor):
             update = update_broker(services.settings.value, changes)
             await trio.to_thread.run_sync(change_file, update.settings.update_path, update.changes)
             services.settings.value = update.settings
+        changes = dict(update.changes)
         logger.info(
             "configuration changed: %s take effect now, %s after a restart, %s never",
             update.at_once,

@@ -17,6 +17,7 @@ from rocketpy.config import (
     update_namesrv,
     without_effect,
 )
+from rocketpy.config.change_file import change_file
 from rocketpy.config.setting import Effect, evolved, to_text
 from rocketpy.config.settings import known_settings
 from rocketpy.config.without_effect import attribute_of
@@ -199,3 +200,21 @@ def test_refused_at_run_time_is_declared_where_it_must_be(broker: BrokerSettings
         if any(declared.setting.effect is Effect.REFUSED for _, declared in found)
     }
     assert refused == {"rocketmqHome", "configBlackList", "flushDiskType", "brokerRole"}
+
+
+@pytest.mark.parametrize("black_listed", ["enableBatchPush", "isEnableBatchPush"])
+@pytest.mark.parametrize("given", ["enableBatchPush", "isEnableBatchPush"])
+def test_a_black_list_means_a_setting_under_each_of_its_names(given: str, black_listed: str, tmp_path: Path) -> None:
+    settings = load_broker_config(None, {"configBlackList": black_listed}, {"HOME": str(tmp_path)}, machine=MACHINE)
+    with pytest.raises(RequestRefused):
+        update_broker(settings, {given: "true"})
+
+
+@pytest.mark.parametrize("given", ["enableBatchPush", "isEnableBatchPush"])
+def test_a_changed_setting_stands_once_in_the_file_whatever_its_name_was(given: str, tmp_path: Path) -> None:
+    """Else the next start would read the old value from the line below."""
+    path = tmp_path / "broker.conf"
+    path.write_text("enableBatchPush=false\nbrokerName=b\nisEnableBatchPush=false\n")
+    settings = load_broker_config(path, {}, {"HOME": str(tmp_path)}, machine=MACHINE)
+    change_file(path, update_broker(settings, {given: "true"}).changes)
+    assert [line for line in path.read_text().splitlines() if line] == ["brokerName=b", "enableBatchPush=true"]
