@@ -63,8 +63,8 @@ enum { /* rp_send_request.flags, rp_pull_request.flags */
        RP_REQUEST_HAS_MAX_RECONSUME = 64,
        RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */
        RP_REQUEST_ADD_CLUSTER = 256, /* send: append the CLUSTER property; set by the codec, cleared by a rewrite */
-       RP_REQUEST_DELIVERY =
-           512 /* internal put: an rp_delivery (delivery_marks.h) stands in the producer group's place */
+       RP_REQUEST_DELIVERY = 512, /* internal put: an rp_delivery (delivery_marks.h) stands in the group's place */
+       RP_REQUEST_HAS_WAIT = 1024 /* send: the client gave WAIT, whatever its value */
 };
 
 typedef struct rp_send_request {
@@ -264,7 +264,7 @@ enum {
     RP_COUNT_FLUSHES = 34,
     RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index stores */
-    RP_COUNT_WAITING = 38,          /* gauge, of a query worker: requests that wait for its tasks */
+    RP_COUNT_WAITING = 38, /* gauge, of a query worker: requests that wait for its tasks */
     RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
     RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */

@@ -121,6 +121,7 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
         int dropped = 0;
         if (name_size == 4 && piece_is(piece, 4, "WAIT")) {
             dropped = 1;
+            *flags |= RP_REQUEST_HAS_WAIT;
             if (!piece_value_is(value, value_size, "true") && value_size) *flags |= RP_REQUEST_NO_WAIT;
         } else if (name_size == 7 && piece_is(piece, 7, "CLUSTER")) {
             dropped = 1;

@@ -259,7 +259,7 @@ class SlowSend:
         level = self._delay_levels.clamp(delay_level_of(request.properties))
         if level > 0:
             real = {"REAL_TOPIC": request.topic, "REAL_QID": str(queue_id)}
-            properties = with_values(request.properties, DELAY=str(level), **real)
+            properties = with_values(request.properties, DELAY=str(level), **real, **_wait(request))
             return self._elsewhere(request, names.SCHEDULE_TOPIC, level - 1, queue_id, sys_flag, properties)
         return Resend(queue_id, sys_flag)
 
@@ -286,7 +286,8 @@ class SlowSend:
             remark = f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
         self._topics.create_if_missing(names.TRANS_HALF_TOPIC, queue_nums=1)
-        properties = with_values(request.properties, REAL_TOPIC=request.topic, REAL_QID=str(queue_id))
+        real = {"REAL_TOPIC": request.topic, "REAL_QID": str(queue_id)}
+        properties = with_values(request.properties, **real, **_wait(request))
         return self._elsewhere(request, names.TRANS_HALF_TOPIC, 0, queue_id, sys_flag & ~TRANSACTION_MASK, properties)
 
     def _elsewhere(
@@ -316,3 +317,8 @@ class SlowSend:
 
     def _random_queue(self, queue_nums: int) -> int:
         return self._choose.randrange(queue_nums) if queue_nums > 0 else 0
+
+
+def _wait(request: SendRequest) -> dict[str, str]:
+    """WAIT as the client gave it. The reference stores it with delayed and half messages, not with others."""
+    return {"WAIT": "true" if request.wait_store else "false"} if request.has_wait else {}

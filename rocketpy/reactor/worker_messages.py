@@ -141,6 +141,7 @@ def decode_send(record: bytes, channel: Channel) -> SendRequest:
         is_rocketmq=bool(flags & lib.RP_REQUEST_ROCKETMQ),
         is_batch=bool(flags & lib.RP_REQUEST_BATCH),
         wait_store=not flags & lib.RP_REQUEST_NO_WAIT,
+        has_wait=bool(flags & lib.RP_REQUEST_HAS_WAIT),
         topic=_text(topic),
         producer_group=_text(group),
         default_topic=_text(default_topic),

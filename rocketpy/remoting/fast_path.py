@@ -30,6 +30,7 @@ class SendRequest:
     is_rocketmq: bool  # answer in the ROCKETMQ serialisation
     is_batch: bool
     wait_store: bool
+    has_wait: bool  # the client gave WAIT
     topic: str
     producer_group: str
     default_topic: str

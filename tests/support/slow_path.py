@@ -401,6 +401,7 @@ class SlowPathRig:
             "is_rocketmq": False,
             "is_batch": False,
             "wait_store": True,
+            "has_wait": False,
             "topic": topic,
             "producer_group": "P",
             "default_topic": "TBW102",

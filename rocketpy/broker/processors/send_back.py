@@ -98,7 +98,7 @@ class SendBackProcessor(TableProcessor):
         self, record: StoredRecord, group: SubscriptionGroupConfig, retry: TopicConfig, tries_max: int, delay_level: int
     ) -> MessageToPut:
         """The message to store: a delayed one, or a dead letter."""
-        properties = with_values(record.properties, **self._history(record))
+        properties = with_values(record.properties, **self._history(record), WAIT="false")  # as the reference stores it
         if record.reconsume_times >= tries_max or delay_level < 0:
             topic = self._services.topics.create_if_missing(names.dlq_topic(group.group_name), queue_nums=1).topic_name
             queue_id = 0

@@ -163,6 +163,18 @@ def test_a_delayed_message_is_stored_in_the_schedule_topic(rig: SlowPathRig) -> 
     assert (message.born_host, message.born_timestamp_ms, message.message_flag) == (("10.0.0.1", 4000), 11, 3)
 
 
+@pytest.mark.parametrize("properties", [b"DELAY\x013", b"TRAN_MSG\x01true"])
+def test_delayed_and_half_messages_keep_wait_as_it_was_given(rig: SlowPathRig, properties: bytes) -> None:
+    def stored(**changes: bool) -> str | None:
+        verdict = validate(rig, properties=properties, **changes)
+        assert isinstance(verdict, Put)
+        return props(verdict.message).get("WAIT")
+
+    assert stored() is None
+    assert stored(has_wait=True) == "true"
+    assert stored(has_wait=True, wait_store=False) == "false"
+
+
 @pytest.mark.parametrize(
     "level", [b"0", b"-1", b"x", b"", b"\xc2\xb2", b"\xd9\xa3", b"9" * 4301, b"2147483648", b" 3", b"1_0"]
 )

@@ -13,7 +13,7 @@ pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.message.record import StoredRecord, decode_records
 from rocketpy.message.tags import expression_tags, string_hash
-from rocketpy.native.core import lib
+from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from tests.support.fast_path import EXT_FILE_SIZE, TURN_NS, FastPath
@@ -215,6 +215,17 @@ def test_what_needs_a_decision_is_left_to_the_manager(rig: FastPath, change: dic
     rig.turn()
     assert [got for got, _ in rig.for_manager()] == [kind]
     assert rig.answers() == []
+
+
+@pytest.mark.parametrize(("given", "has_wait", "no_wait"), [("", 0, 0), ("true", 1, 0), ("false", 1, 1)])
+def test_the_manager_is_told_of_wait(rig: FastPath, given: str, has_wait: int, no_wait: int) -> None:
+    """Delayed and half messages store it."""
+    rig.frame(send_v2(properties=f"DELAY\x013\x02WAIT\x01{given}\x02" if given else "DELAY\x013\x02"))
+    rig.turn()
+    [(_, data)] = rig.for_manager()
+    flags = lib.RP_REQUEST_HAS_WAIT * has_wait | lib.RP_REQUEST_NO_WAIT * no_wait
+    (got,) = struct.unpack_from("=I", data, ffi.offsetof("rp_send_request", "flags"))
+    assert got & (lib.RP_REQUEST_HAS_WAIT | lib.RP_REQUEST_NO_WAIT) == flags and b"WAIT" not in data
 
 
 def test_sends_of_a_connection_keep_their_order_around_the_manager(rig: FastPath) -> None:

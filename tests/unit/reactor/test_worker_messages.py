@@ -72,6 +72,7 @@ def test_a_send_is_read_as_c_wrote_it() -> None:
         ("RP_REQUEST_ROCKETMQ", {"is_rocketmq": True}),
         ("RP_REQUEST_BATCH", {"is_batch": True}),
         ("RP_REQUEST_NO_WAIT", {"wait_store": False}),
+        ("RP_REQUEST_HAS_WAIT", {"has_wait": True}),
         ("RP_REQUEST_HAS_MAX_RECONSUME", {"max_reconsume_times": 16}),
     ],
 )

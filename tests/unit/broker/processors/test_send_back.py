@@ -39,6 +39,7 @@ def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
         {
             "KEYS": "k",
             "TAGS": "a",
+            "WAIT": "false",
             "RETRY_TOPIC": "T",
             "DELAY": "3",
             "REAL_TOPIC": "%RETRY%G",
@@ -103,6 +104,7 @@ def test_dead_letters(tmp_path: Path, reconsume_times: int, changes: dict[str, A
     topic, queue_id, properties = stored(rig)
     if is_dead:
         assert (topic, queue_id) == ("%DLQ%G", 0) and "DELAY" not in properties
+        assert properties["WAIT"] == "false"
         dead_letters = rig.services.topics.select("%DLQ%G")
         assert dead_letters is not None and (dead_letters.perm, dead_letters.write_queue_nums) == (6, 1)
     else:
