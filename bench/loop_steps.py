@@ -1,4 +1,4 @@
-"""`python -m bench.loop_steps`: how long the event loops of manager and name server are held, with large tables.
+"""`python -m bench.loop_steps`: how long the event loops of manager and name server are blocked, with large tables.
 
 A million consumer offsets, a hundred thousand topics and groups (`--scale` makes them smaller) are put into a manager
 without a store and into a name server. Every duty is run and every question asked that goes through a table; the
@@ -270,7 +270,7 @@ def name_server(bench: Bench, root: Path, topics: int) -> None:
 def page(rows: list[Row], setting: str) -> str:
     """docs/benchmarks-steps.md."""
     lines = [
-        "# How long an event loop is held",
+        "# How long an event loop is blocked",
         "",
         "`python -m bench.loop_steps` fills the tables of a manager and of a name server, then runs each duty and asks",
         f"each question that goes through a table: {setting}. While it runs, other requests wait for the longest",

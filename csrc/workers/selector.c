@@ -1,8 +1,8 @@
 /* One selector: everything that is ready, in one call, until the deadline.
  *
  *   turn:  sockets (read, cut, pass to codecs; write where blocked) -> reply rings -> flush what they filled
- *          -> connections that waited for a codec -> wake the codecs -> close the idle and the costly
- * (selector_limits.c)
+ *          -> connections that waited for a codec -> wake the codecs
+ *          -> close connections that are idle or take too much memory (selector_limits.c)
  *          -> sleep if nothing moved
  *
  * Input. One readv per ready socket and turn: first the missing bytes of an incomplete frame, directly behind its

@@ -268,14 +268,16 @@ def numbered_files(files: Files, directory: Path, size: int) -> list[int]:
     for info in files.entries(directory):
         path = directory / info.name
         if info.is_directory:
-            raise StoreError(f"{path} is a directory; only files of {size} bytes belong there")
+            raise StoreError(f"{path} is a directory; move it elsewhere: only files of {size} bytes belong there")
         if info.size != size:
             kind = KINDS.get(directory.parent.parent.name, "CommitLog")
             raise StoreError(
-                f"{path} has {info.size} bytes, {size} are configured: mappedFileSize{kind} must be what the store "
-                "was made with, and nothing else may lie there"
+                f"{path} has {info.size} bytes, {size} are configured: mappedFileSize{kind} must be that with "
+                "which the store was created; move files that do not belong to the store elsewhere"
             )
         if not (info.name.isdecimal() and info.name.isascii()):
-            raise StoreError(f"{path} is not named by a number; only the store's own files belong there")
+            raise StoreError(
+                f"{path} is not named by a number; move it elsewhere: only files of the store belong there"
+            )
         starts.append(int(info.name))
     return sorted(starts)

@@ -98,7 +98,7 @@ def check_newest_index(files: Files, directory: Path, hash_slot_num: int, index_
     if info is not None and info.size > size:
         raise StoreError(
             f"{paths[-1]} has {info.size} bytes, {size} are configured: maxHashSlotNum and maxIndexNum must be what "
-            "the store was made with"
+            "the store was created with"
         )
 
 

@@ -172,7 +172,7 @@ def test_whatever_is_done_to_the_wall_clock_store_times_rise_and_no_delay_is_sho
         waiting.append((stored, choose.choice((1_000, 30_000, 600_000)), machine.boot, ahead_total))
 
 
-def test_the_send_process_stores_by_it(tmp_path: Path) -> None:
+def test_the_send_worker_stores_by_it(tmp_path: Path) -> None:
     machine = Machine()
     wall = ffi.callback("int64_t(void)", lambda: machine.wall)
     boot = ffi.callback("int64_t(void)", lambda: machine.boot)

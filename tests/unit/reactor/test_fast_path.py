@@ -248,7 +248,7 @@ def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk:
     assert worker_messages.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_completed")
 
 
-def test_a_send_process_that_was_replaced_may_go_on_when_all_earlier_sends_are_completed(desk: Desk) -> None:
+def test_a_send_worker_that_was_replaced_may_go_on_when_all_earlier_sends_are_completed(desk: Desk) -> None:
     """It does not know of them; its connections' later sends would overtake them."""
     announce(desk.fast_path)
     desk.told("send")
@@ -315,7 +315,7 @@ def test_a_put_without_an_outcome_ends(desk: Desk) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-def test_a_delivery_ends_when_the_send_process_was_replaced(desk: Desk) -> None:
+def test_a_delivery_ends_when_the_send_worker_was_replaced(desk: Desk) -> None:
     async def main() -> None:
         put = desk.fast_path.begin_put(MessageToPut("T", 0, b"", b"", delivery=Delivery(1, 2, 3)))
         desk.blocks["send"].begin(1)
@@ -390,7 +390,7 @@ def test_messages_of_a_topic_that_is_created_again_before_the_position_is_known_
     assert desk.queues.log[-1] == ("below", "T", 900), "a creation before the deletion does not bound it"
 
 
-def test_a_send_process_that_was_replaced_is_asked_for_positions_again(desk: Desk) -> None:
+def test_a_send_worker_that_was_replaced_is_asked_for_positions_again(desk: Desk) -> None:
     """Its predecessor may have died with the answer in its hands: then the deletion would never end."""
     change_topic(desk.fast_path, "U")
     desk.fast_path.tables_end()
@@ -415,7 +415,7 @@ def test_a_large_send_passes_while_a_successor_is_told_the_tables(desk: Desk) ->
     assert desk.kinds("send")[-1] == WorkerMessage.SEND and not channel.pushed
 
 
-def test_a_store_process_that_was_replaced_is_asked_again(desk: Desk) -> None:
+def test_a_store_worker_that_was_replaced_is_asked_again(desk: Desk) -> None:
     """Its predecessor may have died with the request in its hands; doing it twice does no harm."""
     done = desk.fast_path.delete_queues("T")
     (removed, _), (_, position) = desk.told("send")

@@ -138,9 +138,7 @@ def test_a_waiter_that_is_cancelled_leaves_nothing_behind(puts: InternalPuts, se
     trio.run(main)
 
 
-def test_deliveries_end_when_the_send_process_was_replaced_and_other_puts_do_not(
-    puts: InternalPuts, sent: Sent
-) -> None:
+def test_deliveries_end_when_the_send_worker_was_replaced_and_other_puts_do_not(puts: InternalPuts, sent: Sent) -> None:
     """A delivery may be put again at once; what became of another put only its result can tell."""
 
     async def main() -> None:

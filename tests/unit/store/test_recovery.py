@@ -757,7 +757,7 @@ def test_a_hole_in_a_queue_does_not_hide_the_messages_before_it(
 
 @pytest.mark.parametrize("dispatched", [0, 7, 20])
 @pytest.mark.parametrize("is_damaged", [False, True])
-def test_a_new_send_processor_goes_on_with_the_next_offsets(
+def test_a_new_send_worker_goes_on_with_the_next_offsets(
     config: MessageStoreConfig, dispatched: int, is_damaged: bool
 ) -> None:
     """Its predecessor died after publishing and before counting on; a damaged record behind dispatch is passed over."""
