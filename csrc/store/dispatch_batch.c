@@ -96,7 +96,7 @@ static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record)
     rp_keys keys;
     rp_keys_begin(&keys, record->properties, record->properties_size);
     uint32_t room = RP_INDEX_KEYS_MAX + (keys.unique != NULL);
-    int is_redo = record->phy_offset == rp_index_end(dispatch->index); /* how a predecessor died, it cannot say */
+    int is_redo = record->phy_offset == rp_index_end(dispatch->index); /* some keys may be entered already */
     while (rp_keys_next(&keys, &key, &size)) {
         if (taken++ == room) {
             dispatch->counts.cut_short++;

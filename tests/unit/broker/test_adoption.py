@@ -1,4 +1,4 @@
-"""Queues that hold messages keep their topic, even where topics.json was never told of it."""
+"""A topic whose queues hold messages is restored, even if topics.json does not have it."""
 
 from __future__ import annotations
 

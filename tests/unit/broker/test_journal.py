@@ -1,4 +1,4 @@
-"""What a process has put into its journal is what its successor finds, wherever it died."""
+"""A restarted process reads from its journal what the previous one wrote, wherever that died."""
 
 from __future__ import annotations
 

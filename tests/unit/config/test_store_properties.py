@@ -19,7 +19,7 @@ from rocketpy.config.settings import known_settings
 TESTS = Path(__file__).parents[1]
 COMPATIBILITY = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
-CLEAN, PACE, SERVICE = "store/test_clean.py", "store/test_pace.py", "store/test_service.py"
+CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "store/test_store_service.py"
 PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_send_and_pull.py", "broker/test_broker.py"
 LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"

@@ -1,4 +1,4 @@
-"""The door to the extension: what is said when it is not there, and what its numbers mean."""
+"""Access to the extension: the error when it is missing, and the names of its return codes."""
 
 import subprocess
 import sys

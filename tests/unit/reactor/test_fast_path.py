@@ -1,4 +1,4 @@
-"""RingFastPath: tables and requests in order, tables again for a successor, puts with their outcome."""
+"""RingFastPath: tables and requests in order, tables again for a restarted worker, puts with their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A killed selector tells nobody that its connections have closed: whoever keeps them sees its successor."""
+"""A killed selector sends no CLOSED: the manager drops its connections when it sees the restarted selector."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may administer: this machine and whom the operator names."""
+"""Who may administer: this machine and the addresses that the operator configures."""
 
 import pytest
 

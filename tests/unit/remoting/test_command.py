@@ -1,4 +1,4 @@
-"""RemotingCommand in both serialisations, against bytes of a real broker (protocol spec, 11.1 and 11.2)."""
+"""RemotingCommand in both serialisations, against bytes of a real broker."""
 
 import pytest
 

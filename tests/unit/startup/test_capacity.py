@@ -1,4 +1,4 @@
-"""Room for connections where nobody has said how many."""
+"""The default of connectionsMax."""
 
 import resource
 from pathlib import Path

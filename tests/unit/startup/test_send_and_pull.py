@@ -1,4 +1,4 @@
-"""That the C loops get what the settings say."""
+"""The C loops get the values of the settings."""
 
 from __future__ import annotations
 

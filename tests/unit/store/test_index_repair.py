@@ -1,4 +1,4 @@
-"""An index after a power failure, which may have lost any page: what holds together stays, the rest is entered anew."""
+"""An index after a power failure, which may lose any page: consistent units are kept, the rest is indexed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is online is found again by a successor, as it was when its predecessor died."""
+"""A restarted manager knows the clients that were online when the previous one died."""
 
 from __future__ import annotations
 

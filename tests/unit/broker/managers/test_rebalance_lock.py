@@ -1,4 +1,4 @@
-"""Queue locks: free, mine, another's, expired."""
+"""Queue locks: free, the client's own, another client's, expired."""
 
 from __future__ import annotations
 

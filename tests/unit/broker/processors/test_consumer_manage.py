@@ -1,4 +1,4 @@
-"""Members of a group, and where it goes on: the young-queue rule included."""
+"""Members of a group, and its offsets: committed ones, and those of queues that it has not consumed yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients told to go elsewhere (222), or asked where they are (223)."""
+"""Clients are told to reset their offsets (222), or asked for them (223)."""
 
 from __future__ import annotations
 

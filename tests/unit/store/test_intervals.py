@@ -1,4 +1,4 @@
-"""When the store worker flushes, looks and cleans, by a clock that the test holds."""
+"""When the store worker flushes, checks the disk and cleans; the test sets the clock."""
 
 from __future__ import annotations
 
