@@ -279,7 +279,7 @@ class BrokerController:
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
             Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
             Duty("sampling seconds", 1.0, as_duty(stats.sample_second)),
-            Duty("sampling minutes", 10.0, self._sample_minute),
+            Duty("sampling minutes", 10.0, self._sample_minute, first_s=0.0),
             Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
@@ -313,7 +313,7 @@ class BrokerController:
         services = self.services
         topics = services.topics.topics.values()
         queues = ((topic.topic_name, topic.write_queue_nums) for topic in topics)
-        await services.stats.sample_topics(queues, services.store.max_offset)
+        await services.stats.sample_topics(queues, services.store.max_offset, services.store.min_offset)
         await finished(services.stats.sample_minute())
 
     async def _count_day(self) -> None:

@@ -33,6 +33,7 @@ KNOWN_ITEMS = (*BY_NAME, BROKER_PUT_NUMS, BROKER_GET_NUMS)
 TPS_WINDOWS_S = (10, 60, 600)
 QUEUES_PER_STEP = 500  # queues read per step
 ITEMS_PER_STEP = 500
+BEGINNINGS_MAX = 10_000  # queues that groups have asked for and not committed yet
 
 
 @attrs.frozen
@@ -68,6 +69,8 @@ class BrokerStatsManager:
         self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in KNOWN_ITEMS}
         self._seconds: deque[_Second] = deque(maxlen=TPS_WINDOWS_S[-1] + 1)
         self._topic_ends: dict[str, int] = {}
+        self._has_sampled = False
+        self._beginnings: dict[tuple[str, str, int], int] = {}  # group, topic, queue id -> where the group begins
         self.put_total_yesterday_morning = 0
         self.put_total_today_morning = 0
         self.get_total_yesterday_morning = 0
@@ -92,6 +95,21 @@ class BrokerStatsManager:
     def group_get_tps(self, group: str, topic: str) -> float:
         item = self.item(GROUP_GET_NUMS, f"{topic}@{group}")
         return item.minute.tps if item else 0.0
+
+    def group_begins(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """A member asked for the offset of a queue in which its group has none: it begins at `offset`. The oldest are
+        forgotten when there are too many: some group's first commit is not counted then."""
+        self._beginnings.pop((group, topic, queue_id), None)
+        if len(self._beginnings) >= BEGINNINGS_MAX:
+            del self._beginnings[next(iter(self._beginnings))]
+        self._beginnings[group, topic, queue_id] = offset
+
+    def count_commit(self, group: str, topic: str, queue_id: int, before: int, offset: int) -> None:
+        """Count the progress of a group as consumed messages. `before` is its last offset, -1 if it had none."""
+        begins = self._beginnings.pop((group, topic, queue_id), offset) if self._beginnings else offset
+        messages = offset - (before if before >= 0 else begins)
+        if messages > 0:
+            self.count_consumed(group, topic, messages)
 
     def count_consumed(self, group: str, topic: str, messages: int) -> None:
         self.add(GROUP_GET_NUMS, f"{topic}@{group}", messages)
@@ -122,8 +140,17 @@ class BrokerStatsManager:
             if number % ITEMS_PER_STEP == 0:
                 yield
 
-    async def sample_topics(self, topics: Iterable[tuple[str, int]], max_offset: Callable[[str, int], int]) -> None:
-        """Count each topic's growth since the last call; (topic, queues) pairs, in steps that let others run."""
+    async def sample_topics(
+        self,
+        topics: Iterable[tuple[str, int]],
+        max_offset: Callable[[str, int], int],
+        min_offset: Callable[[str, int], int],
+    ) -> None:
+        """Count each topic's growth since the last call; (topic, queues) pairs, in steps that let others run.
+
+        What the first call finds was there before. A topic that a later call finds for the first time is new: all of
+        it is growth, from its first kept messages on: in a topic created again, offsets go on where they were.
+        """
         steps = Steps(QUEUES_PER_STEP)
         for topic, queue_nums in topics:
             end = 0
@@ -132,9 +159,15 @@ class BrokerStatsManager:
                 await steps.did()
             await steps.did()
             before = self._topic_ends.get(topic)
+            if before is None and not self._has_sampled:
+                before = end
+            elif before is None:
+                before = sum(max(0, min_offset(topic, queue_id)) for queue_id in range(queue_nums))
+                await steps.did(queue_nums)
             self._topic_ends[topic] = end
-            if before is not None and end > before:
+            if end > before:
                 self.add(TOPIC_PUT_NUMS, topic, end - before)
+        self._has_sampled = True
         await trio.lowlevel.checkpoint()
 
     @property

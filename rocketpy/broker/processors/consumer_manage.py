@@ -56,12 +56,27 @@ class ConsumerManageProcessor(TableProcessor):
         header = QueryConsumerOffsetRequestHeader.of(request)
         services = self._services
         offset = services.offsets.query(header.consumer_group, header.topic, header.queue_id)
-        if offset < 0 and self._is_young(header.topic, header.queue_id):
-            offset = services.store.min_offset(header.topic, header.queue_id)
+        if offset < 0:
+            offset = self._beginning(header)
         if offset < 0:
             remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
             return RemotingCommand.response(ResponseCode.QUERY_NOT_FOUND, remark, ext_fields={})
         return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
+
+    def _beginning(self, header: QueryConsumerOffsetRequestHeader) -> int:
+        """Where a group without an offset begins: with the first message of a young queue; else -1, its members decide.
+
+        Statistics count the first commit from there. Members that decide begin with new messages by default; of those
+        that begin earlier, what they consume of older messages until the first commit is not counted.
+        """
+        services, topic, queue_id = self._services, header.topic, header.queue_id
+        is_young = self._is_young(topic, queue_id)
+        offset = services.store.min_offset(topic, queue_id) if is_young else -1
+        config = services.topics.select(topic)
+        if config is not None and queue_id in range(config.read_queue_nums) and not group_fault(header.consumer_group):
+            begins = offset if is_young else max(0, services.store.max_offset(topic, queue_id))
+            services.stats.group_begins(header.consumer_group, topic, queue_id, begins)
+        return offset
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """Whether the first message of the queue still exists and is in memory: then a new group starts with it,
@@ -80,5 +95,4 @@ def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: in
         RequestRefused: the limit of offsets is reached.
     """
     before = services.offsets.commit(group, topic, queue_id, offset)
-    if 0 <= before < offset:
-        services.stats.count_consumed(group, topic, offset - before)
+    services.stats.count_commit(group, topic, queue_id, before, offset)

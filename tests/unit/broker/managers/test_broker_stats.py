@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from rocketpy.broker.current_settings import CurrentSettings
-from rocketpy.broker.managers.broker_stats import BrokerStatsManager, WorkerCounters
+from rocketpy.broker.managers.broker_stats import BEGINNINGS_MAX, BrokerStatsManager, WorkerCounters
 from rocketpy.broker.managers.stats_item import DAY_SNAPSHOTS, StatsItem, StatsSnapshot
 from rocketpy.config import BrokerConfig, BrokerSettings, RocketpyConfig
 from rocketpy.remoting.work import result_of
@@ -67,7 +67,7 @@ def test_topics_are_counted_by_growth() -> None:
     ends = {("T", 0): 5, ("T", 1): 7}
 
     def sample() -> None:
-        trio.run(stats.sample_topics, [("T", 2)], lambda topic, queue: ends[topic, queue])
+        trio.run(stats.sample_topics, [("T", 2)], lambda topic, queue: ends[topic, queue], lambda topic, queue: 0)
 
     sample()
     assert stats.item("TOPIC_PUT_NUMS", "T") is None, "what was there before is not news"
@@ -78,6 +78,43 @@ def test_topics_are_counted_by_growth() -> None:
     ends["T", 0] = ends["T", 1] = 0  # deleted and created again
     sample()
     assert item.value == 3
+
+
+def test_a_new_topic_is_counted_from_its_first_message() -> None:
+    stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
+    begins = {"old": 0, "new": 0, "again": 3}
+
+    def sample(*topics: str) -> None:
+        pairs = [(topic, 1) for topic in topics]
+        trio.run(stats.sample_topics, pairs, lambda topic, queue: 5, lambda topic, queue: begins[topic])
+
+    sample("old")
+    sample("old", "new", "again")
+    items = {topic: stats.item("TOPIC_PUT_NUMS", topic) for topic in begins}
+    assert {topic: item and item.value for topic, item in items.items()} == {"old": None, "new": 5, "again": 2}
+
+
+def test_the_first_commit_of_a_group_is_counted_from_where_it_begins() -> None:
+    stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
+
+    def value() -> int:
+        item = stats.item("GROUP_GET_NUMS", "T@G")
+        return 0 if item is None else item.value
+
+    stats.count_commit("G", "T", 0, -1, 100)
+    assert value() == 0, "nobody knows where it began"
+    stats.group_begins("G", "T", 1, 40)
+    stats.count_commit("G", "T", 1, -1, 100)
+    assert value() == 60
+    stats.count_commit("G", "T", 1, 100, 90)
+    assert value() == 60, "a reset"
+    stats.count_commit("G", "T", 1, 90, 93)
+    assert value() == 63
+    stats.group_begins("G", "T", 2, 7)
+    for queue in range(BEGINNINGS_MAX):
+        stats.group_begins("H", "T", queue, 0)
+    stats.count_commit("G", "T", 2, -1, 9)
+    assert value() == 63, "the oldest makes room"
 
 
 def test_rates_of_the_windows_that_are_full() -> None:
