@@ -4,7 +4,7 @@
     send, pull k, manager, query l, codec j -REPLY-> selector i
     send <-> manager <-> pull k, store <-> manager, store -> pull k, manager -> query l
 
-With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the processors, and one leads
+With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the workers that serve them, and one leads
 back to itself for requests that it refuses while decoding.
 """
 
@@ -60,8 +60,8 @@ class ReactorSizes:
         return tuple(f"{QUERY}-{n}" for n in range(self.query_workers))
 
     @property
-    def processors(self) -> tuple[str, ...]:
-        """Who serves requests."""
+    def servers(self) -> tuple[str, ...]:
+        """Workers that serve requests."""
         return (SEND, *self.pulls, MANAGER, *self.queries)
 
     @property
@@ -71,7 +71,7 @@ class ReactorSizes:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        return (ACCEPTOR, *self.selectors, *self.codecs, *self.processors, STORE)
+        return (ACCEPTOR, *self.selectors, *self.codecs, *self.servers, STORE)
 
 
 @attrs.frozen
@@ -90,14 +90,14 @@ def wires(sizes: ReactorSizes) -> Iterator[Wire]:
         for codec in sizes.codecs:
             yield Wire(selector, codec)
     for decoder in sizes.decoders:
-        for processor in sizes.processors:
-            yield Wire(decoder, processor, 0.5 if processor in halved else 1.0)
+        for server in sizes.servers:
+            yield Wire(decoder, server, 0.5 if server in halved else 1.0)
         for selector in sizes.selectors:
             if decoder == selector or sizes.codecs:
                 yield Wire(decoder, selector, 0.125)
-    for processor in sizes.processors:
+    for server in sizes.servers:
         for selector in sizes.selectors:
-            yield Wire(processor, selector, 0.5 if processor in sizes.pulls else 1.0)
+            yield Wire(server, selector, 0.5 if server in sizes.pulls else 1.0)
     yield Wire(SEND, MANAGER)
     yield Wire(MANAGER, SEND)
     for pull in sizes.pulls:
@@ -160,9 +160,9 @@ class Topology:
         """Rings that end at `consumer`, in the order of `wires`."""
         return [ring for (_, to), ring in self.rings.items() if to == consumer]
 
-    def requests_to(self, processor: str) -> list[Ring]:
-        """Rings from all decoders to one processor: the `inputs` of the send and pull loops."""
-        return [self.ring(decoder, processor) for decoder in self.sizes.decoders]
+    def requests_to(self, server: str) -> list[Ring]:
+        """Rings from all decoders to one worker: the `inputs` of the send and pull loops."""
+        return [self.ring(decoder, server) for decoder in self.sizes.decoders]
 
     def is_connection_gone(self, connection: int) -> bool:
         """Whether the selector process that owned the connection has ended. It sends no CLOSED when it dies."""

@@ -23,19 +23,19 @@ def test_one_ring_per_pair_and_every_worker_that_asks_is_answered(sizes: Reactor
     assert {name for pair in pairs for name in pair} <= set(sizes.workers)
     for selector in sizes.selectors:
         writers = {producer for producer, consumer in pairs if consumer == selector}
-        assert set(sizes.processors) <= writers
+        assert set(sizes.servers) <= writers
         assert writers & set(sizes.decoders)  # refusals while decoding
     for decoder in sizes.decoders:
-        assert {consumer for producer, consumer in pairs if producer == decoder} >= set(sizes.processors)
+        assert {consumer for producer, consumer in pairs if producer == decoder} >= set(sizes.servers)
     assert {(SEND, MANAGER), (MANAGER, SEND)} <= set(pairs)
     for pull in sizes.pulls:
         assert {(pull, MANAGER), (MANAGER, pull), (STORE, pull)} <= set(pairs)
 
 
 def test_workers_are_numbered_where_there_are_several() -> None:
-    assert ReactorSizes().processors == ("send", "pull", "manager")
+    assert ReactorSizes().servers == ("send", "pull", "manager")
     several = ReactorSizes(pull_workers=2, query_workers=1)
-    assert several.processors == ("send", "pull-0", "pull-1", "manager", "query-0")
+    assert several.servers == ("send", "pull-0", "pull-1", "manager", "query-0")
 
 
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
