@@ -4,8 +4,8 @@
     send, pull k, manager, query l, codec j -REPLY-> selector i
     send <-> manager <-> pull k, store <-> manager, store -> pull k, manager -> query l
 
-With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the workers that serve them, and one leads
-back to itself for requests that it refuses while decoding.
+With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the workers that serve them, and
+one leads back to itself for requests that it refuses while decoding.
 """
 
 from __future__ import annotations
