@@ -129,7 +129,8 @@ class BrokerConfig:
     query_message_thread_pool_nums: int = setting(
         0,
         "queryMessageThreadPoolNums",
-        "Processes that answer queries of messages and offsets, when queryWorkers is not given.",
+        "Processes that answer queries of messages and offsets, when queryWorkers is not given. Without query workers, "
+        "1 is shown: the manager.",
         unit="processes",
         default_text="queryWorkers",
     )

@@ -89,6 +89,8 @@ def load_broker_config(
     }
     derived.update(_workers(settings, given, machine.cores))
     derived.update(_processors(settings, given, machine.cores))
+    if "clientCallbackExecutorThreads" not in given:  # exportMetrics and dashboards read the number of CPUs from it
+        derived["without_effect", "clientCallbackExecutorThreads"] = machine.cores
     notes = loaded.notes + _capped_workers(settings, loaded, machine.cores)
     if "haListenPort" in given and settings.store.ha_listen_port == port + 1:
         notes = tuple(note for note in notes if note.key != "haListenPort")
@@ -222,7 +224,7 @@ def _processors(settings: BrokerSettings, given: frozenset[str], cores: int) -> 
         ("rocketpy", "pull_workers"): pulls,
         ("rocketpy", "query_workers"): queries,
         ("broker", "pull_message_thread_pool_nums"): pulls,
-        ("broker", "query_message_thread_pool_nums"): queries,
+        ("broker", "query_message_thread_pool_nums"): max(1, queries),  # with no query worker the manager is the one
     }
 
 

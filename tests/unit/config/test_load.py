@@ -227,11 +227,18 @@ def test_pools_become_processes(load: Load) -> None:
         "line 1: pullMessageThreadPoolNums: 16 threads become 2 processes, one per core; or give pullWorkers"
     ]
     assert load("pullMessageThreadPoolNums=16\npullWorkers=3").rocketpy.pull_workers == 3
-    assert load("").rocketpy.query_workers == 0
+    alone = load("")
+    assert (alone.rocketpy.query_workers, alone.broker.query_message_thread_pool_nums) == (0, 1), "the manager answers"
     asked = load("queryMessageThreadPoolNums=1")
     assert (asked.rocketpy.query_workers, asked.broker.query_message_thread_pool_nums) == (1, 1)
     assert load("queryMessageThreadPoolNums=10").rocketpy.query_workers == 2
     assert ring_count(load("pullWorkers=3\nqueryWorkers=2")) > ring_count(load("pullWorkers=3"))
+
+
+def test_the_number_of_cpus_is_shown_where_the_reference_shows_it(load: Load) -> None:
+    assert "clientCallbackExecutorThreads=2" in load("").to_properties().splitlines()
+    given = load("clientCallbackExecutorThreads=9")
+    assert "clientCallbackExecutorThreads=9" in given.to_properties().splitlines()
 
 
 def test_ring_count_without_codecs() -> None:
