@@ -12,17 +12,32 @@ PACKAGE = REPOSITORY / "rocketpy"
 CSRC = REPOSITORY / "csrc"
 
 # A function fits a screen, a file has one noun. What must be longer for now is named with its length, which may only
-# shrink, and goes off the list when it fits.
+# shrink, and goes off the list when it fits. A file has its reason beside it.
 FUNCTION_LINES_MAX = 60
 SMALL_FUNCTION_LINES = 12
-FILE_LINES_MAX = {".py": 420, ".c": 500, ".h": 300}
+FILE_LINES_MAX = {".py": 400, ".c": 400, ".h": 300}
 UNFINISHED = ("TODO", "FIXME", "XXX", "HACK")
 LONGER_FUNCTIONS: dict[str, int] = {}
-LONGER_FILES: dict[str, int] = {}
+LONGER_FILES: dict[str, tuple[int, str]] = {
+    "rocketpy/client/pull_consumer.py": (409, "one public class with its docstrings; what it does is in consuming/"),
+    "rocketpy/reactor/processor.py": (409, "the life of a request in one process, from its ring to its answer"),
+    "rocketpy/store/recovery/positions.py": (418, "the three ways of recovery share their parts; read side by side"),
+    "tests/support/cluster.py": (450, "one cluster, with what its tests ask of it"),
+    "tests/support/hostile.py": (572, "a list of attacks, each a few lines"),
+    "tests/support/slow_path.py": (467, "a manager without processes: one part for each that it stands in for"),
+    "tests/support/store_script.py": (405, "one table of script commands"),
+}
 
 
 def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
+
+
+def files_with_one_noun() -> list[Path]:
+    trees = [PACKAGE, REPOSITORY / "bench", REPOSITORY / "tests/support"]
+    python = [path for tree in trees for path in sorted(tree.rglob("*.py"))]
+    driver = [path for path in sorted((REPOSITORY / "bench").rglob("*.[ch]")) if path.name != "_driver.c"]
+    return [*python, *sorted(CSRC.rglob("*.[ch]")), *driver]
 
 
 def name_of(path: Path) -> str:
@@ -92,10 +107,10 @@ def test_functions_fit_a_screen(path: Path) -> None:
         assert lines <= limit, f"{key} has {lines} lines, at most {limit}"
 
 
-@pytest.mark.parametrize("path", [*sources(), *sorted(CSRC.rglob("*.[ch]"))], ids=name_of)
+@pytest.mark.parametrize("path", files_with_one_noun(), ids=name_of)
 def test_files_have_one_noun(path: Path) -> None:
     lines = path.read_text().count("\n")
-    limit = LONGER_FILES.get(name_of(path), FILE_LINES_MAX[path.suffix])
+    limit, _ = LONGER_FILES.get(name_of(path), (FILE_LINES_MAX[path.suffix], ""))
     assert lines <= limit, f"{name_of(path)} has {lines} lines, at most {limit}: look for the second noun"
 
 

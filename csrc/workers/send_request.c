@@ -1,0 +1,247 @@
+/* One send. In this order: decide (append, pass to the manager, refuse), check that there is room for the response,
+ * append, set the resume point, publish, answer; then send.c releases the input. So nothing is stored that cannot be
+ * answered, and a restarted worker knows from the resume point which requests were stored.
+ *
+ * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). */
+#include <stdlib.h>
+#include "ipc/selectors.h"
+#include "wire/codes.h"
+#include "workers/error_reply.h"
+#include "workers/send_private.h"
+#include "workers/send_reply.h"
+#include "workers/send_store.h"
+
+static int is_internal(const rp_send_request *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
+
+static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
+    return rp_selector_of(send->selectors, send->selector_count, connection);
+}
+
+/* ------------------------------------------------------------------ answers */
+
+rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
+    rp_put_result result = {.token = wait->token,
+                            .phy_offset = wait->phy_offset,
+                            .queue_offset = wait->queue_offset,
+                            .store_timestamp_ms = wait->store_timestamp_ms,
+                            .code = code,
+                            .queue_id = wait->queue_id,
+                            .size = wait->size};
+    rp_span span = {&result, sizeof result};
+    return rp_backlog_put(&send->results, RP_CONNECTION_INTERNAL, RP_MSG_PUT_RESULT, &span, 1);
+}
+
+static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t code, const char *remark) {
+    count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
+    if (is_internal(request)) {
+        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
+        return rp_send_put_result(send, &wait, code);
+    }
+    rp_ring_writer *selector = selector_of(send, request->origin.connection);
+    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    rp_error_reply reply = {.opaque = request->opaque,
+                            .code = code,
+                            .version = send->config.version,
+                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                            .remark = remark,
+                            .region = send->config.region,
+                            .trace_on = (uint8_t)send->config.trace_on};
+    return rp_error_reply_send(selector, request->origin.connection, &reply);
+}
+
+/* Whether there is room for the reply to `wait`; checked before anything is stored. */
+static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
+    if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
+    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_backlog_has_room(&send->results, sizeof(rp_put_result));
+    rp_ring_writer *selector = selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
+    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
+}
+
+static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
+    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
+    rp_ring_writer *selector = selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    rp_send_reply reply = {.serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                           .trace_on = (uint8_t)send->config.trace_on,
+                           .opaque = wait->opaque,
+                           .code = code,
+                           .version = send->config.version,
+                           .queue_id = wait->queue_id,
+                           .queue_offset = wait->queue_offset,
+                           .message_ids = wait->ids,
+                           .message_ids_size = wait->ids_size,
+                           .region = (const uint8_t *)send->config.region,
+                           .region_size = send->region_size};
+    rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
+    if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
+    return status;
+}
+
+uint32_t rp_send_release_waits(rp_send *send) {
+    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
+    uint32_t released = 0;
+    for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
+        int32_t code = RP_RESPONSE_SUCCESS;
+        if (wait->need_phy_offset > durable) {
+            if (send->admission.now_ns < wait->deadline_ns) break;
+            code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
+        }
+        if (!has_room(send, wait, 0) || answer(send, wait, code) != RP_OK) break;
+        rp_waits_pop(&send->waits);
+    }
+    return released;
+}
+
+/* ------------------------------------------------------------------ sends */
+
+/* Set before the output is published: the published output shows that the input was processed. */
+static void set_resume_point(rp_send *send, uint32_t output, uint64_t position) {
+    uint32_t input = send->current_input;
+    if (input >= RP_RESUME_POINTS_MAX) return;
+    send->config.worker->resume_points[input].output = output;
+    send->config.worker->resume_points[input].output_position = position;
+    rp_store_release(&send->config.worker->resume_points[input].source_head, rp_ring_head_after(send->inputs[input]));
+}
+
+static void set_resume_point_stored(void *context, const rp_put *put, const rp_stored *stored) {
+    rp_send *send = context;
+    set_resume_point(send, RESUME_AT_LOG, stored->end_phy_offset);
+    if (put->is_delivery && send->config.marks)
+        rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
+}
+
+static void set_resume_point_left(void *send, uint64_t position) {
+    set_resume_point(send, RESUME_AT_MANAGER, position);
+}
+
+static rp_status refuse_overload(rp_send *send, const rp_send_request *request) {
+    return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
+}
+
+/* No other request waits behind it, even if the manager's ring is full (diverted.h). */
+static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
+    if (rp_diverted_leave(&send->diverted, data, size, set_resume_point_left, send) != RP_OK)
+        return refuse_overload(send, (const rp_send_request *)data);
+    count(send, RP_COUNT_SLOW, 1);
+    return RP_OK;
+}
+
+void rp_send_refuse_waiting(rp_send *send, int all) {
+    for (const rp_send_request *first; (first = rp_diverted_first(&send->diverted));
+         rp_diverted_drop_first(&send->diverted)) {
+        if (!all && !rp_admission_is_too_old(&send->admission, first->origin.received_ns)) return;
+        if (refuse_overload(send, first) != RP_OK) return;
+    }
+}
+
+static int is_for_manager(const rp_send *send, const rp_send_request *request, const rp_topic *topic) {
+    if (request->flags & RP_REQUEST_RESOLVED) return 0;
+    return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
+           request->body_size > send->config.max_message_size ||
+           (topic->flags & RP_TOPIC_ORDER && !(send->permission & RP_PERM_WRITE)) ||
+           rp_diverted_has(&send->diverted, request->origin.connection);
+}
+
+/* maxMessageSize bounds what clients send. An internal put (delayed, retried) was within the limit when its client sent
+ * it: only the record format and the size of a CommitLog file bound it. */
+static int is_too_long(const rp_send *send, const rp_send_request *request) {
+    return !is_internal(request) && request->body_size > send->config.max_message_size;
+}
+
+static rp_status append(rp_send *send, const rp_put *put) {
+    const rp_send_request *request = put->request;
+    uint64_t total;
+    uint32_t messages = rp_put_measure(put, &total);
+    if (!messages || is_too_long(send, request))
+        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
+                      "the message is illegal: malformed batch, body too long, topic or properties beyond the limits, "
+                      "or a zero byte "
+                      "in the properties");
+    if (messages > send->ids_capacity / RP_MESSAGE_ID_MAX) {
+        uint8_t *ids = realloc(send->ids, (uint64_t)messages * RP_MESSAGE_ID_MAX);
+        if (!ids) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "no memory for the message ids of this batch");
+        send->ids = ids;
+        send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
+    }
+    int must_wait = send->config.sync_flush && !(request->flags & RP_REQUEST_NO_WAIT);
+    rp_wait wait = {.deadline_ns = send->admission.now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
+                    .received_ns = request->origin.received_ns,
+                    .connection = request->origin.connection,
+                    .token = request->token,
+                    .opaque = request->opaque,
+                    .queue_id = put->queue_id,
+                    .flags = request->flags,
+                    .store_timestamp_ms = put->store_timestamp_ms,
+                    .ids = send->ids,
+                    .ids_size = messages * RP_MESSAGE_ID_MAX};
+    if (!has_room(send, &wait, must_wait)) return RP_FULL;
+
+    rp_stored stored;
+    rp_status status = rp_put_append(send->log, put, total, messages, set_resume_point_stored, send, &stored);
+    if (status == RP_TOO_LARGE)
+        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
+                      "the message is illegal: larger than a CommitLog file");
+    if (status == RP_NO_SPACE)
+        return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE,
+                      "service not available now: no space on the disk for the next CommitLog file");
+    if (status != RP_OK)
+        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
+    send->appended++;
+    send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
+    count(send, RP_COUNT_MESSAGES_PUT, messages);
+    count(send, RP_COUNT_BYTES_PUT, total);
+    wait.need_phy_offset = stored.end_phy_offset;
+    wait.phy_offset = stored.phy_offset;
+    wait.queue_offset = stored.queue_offset;
+    wait.size = stored.size;
+    if (request->flags & RP_REQUEST_ONEWAY && !is_internal(request)) return RP_OK;
+    wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
+    /* The message is stored: if there is no memory for the reply, the client repeats the request, but we must not store
+     * it again. */
+    if ((must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
+        count(send, RP_COUNT_STALLS, 1);
+    return RP_OK;
+}
+
+/* Estimated number of requests of `size` bytes that wait in the same ring, for the remark. */
+static uint64_t waiting(const rp_send *send, uint32_t size) {
+    return rp_ring_depth(send->input_rings[send->current_input]) / size;
+}
+
+rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
+    const rp_send_request *request = (const rp_send_request *)data;
+    rp_put put;
+    if (!rp_put_open(data, size, &put)) return RP_OK;
+    if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
+        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
+        return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);
+    }
+    rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
+    if (!(request->flags & RP_REQUEST_RESOLVED)) {
+        uint64_t received_ns = request->origin.received_ns, others = waiting(send, size);
+        const char *busy = rp_admission_lag_refusal(&send->admission, received_ns, others);
+        if (!busy && send->config.fast_failure) busy = rp_admission_refusal(&send->admission, received_ns, others);
+        if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
+    }
+    if (is_for_manager(send, request, topic)) return divert(send, data, size);
+    if (topic) put.queue = rp_topic_choose(topic, request->queue_id, &send->random, &put.queue_id);
+    if (!put.queue && request->flags & RP_REQUEST_RESOLVED && request->queue_id >= 0) {
+        /* Passed back to a restarted worker whose tables are still behind it in the ring. */
+        put.queue_id = request->queue_id;
+        put.queue = rp_control_find(send->config.block, put.topic, request->topic_size, (uint32_t)put.queue_id);
+        if (put.queue && put.queue->state != RP_QUEUE_LIVE) put.queue = NULL;
+    }
+    if (!put.queue) {
+        if (!(request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
+        return refuse(send, request, is_internal(request) ? RP_RESPONSE_TOPIC_NOT_EXIST : RP_RESPONSE_SYSTEM_ERROR,
+                      "the topic or queue of this message is gone");
+    }
+    const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
+    if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
+    put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
+    put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
+    put.store_host = send->config.store_host;
+    put.store_timestamp_ms = send->now_ms;
+    return append(send, &put);
+}
