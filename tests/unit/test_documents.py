@@ -51,6 +51,14 @@ def test_files_that_are_named_are_there(page: Path) -> None:
 
 
 @EVERY_PAGE
+def test_tests_in_commands_are_there(page: Path) -> None:
+    """`pytest tests/unit/x.py -k y`, as in the track record: the command still finds its fault."""
+    commands = re.findall(r"`([^`\n]*pytest [^`\n]*)`", page.read_text(encoding="utf-8"))
+    named = [path for command in commands for path in re.findall(r"\btests/[\w/.-]+", command)]
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+@EVERY_PAGE
 def test_make_targets_that_are_named_are_there(page: Path) -> None:
     targets = set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
     lines = re.findall(r"(?:^|`)make ((?:[a-z-]+ ?)+)(?=[`#\n ])", page.read_text(encoding="utf-8"), re.MULTILINE)
