@@ -15,6 +15,10 @@ typedef struct rp_arrivals {
     uint32_t count;
 } rp_arrivals;
 
-/* Write the queues to the rings of their owners and wake these. RP_FULL: some rings had no room; their queues stay. */
+/* Write the queues to the rings of their owners and wake these. RP_FULL: the ring of the only pull worker had no room;
+ * the rest of the queues stay.
+ *
+ * The queues of several pull workers do not wait for each other: if the ring of one is full, its queue stays watched.
+ * Its next unit tries again, or the sweep of its owner finds what has come (pull_private.h). */
 rp_status rp_arrivals_send(rp_arrivals *arrivals);
 #endif

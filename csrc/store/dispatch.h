@@ -35,8 +35,8 @@ void rp_dispatch_set_heartbeat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
 void rp_dispatch_set_flush(rp_dispatch *dispatch, rp_flush *flush);
 /* Dispatch published records, about `budget` bytes of log (more while many queues have few units each). Writes units in
  * batches, then publishes max_offset, then the dispatched position. RP_OK: more is published; RP_EMPTY: caught up;
- * RP_CORRUPT: damage at the dispatched position; RP_NOT_FOUND: the log file is missing; RP_FULL: the ring of suspended
- * pulls is full; RP_NO_SPACE, RP_IO_ERROR: retry later. */
+ * RP_CORRUPT: damage at the dispatched position; RP_NOT_FOUND: the log file is missing; RP_FULL: the ring of the
+ * only pull worker is full; RP_NO_SPACE, RP_IO_ERROR: retry later. */
 rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget);
 /* After RP_CORRUPT: continue at the next record that carries its own offset, or at the next file. Returns the number of
  * skipped bytes. (The reference skips the rest of the file.) */

@@ -302,6 +302,47 @@ static void check_arrivals(void) {
     remove_store(&store);
 }
 
+/* A pull worker that stands still, its ring full, keeps neither the queues of another from being dispatched nor its
+ * own.
+ */
+static void check_arrivals_of_two_workers(void) {
+    enum { QUEUES = 12000 };
+    struct store store;
+    const uint8_t *data;
+    uint32_t size, told = 0, stuck = 0;
+    uint16_t type;
+    make_store(&store, "two", 1 << 20);
+    open_store(&store);
+    rp_worker *us = rp_worker_create(0), *pulls[2] = {rp_worker_create(1), rp_worker_create(2)};
+    rp_ring *rings[2] = {rp_ring_create(65536, us, pulls[0]), rp_ring_create(65536, us, pulls[1])};
+    rp_ring_writer *writers[2] = {rp_ring_writer_open(rings[0]), rp_ring_writer_open(rings[1])};
+    rp_ring_reader *reader = rp_ring_reader_open(rings[1]);
+    rp_dispatch_set_pulls(store.dispatch, writers, 2);
+    for (uint32_t i = 0; i < QUEUES; i++) {
+        put(&store, "Waited", i, "", 10);
+        rp_control_find(store.block, (const uint8_t *)"Waited", 6, i)->watched = 1;
+        if (i % 1000 != 999) continue;
+        rp_status status;
+        while ((status = rp_dispatch_run(store.dispatch, 1 << 30)) == RP_OK) {
+        }
+        CHECK(status == RP_EMPTY);
+        for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; told++) rp_ring_release(reader);
+    }
+    for (uint32_t i = 0; i < QUEUES; i++) {
+        const rp_queue *queue = rp_control_find(store.block, (const uint8_t *)"Waited", 6, i);
+        CHECK(queue->max_offset == 1);
+        stuck += queue->watched;
+    }
+    CHECK(told == QUEUES / 2 && stuck == QUEUES / 2 - 65536 / 16);
+    rp_ring_reader_close(reader);
+    for (int i = 0; i < 2; i++) {
+        rp_ring_writer_close(writers[i]);
+        rp_ring_destroy(rings[i]);
+    }
+    close_store(&store);
+    remove_store(&store);
+}
+
 static void measure(uint32_t records, uint32_t body_size, uint32_t is_extended) {
     struct store store;
     struct timespec t[3];
@@ -344,6 +385,7 @@ int main(int argc, char **argv) {
     check_torn_tail();
     check_bridges();
     check_arrivals();
+    check_arrivals_of_two_workers();
     puts("driver_store: ok");
     return 0;
 }
