@@ -19,8 +19,7 @@ enum {
 /* running_flags: why the store takes no messages (the reference's RunningFlags). */
 enum {
     RP_FLAG_NOT_READABLE = 1,
-    RP_FLAG_NOT_WRITEABLE =
-        2, /* a sync of the log failed: until the broker is opened again nothing counts as durable */
+    RP_FLAG_NOT_WRITEABLE = 2, /* a sync of the log failed: nothing more counts as durable before the next start */
     RP_FLAG_CONSUME_QUEUE_FAULT = 4,
     RP_FLAG_INDEX_FAULT = 8,
     RP_FLAG_DISK_FULL = 16
@@ -50,16 +49,14 @@ typedef struct rp_control {
     uint64_t rebuilding; /* supervisor: 1 while lost queues are rebuilt: until then they end before offsets that were
                             already read */
     uint64_t indexed_phy_offset; /* store worker (dispatch): the last record with keys that is in the index */
-    int64_t
-        dispatched_timestamp_ms; /* store worker (dispatch): store time of a record that has its unit, the last one */
+    int64_t dispatched_timestamp_ms; /* store worker (dispatch): store time of the last record that has its unit */
     int64_t clock_slow_base_ms; /* send worker: see broker_clock.c; 0: the wall clock was never set back */
     int64_t clock_slowed_from_ms; /* send worker: the broker's clock when it began to run at half speed */
     uint64_t units_lost; /* store worker: 1 after a failed sync of units or index; units_durable stays then */
     uint64_t flush_begun; /* store worker (flush): 1 once a sync of the log has been tried; recovery, too */
     uint64_t hash_seed; /* of both indexes; random, so that nobody makes names that meet; 0: of an old block */
     int64_t cautious_lead_ms; /* store worker: of the cautious clock (clocks.py) over CLOCK_BOOTTIME; 0: unknown */
-    int64_t
-        wall_ahead_since_ms; /* store worker: since when (CLOCK_BOOTTIME) the wall clock is ahead of it; 0: it is not */
+    int64_t wall_ahead_since_ms; /* store worker: CLOCK_BOOTTIME since which the wall clock is ahead; 0: it is not */
 } rp_control;
 
 enum { RP_QUEUE_FREE = 0, RP_QUEUE_LIVE = 1, RP_QUEUE_DELETED = 2 };
