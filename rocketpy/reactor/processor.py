@@ -302,6 +302,8 @@ class ProcessorServer:
     async def _serve(self, queue: PoolQueue[_Job], job: _Job) -> Detached | None:
         """Answer a request; a returned `Detached` waits for another process."""
         request, channel = job.request, job.connection.channel
+        if job.connection.is_closed and queue.pool.served_by == QUERY:
+            return None  # it would only have read, for a client that is gone
         waited_ms = (self.now_ns() - max(job.received_ns, self._there_since_ns)) // 1_000_000
         if queue.pool.wait_max_ms is not None and waited_ms > queue.pool.wait_max_ms:
             self.block.add(lib.RP_COUNT_BUSY)

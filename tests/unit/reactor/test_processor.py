@@ -222,6 +222,30 @@ def test_closed_is_told_after_the_last_request_is_served(open_bench: Callable[..
     bench.run(scene)
 
 
+def test_queries_of_a_client_that_is_gone_are_not_served(open_bench: Callable[..., Bench]) -> None:
+    gate, served = trio.Event(), []
+
+    async def query(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+        served.append(request.opaque)
+        await gate.wait()
+        return RemotingCommand.response(0)
+
+    bench = open_bench({33: query}, pools=(Pool(name="query", codes=(33,), served_by="query", tasks=1, queue_max=100),))
+
+    async def scene() -> None:
+        for opaque in range(50):
+            bench.request(33, opaque)
+        await complete()
+        bench.closed()
+        await complete()
+        gate.set()
+        await complete()
+        assert served == [0]
+        assert bench.slow_path.told[-1] == CONNECTION
+
+    bench.run(scene)
+
+
 def test_closed_of_a_connection_that_never_spoke_to_us_is_told_too(open_bench: Callable[..., Bench]) -> None:
     bench = open_bench({})
 
