@@ -109,8 +109,7 @@ class ProcessorServer:
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
     _turned_ns: int = attrs.field(init=False, default=0)
     _there_since_ns: int = attrs.field(init=False, default=0)
-    """The earliest time from which the waiting time of a request counts: time in which this process was down is no
-    overload."""
+    """Waiting times of requests count from here: time in which this process was down is no overload."""
 
     async def run(self) -> None:
         """Serve until stopped. This nursery owns the tasks of the pools and of detached requests."""
@@ -221,8 +220,7 @@ class ProcessorServer:
             raise LocalProtocolError(f"worker {self.block.name} does not know ring messages of type {kind}")
 
     def _channel(self, origin: Origin) -> RingChannel:
-        """The channel of a request that came through the fast path. It is not stored: CLOSED may have arrived
-        before."""
+        """The channel of a request of the fast path. It is not stored: CLOSED may have arrived before."""
         known = self._connections.get(origin.connection)
         return known.channel if known else self._new_channel(origin)
 
