@@ -16,7 +16,6 @@ import logging
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Self
 
-import attrs
 import trio
 
 from rocketpy.errors import ClientError, RocketError
@@ -27,6 +26,7 @@ from rocketpy.remoting.headers.pull import PullSysFlag
 
 from .cluster.client_id import build_client_id
 from .cluster.lifetime import Lifetime
+from .consuming.assigned_queues import AssignedQueues
 from .consuming.fetched import Fetched
 from .consuming.group_member import GroupMember
 from .consuming.process_queue import ProcessQueue
@@ -41,15 +41,6 @@ from .results import PullResult
 logger = logging.getLogger(__name__)
 
 ASSIGN_RETRY_S = 3.0  # when an assigned queue's start offset could not be found
-
-
-@attrs.define(eq=False)
-class _Assigned:
-    """State of an assigned queue beside its ProcessQueue."""
-
-    process_queue: ProcessQueue
-    scope: trio.CancelScope
-    unpaused: trio.Event
 
 
 class PullConsumer(GroupMember):
@@ -68,10 +59,9 @@ class PullConsumer(GroupMember):
         self.options = options or PullOptions()
         unique = self.options.mode is ConsumeMode.CLUSTERING
         super().__init__(group, self.options, build_client_id(self.options, unique=unique, stream=True), lifetime)
-        self._assigned: dict[MessageQueue, _Assigned] = {}
+        self._assigned = AssignedQueues()
         self._assign_mode = False
         self._expression: str | Sql92 = ALL
-        self._paused: set[MessageQueue] = set()
         self._fetched = Fetched()
         self._consumed: dict[MessageQueue, int] = {}  # one past what was polled
         self._next_commit_s = 0.0
@@ -135,7 +125,7 @@ class PullConsumer(GroupMember):
             await self.release(queue, self._assigned[queue].process_queue)
         for queue in sorted(wanted - self._assigned.keys()):
             process_queue = ProcessQueue(self._now_ms())
-            self._assigned[queue] = _Assigned(process_queue, trio.CancelScope(), self._unpaused_event(queue))
+            self._assigned.add(queue, process_queue)
             opened.nursery.start_soon(self._pull_assigned, queue, process_queue)
 
     async def _pull_assigned(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
@@ -233,15 +223,11 @@ class PullConsumer(GroupMember):
     def pause(self, *queues: MessageQueue) -> None:
         """Pull nothing more of these queues until `resume`; what is fetched already is still polled."""
         for queue in queues:
-            self._paused.add(queue)
-            if (assigned := self._assigned.get(queue)) and assigned.unpaused.is_set():
-                assigned.unpaused = trio.Event()
+            self._assigned.pause(queue)
 
     def resume(self, *queues: MessageQueue) -> None:
         for queue in queues:
-            self._paused.discard(queue)
-            if assigned := self._assigned.get(queue):
-                assigned.unpaused.set()
+            self._assigned.resume(queue)
 
     # --- offsets ------------------------------------------------------------------------------------------------------
 
@@ -289,7 +275,7 @@ class PullConsumer(GroupMember):
         self._consumed[queue] = offset
         self._offsets.update(queue, offset, increase_only=False)
         process_queue = ProcessQueue(self._now_ms())
-        self._assigned[queue] = _Assigned(process_queue, trio.CancelScope(), self._unpaused_event(queue))
+        self._assigned.add(queue, process_queue)
         if queue in self._rebalancer.queues:
             self._rebalancer.queues[queue] = process_queue
         opened.nursery.start_soon(self._run_loop, queue, process_queue, offset)
@@ -311,14 +297,8 @@ class PullConsumer(GroupMember):
 
     def begin_pulling(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         if queue not in self._assigned:
-            self._assigned[queue] = _Assigned(process_queue, trio.CancelScope(), self._unpaused_event(queue))
+            self._assigned.add(queue, process_queue)
         self._running().nursery.start_soon(self._run_loop, queue, process_queue, offset)
-
-    def _unpaused_event(self, queue: MessageQueue) -> trio.Event:
-        event = trio.Event()
-        if queue not in self._paused:
-            event.set()
-        return event
 
     async def _run_loop(self, queue: MessageQueue, process_queue: ProcessQueue, offset: int) -> None:
         assigned = self._assigned.get(queue)
@@ -338,9 +318,7 @@ class PullConsumer(GroupMember):
 
     async def release(self, queue: MessageQueue, process_queue: ProcessQueue) -> bool:
         process_queue.drop()
-        assigned = self._assigned.pop(queue, None)
-        if assigned is not None:
-            assigned.scope.cancel()
+        self._assigned.remove(queue)
         self._fetched.forget(queue)
         if self.options.auto_commit and queue in self._consumed:
             self._offsets.update(queue, self._consumed[queue], increase_only=False)
@@ -371,8 +349,7 @@ class PullConsumer(GroupMember):
         return FlowLimits(count, self.options.pull_threshold_size_for_queue, self.options.consume_span_max)
 
     async def wait_unpaused(self, queue: MessageQueue) -> None:
-        while (assigned := self._assigned.get(queue)) is not None and not assigned.unpaused.is_set():
-            await assigned.unpaused.wait()
+        await self._assigned.wait_unpaused(queue)
 
     def offset_to_commit(self, queue: MessageQueue) -> int:
         return 0

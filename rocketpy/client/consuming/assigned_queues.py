@@ -1,0 +1,66 @@
+"""The queues assigned to a pull consumer, and which of them are paused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import attrs
+import trio
+
+from rocketpy.message.message_queue import MessageQueue
+
+from .process_queue import ProcessQueue
+
+
+@attrs.define(eq=False)
+class AssignedQueue:
+    """State of an assigned queue: `scope` ends its pulls, `unpaused` is set while they may go on."""
+
+    process_queue: ProcessQueue
+    scope: trio.CancelScope
+    unpaused: trio.Event
+
+
+class AssignedQueues(Mapping[MessageQueue, AssignedQueue]):
+    """By queue. A queue may be paused before it is assigned, and stays paused when it is assigned again."""
+
+    def __init__(self) -> None:
+        self._assigned: dict[MessageQueue, AssignedQueue] = {}
+        self._paused: set[MessageQueue] = set()
+
+    def __getitem__(self, queue: MessageQueue) -> AssignedQueue:
+        return self._assigned[queue]
+
+    def __iter__(self) -> Iterator[MessageQueue]:
+        return iter(self._assigned)
+
+    def __len__(self) -> int:
+        return len(self._assigned)
+
+    def add(self, queue: MessageQueue, process_queue: ProcessQueue) -> None:
+        """Add a queue, or replace its state."""
+        unpaused = trio.Event()
+        if queue not in self._paused:
+            unpaused.set()
+        self._assigned[queue] = AssignedQueue(process_queue, trio.CancelScope(), unpaused)
+
+    def remove(self, queue: MessageQueue) -> None:
+        """Remove a queue, if it is assigned, and end its pulls."""
+        assigned = self._assigned.pop(queue, None)
+        if assigned is not None:
+            assigned.scope.cancel()
+
+    def pause(self, queue: MessageQueue) -> None:
+        self._paused.add(queue)
+        if (assigned := self._assigned.get(queue)) and assigned.unpaused.is_set():
+            assigned.unpaused = trio.Event()
+
+    def resume(self, queue: MessageQueue) -> None:
+        self._paused.discard(queue)
+        if assigned := self._assigned.get(queue):
+            assigned.unpaused.set()
+
+    async def wait_unpaused(self, queue: MessageQueue) -> None:
+        """Wait while the queue is assigned and paused."""
+        while (assigned := self._assigned.get(queue)) is not None and not assigned.unpaused.is_set():
+            await assigned.unpaused.wait()
