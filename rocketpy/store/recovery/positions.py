@@ -23,28 +23,24 @@ import os
 import attrs
 
 from rocketpy.config import MessageStoreConfig
-from rocketpy.errors import StoreError
-from rocketpy.message.record import RECORD_HEAD_MAX, store_timestamp_of
-from rocketpy.native.core import ffi, lib
+from rocketpy.native.core import lib
 
 from ..control_block import QUEUE_LIVE, ControlBlock, fail
 from ..dispatch import Dispatch
-from ..files import Files, StorePaths, file_name, numbered_files
+from ..files import Files, StorePaths
 from ..formats.checkpoint import StoreCheckpoint, write_checkpoint
 from ..formats.index_file import index_end, limit_index
 from ..formats.unit import rounded_file_size
 from ..running_flags import RunningFlag
 from .index_repair import repair_index
+from .log_files import Durable, LogFiles, Scan
 from .progress import Progress
 from .queue_loading import load_queues
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT_MARGIN_MS = 3_000
-FILES_SCANNED = 3  # from the end, after a clean stop: two of them may be pre-allocated
-NOTHING_MISSING = (1 << 64) - 1
 LOG_END_MAX = 1 << 63
-SCAN_STEP = 128 << 20  # bytes between two progress reports
 
 
 class RecoveryKind(enum.Enum):
@@ -77,23 +73,6 @@ class RecoveryReport:
         )
 
 
-@attrs.frozen
-class _Scan:
-    end: int
-    records: int
-    missing: int
-    gap: int
-    last_store_timestamp_ms: int
-
-
-@attrs.frozen
-class _Durable:
-    """The records that are certainly complete on the disk after a power failure."""
-
-    phy_offset: int  # records below it
-    before_ms: int  # records stored before it
-
-
 class Recovery:
     """One opening of one store, single-threaded, under the store's lock."""
 
@@ -102,11 +81,8 @@ class Recovery:
         self._paths = paths
         self._files = files
         self._control = control
-        self._file_size = config.mapped_file_size_commit_log
         self._queue_file_size = rounded_file_size(config.mapped_file_size_consume_queue)
-        self._runs = _runs(numbered_files(files, paths.commitlog, self._file_size), self._file_size)
-        self._starts = self._runs[-1] if self._runs else []  # the files of the log, without gap
-        self._scan_s = 0.0
+        self._log = LogFiles(paths.commitlog, files, config.mapped_file_size_commit_log)
         self._has_failed_sync = False  # read from the block before it is loaded again
 
     def run(self, *, checkpoint: StoreCheckpoint, was_clean: bool, is_ours: bool) -> RecoveryReport:
@@ -116,18 +92,18 @@ class Recovery:
         self._has_failed_sync = self._is_plausible() and self._read_failed_sync()
         if is_ours and self._is_plausible():
             is_trusted = (self._control.is_same_boot or header.clean) and not self._has_failed_sync
-            if is_trusted and self._take_run(header.published_phy_offset):
+            if is_trusted and self._log.take_run(header.published_phy_offset):
                 return self._trust(checkpoint)
-            if not is_trusted and self._take_run(header.durable_phy_offset):
+            if not is_trusted and self._log.take_run(header.durable_phy_offset):
                 return self._from_flushed(checkpoint)
-        self._take_flushed_run(checkpoint)
+        self._log.take_flushed_run(checkpoint.physic_msg_timestamp_ms)
         return self._from_files(checkpoint, was_clean)
 
     # --- the three ways ---
 
     def _trust(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
-        header.min_phy_offset = self._log_begin(header.published_phy_offset)
+        header.min_phy_offset = self._log.begin(header.published_phy_offset)
         rebuilt = lib.rp_recovery_check_queues(
             self._control.block, os.fsencode(self._paths.consumequeue), self._queue_file_size
         )
@@ -140,20 +116,20 @@ class Recovery:
         behind = header.dispatched_phy_offset
         header.dispatched_phy_offset = self._redo_for_index(behind, header.indexed_phy_offset)
         leave = not header.rebuilding and header.dispatched_phy_offset == behind
-        scan = _Scan(header.published_phy_offset, 0, 0, 0, 0)
+        scan = Scan(header.published_phy_offset, 0, 0, 0, 0)
         return self._catch_up(RecoveryKind.TRUSTED, scan, 0, rebuilt, leave=leave)
 
     def _from_flushed(self, checkpoint: StoreCheckpoint) -> RecoveryReport:
         header = self._control.header
-        durable = max(header.durable_phy_offset, self._log_begin(0))
-        scan = self._scan(durable, flags=lib.RP_SCAN_CRC, durable=self._durable(checkpoint))
+        durable = max(header.durable_phy_offset, self._log.begin(0))
+        scan = self._log.scan(durable, flags=lib.RP_SCAN_CRC, durable=self._durable(checkpoint))
         # Nothing below the log's beginning needs to be rebuilt: cleaning waits until units are on the disk.
-        redo_from = min(max(header.units_durable_phy_offset, self._log_begin(0)), scan.end)
+        redo_from = min(max(header.units_durable_phy_offset, self._log.begin(0)), scan.end)
         indexed = min(header.indexed_phy_offset, redo_from)
         is_written = not self._control.is_same_boot  # else scanned records may be in the page cache only
         times = (header.last_store_timestamp_ms, header.physic_timestamp_ms)
         had_units = self._queues_with_units(redo_from)
-        self._cut_log(scan.end)
+        self._log.cut(scan.end)
         checkpoint = self._admit_redo(checkpoint, redo_from)
         self._load(scan, checkpoint, durable=scan.end if is_written else min(durable, scan.end), phy_limit=redo_from)
         header.last_store_timestamp_ms = max(scan.last_store_timestamp_ms, *times)
@@ -169,11 +145,11 @@ class Recovery:
 
     def _from_files(self, checkpoint: StoreCheckpoint, was_clean: bool) -> RecoveryReport:
         header = self._control.header
-        start = self._start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
+        start = self._log.start_after_clean_exit() if was_clean else self._start_after_crash(checkpoint)
         flags = lib.RP_SCAN_CRC if self._config.check_crc_on_recover else 0
-        scan = self._scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
+        scan = self._log.scan(start, flags=flags, durable=None if was_clean else self._durable(checkpoint))
         is_unwritten = self._has_failed_sync and self._control.is_same_boot  # whoever has used the store since
-        self._cut_log(scan.end)
+        self._log.cut(scan.end)
         # After a crash units behind the scan's start are rebuilt: each may be torn, or of a lost record.
         reached = self._load(  # scanned records may be in the page cache only
             scan, checkpoint, durable=start, phy_limit=scan.end if was_clean else min(start, scan.end)
@@ -183,7 +159,7 @@ class Recovery:
         limit_index(self._files, self._paths.index, scan.end)
         rebuilt = 0
         redo_from = max(reached, header.min_phy_offset) if was_clean else self._repair_index(start, checkpoint)
-        units = self._scan(start, with_queues=True)
+        units = self._log.scan(start, queues=self._control)
         if (was_clean and units.missing < reached) or units.gap < scan.end:
             redo_from, rebuilt = header.min_phy_offset, 1  # at least one queue is incomplete
         if rebuilt or (was_clean and redo_from < scan.end):
@@ -218,7 +194,7 @@ class Recovery:
         """Promise no units from `redo_from` on: they are about to be removed or made again, with their extensions.
         If the control block is lost before they are on the disk, the next start would trust a checkpoint that promises
         them. Returns the checkpoint that holds until then."""
-        limit_ms = self._first_record(redo_from - redo_from % self._file_size) if self._starts else 0
+        limit_ms = self._log.first_store_timestamp_ms(redo_from)
         if limit_ms < checkpoint.logics_msg_timestamp_ms:
             checkpoint = attrs.evolve(checkpoint, logics_msg_timestamp_ms=limit_ms)
             write_checkpoint(self._files, self._paths.checkpoint, checkpoint)
@@ -231,7 +207,7 @@ class Recovery:
         header = self._control.header
         return bool(header.units_lost or header.running_flags & RunningFlag.NOT_WRITEABLE)
 
-    def _durable(self, checkpoint: StoreCheckpoint) -> _Durable | None:
+    def _durable(self, checkpoint: StoreCheckpoint) -> Durable | None:
         """The records that cannot be torn; None: no record can, because the page cache holds all writes.
 
         A Java broker that ran meanwhile wrote to the same page cache. Without a block the boot is not known. Several
@@ -241,7 +217,7 @@ class Recovery:
         if self._control.is_same_boot and not header.running_flags & RunningFlag.NOT_WRITEABLE:
             return None
         below = int(header.durable_phy_offset) if self._is_plausible() else 0
-        return _Durable(below, checkpoint.physic_msg_timestamp_ms)
+        return Durable(below, checkpoint.physic_msg_timestamp_ms)
 
     def _is_plausible(self) -> bool:
         """Whether the positions of the block are consistent. (After a power failure pages may be of different times,
@@ -252,87 +228,12 @@ class Recovery:
             and header.durable_phy_offset <= header.published_phy_offset
         )
 
-    def _take_run(self, phy_offset: int) -> bool:
-        """Use the run of files that contains the offset as the log; the offset may also be where its next file would
-        begin (without files: 0 only). A gap before other files means that the name of a file never reached the disk."""
-        for run in reversed(self._runs):
-            if run[0] <= phy_offset <= run[-1] + self._file_size:
-                self._starts = run
-                return True
-        return not self._runs and phy_offset == 0
-
-    def _take_flushed_run(self, checkpoint: StoreCheckpoint) -> None:
-        """Use the newest run of files whose first record was certainly flushed as the log; if there is none, the oldest
-        run."""
-        for run in reversed(self._runs):
-            self._starts = run
-            if 0 < self._first_record(run[0]) <= checkpoint.physic_msg_timestamp_ms:
-                return
-
-    def _log_begin(self, default: int) -> int:
-        return self._starts[0] if self._starts else default
-
-    def _first_record(self, start: int) -> int:
-        """Store time of the first record of a file; 0 if there is none."""
-        path = self._paths.commitlog / file_name(start)
-        head = self._files.read(path, 0, RECORD_HEAD_MAX) if start in self._starts else b""
-        return store_timestamp_of(head) or 0
-
-    def _start_after_clean_exit(self) -> int:
-        """The third-last file, or an earlier one if all later files are empty."""
-        if not self._starts:
-            return 0
-        at = max(0, len(self._starts) - FILES_SCANNED)
-        while at > 0 and not self._first_record(self._starts[at]):
-            at -= 1
-        return self._starts[at]
-
     def _start_after_crash(self, checkpoint: StoreCheckpoint) -> int:
         """The newest file whose first record was certainly flushed, with its unit; else the first file."""
         limit_ms = min(checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) - CHECKPOINT_MARGIN_MS
         if self._config.message_index_enable and self._config.message_index_safe:
             limit_ms = min(limit_ms, checkpoint.index_msg_timestamp_ms)
-        for start in reversed(self._starts):
-            if 0 < self._first_record(start) <= limit_ms:
-                return start
-        return self._log_begin(0)
-
-    def _scan(self, start: int, *, flags: int = 0, durable: _Durable | None = None, with_queues: bool = False) -> _Scan:
-        """Scan the records from `start` to their end; with `durable`, to the first that may be torn."""
-        step = ffi.new("rp_log_scan *")
-        known = ffi.new("rp_log_durable *", attrs.astuple(durable)) if durable else ffi.NULL
-        block = self._control.block if with_queues else ffi.NULL
-        directory = os.fsencode(self._paths.commitlog)
-        progress = Progress("scanning the log", start, self._starts[-1] + self._file_size if self._starts else start)
-        found = _Scan(start, 0, NOTHING_MISSING, NOTHING_MISSING, 0)
-        limit = start
-        while found.end >= limit:
-            limit = min(found.end + SCAN_STEP, found.end - found.end % self._file_size + self._file_size)
-            status = lib.rp_recovery_scan_log(directory, self._file_size, found.end, limit, flags, known, block, step)
-            if status:
-                raise fail(f"cannot read the log in {self._paths.commitlog}", status)
-            found = _Scan(
-                step.end,
-                found.records + step.records,
-                min(found.missing, step.missing),
-                min(found.gap, step.gap),
-                step.last_store_timestamp_ms or found.last_store_timestamp_ms,
-            )
-            progress(found.end)
-        self._scan_s += progress.elapsed_s
-        return found
-
-    def _cut_log(self, end: int) -> None:
-        """Cut the log at `end`: remove files that begin there or later, and fill the rest of the last one with
-        zeros."""
-        for start in [start for run in self._runs for start in run if start >= end and start > 0]:
-            self._files.remove(self._paths.commitlog / file_name(start))
-        self._files.sync_directory(self._paths.commitlog)  # else they may come back behind new records
-        self._starts = [start for start in self._starts if start < end or start == 0]
-        if self._starts and end < self._starts[-1] + self._file_size:
-            path = self._paths.commitlog / file_name(self._starts[-1])
-            if not self._files.is_zero(path, end - self._starts[-1]):
-                self._files.wipe(path, end - self._starts[-1])
+        return self._log.newest_stored_by(limit_ms)
 
     def _queues_with_units(self, phy_limit: int) -> list[tuple[str, int]]:
         """Queues of the (possibly incomplete) block that must have files."""
@@ -345,7 +246,7 @@ class Recovery:
             and self._control.topic_of(entry)
         ]
 
-    def _load(self, scan: _Scan, checkpoint: StoreCheckpoint, *, durable: int, phy_limit: int) -> int:
+    def _load(self, scan: Scan, checkpoint: StoreCheckpoint, *, durable: int, phy_limit: int) -> int:
         """Load a new block from the files; it never promises more than `durable`. Returns the end of the last record
         that has its unit."""
         cautious = (self._control.header.cautious_lead_ms, self._control.header.wall_ahead_since_ms)
@@ -353,7 +254,7 @@ class Recovery:
         self._control.sync()  # the old one must not come back: units that it promises are removed now
         header = self._control.header
         header.cautious_lead_ms, header.wall_ahead_since_ms = cautious  # of this boot: no other's are left
-        header.min_phy_offset = self._log_begin(scan.end)
+        header.min_phy_offset = self._log.begin(scan.end)
         header.published_phy_offset, header.durable_phy_offset = scan.end, durable
         header.physic_timestamp_ms = checkpoint.physic_msg_timestamp_ms
         header.logics_timestamp_ms = checkpoint.logics_msg_timestamp_ms
@@ -368,7 +269,7 @@ class Recovery:
         )
 
     def _catch_up(
-        self, kind: RecoveryKind, scan: _Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False
+        self, kind: RecoveryKind, scan: Scan, scanned_bytes: int, rebuilt: int, *, leave: bool = False
     ) -> RecoveryReport:
         """Dispatch the rest, unless the store worker does that; then find every queue's next offset."""
         header, block = self._control.header, self._control.block
@@ -394,25 +295,9 @@ class Recovery:
             int(header.published_phy_offset),
             scan.records,
             scanned_bytes,
-            self._scan_s,
+            self._log.scan_s,
             dispatched_from,
             int(header.dispatched_phy_offset),
             rebuilt,
             damaged,
         )
-
-
-def _runs(starts: list[int], file_size: int) -> list[list[int]]:
-    """The files, split where one is missing.
-
-    Raises:
-        StoreError: a file name is not a multiple of the file size.
-    """
-    runs: list[list[int]] = []
-    for start in starts:
-        if start % file_size:
-            raise StoreError(f"CommitLog file {file_name(start)} does not begin at a multiple of {file_size} bytes")
-        if not runs or start != runs[-1][-1] + file_size:
-            runs.append([])
-        runs[-1].append(start)
-    return runs
