@@ -47,8 +47,9 @@ class MembersNotifier:
     async def run(self) -> None:
         """Tell groups as they change; for ever."""
         while True:
-            await self._wake.wait()
-            self._wake = trio.Event()
+            while not self._changed:  # a call that failed may have left some
+                self._wake = trio.Event()
+                await self._wake.wait()
             await finished(self.tell())
 
     def tell(self) -> Generator[None, None, None]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 import trio.testing
 
 from rocketpy.broker.managers.client_channel import CHANNEL_EXPIRED_MS
 from rocketpy.broker.managers.notify import MEMBERS_PER_STEP
+from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import FakeChannel, SlowPathRig
 
 
@@ -131,6 +133,29 @@ def test_members_are_told_by_a_duty_of_the_broker(tmp_path: Path) -> None:
 
     trio.run(main)
     assert [command.code for command in rig.a.pushed] == [40, 40] and [command.code for command in rig.b.pushed] == [40]
+
+
+class FailingChannel(FakeChannel):
+    def push(self, command: RemotingCommand) -> None:
+        raise OSError("no ring")
+
+
+def test_a_push_that_fails_does_not_keep_other_groups_waiting(tmp_path: Path) -> None:
+    rig = Members(tmp_path)
+
+    async def main() -> None:
+        await rig.heartbeat("a", group="G", topics={"T": "*"}, channel=FailingChannel(1))
+        await rig.heartbeat("b", group="H", topics={"T": "*"}, channel=rig.b)
+        with pytest.raises(OSError, match="no ring"):
+            await rig.broker.notifier.run()
+        assert rig.b.pushed == []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.broker.notifier.run)  # as the duty does it a moment later
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert [command.code for command in rig.b.pushed] == [40]
 
 
 def test_notification_can_be_switched_off_for_the_broker_and_for_a_group(tmp_path: Path) -> None:
