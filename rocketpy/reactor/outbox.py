@@ -22,11 +22,7 @@ class Outbox:
     writer: RingWriter
     bytes_max: int = 8 * 1024 * 1024
     _backlog: deque[tuple[int, bytes] | Iterator[tuple[int, bytes]]] = attrs.field(init=False, factory=deque)
-    _backlog_bytes: int = attrs.field(init=False, default=0)
-
-    @property
-    def backlog_bytes(self) -> int:
-        return self._backlog_bytes
+    backlog_bytes: int = attrs.field(init=False, default=0)
 
     def put(self, kind: int, record: bytes, *, always: bool = False) -> bool:
         """Write the message to the ring and wake the consumer, or append it to the backlog. Returns False if that is
@@ -41,10 +37,10 @@ class Outbox:
         if not self._backlog and self.writer.write(kind, record):
             self.writer.finish_batch()
             return True
-        if not always and self._backlog_bytes and self._backlog_bytes + len(record) > self.bytes_max:
+        if not always and self.backlog_bytes and self.backlog_bytes + len(record) > self.bytes_max:
             return False  # a single message is always accepted: a large reply does not mean that the consumer is slow
         self._backlog.append((kind, record))
-        self._backlog_bytes += len(record)
+        self.backlog_bytes += len(record)
         return True
 
     def put_all(self, records: Iterator[tuple[int, bytes]]) -> None:
@@ -62,7 +58,7 @@ class Outbox:
                 if not self.writer.write(*entry):
                     break
                 self._backlog.popleft()
-                self._backlog_bytes -= len(entry[1])
+                self.backlog_bytes -= len(entry[1])
                 continue
             record = next(entry, None)
             made += 1
@@ -70,7 +66,7 @@ class Outbox:
                 self._backlog.popleft()
             else:
                 self._backlog.appendleft(record)
-                self._backlog_bytes += len(record[1])
+                self.backlog_bytes += len(record[1])
         self.writer.finish_batch()
         return made == RECORDS_PER_FLUSH
 

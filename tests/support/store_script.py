@@ -25,15 +25,9 @@ from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting import fastjson, json_writer
 from rocketpy.remoting.work import result_of
 from rocketpy.store.files import DiskFiles, DiskUsage, file_name
+from rocketpy.store.formats.index_file import INDEX_HEADER, INDEX_SLOT
 from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE
-from rocketpy.store.inspection.dump import (
-    StoreDump,
-    describe_damage,
-    describe_entry,
-    describe_unit,
-    header_line,
-    slot_heads,
-)
+from rocketpy.store.inspection.dump import StoreDump, describe_damage, describe_entry, describe_unit, header_line
 from rocketpy.store.inspection.reader import Damage
 from rocketpy.store.inspection.verify import verify_store
 from rocketpy.store.reading.message_store import MessageStore
@@ -303,8 +297,9 @@ class StoreScript:
             yield header_line(path, header).replace(path.name, names[path.name])
             for entry in self._dump.index_entries(path, self._config.max_hash_slot_num):
                 yield "  " + " ".join(describe_entry(entry).split())
-            heads = slot_heads(path.read_bytes(), self._config.max_hash_slot_num)
-            yield "  slots " + " ".join(f"{slot}->{unit}" for slot, unit in heads.items())
+            slots = path.read_bytes()[INDEX_HEADER.size :][: self._config.max_hash_slot_num * INDEX_SLOT.size]
+            heads = enumerate(unit for (unit,) in INDEX_SLOT.iter_unpack(slots))
+            yield "  slots " + " ".join(f"{slot}->{unit}" for slot, unit in heads if unit)
 
     def do_checkpoint(self) -> Iterator[str]:
         checkpoint = self._dump.state().checkpoint

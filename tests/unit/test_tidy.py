@@ -23,7 +23,6 @@ LONGER_FILES: dict[str, tuple[int, str]] = {
     "tests/support/cluster.py": (450, "one cluster, with what its tests ask of it"),
     "tests/support/hostile.py": (572, "a list of attacks, each a few lines"),
     "tests/support/slow_path.py": (467, "a manager without processes: one part for each that it stands in for"),
-    "tests/support/store_script.py": (405, "one table of script commands"),
 }
 
 

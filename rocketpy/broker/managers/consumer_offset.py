@@ -191,17 +191,6 @@ class ConsumerOffsetManager:
                 self._keep(group, topic, queue_id, None)
             await steps.did()
 
-    async def remove_topic(self, topic: str) -> None:
-        """Remove all offsets in the topic."""
-        steps = Steps()
-        for group in self.groups_of(topic):
-            for queue_id in self.query_all(group, topic):
-                self._keep(group, topic, queue_id, None)
-            self._drop(group, topic)
-            self.file.changed()
-            self._told_ms.get(group, {}).pop(topic, None)
-            await steps.did()
-
     def document(self) -> Members:
         """The table in the format of file and body; each entry is looked up when it is written."""
         return Members(lambda: [("offsetTable", Members(self._entries))])

@@ -17,7 +17,7 @@ from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord
 
 from ..formats.consume_queue_ext import ExtUnit, is_ext_address, real_offset
-from ..formats.index_file import INDEX_SLOT, IndexHeader
+from ..formats.index_file import IndexHeader
 from ..formats.unit import BLANK_SIZE, ConsumeQueueUnit
 from .reader import Damage, IndexEntry, QueueDirectory, StoreReader
 from .state_files import StoreState, read_state
@@ -154,13 +154,3 @@ def state_fields(state: StoreState) -> dict[str, Any]:
         "inUseBy": state.in_use_by,
         "control": attrs.asdict(state.control) if state.control else None,
     }
-
-
-def slot_heads(image: bytes, slots: int) -> dict[int, int]:
-    """Slots in use of an index file's image: slot -> newest unit."""
-    heads = {}
-    for slot in range(slots):
-        (unit,) = INDEX_SLOT.unpack_from(image, 40 + slot * INDEX_SLOT.size)
-        if unit:
-            heads[slot] = unit
-    return heads
