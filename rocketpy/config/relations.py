@@ -154,8 +154,8 @@ def ring_count(settings: BrokerSettings) -> int:
     codecs = settings.rocketpy.codec_workers
     pulls = settings.rocketpy.pull_workers
     queries = settings.rocketpy.query_workers
-    processors = 2 + pulls + queries  # send and manager
-    inward = selectors * codecs + codecs * processors if codecs else selectors * processors
-    replies = processors * selectors
+    servers = 2 + pulls + queries  # send worker and manager
+    inward = selectors * codecs + codecs * servers if codecs else selectors * servers
+    replies = servers * selectors
     among = 3 * pulls + queries + 5  # pull with manager and from store; manager to query; send and store with manager
     return inward + replies + among

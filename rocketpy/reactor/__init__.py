@@ -4,7 +4,7 @@
     acceptor.py          listening sockets -> selectors, by handoff.py     (acceptor)
     selector.py          sockets <-> rings: csrc/workers/selector.c        (selector-0 ...)
     codec.py             frames -> requests: csrc/workers/codec.c          (codec-0 ...)
-    processor.py         requests -> Processors in pools of trio tasks     (manager)
+    request_server.py    requests -> Processors in pools of trio tasks     (manager, query-0 ...)
     topology.py          all blocks and rings, created before the first fork
     pools.py             the table: request code -> pool, its bounds and processes; pool_queue.py what waits
     worker_messages.py   what crosses the rings (csrc/ipc/worker_messages.h) as values;

@@ -14,8 +14,8 @@ class StopPhase:
 
     INTAKE = 0  # acceptor leaves, selectors read no more
     CODECS = 10
-    MANAGERS = 20
-    PROCESSORS = 30
+    MANAGERS = 20  # and query workers
+    FAST_PATH = 30  # send and pull workers
     STORE = 40
     SELECTORS = 50
 
@@ -60,7 +60,7 @@ class WorkerSpec:
     block: WorkerBlock
     main: Callable[[WorkerContext], None]
     keep_fds: tuple[int, ...] = ()
-    stop_phase: int = StopPhase.PROCESSORS
+    stop_phase: int = StopPhase.FAST_PATH
     quiet_phase: int | None = None
     """The phase in which it receives STOP_INTAKE, if it stays to send responses until its stop_phase."""
     hang_timeout_s: float | None = 10.0

@@ -96,9 +96,9 @@ def worker_specs(
     delivered = DeliveryMarks(levels, lambda: control.published_phy_offset)
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
-    yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.PROCESSORS, keep_fds=writes)
+    yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.FAST_PATH, keep_fds=writes)
     for pull in sizes.pulls:
-        yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.PROCESSORS)
+        yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.FAST_PATH)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:

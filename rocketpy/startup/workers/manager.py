@@ -22,7 +22,7 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import PoolTable
-from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.selector_deaths import SelectorDeaths
@@ -104,7 +104,7 @@ class ManagerMain:
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )
-                server = ProcessorServer(
+                server = RequestServer(
                     block=context.block,
                     inputs=list(inputs.values()),
                     gateway=gateway,

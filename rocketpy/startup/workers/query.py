@@ -13,7 +13,7 @@ from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import QUERY, PoolTable
-from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector_deaths import SelectorDeaths
 from rocketpy.reactor.topology import Topology
@@ -45,7 +45,7 @@ class QueryMain:
         topology, faults = self.topology, Faults()
         drop_crashed_request(context.block, topology)
         settings = CurrentSettings(self.settings)
-        server = ProcessorServer(
+        server = RequestServer(
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
             gateway=Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(context.name)], faults),

@@ -18,13 +18,13 @@ from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.detached import ASKER_MAX, DetachedRequests
 from rocketpy.reactor.pools import Pool
-from rocketpy.reactor.processor import BATCH_NS
+from rocketpy.reactor.request_server import BATCH_NS
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import REMARK_BYTES_MAX, RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, SerializeType
 from tests.support import ring_messages
-from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
+from tests.support.request_bench import CONNECTION, Bench, Handler, complete
 
 BOTH = pytest.mark.parametrize("serialize_type", list(SerializeType))
 

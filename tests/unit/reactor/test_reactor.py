@@ -24,7 +24,7 @@ from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.supervisor import Supervisor
@@ -61,7 +61,7 @@ class ManagerMain:
     topology: Topology
 
     def __call__(self, context: WorkerContext) -> None:
-        server = ProcessorServer(
+        server = RequestServer(
             block=context.block,
             inputs=[RingReader(ring) for ring in self.topology.inputs(context.name)],
             gateway=Gateway([Outbox(RingWriter(ring)) for ring in self.topology.replies_from(context.name)]),
@@ -114,7 +114,7 @@ class Tree:
             fds = (topology.handoffs[name][1].fileno(),)
             made.append(spec(name, main, StopPhase.SELECTORS, keep_fds=fds, quiet_phase=StopPhase.INTAKE))
         made += [spec(name, CodecMain(topology, name, table), StopPhase.CODECS) for name in sizes.codecs]
-        made += [spec(name, wait_for_the_end, StopPhase.PROCESSORS) for name in (SEND, *sizes.pulls)]
+        made += [spec(name, wait_for_the_end, StopPhase.FAST_PATH) for name in (SEND, *sizes.pulls)]
         made.append(spec(MANAGER, ManagerMain(topology), StopPhase.MANAGERS))
         return [*made, spec(STORE, wait_for_the_end, StopPhase.STORE)]
 

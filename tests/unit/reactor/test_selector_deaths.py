@@ -15,7 +15,7 @@ from rocketpy.reactor.selector_deaths import STEPS_PER_TURN, SelectorDeaths
 from rocketpy.reactor.topology import ReactorSizes, Topology
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from tests.support.processor_bench import CONNECTION, Bench, SlowPathLog, complete
+from tests.support.request_bench import CONNECTION, Bench, SlowPathLog, complete
 
 
 @pytest.fixture

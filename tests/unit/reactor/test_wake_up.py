@@ -14,11 +14,11 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.codes import RequestCode
 from rocketpy.config import BrokerSettings
-from rocketpy.reactor import processor
+from rocketpy.reactor import request_server
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import broker_pools
-from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import WorkerMessage
@@ -46,7 +46,7 @@ class Rig:
     requests: RingWriter
     replies: RingReader
     to_send: RingReader
-    server: ProcessorServer
+    server: RequestServer
     fast_path: RingFastPath
     may_go_on: trio.Event = attrs.field(factory=trio.Event)
 
@@ -61,7 +61,7 @@ class Rig:
 
 @pytest.fixture
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    monkeypatch.setattr(processor, "TURN_S", HOUR_S)
+    monkeypatch.setattr(request_server, "TURN_S", HOUR_S)
     blocks = {name: WorkerBlock(name, n) for n, name in enumerate(("manager", "selector", "send", "pull"))}
     requests = Ring(65536, blocks["selector"], blocks["manager"])
     replies = Ring(65536, blocks["manager"], blocks["selector"])
@@ -74,7 +74,7 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         store_host=("10.0.0.1", 10911),
     )
     processors: dict[int, Rig] = {}
-    server = ProcessorServer(
+    server = RequestServer(
         block=blocks["manager"],
         inputs=[RingReader(requests)],
         gateway=Gateway([Outbox(RingWriter(replies))]),

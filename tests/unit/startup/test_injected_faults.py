@@ -27,7 +27,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import SendRequest
 from rocketpy.transport.duties import Duty
 from tests.support import ring_messages
-from tests.support.processor_bench import CONNECTION, Bench, complete
+from tests.support.request_bench import CONNECTION, Bench, complete
 from tests.support.slow_path import SlowPathRig
 
 CODES = sorted(int(code) for code in RequestCode)

@@ -1,4 +1,4 @@
-"""A ProcessorServer with a decoder before it and a selector behind it, both played by the test."""
+"""A RequestServer with a decoder before it and a selector behind it, both played by the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.pools import Pool, PoolTable
-from rocketpy.reactor.processor import ProcessorServer
+from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
@@ -75,7 +75,7 @@ class Bench:
     blocks: list[WorkerBlock]
     decoder: RingWriter
     selector: RingReader
-    server: ProcessorServer
+    server: RequestServer
     slow_path: SlowPathLog
     clock: list[int]
     """Its one entry is the time."""
@@ -86,7 +86,7 @@ class Bench:
         requests, replies = Ring(1 << 20, blocks[0], blocks[1]), Ring(reply_bytes, blocks[1], blocks[2])
         slow_path = SlowPathLog()
         clock = [NOW_NS - 1_000_000_000]
-        server = ProcessorServer(
+        server = RequestServer(
             block=blocks[1],
             inputs=[RingReader(requests)],
             gateway=Gateway([Outbox(RingWriter(replies), bytes_max=20_000)]),

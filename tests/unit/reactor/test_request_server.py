@@ -1,4 +1,4 @@
-"""ProcessorServer: requests to pools and back, its bounds, its order, and the end of connections."""
+"""RequestServer: requests to pools and back, its bounds, its order, and the end of connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketpy.errors import ConnectionLost, RequestRefused, RequestTimeout
 from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.pools import Pool
-from rocketpy.reactor.processor import AWAY_NS
+from rocketpy.reactor.request_server import AWAY_NS
 from rocketpy.reactor.ring import STOP_LEAVE
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
@@ -23,7 +23,7 @@ from rocketpy.remoting.fast_path import PullRequest, SendRequest
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.limits import PoolLoad
 from tests.support import ring_messages
-from tests.support.processor_bench import CONNECTION, Bench, Handler, complete
+from tests.support.request_bench import CONNECTION, Bench, Handler, complete
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The loop of a manager process: reads rings, runs requests in pools of trio tasks, writes responses.
+"""The loop of the manager and of each query worker: reads rings, runs requests in pools of trio tasks, writes answers.
 
     doorbell -> drain rings in batches -> COMMAND: pool by request code -> Processor -> reply ring of the selector
                                        -> SEND, PULL, COMMIT_OFFSET: SlowPath    PUT_RESULT, CLEANED: FastPath
@@ -77,12 +77,12 @@ class _Job:
 
 
 @attrs.define(eq=False, kw_only=True)
-class ProcessorServer:
-    """Serves one process of the slow path until its block is ordered to stop and everything is answered.
+class RequestServer:
+    """Serves the requests of one worker until its block is ordered to stop and everything is answered.
 
     Args:
         processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes
-        what the fast path leaves to Python; None beside the manager. role: the kind of this process, whose pools of the
+        what the fast path leaves to Python; None in a query worker. role: the kind of this worker, whose pools of the
         table it runs. deaths: of the selectors that own connections. drain_after: rings of the send
         and pull workers; while they hold anything, more may be left to us, so we do not leave.
     """
@@ -128,7 +128,7 @@ class ProcessorServer:
         now_ns = self.now_ns()
         return {name: queue.load(now_ns) for name, queue in self._queues.items()}
 
-    # -- records
+    # -- ring messages
 
     async def _pump(self) -> None:
         while True:
