@@ -32,10 +32,10 @@ enum {
     RP_MSG_BROKER = 15,
     RP_MSG_CLEAN_TOPIC = 16, /* manager -> store: drop the topic's queues; answered by CLEANED */
     RP_MSG_CLEANED = 17,
+    RP_MSG_COMPLETED = 18, /* manager -> send: rp_msg_completed: a SEND of the slow path has been completed */
     RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
     RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
-    RP_MSG_POSITION = 21, /* manager -> send: rp_position; PUT_RESULT with its token returns the end of the log */
-    RP_MSG_COMPLETED = 18 /* manager -> send: rp_completed: a SEND of the slow path has been completed */
+    RP_MSG_POSITION = 21 /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -53,7 +53,7 @@ typedef struct rp_origin {
 
 /* FRAME, COMMAND: rp_origin, then the frame without its 4 length bytes. CLOSED: rp_origin alone. */
 
-enum { /* rp_send_request.flags, rp_pull_request.flags */
+enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_ONEWAY = 1,
        RP_REQUEST_ROCKETMQ = 2, /* answer in the ROCKETMQ serialisation */
        RP_REQUEST_BATCH = 4,
@@ -67,7 +67,7 @@ enum { /* rp_send_request.flags, rp_pull_request.flags */
        RP_REQUEST_HAS_WAIT = 1024 /* send: the client gave WAIT, whatever its value */
 };
 
-typedef struct rp_send_request {
+typedef struct rp_msg_send {
     rp_origin origin; /* peer is the born host */
     int32_t opaque;
     int32_t code;
@@ -89,9 +89,9 @@ typedef struct rp_send_request {
     uint32_t body_size;
     uint32_t unit_mode;
     /* topic, producer group, default topic, properties, body */
-} rp_send_request;
+} rp_msg_send;
 
-typedef struct rp_pull_request {
+typedef struct rp_msg_pull {
     rp_origin origin;
     int32_t opaque;
     int32_t code;
@@ -110,16 +110,16 @@ typedef struct rp_pull_request {
     uint32_t subscription_size;
     uint32_t expression_type_size;
     /* consumer group, topic, subscription, expression type */
-} rp_pull_request;
+} rp_msg_pull;
 
-typedef struct rp_position {
+typedef struct rp_msg_position {
     uint64_t token; /* returned in PUT_RESULT */
-} rp_position;
+} rp_msg_position;
 
-typedef struct rp_completed {
+typedef struct rp_msg_completed {
     rp_origin origin;
     uint64_t token;
-} rp_completed;
+} rp_msg_completed;
 
 /* All table entries have been sent. For the send worker also: its sends at ring positions below `sends_from` were lost
  * with the previous manager and will not be completed. The send worker with this `epoch` has no sends of a previous
@@ -130,13 +130,13 @@ typedef struct rp_msg_tables_end {
     uint32_t reserved;
 } rp_msg_tables_end;
 
-/* A frame for a connection: rp_reply, then the whole frame. */
+/* A frame for a connection: rp_msg_reply, then the whole frame. */
 enum { RP_REPLY_CLOSE_AFTER = 1 };
-typedef struct rp_reply {
+typedef struct rp_msg_reply {
     uint64_t connection;
     uint32_t flags;
     uint32_t size;
-} rp_reply;
+} rp_msg_reply;
 
 /* A frame whose body lies in the CommitLog: rp_msg_pull_reply, `slice_count` slices, then the frame's head. */
 typedef struct rp_slice {
@@ -151,7 +151,7 @@ typedef struct rp_msg_pull_reply {
     uint32_t reserved;
 } rp_msg_pull_reply;
 
-typedef struct rp_put_result {
+typedef struct rp_msg_put_result {
     uint64_t token;
     uint64_t phy_offset;
     uint64_t queue_offset;
@@ -160,9 +160,9 @@ typedef struct rp_put_result {
     int32_t queue_id;
     uint32_t size;
     uint32_t reserved;
-} rp_put_result;
+} rp_msg_put_result;
 
-typedef struct rp_commit_offset {
+typedef struct rp_msg_commit_offset {
     int64_t offset;
     int32_t queue_id;
     uint32_t group_size;
@@ -170,20 +170,20 @@ typedef struct rp_commit_offset {
     uint32_t reserved;
     uint64_t received_ns; /* of the pull that carried it: an update that arrived later is newer, and stays */
     /* group, topic */
-} rp_commit_offset;
+} rp_msg_commit_offset;
 
-typedef struct rp_arrival {
+typedef struct rp_msg_arrival {
     uint32_t queue; /* index in the control block */
     uint32_t reserved;
-} rp_arrival;
+} rp_msg_arrival;
 
 /* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
-typedef struct rp_clean_topic {
+typedef struct rp_msg_clean_topic {
     uint64_t token; /* one per deletion; 0: CLEAN_EXPIRED */
     uint32_t topic_size;
     uint32_t reserved;
     /* topic */
-} rp_clean_topic;
+} rp_msg_clean_topic;
 
 enum { /* rp_msg_topic.flags */
        RP_TABLE_REMOVE = 1,
@@ -241,10 +241,10 @@ enum {
     RP_COUNT_FRAMES_BAD = 9,
     RP_COUNT_STALLS = 10,
     RP_COUNT_IDLE_CLOSED = 11,
+    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; also counted in FRAMES_BAD */
     RP_COUNT_PINNING_CLOSED = 13,
     RP_COUNT_UNFINISHED_CLOSED = 14,
     RP_COUNT_UNSENT_CLOSED = 15, /* selector_limits.c */
-    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; also counted in FRAMES_BAD */
     RP_COUNT_MESSAGES_PUT = 16,
     RP_COUNT_BYTES_PUT = 17,
     RP_COUNT_PUT_FAILED = 18,
@@ -264,9 +264,9 @@ enum {
     RP_COUNT_FLUSHES = 34,
     RP_COUNT_FLUSH_NS = 35,
     RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index stores */
+    RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_WAITING = 38, /* gauge, of a query worker: requests that wait for its tasks */
     RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
-    RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
     RP_COUNT_PUT_LATENCY_SUM_US = 88

@@ -15,9 +15,9 @@ rp_status rp_arrivals_send(rp_arrivals *arrivals) {
     for (uint32_t i = 0; i < arrivals->count; i++) {
         rp_queue *queue = rp_control_queue(arrivals->block, arrivals->queues[i]);
         rp_ring_writer *pull = owner_of(arrivals, queue);
-        rp_arrival *arrival = (rp_arrival *)rp_ring_reserve(pull, sizeof *arrival);
+        rp_msg_arrival *arrival = (rp_msg_arrival *)rp_ring_reserve(pull, sizeof *arrival);
         if (arrival) {
-            *arrival = (rp_arrival){.queue = arrivals->queues[i]};
+            *arrival = (rp_msg_arrival){.queue = arrivals->queues[i]};
             rp_ring_commit(pull, sizeof *arrival, RP_MSG_ARRIVAL);
         } else if (arrivals->pull_count == 1) {
             arrivals->queues[left++] = arrivals->queues[i];

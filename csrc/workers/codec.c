@@ -189,7 +189,7 @@ static rp_status fill_ring(rp_codec *codec, uint32_t out, fill_function fill, ui
 
 static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame,
                               const rp_header *header) {
-    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_send_request));
+    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_msg_send));
     rp_status status = fill_ring(codec, OUT_SEND, rp_send_request_fill, bound, RP_MSG_SEND, origin, frame, header);
     if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[OUT_SEND]) / 4) return status;
     if (rp_ring_pump(codec->outputs[OUT_SEND]) != RP_OK) return RP_FULL;
@@ -203,7 +203,7 @@ static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp
 
 /* Pass a pull to the worker that owns its queue. RP_FULL: the ring has no room. */
 static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) {
-    const rp_pull_request *request = (const rp_pull_request *)pull;
+    const rp_msg_pull *request = (const rp_msg_pull *)pull;
     const uint8_t *topic = pull + sizeof *request + request->group_size;
     uint32_t out = OUT_PULLS + rp_queue_owner(topic, request->topic_size, request->queue_id, codec->pull_count);
     rp_backlog *backlog = &codec->backlogs[out];
@@ -221,7 +221,7 @@ static rp_status pass_pull(rp_codec *codec, const uint8_t *pull, uint32_t size) 
 /* A pull. Pulls may take long, and sends of other connections must not wait behind them: if the ring is full, a pull
  * goes to a backlog, or is refused. With one pull worker it is built in the ring. */
 static rp_status to_pull(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
-    uint32_t bound = rp_request_bound(header, 0, sizeof(rp_pull_request));
+    uint32_t bound = rp_request_bound(header, 0, sizeof(rp_msg_pull));
     _Alignas(8) uint8_t small[SMALL_PULL];
     rp_status status = RP_FULL;
     if (codec->pull_count == 1 && rp_backlog_is_empty(&codec->backlogs[OUT_PULLS]))
@@ -330,7 +330,7 @@ void rp_codec_wake(rp_codec *codec) {
 /* The connection broke the protocol: ask its selector to close it. */
 static rp_status close_bad(rp_codec *codec, const rp_origin *origin) {
     rp_ring_writer *selector = selector_of(codec, origin->connection);
-    rp_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
+    rp_msg_reply close = {.connection = origin->connection, .flags = RP_REPLY_CLOSE_AFTER};
     rp_span span = {&close, sizeof close};
     rp_add(&codec->worker->counters[RP_COUNT_FRAMES_BAD], 1);
     return selector ? rp_ring_write(selector, RP_MSG_REPLY, &span, 1) : RP_OK;

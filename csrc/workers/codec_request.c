@@ -153,17 +153,17 @@ static uint32_t common_flags(const rp_header *header, const rp_frame *frame) {
 
 uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
     const rp_field *found[SEND_FIELDS] = {0};
-    rp_send_request *request = (rp_send_request *)out;
+    rp_msg_send *request = (rp_msg_send *)out;
     if (header->code == RP_CODE_SEND_MESSAGE)
         pick_by_name(header, SEND_NAMES, SEND_FIELDS, found);
     else
         pick_by_letter(header, found);
-    *request = (rp_send_request){.origin = *origin,
-                                 .opaque = header->opaque,
-                                 .code = header->code,
-                                 .version = header->version,
-                                 .flags = common_flags(header, frame) | RP_REQUEST_ADD_CLUSTER,
-                                 .body_size = frame->body_size};
+    *request = (rp_msg_send){.origin = *origin,
+                             .opaque = header->opaque,
+                             .code = header->code,
+                             .version = header->version,
+                             .flags = common_flags(header, frame) | RP_REQUEST_ADD_CLUSTER,
+                             .body_size = frame->body_size};
     if (!found[GROUP] || !found[TOPIC] || !read32(found[DEFAULT_NUMS], &request->default_topic_queue_nums) ||
         !read32(found[QUEUE_ID], &request->queue_id) || !read32(found[SYS_FLAG], &request->sys_flag) ||
         !read64(found[BORN], &request->born_timestamp_ms) || !read32(found[FLAG], &request->message_flag) ||
@@ -193,13 +193,13 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
 
 uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
     const rp_field *found[PULL_FIELDS] = {0};
-    rp_pull_request *request = (rp_pull_request *)out;
+    rp_msg_pull *request = (rp_msg_pull *)out;
     pick_by_name(header, PULL_NAMES, PULL_FIELDS, found);
-    *request = (rp_pull_request){.origin = *origin,
-                                 .opaque = header->opaque,
-                                 .code = header->code,
-                                 .version = header->version,
-                                 .flags = common_flags(header, frame)};
+    *request = (rp_msg_pull){.origin = *origin,
+                             .opaque = header->opaque,
+                             .code = header->code,
+                             .version = header->version,
+                             .flags = common_flags(header, frame)};
     if (!found[P_GROUP] || !found[P_TOPIC] || !read32(found[P_QUEUE_ID], &request->queue_id) ||
         !read64(found[P_OFFSET], &request->queue_offset) || !read32(found[P_MAX_NUMS], &request->max_msg_nums) ||
         !read32(found[P_SYS_FLAG], &request->sys_flag) || !read64(found[P_COMMIT], &request->commit_offset) ||

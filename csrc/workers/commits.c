@@ -14,7 +14,7 @@ void rp_commits_destroy(rp_commits *commits) { rp_map_destroy(&commits->pending,
 
 rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t group_size, const uint8_t *topic,
                          uint32_t topic_size, int32_t queue_id, int64_t offset, uint64_t received_ns) {
-    uint32_t size = (uint32_t)sizeof(rp_commit_offset) + group_size + topic_size;
+    uint32_t size = (uint32_t)sizeof(rp_msg_commit_offset) + group_size + topic_size;
     uint8_t key[KEY_MAX];
     if ((uint64_t)group_size + topic_size + 5 > KEY_MAX) return RP_INVALID;
     memcpy(key, &queue_id, 4);
@@ -22,20 +22,20 @@ rp_status rp_commits_add(rp_commits *commits, const uint8_t *group, uint32_t gro
     key[4 + group_size] = 0;
     memcpy(key + 5 + group_size, topic, topic_size);
     uint32_t key_size = 5 + group_size + topic_size;
-    rp_commit_offset *known = rp_map_get(&commits->pending, key, key_size);
+    rp_msg_commit_offset *known = rp_map_get(&commits->pending, key, key_size);
     if (known) {
         known->offset = offset;
         known->received_ns = received_ns;
         return RP_OK;
     }
-    rp_commit_offset *record = malloc(size);
+    rp_msg_commit_offset *record = malloc(size);
     int failed = !record;
     if (record) {
-        *record = (rp_commit_offset){.offset = offset,
-                                     .queue_id = queue_id,
-                                     .group_size = group_size,
-                                     .topic_size = topic_size,
-                                     .received_ns = received_ns};
+        *record = (rp_msg_commit_offset){.offset = offset,
+                                         .queue_id = queue_id,
+                                         .group_size = group_size,
+                                         .topic_size = topic_size,
+                                         .received_ns = received_ns};
         memcpy((uint8_t *)(record + 1), group, group_size);
         memcpy((uint8_t *)(record + 1) + group_size, topic, topic_size);
         rp_map_put(&commits->pending, key, key_size, record, &failed);
@@ -50,7 +50,7 @@ rp_status rp_commits_flush(rp_commits *commits, rp_ring_writer *manager, uint64_
     for (uint64_t i = 0; i <= commits->pending.mask; i++) {
         rp_map_entry *entry = &commits->pending.entries[i];
         if (!entry->value) continue;
-        rp_commit_offset *record = entry->value;
+        rp_msg_commit_offset *record = entry->value;
         rp_span span = {record, (uint32_t)sizeof *record + record->group_size + record->topic_size};
         rp_status status = rp_ring_write(manager, RP_MSG_COMMIT_OFFSET, &span, 1);
         if (status != RP_OK) return status;

@@ -26,7 +26,7 @@ static void enter(rp_diverted *diverted, uint64_t connection, uint64_t token) {
 
 rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t size,
                             void (*set_resume_point)(void *context, uint64_t position), void *context) {
-    rp_send_request request = *(const rp_send_request *)data;
+    rp_msg_send request = *(const rp_msg_send *)data;
     rp_span spans[2] = {{&request, sizeof request}, {data + sizeof request, size - (uint32_t)sizeof request}};
     rp_status status = RP_FULL;
     if (rp_backlog_is_empty(&diverted->waiting)) {
@@ -51,7 +51,7 @@ rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t
 void rp_diverted_flush(rp_diverted *diverted) {
     for (rp_backlog_entry *entry; (entry = diverted->waiting.first); rp_backlog_pop(&diverted->waiting)) {
         if (rp_ring_pump(diverted->writer) != RP_OK) return;
-        rp_send_request *request = (rp_send_request *)entry->data;
+        rp_msg_send *request = (rp_msg_send *)entry->data;
         rp_span span = {entry->data, entry->size};
         request->token = rp_ring_tail_after(diverted->writer, 0);
         if (rp_ring_write(diverted->writer, RP_MSG_SEND, &span, 1) != RP_OK) return;
@@ -59,13 +59,13 @@ void rp_diverted_flush(rp_diverted *diverted) {
     }
 }
 
-const rp_send_request *rp_diverted_first(const rp_diverted *diverted) {
-    return diverted->waiting.first ? (const rp_send_request *)diverted->waiting.first->data : NULL;
+const rp_msg_send *rp_diverted_first(const rp_diverted *diverted) {
+    return diverted->waiting.first ? (const rp_msg_send *)diverted->waiting.first->data : NULL;
 }
 
 void rp_diverted_drop_first(rp_diverted *diverted) { rp_backlog_pop(&diverted->waiting); }
 
-void rp_diverted_complete(rp_diverted *diverted, const rp_completed *completed) {
+void rp_diverted_complete(rp_diverted *diverted, const rp_msg_completed *completed) {
     uint64_t connection = completed->origin.connection;
     uintptr_t last = (uintptr_t)rp_map_get(&diverted->tokens, &connection, sizeof connection);
     if (last && last <= completed->token) rp_map_remove(&diverted->tokens, &connection, sizeof connection);

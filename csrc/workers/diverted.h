@@ -29,9 +29,9 @@ rp_status rp_diverted_leave(rp_diverted *diverted, const uint8_t *data, uint32_t
 /* Move waiting sends to the ring while it has room. */
 void rp_diverted_flush(rp_diverted *diverted);
 /* The send that has waited for room the longest, or NULL; then remove it. */
-const rp_send_request *rp_diverted_first(const rp_diverted *diverted);
+const rp_msg_send *rp_diverted_first(const rp_diverted *diverted);
 void rp_diverted_drop_first(rp_diverted *diverted);
-void rp_diverted_complete(rp_diverted *diverted, const rp_completed *completed);
+void rp_diverted_complete(rp_diverted *diverted, const rp_msg_completed *completed);
 /* Drop diverted sends below `position` in the ring: they were lost with a manager that died. */
 void rp_diverted_forget(rp_diverted *diverted, uint64_t position);
 #endif

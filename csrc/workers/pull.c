@@ -82,8 +82,8 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
     switch (type) {
         case RP_MSG_PULL: return rp_pull_take(pull, data, size);
         case RP_MSG_ARRIVAL:
-            if (size >= sizeof(rp_arrival))
-                rp_suspended_pulls_arrived(&pull->suspended_pulls, ((const rp_arrival *)data)->queue);
+            if (size >= sizeof(rp_msg_arrival))
+                rp_suspended_pulls_arrived(&pull->suspended_pulls, ((const rp_msg_arrival *)data)->queue);
             return RP_OK;
         case RP_MSG_CLOSED:
             if (size >= sizeof(rp_origin))

@@ -13,7 +13,7 @@ typedef struct rp_suspension_slot {
     uint64_t connection;
     int64_t queue_offset;
     int32_t opaque;
-    uint32_t flags; /* of rp_pull_request */
+    uint32_t flags; /* of rp_msg_pull */
     uint32_t queue; /* index in the control block */
     uint32_t live;  /* 1: suspended; stored last, cleared after the answer */
 } rp_suspension_slot;

@@ -24,7 +24,7 @@ static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull
 
 /* A pull that the fast path can serve, with its table entries. */
 typedef struct checked_pull {
-    const rp_pull_request *request;
+    const rp_msg_pull *request;
     const uint8_t *names; /* group, topic */
     const rp_group *group;
     const rp_tags *tags;
@@ -33,7 +33,7 @@ typedef struct checked_pull {
 
 /* ------------------------------------------------------------------ answers */
 
-static rp_status error_reply(rp_pull *pull, const rp_pull_request *request, int32_t code, const char *remark) {
+static rp_status error_reply(rp_pull *pull, const rp_msg_pull *request, int32_t code, const char *remark) {
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
     rp_error_reply reply = {.opaque = request->opaque,
@@ -45,7 +45,7 @@ static rp_status error_reply(rp_pull *pull, const rp_pull_request *request, int3
     return rp_error_reply_send(selector, request->origin.connection, &reply);
 }
 
-static int32_t code_of(const rp_fetch *fetch, const rp_pull_request *request) {
+static int32_t code_of(const rp_fetch *fetch, const rp_msg_pull *request) {
     switch (fetch->status) {
         case RP_FOUND: return RP_RESPONSE_SUCCESS;
         case RP_NO_MATCHED_MESSAGE:
@@ -65,7 +65,7 @@ static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled) {
 
 /* Answer with the messages in pull->fetch. RP_OK or RP_FULL. */
 static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code) {
-    const rp_pull_request *request = pulled->request;
+    const rp_msg_pull *request = pulled->request;
     const rp_fetch *fetch = &pull->fetch;
     rp_ring_writer *selector = pull_selector_of(pull, request->origin.connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
@@ -103,14 +103,14 @@ static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code)
 
 /* ------------------------------------------------------------------ checking */
 
-static int is_whole(const rp_pull_request *request, uint32_t size) {
+static int is_whole(const rp_msg_pull *request, uint32_t size) {
     return size >= sizeof *request && (uint64_t)request->group_size + request->topic_size + request->subscription_size +
                                               request->expression_type_size ==
                                           size - sizeof *request;
 }
 
 /* The tag filter of the pull itself; NULL if it is not a tag expression. */
-static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, const uint8_t *names) {
+static const rp_tags *own_tags(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
     const uint8_t *subscription = names + request->group_size + request->topic_size;
     const uint8_t *type = subscription + request->subscription_size;
     if (request->expression_type_size && !(request->expression_type_size == 3 && memcmp(type, "TAG", 3) == 0))
@@ -120,7 +120,7 @@ static const rp_tags *own_tags(rp_pull *pull, const rp_pull_request *request, co
 
 /* The tag filter of its group; NULL if it is not a tag expression, or not (yet) in the subscription table. */
 static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pulled) {
-    const rp_pull_request *request = pulled->request;
+    const rp_msg_pull *request = pulled->request;
     uint32_t flags = pulled->group->flags;
     if (!(flags & RP_GROUP_ONLINE) || (flags & RP_GROUP_BROADCASTING && !(flags & RP_GROUP_BROADCAST_ENABLE)))
         return NULL;
@@ -130,7 +130,7 @@ static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pul
 }
 
 /* Fill `pulled`; 0 if the tables or permissions do not allow the fast path. `tags`: of a suspended pull, else NULL. */
-static int check(rp_pull *pull, const rp_pull_request *request, const uint8_t *names, const rp_tags *tags,
+static int check(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
                  checked_pull *pulled) {
     *pulled = (checked_pull){.request = request, .names = names};
     if (!(pull->permission & RP_PERM_READ)) return 0;
@@ -147,7 +147,7 @@ static int check(rp_pull *pull, const rp_pull_request *request, const uint8_t *n
 }
 
 static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
-    const rp_pull_request *request = (const rp_pull_request *)data;
+    const rp_msg_pull *request = (const rp_msg_pull *)data;
     rp_span span = {data, size};
     if (request->flags & RP_REQUEST_RESOLVED)
         return error_reply(pull, request, RP_RESPONSE_SYSTEM_ERROR,
@@ -167,7 +167,7 @@ static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
 
 static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired);
 
-static uint64_t deadline_of(const rp_pull *pull, const rp_pull_request *request) {
+static uint64_t deadline_of(const rp_pull *pull, const rp_msg_pull *request) {
     int64_t wait_ms = pull->config.long_polling ? request->suspend_timeout_ms : pull->config.short_polling_ms;
     if (wait_ms < 0) wait_ms = 0;
     if (wait_ms > SUSPEND_MAX_MS) wait_ms = SUSPEND_MAX_MS;
@@ -176,7 +176,7 @@ static uint64_t deadline_of(const rp_pull *pull, const rp_pull_request *request)
 
 /* A pull beyond the bounds of suspended_pulls.h is answered at once, as without long polling. */
 static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
-    const rp_pull_request *request = pulled->request;
+    const rp_msg_pull *request = pulled->request;
     rp_suspended_pull *suspended =
         rp_suspended_pulls_add(&pull->suspended_pulls, pull->config.block, pulled->queue, request, pulled->names,
                                request->sys_flag & FLAG_SUBSCRIPTION ? pulled->tags : NULL);
@@ -243,7 +243,7 @@ static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int exp
 }
 
 rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
-    const rp_pull_request *request = (const rp_pull_request *)data;
+    const rp_msg_pull *request = (const rp_msg_pull *)data;
     checked_pull pulled;
     if (!is_whole(request, size)) return RP_OK;
     uint64_t age_ns = rp_presence_age(&pull->presence, request->origin.received_ns, pull->now_ns);

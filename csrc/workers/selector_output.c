@@ -74,7 +74,7 @@ static void flush_dirty(rp_selector *selector) {
 }
 
 static rp_status queue_reply(rp_selector *selector, const uint8_t *data, uint32_t size, rp_connection **connection) {
-    rp_reply reply;
+    rp_msg_reply reply;
 
     if (size < sizeof reply) return RP_INVALID;
     memcpy(&reply, data, sizeof reply);

@@ -107,11 +107,12 @@ static rp_status tell_position(rp_send *send, uint64_t token) {
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
         case RP_MSG_POSITION:
-            return size >= sizeof(rp_position) ? tell_position(send, ((const rp_position *)data)->token) : RP_OK;
+            return size >= sizeof(rp_msg_position) ? tell_position(send, ((const rp_msg_position *)data)->token)
+                                                   : RP_OK;
         case RP_MSG_SEND: return rp_send_take(send, data, size);
         case RP_MSG_TOPIC: return rp_topics_apply(&send->topics, send->config.block, data, size);
         case RP_MSG_COMPLETED:
-            if (size >= sizeof(rp_completed)) rp_diverted_complete(&send->diverted, (const rp_completed *)data);
+            if (size >= sizeof(rp_msg_completed)) rp_diverted_complete(&send->diverted, (const rp_msg_completed *)data);
             return RP_OK;
         case RP_MSG_BROKER:
             if (size >= sizeof(rp_msg_broker)) set_broker(send, (const rp_msg_broker *)data);

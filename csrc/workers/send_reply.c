@@ -8,16 +8,16 @@
 enum { REPLY_BOUND = 512 /* a send reply without ids and region */ };
 
 uint32_t rp_send_reply_bound(uint32_t region_size, uint32_t message_ids_size) {
-    return (uint32_t)sizeof(rp_reply) + REPLY_BOUND + region_size + message_ids_size;
+    return (uint32_t)sizeof(rp_msg_reply) + REPLY_BOUND + region_size + message_ids_size;
 }
 
 rp_status rp_send_reply_send(rp_ring_writer *selector, uint64_t connection, const rp_send_reply *reply) {
     uint32_t bound = rp_send_reply_bound(reply->region_size, reply->message_ids_size);
     uint8_t *room = rp_ring_reserve(selector, bound);
     uint8_t *copy = room ? NULL : malloc(bound);
-    rp_reply *record = (rp_reply *)(room ? room : copy);
+    rp_msg_reply *record = (rp_msg_reply *)(room ? room : copy);
     if (!record) return RP_NO_MEMORY;
-    *record = (rp_reply){.connection = connection};
+    *record = (rp_msg_reply){.connection = connection};
     record->size = rp_send_reply_encode(reply, (uint8_t *)(record + 1), bound - (uint32_t)sizeof *record);
     uint32_t size = (uint32_t)sizeof *record + record->size;
     if (room) {

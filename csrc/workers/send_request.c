@@ -11,7 +11,7 @@
 #include "workers/send_reply.h"
 #include "workers/send_store.h"
 
-static int is_internal(const rp_send_request *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
+static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
 static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
     return rp_selector_of(send->selectors, send->selector_count, connection);
@@ -20,18 +20,18 @@ static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
 /* ------------------------------------------------------------------ answers */
 
 rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
-    rp_put_result result = {.token = wait->token,
-                            .phy_offset = wait->phy_offset,
-                            .queue_offset = wait->queue_offset,
-                            .store_timestamp_ms = wait->store_timestamp_ms,
-                            .code = code,
-                            .queue_id = wait->queue_id,
-                            .size = wait->size};
+    rp_msg_put_result result = {.token = wait->token,
+                                .phy_offset = wait->phy_offset,
+                                .queue_offset = wait->queue_offset,
+                                .store_timestamp_ms = wait->store_timestamp_ms,
+                                .code = code,
+                                .queue_id = wait->queue_id,
+                                .size = wait->size};
     rp_span span = {&result, sizeof result};
     return rp_backlog_put(&send->results, RP_CONNECTION_INTERNAL, RP_MSG_PUT_RESULT, &span, 1);
 }
 
-static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t code, const char *remark) {
+static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code, const char *remark) {
     count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
     if (is_internal(request)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
@@ -52,7 +52,8 @@ static rp_status refuse(rp_send *send, const rp_send_request *request, int32_t c
 /* Whether there is room for the reply to `wait`; checked before anything is stored. */
 static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
     if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
-    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_backlog_has_room(&send->results, sizeof(rp_put_result));
+    if (wait->connection >= RP_CONNECTION_INTERNAL)
+        return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
     rp_ring_writer *selector = selector_of(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
     return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
@@ -115,27 +116,27 @@ static void set_resume_point_left(void *send, uint64_t position) {
     set_resume_point(send, RESUME_AT_MANAGER, position);
 }
 
-static rp_status refuse_overload(rp_send *send, const rp_send_request *request) {
+static rp_status refuse_overload(rp_send *send, const rp_msg_send *request) {
     return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, "[OVERLOAD]system busy, start flow control for a while");
 }
 
 /* No other request waits behind it, even if the manager's ring is full (diverted.h). */
 static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
     if (rp_diverted_leave(&send->diverted, data, size, set_resume_point_left, send) != RP_OK)
-        return refuse_overload(send, (const rp_send_request *)data);
+        return refuse_overload(send, (const rp_msg_send *)data);
     count(send, RP_COUNT_SLOW, 1);
     return RP_OK;
 }
 
 void rp_send_refuse_waiting(rp_send *send, int all) {
-    for (const rp_send_request *first; (first = rp_diverted_first(&send->diverted));
+    for (const rp_msg_send *first; (first = rp_diverted_first(&send->diverted));
          rp_diverted_drop_first(&send->diverted)) {
         if (!all && !rp_admission_is_too_old(&send->admission, first->origin.received_ns)) return;
         if (refuse_overload(send, first) != RP_OK) return;
     }
 }
 
-static int is_for_manager(const rp_send *send, const rp_send_request *request, const rp_topic *topic) {
+static int is_for_manager(const rp_send *send, const rp_msg_send *request, const rp_topic *topic) {
     if (request->flags & RP_REQUEST_RESOLVED) return 0;
     return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
            request->body_size > send->config.max_message_size ||
@@ -145,12 +146,12 @@ static int is_for_manager(const rp_send *send, const rp_send_request *request, c
 
 /* maxMessageSize bounds what clients send. An internal put (delayed, retried) was within the limit when its client sent
  * it: only the record format and the size of a CommitLog file bound it. */
-static int is_too_long(const rp_send *send, const rp_send_request *request) {
+static int is_too_long(const rp_send *send, const rp_msg_send *request) {
     return !is_internal(request) && request->body_size > send->config.max_message_size;
 }
 
 static rp_status append(rp_send *send, const rp_put *put) {
-    const rp_send_request *request = put->request;
+    const rp_msg_send *request = put->request;
     uint64_t total;
     uint32_t messages = rp_put_measure(put, &total);
     if (!messages || is_too_long(send, request))
@@ -210,7 +211,7 @@ static uint64_t waiting(const rp_send *send, uint32_t size) {
 }
 
 rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
-    const rp_send_request *request = (const rp_send_request *)data;
+    const rp_msg_send *request = (const rp_msg_send *)data;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
     if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {

@@ -12,7 +12,7 @@
 #include "store/has_unit.h"
 
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
-    const rp_send_request *request = (const rp_send_request *)data;
+    const rp_msg_send *request = (const rp_msg_send *)data;
     if (size < sizeof *request || (uint64_t)request->topic_size + request->group_size + request->default_topic_size +
                                           request->properties_size + request->body_size !=
                                       size - sizeof *request)
@@ -27,7 +27,7 @@ int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
 }
 
 static void record_of(const rp_put *put, rp_record *record) {
-    const rp_send_request *request = put->request;
+    const rp_msg_send *request = put->request;
     *record = (rp_record){.queue_id = put->queue_id,
                           .flag = request->message_flag,
                           .sys_flag = request->sys_flag | put->extra_sys_flag,

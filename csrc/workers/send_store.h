@@ -11,7 +11,7 @@ enum { RP_BATCH_ENTRY_MIN = 22 };
 
 /* A parsed SEND message; its pointers point into the message. */
 typedef struct rp_put {
-    const rp_send_request *request;
+    const rp_msg_send *request;
     const uint8_t *topic;
     const uint8_t *properties;
     const uint8_t *body;

@@ -151,7 +151,7 @@ static void drop_holder_if_empty(rp_suspended_pulls *suspended_pulls, rp_holder 
 }
 
 /* Allocate an entry with struct, tag set and names, in no list yet. NULL without memory. */
-static rp_suspended_pull *copy_of(const rp_pull_request *request, const uint8_t *names, const rp_tags *tags,
+static rp_suspended_pull *copy_of(const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
                                   uint32_t tags_size, uint32_t size) {
     rp_suspended_pull *suspended = malloc(size);
     if (!suspended) return NULL;
@@ -187,7 +187,7 @@ static void link_suspended(rp_suspended_pulls *suspended_pulls, rp_suspended_pul
 }
 
 rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, rp_control_block *block, rp_queue *queue,
-                                          const rp_pull_request *request, const uint8_t *names, const rp_tags *tags) {
+                                          const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags) {
     uint64_t connection = request->origin.connection;
     uint32_t tags_size = tags ? (uint32_t)(offsetof(rp_tags, hashes) + tags->count * sizeof tags->hashes[0]) : 0;
     uint64_t size = sizeof(rp_suspended_pull) + tags_size + (uint64_t)request->group_size + request->topic_size;

@@ -51,7 +51,7 @@ typedef struct rp_suspended_pull {
     uint32_t slot;
     const uint8_t *names;    /* group, topic */
     const rp_tags *tags;     /* allocated with `count` hashes; NULL: use the subscription table */
-    rp_pull_request request; /* without subscription and expression type: their sizes are 0 */
+    rp_msg_pull request; /* without subscription and expression type: their sizes are 0 */
 } rp_suspended_pull;
 
 typedef struct rp_suspended_pulls {
@@ -79,7 +79,7 @@ void rp_suspended_pulls_destroy(rp_suspended_pulls *suspended_pulls);
 /* Suspend a pull; copies `request`, `names` and `tags` (NULL: the pull has no filter of its own). NULL if it would
  * exceed a bound, or without memory: answer the pull at once. */
 rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, rp_control_block *block, rp_queue *queue,
-                                          const rp_pull_request *request, const uint8_t *names, const rp_tags *tags);
+                                          const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags);
 void rp_suspended_pulls_remove(rp_suspended_pulls *suspended_pulls, rp_suspended_pull *suspended); /* and free it */
 /* Ask for an ARRIVAL when its queue grows. 1; 0 if the queue has new units already. The message may be stored but not
  * dispatched: wake `store` (NULL: none), which may be asleep. */

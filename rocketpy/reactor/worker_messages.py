@@ -41,28 +41,28 @@ class WorkerMessage(IntEnum):
     BROKER = lib.RP_MSG_BROKER
     CLEAN_TOPIC = lib.RP_MSG_CLEAN_TOPIC
     CLEANED = lib.RP_MSG_CLEANED
+    COMPLETED = lib.RP_MSG_COMPLETED
     CLEAN_EXPIRED = lib.RP_MSG_CLEAN_EXPIRED
     SETTINGS = lib.RP_MSG_SETTINGS
-    COMPLETED = lib.RP_MSG_COMPLETED
     POSITION = lib.RP_MSG_POSITION
 
 
 CONNECTION_INTERNAL = 0xFF << 56
 REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
 ORIGIN = Layout("rp_origin")
-SEND_REQUEST = Layout("rp_send_request")
-PULL_REQUEST = Layout("rp_pull_request")
-REPLY = Layout("rp_reply")
-PUT_RESULT = Layout("rp_put_result")
-COMMIT_OFFSET = Layout("rp_commit_offset")
+SEND_REQUEST = Layout("rp_msg_send")
+PULL_REQUEST = Layout("rp_msg_pull")
+REPLY = Layout("rp_msg_reply")
+PUT_RESULT = Layout("rp_msg_put_result")
+COMMIT_OFFSET = Layout("rp_msg_commit_offset")
 TOPIC = Layout("rp_msg_topic")
 GROUP = Layout("rp_msg_group")
 SUBSCRIPTION = Layout("rp_msg_subscription")
 BROKER = Layout("rp_msg_broker")
 TABLES_END = Layout("rp_msg_tables_end")
-CLEAN_TOPIC = Layout("rp_clean_topic")
-POSITION = Layout("rp_position")
-COMPLETED = Layout("rp_completed")
+CLEAN_TOPIC = Layout("rp_msg_clean_topic")
+POSITION = Layout("rp_msg_position")
+COMPLETED = Layout("rp_msg_completed")
 DELIVERY = Layout("rp_delivery")
 
 

@@ -9,20 +9,20 @@ static void forget_position(void *context, uint64_t position) { (void)context, (
 static void leave(rp_diverted *diverted, uint64_t connection, uint32_t size) {
     uint8_t *data = calloc(1, size);
     CHECK(data);
-    ((rp_send_request *)data)->origin.connection = connection;
+    ((rp_msg_send *)data)->origin.connection = connection;
     CHECK(rp_diverted_leave(diverted, data, size, forget_position, NULL) == RP_OK);
     free(data);
 }
 
 /* Read all there is; the large ones are written to `found`. Returns their number. */
-static uint32_t take(rp_ring_reader *reader, rp_completed *found, uint32_t count) {
+static uint32_t take(rp_ring_reader *reader, rp_msg_completed *found, uint32_t count) {
     const uint8_t *data;
     uint32_t size;
     uint16_t type;
     for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; rp_ring_release(reader)) {
-        const rp_send_request *request = (const rp_send_request *)data;
+        const rp_msg_send *request = (const rp_msg_send *)data;
         CHECK(type == RP_MSG_SEND);
-        if (size == LARGE) found[count++] = (rp_completed){.origin = request->origin, .token = request->token};
+        if (size == LARGE) found[count++] = (rp_msg_completed){.origin = request->origin, .token = request->token};
     }
     return count;
 }
@@ -34,7 +34,7 @@ int main(void) {
     rp_ring_writer *writer = rp_ring_writer_open(ring);
     rp_ring_reader *reader = rp_ring_reader_open(ring);
     rp_diverted diverted;
-    rp_completed found[2];
+    rp_msg_completed found[2];
     CHECK(writer && reader && rp_diverted_init(&diverted, writer) == 0);
 
     while (rp_ring_depth(ring) < CAPACITY - 4 * SMALL) leave(&diverted, CONNECTION + 1, SMALL);

@@ -193,7 +193,7 @@ static uint32_t empty(rp_ring_reader *reader, rp_ring_writer *complete) {
     volatile uint8_t touched = 0;
     for (; rp_ring_read(reader, &data, &size, &type) == RP_OK; count++) {
         for (uint32_t i = 0; i < size; i++) touched ^= data[i]; /* every byte that was published must be there */
-        rp_span spans[2] = {{data, sizeof(rp_origin)}, {data + offsetof(rp_send_request, token), sizeof(uint64_t)}};
+        rp_span spans[2] = {{data, sizeof(rp_origin)}, {data + offsetof(rp_msg_send, token), sizeof(uint64_t)}};
         if (complete && type == RP_MSG_SEND) CHECK(rp_ring_write(complete, RP_MSG_COMPLETED, spans, 2) == RP_OK);
         rp_ring_release(reader);
     }

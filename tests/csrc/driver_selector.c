@@ -168,7 +168,7 @@ static void reply(struct world *world, struct client *client, uint64_t connectio
             }
         }
     } else {
-        rp_reply head = {.connection = connection, .size = size};
+        rp_msg_reply head = {.connection = connection, .size = size};
         rp_span spans[2] = {{&head, sizeof head}, {bytes, size}};
         if (rp_ring_write(world->writer, RP_MSG_REPLY, spans, 2) == RP_OK) client->replied += size;
     }

@@ -40,8 +40,8 @@ static void *serve(void *context) {
         rp_worker_end_sleep(world->processor);
         while (rp_ring_read(reader, &data, &size, &type) == RP_OK) {
             if (type == RP_MSG_FRAME) {
-                rp_reply reply = {.connection = ((const rp_origin *)(const void *)data)->connection,
-                                  .size = FRAME_SIZE};
+                rp_msg_reply reply = {.connection = ((const rp_origin *)(const void *)data)->connection,
+                                      .size = FRAME_SIZE};
                 uint8_t frame[FRAME_SIZE] = {0, 0, 0, FRAME_SIZE - 4, 0, 0, 0, 2, '{', '}'};
                 rp_span spans[2] = {{&reply, sizeof reply}, {frame, sizeof frame}};
                 CHECK(rp_ring_write(writer, RP_MSG_REPLY, spans, 2) == RP_OK);

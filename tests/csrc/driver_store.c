@@ -280,7 +280,7 @@ static void check_arrivals(void) {
         fulls += status == RP_FULL;
         if (status == RP_OK) continue;
         while (rp_ring_read(reader, &data, &size, &type) == RP_OK) {
-            rp_arrival arrival;
+            rp_msg_arrival arrival;
             CHECK(type == RP_MSG_ARRIVAL && size == sizeof arrival);
             memcpy(&arrival, data, sizeof arrival);
             const rp_queue *queue = rp_control_queue(store.block, arrival.queue);
@@ -293,7 +293,7 @@ static void check_arrivals(void) {
     rp_control_header(store.block)->dispatched_phy_offset -=
         91 + 6 + 10; /* killed after the unit, before the position */
     CHECK(rp_dispatch_run(store.dispatch, 1 << 30) == RP_EMPTY);
-    CHECK(rp_ring_read(reader, &data, &size, &type) == RP_OK && ((const rp_arrival *)data)->queue == QUEUES - 1);
+    CHECK(rp_ring_read(reader, &data, &size, &type) == RP_OK && ((const rp_msg_arrival *)data)->queue == QUEUES - 1);
     rp_ring_release(reader);
     rp_ring_reader_close(reader);
     rp_ring_writer_close(writer);

@@ -83,7 +83,7 @@ def return_what_was_left(rig: FastPath) -> list[int]:
     found = []
     for kind, data in rig.for_manager():
         if kind == lib.RP_MSG_SEND:
-            found.append(ffi.cast("rp_send_request *", ffi.from_buffer(data)).opaque)
+            found.append(ffi.cast("rp_msg_send *", ffi.from_buffer(data)).opaque)
             rig.hand_back(kind, data, lib.RP_REQUEST_RESOLVED)
             rig.complete(data)
     return found

@@ -232,8 +232,8 @@ class StoreService:
             record = bytes(ffi.buffer(data[0], size[0]))
             lib.rp_ring_release(self._seams.manager_in)
             if kind[0] == lib.RP_MSG_CLEAN_TOPIC:
-                head = ffi.from_buffer("rp_clean_topic *", record)
-                start = ffi.sizeof("rp_clean_topic")
+                head = ffi.from_buffer("rp_msg_clean_topic *", record)
+                start = ffi.sizeof("rp_msg_clean_topic")
                 topic = record[start : start + head.topic_size].decode("utf-8", "replace")
                 # Now, because dispatch may wait for the disk space, and again for units that are dispatched until then.
                 self._requests.append(_CleanRequest(None, 0, cleaning.delete_topic(topic)))

@@ -106,7 +106,7 @@ class Workers:
             offset += has_unit
 
     def _append(self, queue: object, record: Record, body: bytes, *, is_batch: bool) -> int:
-        request, put = ffi.new("rp_send_request *"), ffi.new("rp_put *")
+        request, put = ffi.new("rp_msg_send *"), ffi.new("rp_put *")
         request.flags = lib.RP_REQUEST_BATCH if is_batch else 0
         request.sys_flag, request.queue_id = record.sys_flag, record.queue_id
         request.born_timestamp_ms = record.born_timestamp_ms

@@ -217,7 +217,7 @@ def test_the_results_of_the_managers_own_puts_hold_up_nobodys_answer(tmp_path: P
     rig.turn()
     assert [(c, r.opaque, r.code) for c, r in rig.answers() if c != FLOODER] == [(ORDINARY, 1, 0)]
     results = [data for kind, data in read_all(rig) if kind == lib.RP_MSG_PUT_RESULT]
-    assert [ffi.from_buffer("rp_put_result *", data).token for data in results] == [77]
+    assert [ffi.from_buffer("rp_msg_put_result *", data).token for data in results] == [77]
     rig.close()
 
 

@@ -224,7 +224,7 @@ def test_the_manager_is_told_of_wait(rig: FastPath, given: str, has_wait: int, n
     rig.turn()
     [(_, data)] = rig.for_manager()
     flags = lib.RP_REQUEST_HAS_WAIT * has_wait | lib.RP_REQUEST_NO_WAIT * no_wait
-    (got,) = struct.unpack_from("=I", data, ffi.offsetof("rp_send_request", "flags"))
+    (got,) = struct.unpack_from("=I", data, ffi.offsetof("rp_msg_send", "flags"))
     assert got & (lib.RP_REQUEST_HAS_WAIT | lib.RP_REQUEST_NO_WAIT) == flags and b"WAIT" not in data
 
 

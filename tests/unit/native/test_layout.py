@@ -11,12 +11,12 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.native.core import ffi
 from rocketpy.native.layout import Layout
 
-REPLY = Layout("rp_reply")  # uint64 connection, uint32 flags, uint32 size
+REPLY = Layout("rp_msg_reply")  # uint64 connection, uint32 flags, uint32 size
 
 
 def test_fields_are_where_c_has_them() -> None:
     data = struct.pack("=QII", 1 << 63, 2, 3)
-    assert REPLY.size == len(data) == ffi.sizeof("rp_reply")
+    assert REPLY.size == len(data) == ffi.sizeof("rp_msg_reply")
     assert REPLY.write(1 << 63, 2, 3) == REPLY.write(connection=1 << 63, flags=2, size=3) == data
     reply = REPLY.read(data + b"frame")
     assert (reply.connection, reply.flags, reply.size) == (1 << 63, 2, 3)
@@ -42,7 +42,7 @@ def test_the_bytes_live_as_long_as_what_was_read() -> None:
 
 
 def test_bounds() -> None:
-    with pytest.raises(ValueError, match="rp_reply has 16 bytes, here are 15"):
+    with pytest.raises(ValueError, match="rp_msg_reply has 16 bytes, here are 15"):
         REPLY.read(bytes(15))
     with pytest.raises(OverflowError):
         REPLY.write(flags=1 << 32)

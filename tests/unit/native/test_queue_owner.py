@@ -83,8 +83,8 @@ def test_a_pull_goes_to_the_owner_of_its_queue(codec: Any, kind: SerializeType) 
     passed_over = len(codec.for_manager())
     assert len(found) + passed_over == 18 and len(found) >= 12
     for number, record in found:
-        request = ffi.from_buffer("rp_pull_request *", record)
-        at = ffi.sizeof("rp_pull_request") + request.group_size
+        request = ffi.from_buffer("rp_msg_pull *", record)
+        at = ffi.sizeof("rp_msg_pull") + request.group_size
         topic = record[at : at + request.topic_size].decode()
         assert topic in topics
         assert number == owner(topic, request.queue_id) == owner_of_pull(record, OWNERS)
@@ -141,7 +141,7 @@ def test_an_arrival_is_told_to_the_owner_alone(tmp_path: Path) -> None:
         assert path.frame(RemotingCommand(310, queue_id, ext_fields=fields, body=b"x")) == lib.RP_OK
     path.turn()
     for number, ring in enumerate(rings):
-        told = [ffi.from_buffer("rp_arrival *", record).queue for _, record in drain(lib.rp_ring_reader_open(ring))]
+        told = [ffi.from_buffer("rp_msg_arrival *", record).queue for _, record in drain(lib.rp_ring_reader_open(ring))]
         wanted = [queue for queue_id, queue in enumerate(queues) if owner("T", queue_id) == number]
         assert sorted(told) == sorted(lib.rp_control_queue_index(path.block, queue) for queue in wanted)
         assert told

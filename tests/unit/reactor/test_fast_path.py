@@ -245,7 +245,9 @@ def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk:
     desk.fast_path.complete(request)
     told = desk.told("send")
     assert [kind for kind, _ in told] == [WorkerMessage.TOPIC, WorkerMessage.SEND, WorkerMessage.COMPLETED]
-    assert worker_messages.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof("rp_completed")
+    assert worker_messages.decode_origin(told[2][1]).connection == 77 and len(told[2][1]) == ffi.sizeof(
+        "rp_msg_completed"
+    )
 
 
 def test_a_send_worker_that_was_replaced_may_go_on_when_all_earlier_sends_are_completed(desk: Desk) -> None:
@@ -292,7 +294,7 @@ def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
             assert not desk.fast_path.is_idle()
             asked = {}
             for _, record in desk.told("send"):
-                request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
+                request = ffi.cast("rp_msg_send *", ffi.from_buffer(record))
                 asked[worker_messages.decode_send(record, ChannelLog()).topic] = request.token
             desk.fast_path.put_finished(ring_messages.put_result(1, 0))  # of a predecessor: nobody waits for it
             desk.fast_path.put_finished(ring_messages.put_result(asked["b"], 14))

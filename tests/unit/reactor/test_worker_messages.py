@@ -51,7 +51,7 @@ STRINGS = b"TGGDDDpropbody!"
 
 
 def send_request(flags: int = 0) -> SendRequest:
-    return worker_messages.decode_send(c_record("rp_send_request", {**SEND, "flags": flags}, STRINGS), CHANNEL)
+    return worker_messages.decode_send(c_record("rp_msg_send", {**SEND, "flags": flags}, STRINGS), CHANNEL)
 
 
 def test_a_send_is_read_as_c_wrote_it() -> None:
@@ -84,7 +84,7 @@ def test_flags_of_a_send(flag: str, changed: dict[str, object]) -> None:
 def test_a_resolved_send_keeps_what_is_not_given() -> None:
     request = send_request(lib.RP_REQUEST_ADD_CLUSTER)
     record = worker_messages.resolve_send(request, topic=None, queue_id=None, properties=None, sys_flag=None)
-    at = ffi.offsetof("rp_send_request", "flags")
+    at = ffi.offsetof("rp_msg_send", "flags")
     assert struct.unpack_from("=I", record, at)[0] == lib.RP_REQUEST_ADD_CLUSTER | lib.RP_REQUEST_RESOLVED
     assert record[:at] + record[at + 4 :] == request.raw[:at] + request.raw[at + 4 :]
 
@@ -95,7 +95,7 @@ def test_a_resolved_send_with_everything_changed() -> None:
     again = worker_messages.decode_send(record, CHANNEL)
     assert (again.topic, again.queue_id, again.properties, again.sys_flag) == ("OTHER", 9, b"", 1)
     assert (again.producer_group, again.body, again.opaque) == (request.producer_group, request.body, request.opaque)
-    flags = struct.unpack_from("=I", record, ffi.offsetof("rp_send_request", "flags"))[0]
+    flags = struct.unpack_from("=I", record, ffi.offsetof("rp_msg_send", "flags"))[0]
     assert flags == lib.RP_REQUEST_RESOLVED  # stored exactly as given: no CLUSTER
 
 
@@ -107,14 +107,14 @@ def test_a_put_of_our_own_is_internal_and_resolved() -> None:
     read = worker_messages.decode_send(record, CHANNEL)
     assert (read.topic, read.queue_id, read.body, read.properties) == ("TOPIC", 3, b"body", b"props")
     assert not read.wait_store
-    token = ffi.cast("rp_send_request *", ffi.from_buffer(record)).token
+    token = ffi.cast("rp_msg_send *", ffi.from_buffer(record)).token
     assert token == 123
 
 
 def test_a_delivery_crosses_in_the_place_of_the_group() -> None:
     message = MessageToPut("TOPIC", 3, b"body", b"props", delivery=Delivery(5, 1 << 40, 7))
     record = worker_messages.encode_put(message, token=1, received_ns=5)
-    request = ffi.cast("rp_send_request *", ffi.from_buffer(record))
+    request = ffi.cast("rp_msg_send *", ffi.from_buffer(record))
     assert request.flags & lib.RP_REQUEST_DELIVERY and request.group_size == ffi.sizeof("rp_delivery")
     delivery = ffi.new("rp_delivery *")
     ffi.memmove(delivery, record[-len(b"bodyprops") - request.group_size :], request.group_size)
@@ -141,7 +141,7 @@ def test_a_pull_is_read_as_c_wrote_it_and_handed_back_marked() -> None:
         "subscription_size": 3,
         "expression_type_size": 0,
     }
-    request = worker_messages.decode_pull(c_record("rp_pull_request", fields, b"GTTsss"), CHANNEL)
+    request = worker_messages.decode_pull(c_record("rp_msg_pull", fields, b"GTTsss"), CHANNEL)
     for key in (
         "opaque",
         "code",
@@ -164,7 +164,7 @@ def test_a_pull_is_read_as_c_wrote_it_and_handed_back_marked() -> None:
     assert request.is_rocketmq and not request.is_oneway
     back = worker_messages.resolve_pull(request)
     flags = lib.RP_REQUEST_ROCKETMQ | lib.RP_REQUEST_RESOLVED
-    assert back == c_record("rp_pull_request", {**fields, "flags": flags}, b"GTTsss")
+    assert back == c_record("rp_msg_pull", {**fields, "flags": flags}, b"GTTsss")
 
 
 @pytest.mark.parametrize(("host", "family"), [("127.0.0.1", 4), ("2001:db8::7", 6)])
@@ -191,19 +191,19 @@ def test_a_put_result_names_the_message_by_host_and_offset() -> None:
         "queue_id": 2,
         "size": 100,
     }
-    token, result = worker_messages.decode_put_result(c_record("rp_put_result", fields), ("10.1.2.3", 10911))
+    token, result = worker_messages.decode_put_result(c_record("rp_msg_put_result", fields), ("10.1.2.3", 10911))
     assert token == 5
     assert result.is_stored and result.message_id == "0A01020300002A9F0000000000001234"
     assert (result.phy_offset, result.queue_offset, result.size, result.store_timestamp_ms) == (0x1234, 7, 100, 8)
     _, refused = worker_messages.decode_put_result(
-        c_record("rp_put_result", {**fields, "code": 14}), ("10.1.2.3", 10911)
+        c_record("rp_msg_put_result", {**fields, "code": 14}), ("10.1.2.3", 10911)
     )
     assert (refused.code, refused.phy_offset, refused.message_id) == (14, -1, "")
 
 
 def test_a_commit_offset() -> None:
     fields = {"offset": 1 << 40, "queue_id": 3, "group_size": 2, "topic_size": 1, "received_ns": 8_999_999}
-    assert worker_messages.decode_commit_offset(c_record("rp_commit_offset", fields, b"GGT")) == (
+    assert worker_messages.decode_commit_offset(c_record("rp_msg_commit_offset", fields, b"GGT")) == (
         "GG",
         "T",
         3,
@@ -230,8 +230,8 @@ def test_tables_are_laid_out_as_c_reads_them() -> None:
 
 def test_requests_to_clean_are_told_apart_by_their_bytes() -> None:
     asked = worker_messages.encode_clean_topic("%RETRY%g", 7)
-    assert asked == c_record("rp_clean_topic", {"token": 7, "topic_size": 8}, b"%RETRY%g")
-    assert worker_messages.encode_clean_expired() == c_record("rp_clean_topic", {}, b"")
+    assert asked == c_record("rp_msg_clean_topic", {"token": 7, "topic_size": 8}, b"%RETRY%g")
+    assert worker_messages.encode_clean_expired() == c_record("rp_msg_clean_topic", {}, b"")
 
 
 def test_a_record_shorter_than_its_struct_is_refused() -> None:

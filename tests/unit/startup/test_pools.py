@@ -41,7 +41,7 @@ def test_the_documentation_shows_every_pool_with_its_codes() -> None:
 def test_what_waits_in_rings_is_counted_and_its_head_timed() -> None:
     topology = Topology.create(ReactorSizes(selector_workers=2, codec_workers=2, ring_bytes=65536))
     writers = [RingWriter(ring) for ring in topology.requests_to(SEND)]
-    record = ffi.new("rp_send_request *", {"origin": {"received_ns": 2_000_000}})
+    record = ffi.new("rp_msg_send *", {"origin": {"received_ns": 2_000_000}})
     for _ in range(3):
         assert writers[0].write(WorkerMessage.SEND, bytes(ffi.buffer(record)))
     record.origin.received_ns = 1_000_000
@@ -78,7 +78,7 @@ def test_a_large_request_is_timed_from_its_first_part() -> None:
     topology = Topology.create(ReactorSizes(ring_bytes=65536))
     [ring] = topology.requests_to(SEND)
     writer = RingWriter(ring)
-    record = ffi.new("rp_send_request *", {"origin": {"received_ns": 77}})
+    record = ffi.new("rp_msg_send *", {"origin": {"received_ns": 77}})
     assert writer.write(WorkerMessage.SEND, bytes(ffi.buffer(record)) + bytes(200_000))
     assert ring.waiting() == (1, 77)
     close(topology)

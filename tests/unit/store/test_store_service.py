@@ -147,7 +147,7 @@ def test_dispatches_and_tells_who_watches(rig: Rig, writer: StoreWriter, store: 
     rig.wake()
     kind, record = rig.wait_record(rig.pull_in)
     assert kind == lib.RP_MSG_ARRIVAL
-    index = ffi.from_buffer("rp_arrival *", record).queue
+    index = ffi.from_buffer("rp_msg_arrival *", record).queue
     assert lib.rp_control_queue(writer.control.block, index) == queue
     assert queue.watched == 0 and store.max_offset("T", 4) == 1
     writer.put("T", 4, dispatch=False)
@@ -158,7 +158,7 @@ def test_dispatches_and_tells_who_watches(rig: Rig, writer: StoreWriter, store: 
 
 def clean_topic(rig: Rig, topic: bytes) -> None:
     """Ask, and wait for the answer."""
-    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *", {"token": 77, "topic_size": len(topic)}))) + topic
+    request = bytes(ffi.buffer(ffi.new("rp_msg_clean_topic *", {"token": 77, "topic_size": len(topic)}))) + topic
     data = ffi.from_buffer(request)
     assert lib.rp_ring_write(rig.manager_out, lib.RP_MSG_CLEAN_TOPIC, [{"data": data, "size": len(request)}], 1) == 0
     lib.rp_ring_wake(rig.manager_out)
@@ -227,7 +227,7 @@ def test_clean_expired_drops_the_files_of_queues_without_messages(
     rig.wake()
     wait_until(lambda: store.max_offset("Kept", 0) == 1, "dispatch")
     writer.control.header.min_phy_offset = 16_384  # as if the first log file had gone
-    request = bytes(ffi.buffer(ffi.new("rp_clean_topic *")))
+    request = bytes(ffi.buffer(ffi.new("rp_msg_clean_topic *")))
     spans = [{"data": ffi.from_buffer(request), "size": len(request)}]
     assert lib.rp_ring_write(rig.manager_out, lib.RP_MSG_CLEAN_EXPIRED, spans, 1) == 0
     lib.rp_ring_wake(rig.manager_out)
