@@ -9,7 +9,6 @@
  * comes after its request was given up is told from the answer of its successor.
  */
 #define _GNU_SOURCE
-#include "engine.h"
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -19,6 +18,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "engine.h"
 
 enum {
     EVENTS_MAX = 256,

@@ -1,10 +1,10 @@
 /* Finishing requests: answers are cut, matched with their slots, checked and counted. */
 #define _GNU_SOURCE
-#include "engine.h"
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include "engine.h"
 #include "wire.h"
 
 enum { ACKS_FIRST = 65536 };

@@ -1,12 +1,12 @@
 /* Starting requests: connections, slots, and the bytes on their way out. */
 #define _GNU_SOURCE
-#include "engine.h"
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
+#include "engine.h"
 #include "wire.h"
 
 int connection_watch(load *l, connection *c, int operation, uint32_t events) {

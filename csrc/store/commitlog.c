@@ -25,8 +25,8 @@
 #include "base/clock.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
-#include "store/mapped_file.h"
 #include "ipc/process.h"
+#include "store/mapped_file.h"
 #include "store/record.h"
 
 #ifndef MADV_POPULATE_WRITE

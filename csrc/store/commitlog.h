@@ -2,8 +2,8 @@
 #define ROCKETPY_COMMITLOG_H
 /* The CommitLog: its single writer, and read-only views. */
 #include <stdint.h>
-#include "store/control_block.h"
 #include "base/status.h"
+#include "store/control_block.h"
 
 typedef struct rp_commitlog rp_commitlog; /* the writer; in the send worker only */
 typedef struct rp_log_view rp_log_view;   /* read-only mappings, per process */

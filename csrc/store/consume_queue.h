@@ -3,8 +3,8 @@
 /* Consume queue units: 8 bytes offset, 4 size, 8 tags code, big-endian; unit n of a queue is at byte 20 n of it.
  * Queues are not mapped: files are opened on use and kept in a bounded cache of descriptors. */
 #include <stdint.h>
-#include "store/control_block.h"
 #include "base/status.h"
+#include "store/control_block.h"
 
 enum { RP_CQ_UNIT_SIZE = 20 };
 typedef struct rp_cq_reader rp_cq_reader;

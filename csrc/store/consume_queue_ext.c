@@ -25,9 +25,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/atomic.h"
-#include "store/consume_queue.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
+#include "store/consume_queue.h"
 #include "store/queue_files.h"
 
 enum {

@@ -4,8 +4,8 @@
  * address of an extension unit, which holds the tags code and filter bits. Files lie in "<consume queue
  * directory>_ext". */
 #include <stdint.h>
-#include "store/control_block.h"
 #include "base/status.h"
+#include "store/control_block.h"
 
 enum { RP_CQ_EXT_UNIT_SIZE = 20, RP_CQ_EXT_END_SIZE = 4 }; /* without filter bits; kept free at the end of a file */
 

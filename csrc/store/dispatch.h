@@ -2,10 +2,10 @@
 #define ROCKETPY_DISPATCH_H
 /* Dispatch: builds consume queues and index from the log, up to the published position (ReputMessageService). */
 #include <stdint.h>
+#include "base/status.h"
+#include "ipc/ring.h"
 #include "store/control_block.h"
 #include "store/flush.h"
-#include "ipc/ring.h"
-#include "base/status.h"
 
 typedef struct rp_dispatch rp_dispatch;
 typedef struct rp_dispatch_config {

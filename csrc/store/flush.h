@@ -3,9 +3,9 @@
 /* Flushes the log: moves the durable position up to the published one, in intervals (async flush) or at once for
  * waiting sends (sync flush: one fdatasync covers everything published before it began). */
 #include <stdint.h>
-#include "store/control_block.h"
-#include "ipc/ring.h"
 #include "base/status.h"
+#include "ipc/ring.h"
+#include "store/control_block.h"
 
 typedef struct rp_flush rp_flush;
 

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "store/index_layout.h"
 #include "store/index_file.h"
+#include "store/index_layout.h"
 
 typedef struct image {
     uint8_t *base;

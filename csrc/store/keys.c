@@ -1,7 +1,7 @@
 /* Values computed from a record's strings: hashes for consume queues and index, properties, message ids. */
 #include "base/endian.h"
-#include "store/record.h"
 #include "base/utf8.h"
+#include "store/record.h"
 
 enum { NAME_VALUE_SEPARATOR = 0x01, PROPERTY_SEPARATOR = 0x02 };
 

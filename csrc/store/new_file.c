@@ -2,13 +2,13 @@
  * RENAME_NOREPLACE elsewhere. */
 #define _GNU_SOURCE
 #include "store/new_file.h"
-#include "base/crash_point.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/crash_point.h"
 
 rp_status rp_status_of_errno(void) {
     if (errno == ENOSPC || errno == EDQUOT) return RP_NO_SPACE;

@@ -7,9 +7,9 @@
  *
  * C only. consume_queue.c and consume_queue_ext.c know the content of the files. */
 #include <stdint.h>
+#include "base/status.h"
 #include "store/control_block.h"
 #include "store/new_file.h"
-#include "base/status.h"
 
 typedef struct rp_queue_files rp_queue_files;
 

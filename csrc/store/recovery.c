@@ -11,9 +11,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include "base/atomic.h"
-#include "store/consume_queue.h"
 #include "base/crash_point.h"
 #include "base/endian.h"
+#include "store/consume_queue.h"
 #include "store/has_unit.h"
 #include "store/mapped_file.h"
 #include "store/new_file.h"

@@ -3,8 +3,8 @@
 /* The scans of recovery, which must be fast. rocketpy/store/recovery/positions.py decides what to do with their
  * results. */
 #include <stdint.h>
-#include "store/control_block.h"
 #include "base/status.h"
+#include "store/control_block.h"
 
 typedef struct rp_log_scan {
     uint64_t end; /* the first offset that is not the start of a valid record, or the limit of the scan */

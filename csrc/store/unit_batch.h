@@ -3,10 +3,10 @@
 /* The units of one batch of dispatch, collected by queue, so that each queue's file is opened and written once. C only.
  * Not thread-safe. */
 #include <stdint.h>
+#include "base/status.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"
 #include "store/control_block.h"
-#include "base/status.h"
 
 enum { RP_UNIT_RUNS_MAX = 131072 /* queues in one batch */ };
 

@@ -3,11 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include "store/consume_queue.h"
 #include "base/endian.h"
+#include "base/map.h"
+#include "store/consume_queue.h"
 #include "store/has_unit.h"
 #include "store/index_file.h"
-#include "base/map.h"
 #include "store/record.h"
 
 enum { TALLIES_FIRST = 64, KEY_MAX = RP_TOPIC_SIZE_MAX + 1 + RP_PROPERTIES_SIZE_MAX, V2_TOPIC_MAX = INT16_MAX };

@@ -5,8 +5,8 @@
  * Headers that the fast reader does not support (nesting, more than RP_FIELDS_MAX fields, unusual but legal JSON) are
  * RP_UNSUPPORTED: the slow path decides whether they are valid. */
 #include <stdint.h>
-#include "wire/frame.h"
 #include "base/status.h"
+#include "wire/frame.h"
 
 enum { RP_FIELDS_MAX = 40, RP_FLAG_RESPONSE = 1, RP_FLAG_ONEWAY = 2, RP_LANGUAGE_PYTHON = 3 };
 

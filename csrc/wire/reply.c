@@ -2,11 +2,12 @@
  *
  * A frame's length, header size and (ROCKETMQ) field-block size come before what they measure, so they are written
  * last. The writer stops at the end of its room and remembers that it did. */
+#include "wire/reply.h"
+
 #include <string.h>
 
 #include "base/endian.h"
 #include "wire/header.h"
-#include "wire/reply.h"
 
 enum { FRAME_HEAD_SIZE = 8, FIELDS_AT = FRAME_HEAD_SIZE + 17 /* behind a ROCKETMQ header's remark size */ };
 

@@ -13,8 +13,8 @@
  * An empty key or value is the same as no field: the sender's null. Bytes behind the fields are ignored, as the
  * reference does. A size that leaves its enclosing block is malformed. */
 #include "base/endian.h"
-#include "wire/header.h"
 #include "base/utf8.h"
+#include "wire/header.h"
 
 enum { FIXED_SIZE = 21 };
 

@@ -10,8 +10,8 @@
  * ([TIMEOUT_CLEAN_QUEUE]). The clock is read once in LOOK_EVERY requests: reading it for each would cost 2 % of the
  * fast path. */
 #include <stdint.h>
-#include "store/control_block.h"
 #include "ipc/ring.h"
+#include "store/control_block.h"
 
 /* The time since which a worker has been able to serve. The age of a request counts from then at the earliest, so that
  * a restart of the worker or a pause of the machine makes no request too old. */

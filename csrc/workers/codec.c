@@ -6,19 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "workers/admission.h"
 #include "base/atomic.h"
-#include "ipc/backlog.h"
-#include "ipc/queue_owner.h"
 #include "base/clock.h"
-#include "workers/codec_request.h"
 #include "base/endian.h"
-#include "workers/error_reply.h"
 #include "wire/codes.h"
 #include "wire/header.h"
+#include "ipc/backlog.h"
+#include "ipc/queue_owner.h"
+#include "ipc/resume.h"
 #include "ipc/selectors.h"
 #include "ipc/serving.h"
-#include "ipc/resume.h"
+#include "workers/admission.h"
+#include "workers/codec_request.h"
+#include "workers/error_reply.h"
 
 static const int64_t LOOK_INTERVAL_NS = 1000000;
 enum {

@@ -6,9 +6,9 @@
  * does not support, go to the manager as unchanged frames. Runs as a process of its own, or inside the selector when
  * codecWorkers = 0. */
 #include <stdint.h>
+#include "base/status.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
-#include "base/status.h"
 
 /* The kinds of workers that serve requests. A pull goes to the worker that owns its queue (queue_owner.h), queries go
  * to the query workers in turn. */

@@ -6,8 +6,8 @@
 #include <strings.h>
 
 #include "base/numbers.h"
-#include "store/record.h"
 #include "wire/codes.h"
+#include "store/record.h"
 
 enum send_field {
     GROUP,

@@ -3,9 +3,9 @@
 /* Finds the messages for a pull in a queue, from its consume queue units only: the log is not read. The statuses are
  * those of the reference (DefaultMessageStore#getMessage). C only. */
 #include <stdint.h>
+#include "ipc/worker_messages.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"
-#include "ipc/worker_messages.h"
 #include "workers/subscription.h"
 
 typedef enum rp_fetch_status {

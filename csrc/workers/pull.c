@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "workers/pull_private.h"
 #include "ipc/serving.h"
+#include "workers/pull_private.h"
 
 enum { BATCH_REQUESTS = 128 };
 

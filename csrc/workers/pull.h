@@ -3,10 +3,10 @@
 /* The pull worker: answers pulls with slices of the log, and suspends those that find nothing. Runs alone in its
  * process, GIL released. Pulls that it cannot validate go to the manager (worker_messages.h). */
 #include <stdint.h>
-#include "store/consume_queue.h"
+#include "base/status.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
-#include "base/status.h"
+#include "store/consume_queue.h"
 
 /* The part of a suspended pull that survives the pull worker: enough for the restarted worker to answer it. */
 typedef struct rp_suspension_slot {

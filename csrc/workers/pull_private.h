@@ -1,14 +1,14 @@
 #ifndef ROCKETPY_PULL_PRIVATE_H
 #define ROCKETPY_PULL_PRIVATE_H
 /* Shared by the two files of the pull worker: pull.c opens it and runs its loop, pull_serve.c serves pulls. */
-#include "workers/admission.h"
 #include "base/atomic.h"
 #include "ipc/backlog.h"
 #include "ipc/selectors.h"
+#include "workers/admission.h"
 #include "workers/commits.h"
 #include "workers/fetch.h"
-#include "workers/suspended_pulls.h"
 #include "workers/pull.h"
+#include "workers/suspended_pulls.h"
 #include "workers/tables.h"
 
 enum {

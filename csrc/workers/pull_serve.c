@@ -9,10 +9,10 @@
  * next turn continues. Queues with new units take turns, so that none waits for the pulls of another. */
 #include <string.h>
 
-#include "workers/error_reply.h"
 #include "wire/codes.h"
-#include "workers/pull_private.h"
 #include "ipc/serving.h"
+#include "workers/error_reply.h"
+#include "workers/pull_private.h"
 
 enum {
     LOOKS_MAX = 8, /* of a suspended pull at one time */

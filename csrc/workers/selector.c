@@ -29,9 +29,9 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "workers/codec.h"
 #include "wire/frame.h"
 #include "ipc/serving.h"
+#include "workers/codec.h"
 
 enum {
     EVENTS_MAX = 256,

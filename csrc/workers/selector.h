@@ -2,10 +2,10 @@
 #define ROCKETPY_SELECTOR_H
 /* The loop of one selector worker: it reads sockets, passes frames to the codecs, and writes responses. */
 #include <stdint.h>
+#include "base/status.h"
 #include "wire/peer.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
-#include "base/status.h"
 
 /* Values of rp_worker.stop. A selector receives INTAKE first, so that it can still send the responses of other workers,
  * and LEAVE when those have ended. Every other worker receives only LEAVE. */

@@ -10,10 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "workers/codec.h"
 #include "wire/frame.h"
 #include "wire/proxy_header.h"
 #include "ipc/serving.h"
+#include "workers/codec.h"
 
 enum { REST_MIN = 512 /* smallest buffer for an unfinished frame; it doubles with what has arrived */ };
 

@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/clock.h"
+#include "wire/codes.h"
 #include "ipc/resume.h"
 #include "ipc/serving.h"
 #include "store/record.h"
 #include "store/recovery.h"
-#include "wire/codes.h"
 #include "workers/send_private.h"
 
 enum {

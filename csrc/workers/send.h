@@ -6,12 +6,12 @@
  * Runs alone in its process, GIL released. It owns the writer of the log, a private topic table, and replies that wait
  * for the disk. */
 #include <stdint.h>
+#include "base/status.h"
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
 #include "store/commitlog.h"
 #include "store/delivery_marks.h"
 #include "store/record.h"
-#include "ipc/ring.h"
-#include "ipc/worker_messages.h"
-#include "base/status.h"
 
 typedef struct rp_send_config {
     rp_worker *worker;

@@ -2,9 +2,9 @@
 #define ROCKETPY_SEND_REPLY_H
 /* Encodes the response to a stored send and writes it to the ring of its selector. C only. */
 #include <stdint.h>
+#include "base/status.h"
 #include "wire/reply.h"
 #include "ipc/ring.h"
-#include "base/status.h"
 
 /* Upper bound of the size of the response in the ring. */
 uint32_t rp_send_reply_bound(uint32_t region_size, uint32_t message_ids_size);

@@ -4,8 +4,8 @@
  *
  * Order of a connection: once one of its sends was passed to the manager, later ones follow it (diverted.h). */
 #include <stdlib.h>
-#include "ipc/selectors.h"
 #include "wire/codes.h"
+#include "ipc/selectors.h"
 #include "workers/error_reply.h"
 #include "workers/send_private.h"
 #include "workers/send_reply.h"

@@ -2,10 +2,10 @@
 #define ROCKETPY_SEND_STORE_H
 /* Stores a send request as records in the log. C only; used by the send worker. */
 #include <stdint.h>
+#include "ipc/worker_messages.h"
 #include "store/commitlog.h"
 #include "store/delivery_marks.h"
 #include "store/record.h"
-#include "ipc/worker_messages.h"
 
 enum { RP_BATCH_ENTRY_MIN = 22 };
 

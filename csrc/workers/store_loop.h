@@ -2,10 +2,10 @@
 #define ROCKETPY_STORE_LOOP_H
 /* The main loop of the store worker: dispatch published records, else sleep on the doorbell. */
 #include <stdint.h>
+#include "base/status.h"
+#include "ipc/ring.h"
 #include "store/dispatch.h"
 #include "store/flush.h"
-#include "ipc/ring.h"
-#include "base/status.h"
 
 /* Dispatch until there is work for Python. `manager` (may be NULL): the ring from the manager. `flush` (may be NULL):
  * its counts are copied to the worker's counters; with `wakes_flush` it is woken whenever records were published.

@@ -4,8 +4,8 @@
  */
 #include <stdint.h>
 #include "base/map.h"
-#include "ipc/worker_messages.h"
 #include "base/status.h"
+#include "ipc/worker_messages.h"
 
 enum { RP_TAGS_MAX = 256 };
 

@@ -7,9 +7,9 @@
  * bytes, however large the request was. Count and bytes are bounded in total, and one connection gets at most an eighth
  * of each, so that one client cannot keep others from waiting. C only. */
 #include <stdint.h>
+#include "ipc/worker_messages.h"
 #include "store/control_block.h"
 #include "workers/pull.h"
-#include "ipc/worker_messages.h"
 #include "workers/subscription.h"
 
 enum {

@@ -3,9 +3,9 @@
 /* The topics and groups that the send and pull workers know: private copies of the manager's tables, updated by TOPIC
  * and GROUP messages. */
 #include <stdint.h>
-#include "store/control_block.h"
 #include "base/map.h"
 #include "ipc/worker_messages.h"
+#include "store/control_block.h"
 
 typedef struct rp_topic {
     uint32_t flags; /* RP_TOPIC_* */

@@ -4,10 +4,10 @@
 #include "store/consume_queue.h"
 #include "store/control_block.h"
 #include "store/dispatch.h"
-#include "workers/fetch.h"
-#include "fuzz_store.h"
 #include "store/index_file.h"
 #include "store/recovery.h"
+#include "workers/fetch.h"
+#include "fuzz_store.h"
 
 enum { UNIT = RP_CQ_UNIT_SIZE, QUEUE_FILE_SIZE = 20 * UNIT, BODY = 10 };
 static const uint8_t T[] = "T";

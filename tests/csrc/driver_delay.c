@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include "store/broker_clock.h"
-#include "check.h"
 #include "store/delivery_marks.h"
+#include "check.h"
 
 static random_source source = {.state = 90};
 static uint32_t some(void) { return (uint32_t)random_next(&source); }

@@ -10,9 +10,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "workers/codec.h"
-#include "store/dispatch.h"
 #include "base/endian.h"
+#include "store/dispatch.h"
+#include "workers/codec.h"
 #include "workers/pull.h"
 #include "workers/send.h"
 

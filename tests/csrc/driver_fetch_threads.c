@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <unistd.h>
 #include "base/atomic.h"
-#include "check.h"
+#include "base/endian.h"
 #include "store/consume_queue.h"
 #include "store/control_block.h"
-#include "base/endian.h"
 #include "workers/fetch.h"
+#include "check.h"
 
 enum {
     UNIT = RP_CQ_UNIT_SIZE,

@@ -4,8 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include "check.h"
 #include "store/file_cache.h"
+#include "check.h"
 
 enum { FILES = 10 };
 

@@ -2,8 +2,8 @@
  * are right is the business of tests/unit/native and tests/property; here it is that no byte is touched that is not
  * the function's, and that what is said about any input holds together. */
 #include "base/crc32.h"
-#include "invariants.h"
 #include "wire/reply.h"
+#include "invariants.h"
 
 enum { ROUNDS = 200000, IMAGE_SIZE_MAX = 4096 };
 

@@ -2,12 +2,12 @@
  * whole file system where the set of dirty files is not known or does not hold them. The syncs here are counted, not
  * done. */
 #define _GNU_SOURCE
-#include "store/queue_files.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "store/queue_files.h"
 #include "check.h"
 
 enum { SET = 256, FILE_SIZE = 4096, SEEN_MAX = 4096 };

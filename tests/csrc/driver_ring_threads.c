@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <unistd.h>
-#include "check.h"
 #include "ipc/ring.h"
+#include "check.h"
 
 enum { CAPACITY = 65536, SMALL_MAX = CAPACITY / 4, REOPEN_EVERY = 5000 };
 

@@ -12,10 +12,10 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "check.h"
-#include "store/commitlog.h"
 #include "base/endian.h"
+#include "store/commitlog.h"
 #include "workers/selector.h"
+#include "check.h"
 
 enum { CLIENTS = 48, NUMBERS = 1 << 20, LOG_SIZE = 1 << 20 };
 

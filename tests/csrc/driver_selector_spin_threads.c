@@ -6,8 +6,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/endian.h"
-#include "check.h"
 #include "workers/selector_private.h"
+#include "check.h"
 
 enum { CAPACITY = 65536, FRAME_SIZE = 4 + 4 + 2, LOST_S = 30, WINDOWS = 3 };
 

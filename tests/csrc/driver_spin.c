@@ -1,7 +1,7 @@
 /* When a loop may spin, on a clock and an idle time of the test's own: only while its last wait of that kind was short
  * and three quarters of a core were free in the last window, its own spinning not counted against it. */
-#include "check.h"
 #include "workers/spin.h"
+#include "check.h"
 
 enum { BOUND_US = 100 };
 static const uint64_t SHORT_NS = 50000, LONG_NS = 2000000, WINDOW_NS = 100000000;

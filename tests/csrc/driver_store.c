@@ -13,15 +13,15 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/atomic.h"
+#include "base/endian.h"
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
 #include "store/commitlog.h"
 #include "store/consume_queue.h"
 #include "store/consume_queue_ext.h"
 #include "store/control_block.h"
 #include "store/dispatch.h"
-#include "base/endian.h"
 #include "store/record.h"
-#include "ipc/ring.h"
-#include "ipc/worker_messages.h"
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include "check.h"
 #include "base/endian.h"
 #include "store/unit_batch.h"
+#include "check.h"
 
 enum { FILE_SIZE = 2000 };
 

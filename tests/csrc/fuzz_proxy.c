@@ -1,6 +1,6 @@
 /* The header with which a proxy begins: any bytes, and any beginning of them. */
-#include "check.h"
 #include "wire/proxy_header.h"
+#include "check.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -7,11 +7,11 @@
 #define _GNU_SOURCE
 #include "store/commitlog.h"
 #include "store/consume_queue.h"
-#include "workers/fetch.h"
 #include "store/file_cache.h"
-#include "fuzz_store.h"
-#include "workers/subscription.h"
 #include "store/verify.h"
+#include "workers/fetch.h"
+#include "workers/subscription.h"
+#include "fuzz_store.h"
 
 enum {
     UNIT = RP_CQ_UNIT_SIZE,

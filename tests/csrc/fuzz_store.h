@@ -14,10 +14,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "check.h"
 #include "base/crc32.h"
 #include "base/endian.h"
 #include "store/record.h"
+#include "check.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wformat-truncation" /* every path here begins with a short root */

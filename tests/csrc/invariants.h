@@ -1,11 +1,11 @@
 #ifndef ROCKETPY_TESTS_INVARIANTS_H
 #define ROCKETPY_TESTS_INVARIANTS_H
 /* What holds for any input at all; shared by the drivers (mutated input) and the fuzzers. */
-#include "check.h"
 #include "base/numbers.h"
 #include "wire/frame.h"
 #include "wire/header.h"
 #include "store/record.h"
+#include "check.h"
 
 static inline int lies_in(const uint8_t *part, uint64_t part_size, const uint8_t *whole, uint64_t size) {
     return part >= whole && part_size <= size && (uint64_t)(part - whole) <= size - part_size;
