@@ -6,7 +6,7 @@
  * everything that should have been asked meanwhile (no coordinated omission).
  *
  * A request in flight occupies a slot of its connection. Its opaque names slot and generation, so that an answer that
- * comes after its request was given up is told from the answer of its successor.
+ * comes after its request was given up is told from the answer of the next request in its slot.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>

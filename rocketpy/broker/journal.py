@@ -179,7 +179,7 @@ class Journal:
         format_memory(memory)
         return cls(name, memory, is_saved=is_saved)
 
-    # -- a predecessor's records
+    # -- records of the previous manager
 
     def _recover(self, memory: memoryview, half_bytes: int) -> Found:
         half = max(self._halves, key=lambda half: half.generation)

@@ -74,7 +74,7 @@ static const char *below(const char *path) {
 }
 
 static void test_names(rp_queue_files *files, const rp_queue *queue) {
-    CHECK(sync_all(files) == RP_OK && whole == 1); /* whatever a predecessor wrote */
+    CHECK(sync_all(files) == RP_OK && whole == 1); /* whatever a previous worker wrote */
     CHECK(sync_all(files) == RP_OK && whole + data_count + names_count == 0);
     create(files, queue, 0);
     put(files, queue, 0);

@@ -1,9 +1,9 @@
-"""Invariant: a worker of the fast path may die after any machine instruction. Its successor neither repeats nor drops a
-request: a send is stored once, in its connection's order; a pull is answered, or held by the successor; a frame is
-decoded once. And what cannot be answered for want of room is not stored.
+"""Invariant: a worker of the fast path may die after any machine instruction. The restarted worker neither repeats nor
+drops a request: a send is stored once, in its connection's order; a pull is answered, or suspended by the restarted
+worker; a frame is decoded once. And what cannot be answered for want of room is not stored.
 
 Each cut forks a child that does the work, lets it execute a random number of instructions, kills it, and lets a
-successor go on with the rings and the log as the child left them."""
+restarted worker go on with the rings and the log as the child left them."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_send_is_stored_once_and_in_order_wherever_the_send_worker_dies(rig: F
 
 @steppable
 def test_a_delivery_is_stored_once_wherever_the_send_worker_dies_and_whoever_repeats_it(tmp_path: Path) -> None:
-    """The manager repeats what it was not told of, and its successor repeats what its predecessor may have put."""
+    """The manager repeats what it was not told of, and a restarted one repeats what the previous one may have put."""
     print(f"ROCKETPY_FAULT_SEED={SEED}")
     choose = random.Random(f"{SEED}/delivery")
     delivered = DeliveryMarks(2, lambda: 0)
@@ -240,8 +240,8 @@ def test_a_frame_is_decoded_once_wherever_the_codec_dies(rig: FastPath) -> None:
     codec = rig.open_codec(rig.frames)
 
     def work() -> Callable[[], object]:
-        successor = rig.open_codec(rig.frames)
-        return lambda: lib.rp_codec_run(successor, 0)
+        restarted = rig.open_codec(rig.frames)
+        return lambda: lib.rp_codec_run(restarted, 0)
 
     def hand(command: RemotingCommand) -> None:
         origin = ffi.new("rp_origin *", {"connection": CONNECTION})
@@ -277,7 +277,7 @@ def test_a_resume_point_that_proves_nothing_is_not_used_later(rig: FastPath) -> 
     point.output, point.output_position = 0xFFFFFFFF, lib.rp_control_header(rig.block).published_phy_offset + 1
     point.source_head = lib.rp_ring_tail(rig.to_send)  # set, and killed before the record was published
     lib.rp_send_close(rig.send)
-    lib.rp_send_close(rig.open_send())  # a successor that dies before it comes to this input
+    lib.rp_send_close(rig.open_send())  # a restarted worker that dies before it comes to this input
     rig.send = rig.open_send()
     assert point.source_head == 0
     tell_tables(rig)

@@ -12,11 +12,11 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from tests.support.besieged import besiege
+from tests.support.hostile_run import run_hostile_requests
 
 SEEDS = [1, 2, int(os.environ.get("ROCKETPY_SEED") or random.randrange(1 << 32))]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_thousands_of_hostile_requests(seed: int) -> None:
-    besiege(seed, 4_000, 12)
+    run_hostile_requests(seed, 4_000, 12)

@@ -1,6 +1,6 @@
 """Invariant: what clients have told the manager, and what it has promised them, outlives it: members, subscriptions,
-queue locks and committed offsets are there for its successor before anybody says them again, and locks for the next
-broker as well."""
+queue locks and committed offsets are there for the restarted manager before anybody says them again, and locks for the
+next broker as well."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_members_locks_and_offsets_outlive_the_manager(broker: RunningBroker, jo
     b.connection.close()
     deadline = time.monotonic() + 30
     while a.members() != ["a"]:
-        assert time.monotonic() < deadline, "a connection that closes is seen by the successor"
+        assert time.monotonic() < deadline, "a connection that closes is seen by the restarted manager"
     assert broker.stop() == 0
 
 

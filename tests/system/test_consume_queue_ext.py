@@ -49,7 +49,7 @@ def test_tags_choose_across_kills_and_settings(tmp_path: Path) -> None:
     with running_broker(ON, store=tmp_path / "store") as broker:
         send(broker, 0, 40)
         assert_chosen(broker, 40)
-        broker.kill_worker("store")  # its successor finds where the extension files end
+        broker.kill_worker("store")  # the restarted worker finds where the extension files end
         send(broker, 40, 40)
         assert_chosen(broker, 80)
         broker.kill_all()

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
-from tests.support.besieged import besiege
+from tests.support.hostile_run import run_hostile_requests
 
 SEED = 20261122
 
 
 def test_some_hundred_hostile_requests() -> None:
-    besiege(SEED, 600, 3)
+    run_hostile_requests(SEED, 600, 3)

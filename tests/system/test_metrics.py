@@ -123,7 +123,7 @@ def test_a_killed_worker_is_counted_and_its_counters_stay(scraped: Scraped, work
         assert scraped.total("rocketpy_worker_restarts_total") == 0
         (name,) = (name for name in scraped.broker.workers() if worker in name)
         old = scraped.broker.kill_worker(name)
-        until(lambda: scraped.broker.workers().get(name, old) != old, "a successor")
+        until(lambda: scraped.broker.workers().get(name, old) != old, "a restarted worker")
         assert wire.ask(send_request(TOPIC, b"after")).code == ResponseCode.SUCCESS
         assert scraped.total("rocketpy_worker_restarts_total") == 1
         assert scraped.total("rocketpy_worker_restarts_total", f'worker="{worker}') == 1
@@ -141,5 +141,5 @@ def test_a_default_port_that_is_taken_moves_and_says_where_to() -> None:
         scraped = Scraped(broker, int(port))
         assert scraped.samples()
         broker.kill_worker("manager")
-        until(lambda: bool(scraped.samples()), "metrics of the successor")
+        until(lambda: bool(scraped.samples()), "metrics of the restarted manager")
         assert broker.stop() == 0

@@ -37,7 +37,7 @@ NOTHING = 1 << 62
 
 @attrs.frozen
 class Crash:
-    """Kinds: death of all processes; power failure; death of the workers, whose successors go on."""
+    """Kinds: death of all processes; power failure; death of the workers, which are restarted."""
 
     kind: str
     lost: str = ""  # besides: control, or lock (somebody else held the store since)

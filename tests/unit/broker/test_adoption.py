@@ -37,7 +37,7 @@ def test_it_needs_no_template(tmp_path: Path) -> None:
     assert topics.adopt("lost", 3, 0).read_queue_nums == 3
 
 
-def test_a_deletion_that_a_predecessor_began_is_finished(tmp_path: Path) -> None:
+def test_a_deletion_that_the_previous_manager_began_is_finished(tmp_path: Path) -> None:
     """The fast path may still know the topic, and its queues may hold messages."""
     rig = SlowPathRig(tmp_path)
     rig.services.topics.update(TopicConfig(topic_name="created again"))

@@ -124,7 +124,9 @@ def test_a_death_at_any_byte_leaves_the_change_whole_or_not_at_all(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_successors_go_on_from_wherever_the_last_one_died(seed: int, die_after: Callable[[float], list[float]]) -> None:
+def test_restarted_managers_go_on_from_wherever_the_last_one_died(
+    seed: int, die_after: Callable[[float], list[float]]
+) -> None:
     choose = random.Random(seed)
     memory, table, salts = fresh(), dict[bytes, bytes](), itertools.count(1)
     for life in range(120):

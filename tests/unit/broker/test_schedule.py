@@ -263,7 +263,7 @@ def test_each_delivery_names_its_delayed_message(tmp_path: Path) -> None:
         (Delivery(LEVEL, 1009, 9), 1),  # the queue ends before
     ],
 )
-def test_a_successor_goes_on_behind_what_was_delivered_since_the_file_was_written(
+def test_a_restarted_manager_goes_on_behind_what_was_delivered_since_the_file_was_written(
     tmp_path: Path, last: Delivery | None, begin: int
 ) -> None:
     path = tmp_path / "config" / "delayOffset.json"

@@ -109,7 +109,7 @@ def test_an_expression_without_tags_is_refused() -> None:
         build_subscription("T", "||", 0)
 
 
-def test_offset_file_keeps_its_predecessor_and_survives_damage(tmp_path: Path) -> None:
+def test_offset_file_keeps_the_previous_version_and_survives_damage(tmp_path: Path) -> None:
     path = tmp_path / "a" / "offsets.json"
     queue = MessageQueue("T", "broker-a", 0)
     assert read_offsets(path) == {}

@@ -161,7 +161,7 @@ def test_being_asleep_is_no_stall(tmp_path: Path, clock: Clock) -> None:
 
 
 def reopened(rig: FastPath, clock: Clock, away_ns: int) -> None:
-    """Send and pull were killed, and their successors are there so much later."""
+    """Send and pull were killed, and are restarted so much later."""
     clock.now_ns += away_ns
     rig.send, rig.pull = rig.open_send(), rig.open_pull()
     rig.add_topic("T")

@@ -182,7 +182,7 @@ def test_the_send_worker_stores_by_it(tmp_path: Path) -> None:
     for token, (jump, pass_ms) in enumerate([(DAY_MS, 0), (-DAY_MS, 1000), (0, 1000)]):
         machine.wall += jump
         machine.pass_ms(pass_ms)
-        if token == 2:  # a successor goes on with the same clock
+        if token == 2:  # a restarted worker goes on with the same clock
             lib.rp_send_close(rig.send)
             rig.workers["send"].epoch += 1
             rig.send = rig.open_send()

@@ -140,9 +140,7 @@ def test_a_delivery_that_was_refused_may_be_put_again(rig: FastPath) -> None:
     assert bodies(rig) == [b"dead letter"]
 
 
-def test_a_successor_of_the_send_worker_knows_what_was_stored(
-    rig: FastPath, delivered: DeliveryMarks, log: Log
-) -> None:
+def test_a_restarted_send_worker_knows_what_was_stored(rig: FastPath, delivered: DeliveryMarks, log: Log) -> None:
     deliver(rig, FIRST, b"first")
     lib.rp_send_close(rig.send)
     rig.workers["send"].epoch += 1

@@ -405,7 +405,7 @@ def test_offsets_that_ride_on_pulls_reach_the_manager_once(rig: FastPath) -> Non
     assert records[0][32:] == b"GT"
 
 
-def test_a_successor_of_the_send_worker_goes_on_where_it_ended(rig: FastPath) -> None:
+def test_a_restarted_send_worker_goes_on_where_the_previous_one_ended(rig: FastPath) -> None:
     for _ in range(3):
         rig.frame(send_v2())
     lib.rp_codec_wake(rig.codec)

@@ -283,7 +283,9 @@ def test_looks_that_find_no_room_for_answers_go_on_later_and_none_is_lost(rigs: 
     assert [answered[connection] for connection in (*range(1, 9), 20)] == [250] * 8 + [1]
 
 
-def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_its_successor_wait(rigs: Callable[..., FastPath]) -> None:
+def test_pulls_of_a_dead_selector_are_forgotten_and_those_of_the_restarted_one_wait(
+    rigs: Callable[..., FastPath],
+) -> None:
     rig = rigs()
     for slot in range(3):
         rig.frame(pull(0, flags=WAIT, opaque=slot), slot << 32 | 1)

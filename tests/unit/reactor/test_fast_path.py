@@ -161,7 +161,7 @@ def test_an_expression_without_tags_does_not_select_all(desk: Desk, sub_string: 
     assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
 
 
-def test_a_successor_is_told_everything_that_holds_and_nothing_that_went(desk: Desk) -> None:
+def test_a_restarted_worker_is_told_everything_that_holds_and_nothing_that_went(desk: Desk) -> None:
     announce(desk.fast_path)
     desk.fast_path.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
     desk.fast_path.topic_removed("T")
@@ -189,7 +189,7 @@ def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b
     return worker_messages.decode_send(record, channel)
 
 
-def test_a_successor_is_told_large_tables_in_steps_and_what_changes_meanwhile_behind_them(desk: Desk) -> None:
+def test_a_restarted_worker_is_told_large_tables_in_steps_and_what_changes_meanwhile_behind_them(desk: Desk) -> None:
     def change(topic: str, perm: int = 6) -> None:
         desk.fast_path.topic_changed(
             topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
@@ -226,7 +226,7 @@ def test_a_successor_is_told_large_tables_in_steps_and_what_changes_meanwhile_be
     assert kinds[-1] == WorkerMessage.SEND and WorkerMessage.TABLES_END in kinds
 
 
-def test_a_successor_of_a_successor_is_told_once(desk: Desk) -> None:
+def test_a_worker_that_is_restarted_twice_is_told_once(desk: Desk) -> None:
     for n in range(2 * RECORDS_PER_FLUSH):
         desk.fast_path.topic_changed(
             f"T{n}", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
@@ -296,7 +296,7 @@ def test_puts_get_their_own_outcomes_whatever_the_order(desk: Desk) -> None:
             for _, record in desk.told("send"):
                 request = ffi.cast("rp_msg_send *", ffi.from_buffer(record))
                 asked[worker_messages.decode_send(record, ChannelLog()).topic] = request.token
-            desk.fast_path.put_finished(ring_messages.put_result(1, 0))  # of a predecessor: nobody waits for it
+            desk.fast_path.put_finished(ring_messages.put_result(1, 0))  # of a previous manager: nobody waits for it
             desk.fast_path.put_finished(ring_messages.put_result(asked["b"], 14))
             desk.fast_path.put_finished(ring_messages.put_result(asked["a"], 0))
         assert outcomes["a"].is_stored and outcomes["a"].message_id == "0A00000100002A9F00000000000001F4"
@@ -356,7 +356,7 @@ def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> No
     assert desk.told("store") == []
     assert desk.queues.log[-2:] == [("delete", "T")] * 2  # not readable from here on
     answer_position(desk, position, 700)
-    answer_position(desk, position, 700)  # of a send worker that has died, and of its successor
+    answer_position(desk, position, 700)  # of a send worker that has died, and of the restarted one
     assert desk.queues.log[-1] == ("below", "T", 700)
     ((asked_for, asked),) = desk.told("store")
     assert asked_for == WorkerMessage.CLEAN_TOPIC and not first.is_set()
@@ -393,7 +393,7 @@ def test_messages_of_a_topic_that_is_created_again_before_the_position_is_known_
 
 
 def test_a_send_worker_that_was_replaced_is_asked_for_positions_again(desk: Desk) -> None:
-    """Its predecessor may have died with the answer in its hands: then the deletion would never end."""
+    """The previous one may have died with the answer in its hands: then the deletion would never end."""
     change_topic(desk.fast_path, "U")
     desk.fast_path.tables_end()
     desk.fast_path.delete_queues("T")
@@ -408,7 +408,7 @@ def test_a_send_worker_that_was_replaced_is_asked_for_positions_again(desk: Desk
     assert WorkerMessage.POSITION not in desk.kinds("send")
 
 
-def test_a_large_send_passes_while_a_successor_is_told_the_tables(desk: Desk) -> None:
+def test_a_large_send_passes_while_a_restarted_worker_is_told_the_tables(desk: Desk) -> None:
     change_topic(desk.fast_path, "T")
     desk.told("send")
     desk.fast_path._send.outbox.put_all(iter([(WorkerMessage.TOPIC, b"")]))
@@ -418,10 +418,10 @@ def test_a_large_send_passes_while_a_successor_is_told_the_tables(desk: Desk) ->
 
 
 def test_a_store_worker_that_was_replaced_is_asked_again(desk: Desk) -> None:
-    """Its predecessor may have died with the request in its hands; doing it twice does no harm."""
+    """The previous one may have died with the request in its hands; doing it twice does no harm."""
     done = desk.fast_path.delete_queues("T")
     (removed, _), (_, position) = desk.told("send")
-    assert removed == WorkerMessage.TOPIC  # whatever a predecessor has told
+    assert removed == WorkerMessage.TOPIC  # whatever the previous manager has told
     answer_position(desk, position, 5)
     asked = desk.told("store")
     assert [kind for kind, _ in asked] == [WorkerMessage.CLEAN_TOPIC]

@@ -60,7 +60,7 @@ class Pair:
 
 
 def test_a_worker_that_is_started_again_is_at_nothing() -> None:
-    """Its predecessor may have died asleep, or in the middle of its work."""
+    """The previous one may have died asleep, or in the middle of its work."""
     block = WorkerBlock("send", 3)
     counted = block.pointer
     counted.asleep = counted.stop = counted.ready = 1
@@ -289,7 +289,7 @@ def test_force_rings_a_worker_that_is_awake(pair: Pair) -> None:
     assert not pair.doorbell_rung(pair.consumer)
 
 
-def test_a_new_writer_rings_for_what_its_predecessor_published(pair: Pair) -> None:
+def test_a_new_writer_rings_for_what_the_previous_one_published(pair: Pair) -> None:
     lib.rp_worker_prepare_sleep(pair.consumer)
     pair.write(b"published, then killed")
     lib.rp_ring_writer_close(pair.writer)
@@ -316,8 +316,8 @@ def test_a_producer_killed_in_the_middle_of_a_write_leaves_nothing(pair: Pair) -
     assert pair.read() is None
     lib.rp_ring_writer_close(pair.writer)
     pair.writer = lib.rp_ring_writer_open(pair.ring)
-    pair.write(b"from the successor")
-    assert pair.read() == (1, b"from the successor")
+    pair.write(b"from the restarted worker")
+    assert pair.read() == (1, b"from the restarted worker")
     assert pair.read() is None
 
 

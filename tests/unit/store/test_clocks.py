@@ -68,8 +68,8 @@ def test_a_jump_back_is_followed_at_once() -> None:
     assert clock.now_ms() == machine.wall
 
 
-def test_a_successor_is_as_cautious() -> None:
-    """A store worker that starts while the clock is ahead trusts it no earlier than its predecessor would have."""
+def test_a_restarted_store_worker_is_as_cautious() -> None:
+    """A store worker that starts while the clock is ahead trusts it no earlier than the previous one would have."""
     machine = Machine()
     clock_of(machine).now_ms()
     machine.wall += DAY_MS

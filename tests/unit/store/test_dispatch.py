@@ -141,7 +141,7 @@ def test_many_queues_in_turn_and_an_error_on_the_way(many: tuple[OpenedStore, li
     # The last record that was indexed before its units is looked at again, and found to be there.
     assert (counts.keys, counts.resets, counts.unplaced) == (MANY * ROUNDS + 1, 0, 0)
     check_many(opened, puts)
-    header.dispatched_phy_offset = puts[3].phy_offset  # a predecessor died before it moved on
+    header.dispatched_phy_offset = puts[3].phy_offset  # the previous worker died before it moved on
     dispatch.run_to_end()
     assert dispatch.counts().units == counts.units
     dispatch.close()
@@ -166,7 +166,7 @@ def test_a_death_between_end_and_units_loses_no_unit(writer: StoreWriter, opened
 
 
 def test_records_of_a_dropped_queue_stay_dropped(writer: StoreWriter, opened: OpenedStore) -> None:
-    """Dispatched again by a successor, they do not bring it back."""
+    """Dispatched again by a restarted worker, they do not bring it back."""
     dispatched = opened.control.dispatched_phy_offset
     writer.put("T", 0)
     queue = opened.control.queue("T", 0)
@@ -202,8 +202,8 @@ def test_the_checkpoint_promises_no_unit_that_is_not_there(writer: StoreWriter, 
 
 
 def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: OpenedStore) -> None:
-    """The kernel reports a failure once. What is durable stays where it was, for successors as well, until the store is
-    opened again."""
+    """The kernel reports a failure once. What is durable stays where it was, for restarted workers as well, until the
+    store is opened again."""
     control = opened.control
     writer.put("T", 0)
     lib.rp_flush_log(flush := lib.rp_flush_open(os.fsencode(opened.paths.commitlog), control.header))
@@ -219,10 +219,10 @@ def test_units_that_a_sync_has_lost_are_made_again(writer: StoreWriter, opened: 
         sync_units(writer.dispatch)
     path.unlink()
     path.write_bytes(content)
-    successor = Dispatch(opened.config, control)
+    restarted = Dispatch(opened.config, control)
     with pytest.raises(StoreError, match="could not be flushed"):
-        sync_units(successor)
-    successor.close()
+        sync_units(restarted)
+    restarted.close()
     assert control.units_durable_phy_offset == durable < control.dispatched_phy_offset
     path.write_bytes(content[:20] + bytes(len(content) - 20))  # what a power failure would have left, or an eviction
     writer.close()

@@ -51,7 +51,9 @@ def test_a_failed_sync_is_never_forgotten(flush: Any, writer: StoreWriter, opene
     assert writer.control.durable_phy_offset == 0
 
 
-def test_a_successor_does_not_trust_the_next_success(flush: Any, writer: StoreWriter, opened: OpenedStore) -> None:
+def test_a_restarted_worker_does_not_trust_the_next_success(
+    flush: Any, writer: StoreWriter, opened: OpenedStore
+) -> None:
     """The kernel reports a failure once, and calls clean what it could not write. Only a new opening, which looks at
     every record behind the durable position and writes it again, makes the log durable."""
     writer.put()
@@ -67,9 +69,9 @@ def test_a_successor_does_not_trust_the_next_success(flush: Any, writer: StoreWr
     moved.rename(opened.paths.commitlog)
     assert opened.control.header.running_flags == RunningFlag.NOT_WRITEABLE  # set by who failed: it may die at once
     for _ in range(2):
-        successor = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
-        assert lib.rp_flush_log(successor) == Status.IO_ERROR
-        lib.rp_flush_close(successor)
+        restarted = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+        assert lib.rp_flush_log(restarted) == Status.IO_ERROR
+        lib.rp_flush_close(restarted)
     assert writer.control.durable_phy_offset == durable
     writer.close()
     close_store(opened, clean=False)
@@ -85,8 +87,8 @@ def test_a_successor_does_not_trust_the_next_success(flush: Any, writer: StoreWr
     close_store(again, clean=True)
 
 
-def test_a_successor_writes_again_what_is_not_durable(writer: StoreWriter, opened: OpenedStore) -> None:
-    """Its predecessor may have died with a failed sync that nobody knows of. The kernel says that the pages are clean:
+def test_a_restarted_worker_writes_again_what_is_not_durable(writer: StoreWriter, opened: OpenedStore) -> None:
+    """The previous one may have died with a failed sync that nobody knows of. The kernel says that the pages are clean:
     whether they were written again shows in the file's time."""
     writer.put(body=b"x" * 12_000)
     writer.put(body=b"x" * 12_000)  # in the second file
@@ -96,9 +98,9 @@ def test_a_successor_writes_again_what_is_not_durable(writer: StoreWriter, opene
             os.fsync(file.fileno())
         os.utime(path, (1, 1))
     opened.control.header.flush_begun = 1
-    successor = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
-    assert lib.rp_flush_log(successor) == Status.OK
-    lib.rp_flush_close(successor)
+    restarted = lib.rp_flush_open(os.fsencode(opened.paths.commitlog), opened.control.header)
+    assert lib.rp_flush_log(restarted) == Status.OK
+    lib.rp_flush_close(restarted)
     assert [path.stat().st_mtime > 1 for path in paths] == [True, True]
 
 
@@ -155,12 +157,12 @@ def test_a_batch_of_dispatch_does_not_keep_a_flush_waiting(flush: Any, writer: S
     assert control.dispatched_phy_offset == control.published_phy_offset
 
 
-@pytest.mark.parametrize("is_successor", [False, True])
+@pytest.mark.parametrize("is_restarted", [False, True])
 def test_without_descriptors_a_flush_is_tried_again(
-    flush: Any, writer: StoreWriter, opened: OpenedStore, is_successor: bool
+    flush: Any, writer: StoreWriter, opened: OpenedStore, is_restarted: bool
 ) -> None:
     """Nothing was synced, so nothing can have failed; and the file's name is still to be synced."""
-    writer.control.header.flush_begun = is_successor
+    writer.control.header.flush_begun = is_restarted
     writer.put()
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = os.dup(0)

@@ -760,7 +760,7 @@ def test_a_hole_in_a_queue_does_not_hide_the_messages_before_it(
 def test_a_new_send_worker_goes_on_with_the_next_offsets(
     config: MessageStoreConfig, dispatched: int, is_damaged: bool
 ) -> None:
-    """Its predecessor died after publishing and before counting on; a damaged record behind dispatch is passed over."""
+    """The previous one died between publishing and counting on; a damaged record behind dispatch is passed over."""
     opened = open_store(config)
     puts = fill(opened, 20, dispatch_until=dispatched)
     if is_damaged and dispatched < 15:

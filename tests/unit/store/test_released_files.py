@@ -68,7 +68,7 @@ def test_files_of_removed_queues_are_closed(
     lib.rp_cq_reader_close(reader)
 
 
-def test_a_file_that_was_opened_while_it_was_removed_is_not_read_for_its_successor(
+def test_a_file_that_was_opened_while_it_was_removed_is_not_read_for_the_next_of_its_name(
     config: MessageStoreConfig, opened: OpenedStore, writer: StoreWriter
 ) -> None:
     """The pull worker opens a queue's file between the new generation and the removal; the file of the same name that

@@ -125,7 +125,7 @@ def test_damage_in_the_index_is_found(root: Path, at: int, data: bytes, text: st
 
 
 def test_a_slot_may_name_the_unit_to_come(root: Path) -> None:
-    """A writer that is killed between slot and header leaves it so; its successor goes on from there."""
+    """A writer that is killed between slot and header leaves it so; the restarted one goes on from there."""
     path = index_of(root)
     slot = next(slot for slot in range(100) if struct.unpack_from(">i", path.read_bytes(), 40 + 4 * slot)[0])
     write(path, 40 + 4 * slot, struct.pack(">i", 151))

@@ -30,7 +30,7 @@ class Lives(SlowPathRig):
         self.die()
 
     def die(self) -> None:
-        """A successor takes the place; the old one's objects are forgotten."""
+        """The manager is restarted; the objects of the previous one are forgotten."""
         self.fast_path.calls.clear()
         self.broker = BrokerController(
             self.settings,
@@ -224,7 +224,7 @@ def test_all_that_a_group_says_is_found_again(tmp_path: Path) -> None:
     assert after.description == before.description and after.description[3]
 
 
-def test_large_groups_cannot_make_a_successor_forget_the_others(tmp_path: Path) -> None:
+def test_large_groups_cannot_make_a_restarted_manager_forget_the_others(tmp_path: Path) -> None:
     lives = Lives(tmp_path)
     lives.beat("a", 1, group="G", topics={"T": "*"})
     for number in range(20):

@@ -128,7 +128,7 @@ class Lives:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_successor_finds_what_was_committed_cloned_and_removed(tmp_path: Path, seed: int) -> None:
+def test_a_restarted_manager_finds_what_was_committed_cloned_and_removed(tmp_path: Path, seed: int) -> None:
     choose = random.Random(seed)
     lives = Lives(tmp_path / "consumerOffset.json")
     is_full = [False]
@@ -182,7 +182,7 @@ def test_more_changes_than_there_is_room_for_are_found_again_after_the_next_save
     assert lives.table.query("G", "T", 1999) == 1999
 
 
-def test_an_offset_of_a_pull_that_arrived_before_the_successor_undoes_nothing(tmp_path: Path) -> None:
+def test_an_offset_of_a_pull_that_arrived_before_the_restart_undoes_nothing(tmp_path: Path) -> None:
     lives = Lives(tmp_path / "consumerOffset.json")
     lives.table.commit("G", "T", 0, 50)
     lives.table.told("G", "T", 0, 1000)

@@ -60,7 +60,7 @@ def test_sweep_forgets_the_expired() -> None:
     assert len(locks) == 0
 
 
-def test_a_successor_grants_to_nobody_else_what_is_held() -> None:
+def test_a_restarted_manager_grants_to_nobody_else_what_is_held() -> None:
     clock, memory = FakeClock(), kept()
     locks = made(clock, memory)
     assert locks.lock("G", [Q0, Q1], "a") == [Q0, Q1]
@@ -69,9 +69,9 @@ def test_a_successor_grants_to_nobody_else_what_is_held() -> None:
     locks.unlock("G", [Q1], "a")
     del locks
     clock.advance(10_000)
-    successor = made(clock, memory)
-    assert successor.lock("G", [Q0, Q1], "b") == [Q1], "what was released is free"
-    assert successor.lock("G", [Q0], "a") == [Q0], "the owner goes on"
+    restarted = made(clock, memory)
+    assert restarted.lock("G", [Q0, Q1], "b") == [Q1], "what was released is free"
+    assert restarted.lock("G", [Q0], "a") == [Q0], "the owner goes on"
     clock.advance(30_001)
     assert made(clock, memory).lock("G", [Q0], "b") == [], "the renewal counts, not the first grant"
     clock.advance(30_000)
@@ -110,7 +110,7 @@ def test_until_the_locks_of_the_last_broker_have_run_out_nothing_is_granted() ->
 def test_inherited_locks_are_counted() -> None:
     clock, memory = FakeClock(), kept()
     made(clock, memory).lock("G", [Q0, Q1], "a")
-    successor = made(clock, memory)
-    assert len(successor) == 2
-    successor.unlock("G", [Q0], "a")
-    assert len(successor) == 1
+    restarted = made(clock, memory)
+    assert len(restarted) == 2
+    restarted.unlock("G", [Q0], "a")
+    assert len(restarted) == 1

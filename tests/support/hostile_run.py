@@ -1,4 +1,4 @@
-"""A broker and its name server under hostile requests, and what must hold afterwards."""
+"""One run of hostile requests (hostile.py) against a broker and its name server, and what must hold afterwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.wire import Wire, read_all, send_request, until
 MARGIN_BYTES = 96 << 20  # over the whole tree: tables of what strangers made, allocators, histograms
 
 
-def besiege(seed: int, count: int, repeats: int) -> None:
+def run_hostile_requests(seed: int, count: int, repeats: int) -> None:
     """Send `count` requests to each server, known attacks `repeats` times; see that nothing has happened to either."""
     print(f"seed {seed}")
     with running_broker({"namesrvAddr": ""}) as broker:
