@@ -14,8 +14,8 @@ FAQ_SUFFIX = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
 SLAVE_REMARK = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 
 
-def topic_fault(topic: str) -> str | None:
-    """Why `topic` is not a valid topic name, in the words of the reference's broker; None if it is valid."""
+def invalid_topic(topic: str) -> str | None:
+    """Remark for a topic name that is not valid; None if it is valid."""
     if names.topic_fault(topic) is None:
         return None
     if not topic.strip():

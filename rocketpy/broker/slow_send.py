@@ -215,7 +215,7 @@ class SlowSend:
 
     @staticmethod
     def _refuse_topic(topic: str) -> Refusal | None:
-        fault = remarks.topic_fault(topic)
+        fault = remarks.invalid_topic(topic)
         if fault is not None:
             return Refusal(ResponseCode.SYSTEM_ERROR, fault)
         if topic in names.NOT_ALLOWED_SEND_TOPICS:

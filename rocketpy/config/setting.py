@@ -117,7 +117,7 @@ def declared_settings(config_class: type[Any]) -> Iterator[Declared]:
             yield Declared(field.name, types_by_name[field.name], field.default, field.metadata[_KEY])
 
 
-def evolved(config: _T, changes: Mapping[str, str]) -> _T:
+def with_changes(config: _T, changes: Mapping[str, str]) -> _T:
     """`config` with those of `changes` (Java key to text) that are settings of its class; others are passed over.
 
     Raises:

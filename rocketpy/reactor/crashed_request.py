@@ -58,7 +58,7 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
         _log.error(
             "worker %s crashed while it served %s: dropped the request and closed its connection",
             block.name,
-            describe(kind, record),
+            describe_request(kind, record),
         )
         if suspect == CONNECTION_INTERNAL and block.name == SEND:
             refuse_put(topology.ring(SEND, MANAGER), record)
@@ -78,7 +78,7 @@ def _take_from(ring: Ring, connection: int) -> tuple[int, bytes] | None:
     return reader.read()
 
 
-def describe(kind: int, record: bytes) -> str:
+def describe_request(kind: int, record: bytes) -> str:
     """Describe the request for the log: peer, code and size."""
     code: int | str = "unknown"
     if kind == WorkerMessage.SEND:

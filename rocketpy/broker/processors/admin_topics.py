@@ -130,7 +130,7 @@ class AdminTopicProcessor(TableProcessor):
     def _check_changeable(self, topic: str) -> None:
         if self._services.settings.is_slave:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.SLAVE_REMARK)
-        fault = remarks.topic_fault(topic)
+        fault = remarks.invalid_topic(topic)
         if fault is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, fault)
         if self._services.topics.is_system(topic):

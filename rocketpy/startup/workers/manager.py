@@ -17,22 +17,20 @@ from rocketpy.broker.clock import SystemClock
 from rocketpy.broker.manager_memory import ManagerMemory
 from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
-from rocketpy.reactor.channel import Gateway, RingChannel
+from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
-from rocketpy.reactor.selector_deaths import SelectorDeaths
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
 from .loading import loading
+from .request_server_main import RequestServerMain
 from .shared_counts import fast_path_counters, pool_loads
 
 if TYPE_CHECKING:
@@ -44,23 +42,12 @@ logger = logging.getLogger(__name__)
 
 
 @attrs.frozen(eq=False)
-class ManagerMain:
+class ManagerMain(RequestServerMain):
     """`main` of the manager worker: owns topics, groups, offsets, client tables and locks."""
 
-    topology: Topology
-    control: ControlBlock
-    settings: BrokerSettings
-    table: PoolTable
     metrics: socket.socket | None  # the listening socket of metrics
     memory: ManagerMemory
     delivered: DeliveryMarks
-
-    def __call__(self, context: WorkerContext) -> None:
-        store = MessageStore(self.settings.store, self.control)
-        try:
-            trio.run(self._run, context, store)
-        finally:
-            store.close()
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
         topology = self.topology
@@ -83,7 +70,7 @@ class ManagerMain:
         topology, name = self.topology, context.name
         drop_crashed_request(context.block, topology)
         faults = Faults()
-        gateway = Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(name)], faults)
+        gateway = self._gateway(context, faults)
         inputs = {ring.producer: RingReader(ring) for ring in topology.inputs(name)}
         fast_path = self._fast_path(inputs[SEND])
         with contextlib.ExitStack() as start:
@@ -113,10 +100,7 @@ class ManagerMain:
                     slow_path=controller,
                     fast_path=fast_path,
                     faults=faults,
-                    deaths=SelectorDeaths(
-                        [topology.blocks[selector] for selector in topology.sizes.selectors],
-                        topology.is_connection_gone,
-                    ),
+                    deaths=self._selector_deaths(),
                     drain_after=[
                         ring for worker in (SEND, *topology.sizes.pulls) for ring in topology.requests_to(worker)
                     ],

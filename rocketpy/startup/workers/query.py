@@ -7,39 +7,23 @@ import trio
 
 from rocketpy.broker.current_settings import CurrentSettings
 from rocketpy.broker.queries import change_settings, queries_by_code
-from rocketpy.config import BrokerSettings
 from rocketpy.faults import Faults
-from rocketpy.reactor.channel import Gateway
 from rocketpy.reactor.crashed_request import drop_crashed_request
-from rocketpy.reactor.outbox import Outbox
-from rocketpy.reactor.pools import QUERY, PoolTable
+from rocketpy.reactor.pools import QUERY
 from rocketpy.reactor.request_server import RequestServer
-from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.selector_deaths import SelectorDeaths
-from rocketpy.reactor.topology import Topology
+from rocketpy.reactor.ring import RingReader
 from rocketpy.reactor.worker_spec import WorkerContext
-from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.duties import Duty, as_duty, run_duty
+
+from .request_server_main import RequestServerMain
 
 STORE_TRIM_S = 60.0
 
 
 @attrs.frozen(eq=False)
-class QueryMain:
+class QueryMain(RequestServerMain):
     """`main` of a query worker: reads the store, owns nothing."""
-
-    topology: Topology
-    control: ControlBlock
-    settings: BrokerSettings
-    table: PoolTable
-
-    def __call__(self, context: WorkerContext) -> None:
-        store = MessageStore(self.settings.store, self.control)
-        try:
-            trio.run(self._run, context, store)
-        finally:
-            store.close()
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:
         topology, faults = self.topology, Faults()
@@ -48,15 +32,13 @@ class QueryMain:
         server = RequestServer(
             block=context.block,
             inputs=[RingReader(ring) for ring in topology.inputs(context.name)],
-            gateway=Gateway([Outbox(RingWriter(ring)) for ring in topology.replies_from(context.name)], faults),
+            gateway=self._gateway(context, faults),
             processors=queries_by_code(store, settings),
             table=self.table,
             role=QUERY,
             on_settings=lambda record: change_settings(settings, record),
             faults=faults,
-            deaths=SelectorDeaths(
-                [topology.blocks[selector] for selector in topology.sizes.selectors], topology.is_connection_gone
-            ),
+            deaths=self._selector_deaths(),
         )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(run_duty, Duty("trimming the store", STORE_TRIM_S, as_duty(store.trim)), faults)

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from rocketpy.config import FlushDiskType, MessageStoreConfig, properties
-from rocketpy.config.setting import evolved
+from rocketpy.config.setting import with_changes
 from rocketpy.errors import DiskFull, StoreError
 from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import ffi, lib
@@ -252,7 +252,7 @@ class StoreService:
     def _change_settings(self, text: str) -> None:
         """Apply changed settings that the cleaner uses; all others are read at the start only."""
         try:
-            self._config = evolved(self._config, properties.as_mapping(text))
+            self._config = with_changes(self._config, properties.as_mapping(text))
         except (ValueError, properties.PropertiesError) as exc:
             logger.error("ignored a change of settings: %s", exc)
 

@@ -18,7 +18,7 @@ from rocketpy.config import (
     without_effect,
 )
 from rocketpy.config.change_file import change_file
-from rocketpy.config.setting import Effect, evolved, to_text
+from rocketpy.config.setting import Effect, to_text, with_changes
 from rocketpy.config.settings import known_settings
 from rocketpy.config.without_effect import attribute_of
 from rocketpy.errors import ConfigError, RequestRefused
@@ -143,11 +143,11 @@ def test_important_properties_are_a_part(broker: BrokerSettings) -> None:
 
 def test_settings_of_one_class_evolve() -> None:
     before = MessageStoreConfig()
-    after = evolved(before, {"fileReservedTime": "48", "deleteWhen": "05", "brokerName": "of another class"})
+    after = with_changes(before, {"fileReservedTime": "48", "deleteWhen": "05", "brokerName": "of another class"})
     assert (after.file_reserved_time, after.delete_when) == (48, "05")
-    assert evolved(after, {"fileReservedTime": "72", "deleteWhen": "04"}) == before
+    assert with_changes(after, {"fileReservedTime": "72", "deleteWhen": "04"}) == before
     with pytest.raises(ValueError, match="whole number"):
-        evolved(before, {"fileReservedTime": "3d"})
+        with_changes(before, {"fileReservedTime": "3d"})
 
 
 def test_a_change_at_once_and_one_at_restart(broker: BrokerSettings) -> None:
