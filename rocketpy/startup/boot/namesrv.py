@@ -14,6 +14,7 @@ from rocketpy.namesrv import NameServer, run_namesrv
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 
+from ..workers.collector import short_collections
 from .logs import set_up_logging
 
 NAMESRV = "namesrv"
@@ -66,7 +67,8 @@ class NamesrvMain:
     listener: socket.socket
 
     def __call__(self, context: WorkerContext) -> None:
-        trio.run(self._run, context)
+        with short_collections():
+            trio.run(self._run, context)
 
     async def _run(self, context: WorkerContext) -> None:
         server = NameServer(self.settings)

@@ -19,6 +19,8 @@ from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 
+from .collector import short_collections
+
 
 @attrs.frozen(eq=False)
 class RequestServerMain(ABC):
@@ -32,7 +34,8 @@ class RequestServerMain(ABC):
     def __call__(self, context: WorkerContext) -> None:
         store = MessageStore(self.settings.store, self.control)
         try:
-            trio.run(self._run, context, store)
+            with short_collections():
+                trio.run(self._run, context, store)
         finally:
             store.close()
 

@@ -1,0 +1,45 @@
+"""Keeps collections of cyclic garbage short in a process whose tables grow.
+
+A collection of the oldest generation visits every object that is not frozen; 250 000 objects block the event loop for
+50 ms. What survives a long collection belongs to a table, so it is frozen: no later collection visits it. The next one
+comes after some 77 000 new objects, and takes about 10 ms.
+
+Frozen objects are freed as usual when nothing refers to them; only a cycle among them would stay. Tables have none, and
+so few other objects are alive at the end of a long collection that they do not matter beside what it froze.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+LONG_MS = 5.0  # of processor time; a quarter of the longest step that an event loop may have (docs/adr/0096)
+OLDEST_GENERATION = 2
+
+
+@contextmanager
+def short_collections(*, long_ms: float = LONG_MS, now_ns: Callable[[], int] = time.thread_time_ns) -> Iterator[None]:
+    """A context in which what survives a collection of `long_ms` or more is frozen.
+
+    Args:
+        long_ms: processor time of the collection, in milliseconds.
+        now_ns: processor time of the thread that collects, in nanoseconds.
+    """
+    began_ns = 0
+
+    def freeze_survivors(phase: str, info: dict[str, int]) -> None:
+        nonlocal began_ns
+        if info["generation"] != OLDEST_GENERATION:
+            return
+        if phase == "start":
+            began_ns = now_ns()
+        elif now_ns() - began_ns >= long_ms * 1e6:
+            gc.freeze()
+
+    gc.callbacks.append(freeze_survivors)
+    try:
+        yield
+    finally:
+        gc.callbacks.remove(freeze_survivors)
