@@ -55,6 +55,7 @@ from .processors.consumer_manage import ConsumerManageProcessor, commit_offset
 from .processors.locks import LockProcessor
 from .processors.query import ConsumeQueueProcessor
 from .processors.relay import RelayProcessor
+from .processors.reply import ReplyProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.table import GuardedProcessor, TableProcessor
@@ -145,6 +146,7 @@ class BrokerController:
             ConsumerManageProcessor(services),
             *query_processors(services.store, services.settings),
             SendBackProcessor(services, levels),
+            ReplyProcessor(services, self._slow_send.target),
             LockProcessor(services),
             AdminTopicProcessor(services),
             AdminGroupProcessor(services),

@@ -64,6 +64,14 @@ class Put:
 Verdict = Refusal | Resend | Put
 
 
+@attrs.frozen
+class Target:
+    """Where a message of a client may be stored: a queue of its topic."""
+
+    queue_id: int
+    sys_flag: int
+
+
 class SlowSend:
     def __init__(
         self,
@@ -176,6 +184,16 @@ class SlowSend:
             return Refusal(exc.response_code, str(exc))
 
     def _validate(self, request: SendRequest) -> Verdict:
+        target = self.target(request)
+        if isinstance(target, Refusal):
+            return target
+        if request.is_batch:
+            return self._check_batch(request, target.queue_id, target.sys_flag)
+        return self._check_single(request, target.queue_id, target.sys_flag)
+
+    def target(self, request: SendRequest) -> Refusal | Target:
+        """The checks of every message that a client stores, replies included: age, permission, topic, queue. Creates a
+        missing topic if the configuration allows it. Raises RocketError if there is no room for its queues."""
         refusal = self._refuse_old(request) or self._refuse_service(request) or self._refuse_topic(request.topic)
         if refusal is not None:
             return refusal
@@ -189,9 +207,7 @@ class SlowSend:
             return Refusal(ResponseCode.SYSTEM_ERROR, remark)
         queue_id = request.queue_id if request.queue_id >= 0 else self._random_queue(topic.write_queue_nums)
         sys_flag = request.sys_flag | (MULTI_TAGS if topic.topic_filter_type is TopicFilterType.MULTI_TAG else 0)
-        if request.is_batch:
-            return self._check_batch(request, queue_id, sys_flag)
-        return self._check_single(request, queue_id, sys_flag)
+        return Target(queue_id, sys_flag)
 
     def _refuse_old(self, request: SendRequest) -> Refusal | None:
         """Decided by the full age of the request, including pauses of workers, because its client waits no longer

@@ -163,6 +163,19 @@ class BrokerConfig:
         "pull workers share them equally.",
         unit="requests",
     )
+    reply_thread_pool_queue_capacity: int = setting(
+        10_000,
+        "replyThreadPoolQueueCapacity",
+        "Replies (324, 325) that may wait; one more is answered SYSTEM_BUSY.",
+        unit="requests",
+        at_least=1,
+    )
+    store_reply_message_enable: bool = setting(
+        True,
+        "storeReplyMessageEnable",
+        "Store replies of request-reply in their topic, too. They are pushed to the client that waits in any case.",
+        effect=Effect.AT_ONCE,
+    )
     query_thread_pool_queue_capacity: int = setting(
         20_000,
         "queryThreadPoolQueueCapacity",

@@ -72,7 +72,6 @@ BROKER: Table = {
         "clientManagerThreadPoolQueueCapacity": 1_000_000,
         "endTransactionPoolQueueCapacity": 100_000,
         "putThreadPoolQueueCapacity": 10_000,
-        "replyThreadPoolQueueCapacity": 10_000,
     },
     "SQL filters are evaluated when messages are pulled": {
         "enableCalcFilterBitMap": False,
@@ -89,9 +88,6 @@ BROKER: Table = {
         "transactionTimeOut": 6_000,
         "transactionCheckMax": 15,
         "transactionCheckInterval": 60_000,
-    },
-    "request-reply is not built": {
-        "storeReplyMessageEnable": True,
     },
     "statistics come from the growth of queues and of committed offsets": {
         "enableDetailStat": True,

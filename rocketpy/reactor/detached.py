@@ -1,7 +1,8 @@
 """Detached requests: they have left their pool because they wait for a client, a name server or the store worker.
 
-A slow or silent client must not occupy a task of a pool (docs/adr/0081). They are bounded in number and bytes,
-in total, per asking connection and per target. Beyond a bound the answer is SYSTEM_BUSY. A deadline ends each wait.
+A slow or silent client must not occupy a task of a pool (docs/adr/0081). They are bounded in number and bytes for each
+pool, so that one pool leaves the others their room, and in number for each asking connection and each target. Beyond a
+bound the answer is SYSTEM_BUSY. A deadline ends each wait.
 """
 
 from __future__ import annotations
@@ -15,48 +16,49 @@ import trio
 from rocketpy.remoting.abc import Detached
 from rocketpy.remoting.command import RemotingCommand
 
-ASKER_MAX = 64  # detached requests of one connection
-
 
 @attrs.define(eq=False)
 class DetachedRequests:
-    """Counts detached requests, and runs each within its deadline, in a task of the caller."""
+    """Counts detached requests, and runs each within its deadline, in a task of the caller.
+
+    Attributes:
+        count_max, bytes_max: of one pool.
+    """
 
     count_max: int = 1024
     bytes_max: int = 32 * 1024 * 1024
-    _count: int = attrs.field(init=False, default=0)
-    _bytes: int = attrs.field(init=False, default=0)
+    _counts: Counter[str] = attrs.field(init=False, factory=Counter)  # by pool
+    _bytes: Counter[str] = attrs.field(init=False, factory=Counter)
     _by_key: Counter[Hashable] = attrs.field(init=False, factory=Counter)
     _scopes: set[trio.CancelScope] = attrs.field(init=False, factory=set)
     _is_stopping: bool = attrs.field(init=False, default=False)
 
     @property
     def count(self) -> int:
-        return self._count
+        return self._counts.total()
 
-    def enter(self, rest: Detached, asker: int, size: int) -> bool:
+    def enter(self, rest: Detached, asker: int, size: int, pool: str) -> bool:
         """Register a request of `size` bytes. Returns False if a bound is reached. Each True needs a call of
         `leave`."""
-        is_large = self._count > 0 and self._bytes + size > self.bytes_max  # one always fits
-        by_asker, by_target = self._by_key[_asker(asker)], self._by_key[_target(rest)]
-        if self._count >= self.count_max or is_large or by_asker >= ASKER_MAX or by_target >= rest.at_once_max:
-            self._drop_unused(asker, rest)
+        count = self._counts[pool]
+        is_large = count > 0 and self._bytes[pool] + size > self.bytes_max  # one always fits
+        by_asker, by_target = (self._by_key[key] for key in _keys(rest, asker, pool))
+        if count >= self.count_max or is_large or by_asker >= rest.asker_max or by_target >= rest.at_once_max:
+            self._drop_unused(rest, asker, pool)
             return False
-        self._count += 1
-        self._bytes += size
-        self._by_key[_asker(asker)] += 1
-        self._by_key[_target(rest)] += 1
+        self._counts[pool] += 1
+        self._bytes[pool] += size
+        self._by_key.update(_keys(rest, asker, pool))
         return True
 
-    def leave(self, rest: Detached, asker: int, size: int) -> None:
-        self._count -= 1
-        self._bytes -= size
-        self._by_key[_asker(asker)] -= 1
-        self._by_key[_target(rest)] -= 1
-        self._drop_unused(asker, rest)
+    def leave(self, rest: Detached, asker: int, size: int, pool: str) -> None:
+        self._counts[pool] -= 1
+        self._bytes[pool] -= size
+        self._by_key.subtract(_keys(rest, asker, pool))
+        self._drop_unused(rest, asker, pool)
 
-    def _drop_unused(self, asker: int, rest: Detached) -> None:
-        for key in (_asker(asker), _target(rest)):
+    def _drop_unused(self, rest: Detached, asker: int, pool: str) -> None:
+        for key in _keys(rest, asker, pool):
             if self._by_key[key] <= 0:
                 del self._by_key[key]
 
@@ -80,9 +82,5 @@ class DetachedRequests:
             scope.cancel()
 
 
-def _asker(connection: int) -> Hashable:
-    return "asker", connection
-
-
-def _target(rest: Detached) -> Hashable:
-    return "target", rest.waits_for
+def _keys(rest: Detached, asker: int, pool: str) -> tuple[Hashable, Hashable]:
+    return ("asker", pool, asker), ("target", pool, rest.waits_for)

@@ -125,14 +125,7 @@ def broker_pools(settings: BrokerSettings) -> PoolTable:
             ),
             Pool(
                 name="query",
-                codes=(
-                    code.QUERY_MESSAGE,
-                    code.VIEW_MESSAGE_BY_ID,
-                    code.SEARCH_OFFSET_BY_TIMESTAMP,
-                    code.GET_MAX_OFFSET,
-                    code.GET_MIN_OFFSET,
-                    code.GET_EARLIEST_MSG_STORETIME,
-                ),
+                codes=_QUERY_CODES,
                 served_by=QUERY,
                 tasks=4,
                 queue_max=broker.query_thread_pool_queue_capacity,
@@ -150,12 +143,22 @@ def broker_pools(settings: BrokerSettings) -> PoolTable:
                 tasks=1,
                 queue_max=50_000,
             ),
+            Pool(name="reply", codes=_REPLY_CODES, tasks=4, queue_max=broker.reply_thread_pool_queue_capacity),
             Pool(name="send_back", codes=(code.CONSUMER_SEND_MSG_BACK,), tasks=4, queue_max=10_000),
             Pool(name="admin", codes=_ADMIN_CODES, tasks=4, queue_max=10_000),
         )
     )
 
 
+_QUERY_CODES = (
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP,
+    RequestCode.GET_MAX_OFFSET,
+    RequestCode.GET_MIN_OFFSET,
+    RequestCode.GET_EARLIEST_MSG_STORETIME,
+)
+_REPLY_CODES = (RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2)
 _ADMIN_CODES = (
     RequestCode.LOCK_BATCH_MQ,
     RequestCode.UNLOCK_BATCH_MQ,

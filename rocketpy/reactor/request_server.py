@@ -283,7 +283,7 @@ class RequestServer:
             try:
                 rest = await self._serve(queue, job)
                 if rest is not None:
-                    self._detach(job, rest)
+                    self._detach(job, rest, queue.pool.name)
             except Exception as exc:
                 self._fail(job.request, job.connection.channel.push, exc)
             finally:
@@ -324,16 +324,16 @@ class RequestServer:
 
     # -- requests that wait for another process
 
-    def _detach(self, job: _Job, rest: Detached) -> None:
+    def _detach(self, job: _Job, rest: Detached, pool: str) -> None:
         assert self._nursery is not None
-        if not self.detached.enter(rest, job.connection.channel.connection, job.size):
+        if not self.detached.enter(rest, job.connection.channel.connection, job.size, pool):
             self.block.add(lib.RP_COUNT_BUSY)
             self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, OVERLOAD))
             return
         self._in_service += 1
-        self._nursery.start_soon(self._finish, job, rest)
+        self._nursery.start_soon(self._finish, job, rest, pool)
 
-    async def _finish(self, job: _Job, rest: Detached) -> None:
+    async def _finish(self, job: _Job, rest: Detached, pool: str) -> None:
         channel = job.connection.channel
         try:
             response = await self.detached.run(rest)
@@ -344,7 +344,7 @@ class RequestServer:
         except Exception as exc:
             self._fail(job.request, channel.push, exc)
         finally:
-            self.detached.leave(rest, channel.connection, job.size)
+            self.detached.leave(rest, channel.connection, job.size, pool)
             self._in_service -= 1
 
     def _answer(self, job: _Job, response: RemotingCommand) -> None:

@@ -13,6 +13,8 @@ import attrs
 
 from .command import RemotingCommand
 
+ASKER_MAX = 64  # detached requests of one connection, unless the request says otherwise
+
 
 @attrs.frozen
 class Peer:
@@ -70,6 +72,8 @@ class Detached:
     """After this time it is answered SYSTEM_ERROR."""
     at_once_max: int = 16
     """Limit of requests that wait for the same target."""
+    asker_max: int = ASKER_MAX
+    """Limit of requests of the same connection."""
 
 
 class Processor(Protocol):

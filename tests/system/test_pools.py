@@ -77,7 +77,7 @@ def test_metrics_show_every_worker_and_pool(broker: RunningBroker) -> None:
     for worker in ("pull-0", "pull-1", "pull-2", "query-0", "query-1", "query-2"):
         role = worker.partition("-")[0]
         assert f'rocketpy_worker_ready{{role="{role}",worker="{worker}"}} 1.0' in page
-    for pool in ("send", "pull", "query", "client", "consumer", "send_back", "admin"):
+    for pool in ("send", "pull", "query", "client", "consumer", "reply", "send_back", "admin"):
         assert f'rocketpy_pool_waiting_requests{{pool="{pool}"}} 0.0' in page
     assert len(re.findall(r'rocketpy_worker_loops_total\{worker="pull-\d"\}', page)) == 3
 

@@ -1,4 +1,4 @@
-"""Clients (35, 38) and what brokers ask of them: 40, 220, 221, 307, 309; 222 and 223 set off 220 and 221."""
+"""Clients (35, 38) and what brokers ask of them: 40, 220, 221, 307, 309, 326; 222 and 223 set off 220 and 221."""
 
 from __future__ import annotations
 
@@ -56,3 +56,23 @@ class ConsumeMessageDirectlyRequestHeader(Header):
     client_id: str | None = wire("clientId", default=None)
     msg_id: str | None = wire("msgId", default=None)  # an offsetMsgId
     broker_name: str | None = wire("brokerName", default=None)
+
+
+@header
+class ReplyMessageRequestHeader(Header):
+    """PUSH_REPLY_MESSAGE_TO_CLIENT (326): a reply for the client that waits for it; its body is the request's."""
+
+    producer_group: str = wire("producerGroup")
+    topic: str = wire("topic")
+    default_topic: str = wire("defaultTopic", default="")
+    default_topic_queue_nums: Int = wire("defaultTopicQueueNums", default=4)
+    queue_id: Int = wire("queueId")
+    sys_flag: Int = wire("sysFlag", default=0)
+    born_timestamp_ms: int = wire("bornTimestamp", default=0)
+    flag: Int = wire("flag", default=0)
+    properties: str | None = wire("properties", default=None)
+    reconsume_times: Int | None = wire("reconsumeTimes", default=None)
+    unit_mode: bool = wire("unitMode", default=False)
+    born_host: str = wire("bornHost", default="")
+    store_host: str = wire("storeHost", default="")
+    store_timestamp_ms: int = wire("storeTimestamp", default=0)

@@ -16,11 +16,11 @@ from rocketpy.native.core import lib
 from rocketpy.reactor import channel as channel_module
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway
-from rocketpy.reactor.detached import ASKER_MAX, DetachedRequests
+from rocketpy.reactor.detached import DetachedRequests
 from rocketpy.reactor.pools import Pool
 from rocketpy.reactor.request_server import BATCH_NS
 from rocketpy.reactor.worker_messages import WorkerMessage
-from rocketpy.remoting.abc import Channel, Detached
+from rocketpy.remoting.abc import ASKER_MAX, Channel, Detached
 from rocketpy.remoting.command import REMARK_BYTES_MAX, RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX, SerializeType
 from tests.support import ring_messages
@@ -396,6 +396,26 @@ def test_beyond_a_bound_it_is_answered_busy(
         bench.command(RemotingCommand(2, opaque=0, body=bytes(1000)))
         await complete()
         assert [one.code for one in bench.commands()] == [0], "what has been answered counts no more"
+
+    play(bench, scene)
+
+
+def test_one_pools_waiting_requests_leave_room_to_those_of_another(open_bench: Callable[..., Bench]) -> None:
+    gate = trio.Event()
+    pools = (
+        Pool(name="one", codes=(1, 2), tasks=1, queue_max=100),
+        Pool(name="two", codes=(3,), tasks=1, queue_max=100),
+    )
+    bench = open_bench({1: ok, 2: waiting(gate), 3: waiting(gate)}, pools)
+    bench.server.detached = DetachedRequests(count_max=3, bytes_max=5_000)
+
+    async def scene() -> None:
+        for opaque, code in enumerate([2] * 5 + [3] * 5):
+            bench.command(RemotingCommand(code, opaque=opaque, body=bytes(1000)))
+            await complete()
+        assert [one.opaque for one in bench.commands()] == [3, 4, 8, 9], "refused: beyond three of each pool"
+        gate.set()
+        assert len(await collect(bench, 6)) == 6
 
     play(bench, scene)
 

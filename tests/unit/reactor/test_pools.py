@@ -21,6 +21,7 @@ TABLE = broker_pools(BrokerSettings())
     [
         (RequestCode.SEND_MESSAGE_V2, "send"),
         (RequestCode.CONSUMER_SEND_MSG_BACK, "send_back"),
+        (RequestCode.SEND_REPLY_MESSAGE, "reply"),
         (RequestCode.PULL_MESSAGE, "pull"),
         (RequestCode.VIEW_MESSAGE_BY_ID, "query"),
         (RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, "query"),
