@@ -7,8 +7,8 @@
  * Nothing else is served meanwhile. So codecs refuse new sends at once while `busy_since_ns` of the worker shows a
  * stall ([REJECTREQUEST]). Sends that arrived before the end of a stall of more than `stall_ns` are refused after it
  * ([PCBUSY_CLEAN_QUEUE]). Sends that have waited longer than `wait_ns`, for any reason, are refused as well
- * ([TIMEOUT_CLEAN_QUEUE]). The clock is read once in LOOK_EVERY requests: reading it for each would cost 2 % of the
- * fast path. */
+ * ([TIMEOUT_CLEAN_QUEUE]). Oneway sends are not refused for these reasons (docs/adr/0130). The clock is read once in
+ * LOOK_EVERY requests: reading it for each would cost 2 % of the fast path. */
 #include <stdint.h>
 #include "ipc/ring.h"
 #include "store/control_block.h"

@@ -243,11 +243,11 @@ static int is_send_stalled(rp_codec *codec, uint64_t now_ns) {
 }
 
 /* A send. While the send worker is stalled (its disk is busy), sends are refused as in the reference, so that those
- * that wait for room in its ring do not block other requests. */
+ * that wait for room in its ring do not block other requests. Oneway sends are refused when there is no room. */
 static rp_status to_send(rp_codec *codec, const rp_origin *origin, const rp_frame *frame, const rp_header *header) {
     int is_time = (int64_t)(origin->received_ns - codec->looked_ns) > LOOK_INTERVAL_NS;
     int stalled = is_time ? is_send_stalled(codec, origin->received_ns) : codec->is_send_stalled;
-    if (!stalled || !is_send_stalled(codec, codec->clock_ns())) {
+    if (header->flag & RP_FLAG_ONEWAY || !stalled || !is_send_stalled(codec, codec->clock_ns())) {
         rp_status status = send_to_ring(codec, origin, frame, header);
         if (status != RP_FULL || !is_send_stalled(codec, codec->clock_ns())) return status;
     }

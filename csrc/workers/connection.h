@@ -19,7 +19,8 @@ enum { /* rp_connection.flags */
        CONNECTION_BLOCKED = 16,    /* the socket is not writable now */
        CONNECTION_CLOSE_AFTER = 32,/* close once the output is written */
        CONNECTION_DIRTY = 64,      /* in the list of connections with output */
-       CONNECTION_PROXIED = 128    /* its PROXY header is not complete yet */
+       CONNECTION_PROXIED = 128,   /* its PROXY header is not complete yet */
+       CONNECTION_NO_OUTPUT = 256  /* its peer takes no more output; what it sent before is still to be read */
 };
 
 /* A piece of output: bytes in memory, or a slice of the mapped log. */

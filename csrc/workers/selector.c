@@ -122,6 +122,7 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
     rp_connection *connection = rp_selector_find(selector, event->data.u64);
 
     if (connection == NULL) return; /* closed earlier in this batch */
+    uint32_t asked = connection->interest;
     if (event->events & EPOLLOUT) rp_selector_flush(selector, connection);
     if (!(connection->flags & CONNECTION_OPEN)) return;
     if (event->events & EPOLLIN && connection->interest & EPOLLIN) {
@@ -131,7 +132,10 @@ static void handle_socket(rp_selector *selector, const struct epoll_event *event
         else
             rp_selector_read(selector, connection);
     } else if (event->events & (EPOLLHUP | EPOLLERR)) {
-        rp_selector_close_connection(selector, connection);
+        if (asked & EPOLLIN)
+            rp_selector_close_connection(selector, connection);
+        else
+            rp_selector_end_output(selector, connection);
     }
 }
 

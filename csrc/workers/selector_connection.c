@@ -26,7 +26,9 @@ void rp_selector_update_interest(rp_selector *selector, rp_connection *connectio
 
     if (connection->flags & CONNECTION_BLOCKED) interest |= EPOLLOUT;
     if (interest == connection->interest) return;
-    struct epoll_event event = {.events = interest, .data.u64 = number_of(selector, connection)};
+    /* The kernel reports HUP and ERR unasked; of a connection that is not read, once. */
+    uint32_t events = interest ? interest : (uint32_t)EPOLLONESHOT;
+    struct epoll_event event = {.events = events, .data.u64 = number_of(selector, connection)};
     (void)epoll_ctl(selector->epoll, EPOLL_CTL_MOD, connection->fd, &event); /* a registered fd: cannot fail */
     connection->interest = interest;
 }
@@ -97,4 +99,15 @@ void rp_selector_close_connection(rp_selector *selector, rp_connection *connecti
         rp_selector_stall(selector, connection);
     else
         rp_connections_give_back(&selector->connections, slot_of(selector, connection));
+}
+
+void rp_selector_end_output(rp_selector *selector, rp_connection *connection) {
+    if (connection->flags & CONNECTION_CLOSE_AFTER || selector->stop_ns) { /* it is not read any more */
+        rp_selector_close_connection(selector, connection);
+        return;
+    }
+    connection->flags |= CONNECTION_NO_OUTPUT;
+    connection->flags &= (uint16_t)~(CONNECTION_BLOCKED | CONNECTION_CHOKED);
+    rp_connection_drop_output(&selector->connections, connection);
+    rp_selector_update_interest(selector, connection);
 }

@@ -41,7 +41,7 @@ void rp_selector_flush(rp_selector *selector, rp_connection *connection) {
         } else if (turn >= SENDS_PER_TURN || errno == EAGAIN) {
             blocked = 1;
         } else if (errno != EINTR) {
-            rp_selector_close_connection(selector, connection);
+            rp_selector_end_output(selector, connection);
             return;
         }
     }
@@ -81,7 +81,8 @@ static rp_status queue_reply(rp_selector *selector, const uint8_t *data, uint32_
     *connection = rp_selector_find(selector, reply.connection);
     if (*connection == NULL) return RP_NOT_FOUND;
     if (reply.size > size - sizeof reply) return RP_INVALID;
-    rp_status status = rp_connection_queue(&selector->connections, *connection, data + sizeof reply, reply.size);
+    uint32_t wanted = (*connection)->flags & CONNECTION_NO_OUTPUT ? 0 : reply.size;
+    rp_status status = rp_connection_queue(&selector->connections, *connection, data + sizeof reply, wanted);
     if (status == RP_OK && (reply.flags & RP_REPLY_CLOSE_AFTER)) {
         (*connection)->flags |= CONNECTION_CLOSE_AFTER;
         rp_selector_update_interest(selector, *connection);
@@ -100,6 +101,7 @@ static rp_status queue_pull_reply(rp_selector *selector, const uint8_t *data, ui
     memcpy(&reply, data, sizeof reply);
     *connection = rp_selector_find(selector, reply.connection);
     if (*connection == NULL) return RP_NOT_FOUND;
+    if ((*connection)->flags & CONNECTION_NO_OUTPUT) return RP_OK;
     uint64_t slices_size = reply.slice_count * (uint64_t)sizeof slice;
     if (sizeof reply + slices_size + reply.head_size > size) return RP_INVALID;
     rp_status status =

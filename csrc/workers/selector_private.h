@@ -95,6 +95,9 @@ void rp_selector_stall(rp_selector *selector, rp_connection *connection);
 int rp_selector_way_is_full(rp_selector *selector, const rp_connection *connection);
 /* Tell the codec that the connection has gone. RP_OK, RP_FULL. */
 rp_status rp_selector_pass_closed(rp_selector *selector, const rp_connection *connection);
+/* The peer takes no more output (it has closed or reset the connection). Drop the output, and go on reading to the end
+ * of what the peer has sent: sends that expect no answer may be among it. */
+void rp_selector_end_output(rp_selector *selector, rp_connection *connection);
 /* Close with FIN if all output was written, else with a reset, so that the peer does not wait for the rest. */
 void rp_selector_close_connection(rp_selector *selector, rp_connection *connection);
 void rp_selector_close_socket(int fd, int is_orderly);

@@ -131,7 +131,9 @@ static rp_status divert(rp_send *send, const uint8_t *data, uint32_t size) {
 void rp_send_refuse_waiting(rp_send *send, int all) {
     for (const rp_msg_send *first; (first = rp_diverted_first(&send->diverted));
          rp_diverted_drop_first(&send->diverted)) {
-        if (!all && !rp_admission_is_too_old(&send->admission, first->origin.received_ns)) return;
+        int is_kept =
+            first->flags & RP_REQUEST_ONEWAY || !rp_admission_is_too_old(&send->admission, first->origin.received_ns);
+        if (!all && is_kept) return;
         if (refuse_overload(send, first) != RP_OK) return;
     }
 }
@@ -222,7 +224,9 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     if (!(request->flags & RP_REQUEST_RESOLVED)) {
         uint64_t received_ns = request->origin.received_ns, others = waiting(send, size);
         const char *busy = rp_admission_lag_refusal(&send->admission, received_ns, others);
-        if (!busy && send->config.fast_failure) busy = rp_admission_refusal(&send->admission, received_ns, others);
+        /* Nobody waits for a oneway send and nobody repeats it: to refuse it by age would only lose it. */
+        if (!busy && send->config.fast_failure && !(request->flags & RP_REQUEST_ONEWAY))
+            busy = rp_admission_refusal(&send->admission, received_ns, others);
         if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
     }
     if (is_for_manager(send, request, topic)) return divert(send, data, size);

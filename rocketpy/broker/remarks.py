@@ -25,14 +25,6 @@ def invalid_topic(topic: str) -> str | None:
     return "The specified topic contains illegal characters, allowing only ^[%|a-zA-Z0-9_-]+$"
 
 
-def too_old(age_ms: int, waiting: int) -> str:
-    """Remark for a request that has waited too long, with so many others."""
-    return (
-        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-        f"period in queue: {age_ms}ms, size of queue: {waiting}"
-    )
-
-
 def store_failure(code: int, max_message_size: int) -> str:
     """Remark for a message that could not be stored."""
     if code == ResponseCode.MESSAGE_ILLEGAL:

@@ -29,6 +29,7 @@ from rocketpy.message.sys_flag import (
 )
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.fast_path import FastPath, MessageToPut, PutResult, PutUnderWay, SendRequest
+from rocketpy.remoting.refusals import too_old
 
 from . import remarks
 from .clock import Clock
@@ -211,13 +212,13 @@ class SlowSend:
 
     def _refuse_old(self, request: SendRequest) -> Refusal | None:
         """Decided by the full age of the request, including pauses of workers, because its client waits no longer
-        (docs/adr/0088)."""
+        (docs/adr/0088). Nobody waits for a oneway send and nobody repeats it, so it is never too old."""
         age_ms = self._clock.monotonic_ms() - request.received_ms
-        if not self._settings.broker.broker_fast_failure_enable:
+        if request.is_oneway or not self._settings.broker.broker_fast_failure_enable:
             return None
         if age_ms <= self._settings.rocketpy.slow_send_age_max_millis:
             return None
-        return Refusal(ResponseCode.SYSTEM_BUSY, remarks.too_old(age_ms, len(self._pending)))
+        return Refusal(ResponseCode.SYSTEM_BUSY, too_old(age_ms, len(self._pending)))
 
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._settings.broker

@@ -24,11 +24,11 @@ from rocketpy.errors import LocalProtocolError, RocketError
 from rocketpy.faults import Faults, do_each
 from rocketpy.native.core import lib
 from rocketpy.remoting.abc import ConnectionListener, Detached, Processor
-from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
-from rocketpy.remoting.fast_path import PullRequest, SendRequest, SlowPath
-from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX, SerializeType
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import SlowPath
+from rocketpy.remoting.frame import REQUEST_HEADER_SIZE_MAX
 from rocketpy.remoting.limits import PoolLoad
-from rocketpy.remoting.refusals import OVERLOAD, error_response, not_supported
+from rocketpy.remoting.refusals import OVERLOAD, command_of, error_response, not_supported, too_old
 
 from .channel import Gateway, RingChannel
 from .crashed_request import REQUESTS
@@ -47,6 +47,7 @@ from .worker_messages import (
     decode_pull,
     decode_send,
     frame_of,
+    name_of,
 )
 
 DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
@@ -167,7 +168,7 @@ class RequestServer:
                     self.block.serve(connection_of(record) if kind in REQUESTS else 0)
                     self._take(kind, record)
                 except Exception as exc:
-                    self.faults.report(f"ring message {_name_of(kind)}", exc)
+                    self.faults.report(f"ring message {name_of(kind)}", exc)
                 if kind in DONE_AT_ONCE:
                     reader.release()
                 if self.now_ns() - now_ns > BATCH_NS:
@@ -234,7 +235,7 @@ class RequestServer:
                 self.fast_path.took(request)
             slow_path.slow_send(request)
         except Exception as exc:
-            self._fail(_command_of(request), request.channel.push, exc)
+            self._fail(command_of(request), request.channel.push, exc)
             if self.fast_path is not None:
                 self.fast_path.complete(request)
 
@@ -243,7 +244,7 @@ class RequestServer:
         try:
             slow_path.slow_pull(request)
         except Exception as exc:
-            self._fail(_command_of(request), request.channel.push, exc)
+            self._fail(command_of(request), request.channel.push, exc)
 
     # -- commands
 
@@ -303,13 +304,10 @@ class RequestServer:
         if job.connection.is_closed and queue.pool.served_by == QUERY:
             return None  # it would only have read, for a client that is gone
         waited_ms = (self.now_ns() - max(job.received_ns, self._there_since_ns)) // 1_000_000
-        if queue.pool.wait_max_ms is not None and waited_ms > queue.pool.wait_max_ms:
+        wait_max_ms = None if request.is_oneway else queue.pool.wait_max_ms  # nobody repeats a oneway request
+        if wait_max_ms is not None and waited_ms > wait_max_ms:
             self.block.add(lib.RP_COUNT_BUSY)
-            remark = (
-                "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
-                f"period in queue: {waited_ms}ms, size of queue: {len(queue)}"
-            )
-            self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, remark))
+            self._answer(job, RemotingCommand.response(ResponseCode.SYSTEM_BUSY, too_old(waited_ms, len(queue))))
             return None
         processor = self.processors.get(request.code)
         if processor is None or (channel.is_vip and queue.pool.main_port_only):
@@ -393,17 +391,3 @@ class RequestServer:
             do_each(lambda listener: listener.connection_closed(number), listeners)
         except Exception as exc:
             self.faults.report("the end of a connection", exc)
-
-
-def _command_of(request: SendRequest | PullRequest) -> RemotingCommand:
-    """Convert a request of the fast path to the command that is to be answered."""
-    return RemotingCommand(
-        request.code,
-        request.opaque,
-        flag=FLAG_ONEWAY if request.is_oneway else 0,
-        serialize_type=SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON,
-    )
-
-
-def _name_of(kind: int) -> str:
-    return WorkerMessage(kind).name if kind in WorkerMessage._value2member_map_ else "of unknown type"

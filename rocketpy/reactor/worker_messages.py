@@ -47,6 +47,10 @@ class WorkerMessage(IntEnum):
     POSITION = lib.RP_MSG_POSITION
 
 
+def name_of(kind: int) -> str:
+    return WorkerMessage(kind).name if kind in WorkerMessage._value2member_map_ else "of unknown type"
+
+
 CONNECTION_INTERNAL = 0xFF << 56
 REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
 ORIGIN = Layout("rp_origin")

@@ -6,9 +6,19 @@ from rocketpy.codes import ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
 
-from .command import RemotingCommand
+from .command import FLAG_ONEWAY, RemotingCommand
+from .fast_path import PullRequest, SendRequest
+from .frame import SerializeType
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"  # remark of the reference
+
+
+def too_old(age_ms: int, waiting: int) -> str:
+    """Remark for a request that has waited too long, with so many others."""
+    return (
+        "[TIMEOUT_CLEAN_QUEUE]broker busy, start flow control for a while, "
+        f"period in queue: {age_ms}ms, size of queue: {waiting}"
+    )
 
 
 def code_and_remark(exc: Exception, faults: Faults, place: str) -> tuple[int, str]:
@@ -38,3 +48,13 @@ def not_supported_remark(code: int) -> str:
 def place_of(request: RemotingCommand) -> str:
     """The name under which faults of the request are counted; unknown codes share one."""
     return "a request of unknown code" if request.name == str(request.code) else request.name
+
+
+def command_of(request: SendRequest | PullRequest) -> RemotingCommand:
+    """Convert a request of the fast path to the command that is to be answered."""
+    return RemotingCommand(
+        request.code,
+        request.opaque,
+        flag=FLAG_ONEWAY if request.is_oneway else 0,
+        serialize_type=SerializeType.ROCKETMQ if request.is_rocketmq else SerializeType.JSON,
+    )

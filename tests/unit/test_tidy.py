@@ -19,7 +19,6 @@ FILE_LINES_MAX = {".py": 400, ".c": 400, ".h": 300}
 UNFINISHED = ("TODO", "FIXME", "XXX", "HACK")
 LONGER_FUNCTIONS: dict[str, int] = {}
 LONGER_FILES: dict[str, tuple[int, str]] = {
-    "rocketpy/reactor/request_server.py": (409, "the life of a request in one process, from its ring to its answer"),
     "tests/support/cluster.py": (450, "one cluster, with what its tests ask of it"),
     "tests/support/hostile.py": (572, "a list of attacks, each a few lines"),
     "tests/support/slow_path.py": (467, "a manager without processes: one part for each that it stands in for"),

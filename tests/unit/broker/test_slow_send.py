@@ -356,6 +356,21 @@ def test_a_send_whose_client_waits_no_longer_is_not_stored(rig: SlowPathRig, pro
     rig.run(main)
 
 
+@pytest.mark.parametrize("properties", [b"", b"DELAY\x013"])
+def test_a_oneway_send_is_stored_however_long_it_waited(rig: SlowPathRig, properties: bytes) -> None:
+    """Nobody waits for it, and nobody sends it again."""
+
+    async def main() -> None:
+        old = rig.send("T", properties=properties, is_oneway=True)
+        rig.clock.advance(60_000)
+        rig.broker.slow_send(old)
+        while len(rig.fast_path.named("complete")) < 1:
+            await trio.lowlevel.checkpoint()
+        assert len(rig.fast_path.puts) + len(rig.fast_path.named("resend")) == 1
+
+    rig.run(main)
+
+
 def test_a_send_whose_topic_takes_too_long_to_save_is_not_stored(
     rig: SlowPathRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

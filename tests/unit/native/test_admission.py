@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
 
 from rocketpy.native.core import ffi, lib
+from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from tests.support.fast_path import TURN_NS, FastPath
 from tests.unit.native.test_fast_path import pull, send_v2
 
@@ -57,6 +59,10 @@ def open_rig(root: Path, clock: Clock, **options: Any) -> FastPath:
     return rig
 
 
+def oneway(command: RemotingCommand) -> RemotingCommand:
+    return attrs.evolve(command, flag=FLAG_ONEWAY)
+
+
 def outcomes(rig: FastPath) -> list[tuple[int, int, str]]:
     """(opaque, code, first word of the remark) of what went out."""
     return [(r.opaque, r.code, (r.remark or "").partition("]")[0].lstrip("[")) for _, r in rig.answers()]
@@ -71,6 +77,17 @@ def test_sends_are_refused_by_age(tmp_path: Path, clock: Clock, age_ns: int, lim
     rig.frame(send_v2(), received_ns=START - age_ns)
     rig.turn()
     assert outcomes(rig) == ([(7, 2, "TIMEOUT_CLEAN_QUEUE")] if is_refused else [(7, 0, "")])
+
+
+def test_oneway_sends_are_not_refused_by_age(tmp_path: Path, clock: Clock) -> None:
+    """Their senders would not know, and could not send them again."""
+    rig = open_rig(tmp_path, clock)
+    rig.frame(oneway(send_v2()), received_ns=START - 60 * S)
+    rig.frame(send_v2(opaque=8), received_ns=START)
+    rig.turn()
+    [(opaque, code, _)] = outcomes(rig)
+    assert (opaque, code) == (8, 0)
+    assert rig.workers["send"].counters[lib.RP_COUNT_MESSAGES_PUT] == 2
 
 
 def test_the_words_are_the_references(tmp_path: Path, clock: Clock) -> None:
@@ -270,6 +287,20 @@ def test_new_sends_are_refused_while_an_append_stalls(tmp_path: Path, clock: Clo
     rig.frame(send_v2(opaque=5), received_ns=clock.now_ns)
     rig.turn()
     assert sorted(opaque for opaque, code, _ in outcomes(rig) if code == 0) == [1, 2, 5, 9]
+
+
+def test_a_stalled_append_loses_oneway_sends_only_when_there_is_no_room(tmp_path: Path, clock: Clock) -> None:
+    rig = open_rig(tmp_path, clock)
+    open_codec(rig, clock)
+    rig.workers["send"].busy_since_ns = START
+    clock.now_ns = START + 1500 * MS
+    body, refused = bytes(50_000), rig.workers["selector"].counters[lib.RP_COUNT_BUSY]
+    for _ in range(8):
+        assert rig.frame(oneway(send_v2(body=body)), received_ns=clock.now_ns) == lib.RP_OK
+    refused = rig.workers["selector"].counters[lib.RP_COUNT_BUSY] - refused
+    rig.turn()
+    stored = rig.workers["send"].counters[lib.RP_COUNT_MESSAGES_PUT]
+    assert stored >= 4 and stored + refused == 8
 
 
 def test_a_send_that_waits_for_room_behind_a_stall_lets_others_pass(tmp_path: Path, clock: Clock) -> None:

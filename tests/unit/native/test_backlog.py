@@ -16,7 +16,7 @@ from rocketpy.reactor import worker_messages
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import MessageToPut
 from tests.support.fast_path import FastPath
-from tests.unit.native.test_admission import MS, START, Clock, open_rig
+from tests.unit.native.test_admission import MS, START, Clock, oneway, open_rig
 from tests.unit.native.test_fast_path import pull, send_v2
 
 FLOODER, ORDINARY, OTHER = 3, 4, 5
@@ -126,6 +126,14 @@ def test_what_waits_too_long_is_refused_and_its_connection_goes_on(rig: FastPath
     rig.frame(send_v2(opaque=1001), FLOODER, received_ns=clock.now_ns)
     rig.turn()
     assert [(reply.opaque, reply.code) for _, reply in rig.answers()] == [(1001, 0)]
+
+
+def test_oneway_sends_wait_as_long_as_it_takes(rig: FastPath, clock: Clock) -> None:
+    flood(rig, lambda number: oneway(send_v2(topic="new", body=numbered(number))), 300)
+    clock.now_ns += 60_000 * MS
+    rig.turn()
+    records = [data for kind, data in read_all(rig) if kind == lib.RP_MSG_SEND]
+    assert [int.from_bytes(data[-BODY:][:4], "big") for data in records] == list(range(300))
 
 
 def test_a_worker_that_leaves_answers_what_waits(rig: FastPath) -> None:

@@ -163,6 +163,18 @@ def test_what_has_waited_too_long_is_answered_busy(open_bench: Callable[..., Ben
     bench.run(scene)
 
 
+def test_a_oneway_request_is_served_however_long_it_waited(open_bench: Callable[..., Bench]) -> None:
+    """Its sender is not told of a refusal, and cannot send it again."""
+    bench = open_bench(PROCESSORS, pools=(Pool(name="hasty", tasks=1, queue_max=9, wait_max_ms=100),))
+
+    async def scene() -> None:
+        bench.request(1, 1, waited_ms=101, oneway=True)
+        await complete()
+        assert bench.replies() == [] and bench.blocks[1].counters()[lib.RP_COUNT_BUSY] == 0
+
+    bench.run(scene)
+
+
 def test_what_came_while_the_manager_was_away_has_not_waited_for_it(open_bench: Callable[..., Bench]) -> None:
     bench = open_bench(PROCESSORS, pools=(Pool(name="hasty", tasks=1, queue_max=9, wait_max_ms=1500),))
 

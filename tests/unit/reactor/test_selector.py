@@ -197,6 +197,48 @@ def test_a_reset_is_a_close_too(rig: SelectorRig) -> None:
     assert rig.open_count == 0
 
 
+def test_what_a_peer_sent_before_its_reset_is_read_although_it_takes_no_answer(rig: SelectorRig) -> None:
+    """Oneway sends are acknowledged by nobody, and their sender may have closed before it reads other answers."""
+    client, connection = greet(rig, receive_buffer=4096)
+    rig.reply(connection, bytes(300_000))
+    rig.turn()  # it waits for the client to read
+    client.sendall(frame(b"1") + frame(b"2"))
+    reset(client)
+    records = [rig.next() for _ in range(3)]
+    assert [record.kind for record in records] == [lib.RP_MSG_FRAME] * 2 + [lib.RP_MSG_CLOSED]
+    assert [body_of(record.frame) for record in records[:2]] == [b"1", b"2"]
+    assert rig.open_count == 0
+
+
+def test_what_a_peer_sent_before_its_reset_is_read_although_it_is_choked(rig: SelectorRig) -> None:
+    client, connection = greet(rig, receive_buffer=4096)
+    for _ in range(2):
+        rig.reply(connection, bytes(800_000))
+        rig.turn()
+    client.sendall(frame(b"1"))
+    rig.turn()
+    assert rig.read() is None  # it is not read while it has that much to fetch
+    reset(client)
+    rig.reply(connection, b"for nobody")
+    assert [rig.next().kind, rig.next().kind] == [lib.RP_MSG_FRAME, lib.RP_MSG_CLOSED]
+    assert rig.open_count == 0
+
+
+def test_what_waits_for_the_codec_is_passed_on_after_a_reset(make_rig: RigMaker) -> None:
+    rig = make_rig(capacity=65536)
+    client = rig.connect()
+    client.sendall(b"".join(frame(b"%d" % n + bytes(2000)) for n in range(50)))
+    rig.turn_until(lambda: rig.counter(lib.RP_COUNT_STALLS) > 0)
+    reset(client)
+    rig.turn()
+    loops = rig.counter(lib.RP_COUNT_LOOPS)
+    rig.turn(100_000_000)
+    assert rig.counter(lib.RP_COUNT_LOOPS) - loops < 10, "it spins on the event of the reset"
+    records = [rig.next() for _ in range(51)]
+    assert [int(body_of(record.frame)[:2].rstrip(b"\0")) for record in records[:50]] == list(range(50))
+    assert records[-1].kind == lib.RP_MSG_CLOSED
+
+
 def test_a_thousand_connections_come_and_go_with_numbers_of_their_own(rig: SelectorRig) -> None:
     numbers: set[int] = set()
     for _ in range(10):
@@ -452,16 +494,15 @@ def test_closed_waits_for_room_and_comes_last(make_rig: RigMaker) -> None:
     leaver.sendall(frame(b"mine"))
     number = rig.next().connection
     content = 2048 - 8 - ffi.sizeof("rp_origin")  # a record of exactly 2 KiB
-    filler.sendall(b"".join(frame(bytes(content - 6)) for _ in range(33)))
-    rig.turn_until(lambda: rig.counter(lib.RP_COUNT_STALLS) > 0)
-    assert lib.rp_ring_depth(rig.codec_rings[0]) == 65536  # not even the smallest record finds room
+    filler.sendall(b"".join(frame(bytes(content - 6)) for _ in range(32)))
+    # Not even the smallest record finds room.
+    rig.turn_until(lambda: lib.rp_ring_depth(rig.codec_rings[0]) == 65536)
     reset(leaver)
     rig.turn_until(lambda: rig.open_count == 1)
     records = rig.records()
     assert [record.kind for record in records] == [lib.RP_MSG_FRAME] * 32
-    last = {rig.next().kind, (closed := rig.next()).kind}
-    assert last == {lib.RP_MSG_FRAME, lib.RP_MSG_CLOSED}
-    assert closed.connection == number
+    closed = rig.next()
+    assert (closed.kind, closed.connection) == (lib.RP_MSG_CLOSED, number)
     assert rig.read() is None
 
 
