@@ -10,7 +10,7 @@ PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run build test test-python test-fault test-interop interop sanitize fuzz lint style types check coverage \
+.PHONY: help run build test test-python test-spark test-fault test-interop interop sanitize fuzz lint style types check coverage \
         bench bench-compare bench-smoke docs clean
 
 help:  ## this list
@@ -46,6 +46,15 @@ test-python: $(VENV)/.dev  ## client and admin tool, installed without the compi
 	ROCKETPY_BUILD=python $(INSTALL) --quiet --no-deps --target $(WITHOUT_CORE) .
 	PYTHONPATH=$(WITHOUT_CORE):. $(BIN)/python -P -m pytest tests/unit/native/test_door.py tests/unit/message \
 	    tests/unit/remoting tests/unit/transport tests/unit/client tests/unit/admin tests/unit/namesrv tests/unit/config
+
+$(VENV)/.spark: $(VENV)/.dev setup.py
+	@echo "installing the extra spark (about 500 MB) ..."
+	@$(INSTALL) --editable ".[spark]" > $(VENV)/build.log 2>&1 || { cat $(VENV)/build.log; exit 1; }
+	@touch $@
+
+test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against a real broker (Java 17)
+	@sh deploy/java_17.sh
+	$(PYTEST) tests/spark
 
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
 	$(PYTEST) tests/fault $(AGAIN)

@@ -28,6 +28,7 @@ setup(
     install_requires=["attrs>=23.1", "cffi>=1.16", "click>=8.1", "prometheus-client>=0.19", "rich>=13", "trio>=0.24"],
     extras_require={
         "compression": ["lz4>=4", "zstandard>=0.22"],
+        "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18"],  # 4.2: admission control and availableNow; 4.3.0 is tested
         "dev": [
             "pytest>=8",
             "hypothesis>=6",

@@ -49,6 +49,8 @@ HEADERS = [
     "workers/codec.h",
     "workers/send.h",
     "workers/pull.h",
+    "arrow/rows.h",
+    "arrow/columns.h",
 ]
 # Every other header is exported once the C file of its name is there.
 TYPES_ONLY = {"base/status.h", "base/host.h", "ipc/worker_messages.h", "wire/codes.h"}

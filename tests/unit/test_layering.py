@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     "broker": {"store", "transport", "remoting", "message", "config"},
     "client": {"transport", "remoting", "message", "config"},
     "admin": {"client", "remoting", "message", "config"},
-    "spark": {"client", "message", "config"},
+    "spark": {"client", "store", "message", "config", "native"},
     "metrics": set(),
 }
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
@@ -52,7 +52,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     "startup": ({"workers"}, {"boot"}, {"cli"}),
 }
 # The rooms of csrc/ from the bottom up: a file includes headers of its own room and of those before it.
-C_ROOMS = ("base", "wire", "ipc", "store", "workers")
+C_ROOMS = ("base", "wire", "ipc", "store", "workers", "arrow")
 TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
     "codes": set(),
@@ -66,10 +66,11 @@ GROUND_ALLOWED: dict[str, set[str]] = {
 # Whoever else names these has gone round the seam. Places are modules or packages, dotted, below rocketpy.
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark"},
+    "pyarrow": {"spark"},
     "prometheus_client": {"metrics"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
-    "rocketpy.native.core": {"native", "store", "reactor"},
+    "rocketpy.native.core": {"native", "store", "reactor", "spark"},
 }
 WITHOUT_TRIO = {
     "codes",

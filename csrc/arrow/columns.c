@@ -1,0 +1,193 @@
+/* One loop per column. Fields before the born host are at fixed places of a record; those behind it move with the
+ * sizes of the hosts, which sys_flag gives (offset table: store/record.c). */
+#include "arrow/columns.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/endian.h"
+#include "store/record.h"
+#include "arrow/text_out.h"
+
+enum {
+    QUEUE_ID_AT = 12,
+    FLAG_AT = 16,
+    QUEUE_OFFSET_AT = 20,
+    PHY_OFFSET_AT = 28,
+    SYS_FLAG_AT = 36,
+    BORN_TIME_AT = 40,
+    BORN_HOST_AT = 48,
+    BODY_CRC_AT = 8,
+    HOST_V4_SIZE = 8,
+    HOST_V6_SIZE = 20,
+    HOST_TEXT_MAX = INET6_ADDRSTRLEN + 14, /* brackets, colon, a signed port of 32 bits */
+    MESSAGE_ID_MAX = 2 * (HOST_V6_SIZE + 8)
+};
+#define YEAR_1_MS (-62135596800000)
+#define YEAR_10000_MS 253402300800000
+
+static uint32_t sys_flag_of(const rp_row *row) { return rp_load32(row->record + SYS_FLAG_AT); }
+static uint32_t born_host_size(const rp_row *row) {
+    return sys_flag_of(row) & RP_SYS_FLAG_BORN_HOST_V6 ? HOST_V6_SIZE : HOST_V4_SIZE;
+}
+static uint32_t store_host_size(const rp_row *row) {
+    return sys_flag_of(row) & RP_SYS_FLAG_STORE_HOST_V6 ? HOST_V6_SIZE : HOST_V4_SIZE;
+}
+static const uint8_t *store_time_of(const rp_row *row) { return row->record + BORN_HOST_AT + born_host_size(row); }
+static const uint8_t *store_host_of(const rp_row *row) { return store_time_of(row) + 8; }
+static const uint8_t *after_hosts(const rp_row *row) { return store_host_of(row) + store_host_size(row); }
+
+static void clear_bit(uint8_t *valid, uint32_t i) { valid[i / 8] &= (uint8_t)~(1u << (i % 8)); }
+
+static uint32_t put_time(const uint8_t *at, uint32_t i, int64_t *out, uint8_t *valid) {
+    int64_t time_ms = (int64_t)rp_load64(at);
+    int is_null = time_ms < YEAR_1_MS || time_ms >= YEAR_10000_MS;
+    out[i] = is_null ? 0 : time_ms * 1000;
+    if (is_null) clear_bit(valid, i);
+    return (uint32_t)is_null;
+}
+
+uint32_t rp_column_numbers(rp_column column, const rp_row *rows, uint32_t count, void *out, uint8_t *valid) {
+    uint32_t *out32 = out, nulls = 0;
+    uint64_t *out64 = out;
+    memset(valid, 0xFF, (count + 7) / 8);
+#define EACH(expression)                                                                                               \
+    for (uint32_t i = 0; i < count; i++) {                                                                             \
+        const rp_row *row = &rows[i];                                                                                  \
+        expression;                                                                                                    \
+    }                                                                                                                  \
+    break
+    switch (column) {
+        case RP_COLUMN_QUEUE_ID: EACH(out32[i] = rp_load32(row->record + QUEUE_ID_AT));
+        case RP_COLUMN_FLAG: EACH(out32[i] = rp_load32(row->record + FLAG_AT));
+        case RP_COLUMN_SYS_FLAG: EACH(out32[i] = sys_flag_of(row));
+        case RP_COLUMN_RECONSUME_TIMES: EACH(out32[i] = rp_load32(after_hosts(row)));
+        case RP_COLUMN_STORE_SIZE: EACH(out32[i] = row->size);
+        case RP_COLUMN_BODY_CRC: EACH(out32[i] = rp_load32(row->record + BODY_CRC_AT));
+        case RP_COLUMN_QUEUE_OFFSET: EACH(out64[i] = rp_load64(row->record + QUEUE_OFFSET_AT));
+        case RP_COLUMN_PHY_OFFSET: EACH(out64[i] = rp_load64(row->record + PHY_OFFSET_AT));
+        case RP_COLUMN_PREPARED_OFFSET: EACH(out64[i] = rp_load64(after_hosts(row) + 4));
+        case RP_COLUMN_BORN_TIME: EACH(nulls += put_time(row->record + BORN_TIME_AT, i, out, valid));
+        case RP_COLUMN_STORE_TIME: EACH(nulls += put_time(store_time_of(row), i, out, valid));
+        default: memset(valid, 0, (count + 7) / 8); return count;
+    }
+#undef EACH
+    return nulls;
+}
+
+static uint32_t put_number(uint8_t *out, int64_t number) {
+    uint8_t digits[20];
+    uint32_t size = 0, sign = number < 0;
+    uint64_t rest = sign ? (uint64_t)-number : (uint64_t)number;
+    do digits[size++] = (uint8_t)('0' + rest % 10);
+    while ((rest /= 10) > 0);
+    if (sign) *out++ = '-';
+    for (uint32_t i = 0; i < size; i++) out[i] = digits[size - 1 - i];
+    return size + sign;
+}
+
+/* `ip:port` or `[ip]:port` of a host field. Returns its size, at most HOST_TEXT_MAX. */
+static uint32_t put_host(uint8_t *out, const uint8_t *host, uint32_t host_size) {
+    uint32_t size = 0;
+    if (host_size == HOST_V4_SIZE) {
+        for (uint32_t i = 0; i < 4; i++) {
+            size += put_number(out + size, host[i]);
+            if (i < 3) out[size++] = '.';
+        }
+    } else {
+        out[size++] = '[';
+        inet_ntop(AF_INET6, host, (char *)out + size, INET6_ADDRSTRLEN);
+        size += (uint32_t)strlen((char *)out + size);
+        out[size++] = ']';
+    }
+    out[size++] = ':';
+    return size + put_number(out + size, (int32_t)rp_load32(host + host_size - 4));
+}
+
+/* Upper-case hex of the store host and the phy offset. */
+static uint32_t put_message_id(uint8_t *out, const rp_row *row) {
+    static const char digits[] = "0123456789ABCDEF";
+    uint8_t id[HOST_V6_SIZE + 8];
+    uint32_t host_size = store_host_size(row);
+    memcpy(id, store_host_of(row), host_size);
+    memcpy(id + host_size, row->record + PHY_OFFSET_AT, 8);
+    for (uint32_t i = 0; i < host_size + 8; i++) {
+        out[2 * i] = (uint8_t)digits[id[i] >> 4];
+        out[2 * i + 1] = (uint8_t)digits[id[i] & 15];
+    }
+    return 2 * (host_size + 8);
+}
+
+/* A text of a row: in its record, or made in `made`. */
+typedef struct text {
+    const uint8_t *at;
+    uint32_t size;
+    uint32_t is_null;
+    uint8_t made[HOST_TEXT_MAX > MESSAGE_ID_MAX ? HOST_TEXT_MAX : MESSAGE_ID_MAX];
+} text;
+
+static void take_property(const rp_row *row, uint16_t at, uint16_t size, text *text) {
+    text->at = row->record + row->properties_at + at;
+    text->size = size;
+    text->is_null = size == 0;
+}
+
+static void take_host(const uint8_t *host, uint32_t host_size, text *text) {
+    text->at = text->made;
+    text->size = put_host(text->made, host, host_size);
+}
+
+static void take_text(rp_column column, const rp_row *row, text *text) {
+    text->is_null = 0;
+    if (column == RP_COLUMN_MSG_ID && row->unique_size == 0) column = RP_COLUMN_OFFSET_MSG_ID;
+    switch (column) {
+        case RP_COLUMN_BODY: text->at = row->body, text->size = row->body_size; break;
+        case RP_COLUMN_TOPIC: text->at = row->record + row->topic_at, text->size = row->topic_size; break;
+        case RP_COLUMN_TAGS: take_property(row, row->tags_at, row->tags_size, text); break;
+        case RP_COLUMN_KEYS: take_property(row, row->keys_at, row->keys_size, text); break;
+        case RP_COLUMN_MSG_ID: take_property(row, row->unique_at, row->unique_size, text); break;
+        case RP_COLUMN_OFFSET_MSG_ID: text->at = text->made, text->size = put_message_id(text->made, row); break;
+        case RP_COLUMN_BORN_HOST: take_host(row->record + BORN_HOST_AT, born_host_size(row), text); break;
+        case RP_COLUMN_STORE_HOST: take_host(store_host_of(row), store_host_size(row), text); break;
+        default: text->at = NULL, text->size = 0, text->is_null = 1;
+    }
+}
+
+uint64_t rp_column_texts_room(rp_column column, const rp_row *rows, uint32_t count) {
+    uint64_t room = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        const rp_row *row = &rows[i];
+        uint64_t times = row->flags & RP_ROW_MALFORMED ? REPLACED_SIZE_MAX : 1;
+        switch (column) {
+            case RP_COLUMN_BODY: room += row->body_size; break;
+            case RP_COLUMN_TOPIC: room += times * row->topic_size; break;
+            case RP_COLUMN_TAGS: room += times * row->tags_size; break;
+            case RP_COLUMN_KEYS: room += times * row->keys_size; break;
+            case RP_COLUMN_MSG_ID: room += row->unique_size > 0 ? times * row->unique_size : MESSAGE_ID_MAX; break;
+            case RP_COLUMN_OFFSET_MSG_ID: room += MESSAGE_ID_MAX; break;
+            default: room += HOST_TEXT_MAX;
+        }
+    }
+    return room;
+}
+
+rp_status rp_column_texts(rp_column column, const rp_row *rows, uint32_t count, int32_t *offsets, uint8_t *data,
+                          uint64_t room, uint8_t *valid, uint32_t *nulls) {
+    rp_text_out out = {data, 0, room < INT32_MAX ? room : INT32_MAX};
+    text text;
+    memset(valid, 0xFF, (count + 7) / 8);
+    *nulls = 0;
+    offsets[0] = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        take_text(column, &rows[i], &text);
+        int is_repaired = rows[i].flags & RP_ROW_MALFORMED && column != RP_COLUMN_BODY;
+        if (text.is_null) {
+            clear_bit(valid, i);
+            ++*nulls;
+        } else if (!(is_repaired ? rp_text_out_repair : rp_text_out_put)(&out, text.at, text.size)) {
+            return RP_TOO_LARGE;
+        }
+        offsets[i + 1] = (int32_t)out.size;
+    }
+    return RP_OK;
+}

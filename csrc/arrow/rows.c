@@ -1,0 +1,161 @@
+/* A scan decides about a record from its fields and, where asked, one walk over its properties. What a column needs is
+ * noted in the row, so that each column is one loop over rows without decoding anything again. */
+#include "arrow/rows.h"
+
+#include <string.h>
+
+#include "base/endian.h"
+#include "base/utf8.h"
+#include "store/record.h"
+
+enum { NAME_VALUE_SEPARATOR = 0x01, PROPERTY_SEPARATOR = 0x02, SYS_FLAG_COMPRESSED = 1, TRANSACTION_PREPARED = 4 };
+_Static_assert(RP_PROPERTIES_SIZE_MAX <= UINT16_MAX, "places in properties fit the fields of a row");
+_Static_assert(RP_TOPIC_SIZE_V2_MAX <= UINT16_MAX, "sizes of topics fit the field of a row");
+
+/* As memcmp, and the shorter of two texts is the lesser where it begins the longer. */
+static int compare(const uint8_t *left, uint32_t left_size, const uint8_t *right, uint32_t right_size) {
+    uint32_t common = left_size < right_size ? left_size : right_size;
+    int order = common > 0 ? memcmp(left, right, common) : 0;
+    return order ? order : (left_size > right_size) - (left_size < right_size);
+}
+
+static int has_text(const rp_text_set *set, const uint8_t *text, uint32_t size) {
+    uint32_t low = 0, high = set->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2, begin = middle > 0 ? set->ends[middle - 1] : 0;
+        int order = compare(text, size, set->bytes + begin, set->ends[middle] - begin);
+        if (order == 0) return 1;
+        if (order < 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return 0;
+}
+
+static int equals(const uint8_t *text, uint32_t size, const char *other) {
+    return size == strlen(other) && memcmp(text, other, size) == 0;
+}
+
+static int is_committed(const rp_record_view *view) {
+    int kind = view->sys_flag & RP_TRANSACTION_MASK;
+    return kind != TRANSACTION_PREPARED && kind != RP_SYS_FLAG_TRANSACTION_ROLLBACK &&
+           !equals(view->topic, view->topic_size, "RMQ_SYS_TRANS_HALF_TOPIC") &&
+           !equals(view->topic, view->topic_size, "RMQ_SYS_TRANS_OP_HALF_TOPIC");
+}
+
+static int has_queue(const rp_rows_scan *scan, int32_t queue_id) {
+    for (uint32_t i = 0; i < scan->queue_id_count; i++)
+        if (scan->queue_ids[i] == queue_id) return 1;
+    return scan->queue_id_count == 0;
+}
+
+static int is_wanted(const rp_rows_scan *scan, const rp_record_view *view) {
+    return view->store_timestamp_ms >= scan->store_time_from && view->store_timestamp_ms < scan->store_time_to &&
+           has_queue(scan, view->queue_id) &&
+           (scan->topics.count == 0 || has_text(&scan->topics, view->topic, view->topic_size)) &&
+           (!(scan->flags & RP_ROWS_COMMITTED) || is_committed(view));
+}
+
+/* Note the value at `at` if the piece that begins at `piece` has this name and a value; the last of several wins. */
+static void note_value(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, const char *name,
+                       uint32_t name_size, uint16_t *at, uint16_t *size) {
+    if ((uint64_t)(end - piece) <= (uint64_t)name_size + 1 || piece[name_size] != NAME_VALUE_SEPARATOR) return;
+    if (memcmp(piece, name, name_size) != 0) return;
+    *at = (uint16_t)(piece - properties + name_size + 1);
+    *size = (uint16_t)(end - piece - name_size - 1);
+}
+
+static void find_known_properties(const uint8_t *properties, uint32_t size, rp_row *row) {
+    const uint8_t *piece = properties, *end = properties + size;
+    while (piece < end) {
+        const uint8_t *next = memchr(piece, PROPERTY_SEPARATOR, (size_t)(end - piece));
+        if (next == NULL) next = end;
+        note_value(properties, piece, next, "TAGS", 4, &row->tags_at, &row->tags_size);
+        note_value(properties, piece, next, "KEYS", 4, &row->keys_at, &row->keys_size);
+        note_value(properties, piece, next, "UNIQ_KEY", 8, &row->unique_at, &row->unique_size);
+        piece = next + 1;
+    }
+}
+
+static void fill_row(const rp_rows_scan *scan, const uint8_t *record, const rp_record_view *view, rp_row *row) {
+    *row = (rp_row){.record = record,
+                    .body = view->body,
+                    .body_size = view->body_size,
+                    .size = view->size,
+                    .topic_at = (uint32_t)(view->topic - record),
+                    .properties_at = (uint32_t)(view->properties - record),
+                    .topic_size = (uint16_t)view->topic_size,
+                    .properties_size = (uint16_t)view->properties_size,
+                    .flags = view->sys_flag & SYS_FLAG_COMPRESSED ? RP_ROW_COMPRESSED : 0};
+    if (!(scan->flags & RP_ROWS_PROPERTIES)) return;
+    find_known_properties(view->properties, view->properties_size, row);
+    if (!rp_utf8_is_valid(view->properties, view->properties_size) || !rp_utf8_is_valid(view->topic, view->topic_size))
+        row->flags |= RP_ROW_MALFORMED;
+}
+
+/* Decode the record at scan->position. */
+static rp_status take(const uint8_t *image, uint64_t size, const rp_rows_scan *scan, rp_record_view *view) {
+    uint64_t left = size - scan->position;
+    rp_status status = rp_record_decode(image + scan->position, left, (scan->flags & RP_ROWS_CRC) != 0, view);
+    if (status != RP_OK) return status;
+    if (view->size > scan->record_size_max) return RP_CORRUPT;
+    if ((scan->flags & RP_ROWS_PLACE) && view->phy_offset != scan->start + scan->position) return RP_CORRUPT;
+    return RP_OK;
+}
+
+rp_status rp_rows_find(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan, rp_row *rows) {
+    rp_record_view view;
+    scan->records = scan->bytes = 0;
+    scan->rows = scan->compressed = 0;
+    if (stop > size) stop = size;
+    while (scan->position < stop) {
+        if (scan->rows == scan->rows_max || scan->bytes >= scan->bytes_max) return RP_FULL;
+        rp_status status = take(image, size, scan, &view);
+        if (status != RP_OK) return status;
+        if (is_wanted(scan, &view)) {
+            rp_row *row = &rows[scan->rows];
+            fill_row(scan, image + scan->position, &view, row);
+            if (scan->tags.count == 0 ||
+                has_text(&scan->tags, row->record + row->properties_at + row->tags_at, row->tags_size)) {
+                scan->rows++;
+                scan->bytes += row->size;
+                scan->compressed += row->flags & RP_ROW_COMPRESSED;
+            }
+        }
+        scan->records++;
+        scan->position += view.size;
+    }
+    return RP_OK;
+}
+
+/* 1 if RP_RESYNC_CHAIN records follow each other from scan->position on, or fewer up to the end of the log. */
+static int begins_chain(const uint8_t *image, uint64_t size, rp_rows_scan scan) {
+    rp_record_view view;
+    for (int i = 0; i <= RP_RESYNC_CHAIN; i++) {
+        if (i > 0 && scan.position == size) return 1;
+        rp_status status = take(image, size, &scan, &view);
+        if (i > 0 && (status == RP_END_OF_FILE || status == RP_EMPTY)) return 1;
+        if (status != RP_OK) return 0;
+        scan.position += view.size;
+    }
+    return 1;
+}
+
+rp_status rp_rows_resync(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan) {
+    static const uint8_t magic_end[3] = {0xA3, 0x20, 0xA7};
+    if (stop > size) stop = size;
+    scan->flags |= RP_ROWS_PLACE;
+    while (scan->position < stop && size - scan->position > sizeof magic_end + 4) {
+        /* The magic code is 4 bytes behind the start of a record. */
+        const uint8_t *from = image + scan->position + 4, *end = image + size - sizeof magic_end;
+        const uint8_t *found = memchr(from, 0xDA, (size_t)(end - from));
+        if (found == NULL) return RP_NOT_FOUND;
+        scan->position = (uint64_t)(found - image) - 4;
+        if (scan->position >= stop) return RP_NOT_FOUND;
+        int is_magic = memcmp(found + 1, magic_end, sizeof magic_end) == 0;
+        if (is_magic && begins_chain(image, size, *scan)) return RP_OK;
+        scan->position++;
+    }
+    return RP_NOT_FOUND;
+}

@@ -1,0 +1,37 @@
+#ifndef ROCKETPY_TEXT_OUT_H
+#define ROCKETPY_TEXT_OUT_H
+/* A buffer of texts that is written from its begin to its end, and never beyond. For C alone. */
+#include <stdint.h>
+#include <string.h>
+
+#include "base/utf8.h"
+
+enum { REPLACED_SIZE_MAX = 3 }; /* bytes that one malformed byte becomes at the most */
+
+typedef struct rp_text_out {
+    uint8_t *data;
+    uint64_t size;
+    uint64_t room;
+} rp_text_out;
+
+static inline int rp_text_out_put(rp_text_out *out, const uint8_t *text, uint64_t size) {
+    if (size > out->room - out->size) return 0;
+    if (size > 0) memcpy(out->data + out->size, text, size);
+    out->size += size;
+    return 1;
+}
+
+/* As rp_text_out_put, with U+FFFD in the place of what is not UTF-8. */
+static inline int rp_text_out_repair(rp_text_out *out, const uint8_t *text, uint64_t size) {
+    const uint8_t *end = text + size;
+    while (text < end) {
+        uint32_t used;
+        int is_valid = 1;
+        uint8_t encoded[4];
+        uint32_t code_point = rp_utf8_next(text, end, &used, &is_valid);
+        if (!rp_text_out_put(out, encoded, rp_utf8_put(code_point, encoded))) return 0;
+        text += used;
+    }
+    return 1;
+}
+#endif

@@ -1,0 +1,173 @@
+"""Rows and columns by the compiled core (csrc/arrow). Without it python_rows.py gives the same, more slowly."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from rocketpy.errors import CompressionError
+from rocketpy.message.compression import decompress
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+
+from .columns import COLUMNS, NUMBERS, PROPERTIES, TIMES
+from .found import Found
+from .selection import Checks, Selection
+
+NUMBER_COLUMNS = {
+    "queueId": lib.RP_COLUMN_QUEUE_ID,
+    "flag": lib.RP_COLUMN_FLAG,
+    "sysFlag": lib.RP_COLUMN_SYS_FLAG,
+    "reconsumeTimes": lib.RP_COLUMN_RECONSUME_TIMES,
+    "storeSize": lib.RP_COLUMN_STORE_SIZE,
+    "bodyCRC": lib.RP_COLUMN_BODY_CRC,
+    "queueOffset": lib.RP_COLUMN_QUEUE_OFFSET,
+    "physicalOffset": lib.RP_COLUMN_PHY_OFFSET,
+    "preparedTransactionOffset": lib.RP_COLUMN_PREPARED_OFFSET,
+    "bornTimestamp": lib.RP_COLUMN_BORN_TIME,
+    "storeTimestamp": lib.RP_COLUMN_STORE_TIME,
+}
+TEXT_COLUMNS = {
+    "body": lib.RP_COLUMN_BODY,
+    "topic": lib.RP_COLUMN_TOPIC,
+    "tags": lib.RP_COLUMN_TAGS,
+    "keys": lib.RP_COLUMN_KEYS,
+    "msgId": lib.RP_COLUMN_MSG_ID,
+    "offsetMsgId": lib.RP_COLUMN_OFFSET_MSG_ID,
+    "bornHost": lib.RP_COLUMN_BORN_HOST,
+    "storeHost": lib.RP_COLUMN_STORE_HOST,
+}
+OF_PROPERTIES = frozenset({"topic", "tags", "keys", "msgId", "properties"})
+SYS_FLAG_AT = 36  # in a record
+
+
+class NativeRows:
+    """Finds rows in an image and makes columns of them; one image after the other, not for several threads."""
+
+    def __init__(self, selection: Selection, checks: Checks, columns: tuple[str, ...]) -> None:
+        self._checks = checks
+        self._rows = ffi.new("rp_row[]", checks.rows_max)
+        self._scan = scan = ffi.new("rp_rows_scan *")
+        scan.rows_max, scan.bytes_max = checks.rows_max, checks.bytes_max
+        scan.record_size_max = checks.record_size_max
+        scan.store_time_from, scan.store_time_to = selection.store_time_from_ms, selection.store_time_to_ms
+        self._borrowed = [*_put_texts(scan.topics, selection.topics), *_put_texts(scan.tags, selection.tags)]
+        if selection.queue_ids:
+            self._borrowed.append(queue_ids := ffi.new("int32_t[]", sorted(selection.queue_ids)))
+            scan.queue_ids, scan.queue_id_count = queue_ids, len(queue_ids)
+        scan.flags = (
+            lib.RP_ROWS_CRC * checks.crc
+            | lib.RP_ROWS_PLACE * checks.place
+            | lib.RP_ROWS_COMMITTED * selection.committed_only
+            | lib.RP_ROWS_PROPERTIES * bool(selection.tags or OF_PROPERTIES & set(columns))
+        )
+        self._inflated: list[Any] = []
+
+    @contextlib.contextmanager
+    def image(self, data: Any) -> Iterator[Any]:
+        """What `find` and `resync` take: the bytes of `data`, borrowed until the end of the block."""
+        with ffi.from_buffer("uint8_t[]", data) as view:
+            yield view
+
+    def find(self, image: Any, start: int, position: int, stop: int) -> Found:
+        """Find the next rows among the records from `position` to `stop`; `start` is the phy offset of the image."""
+        self._inflated.clear()
+        scan = self._scan
+        scan.start, scan.position = start, position
+        status = Status(lib.rp_rows_find(image, len(image), stop, scan, self._rows))
+        return Found(status, int(scan.position), int(scan.records), int(scan.rows), int(scan.compressed))
+
+    def resync(self, image: Any, start: int, position: int, stop: int) -> int | None:
+        """Where the first record at or after `position` is; None if there is none before `stop`."""
+        scan = self._scan
+        scan.start, scan.position = start, position
+        found = Status(lib.rp_rows_resync(image, len(image), stop, scan))
+        return int(scan.position) if found is Status.OK else None
+
+    def inflate(self, row: int) -> tuple[int, CompressionError | None]:
+        """Inflate the body of a row if it is compressed. Returns its size now, and what prevented it."""
+        target = self._rows[row]
+        if not target.flags & lib.RP_ROW_COMPRESSED:
+            return int(target.body_size), None
+        sys_flag = int.from_bytes(ffi.buffer(target.record + SYS_FLAG_AT, 4), "big")
+        try:
+            body = decompress(bytes(ffi.buffer(target.body, target.body_size)), sys_flag >> 8 & 7)
+        except CompressionError as error:
+            return int(target.body_size), error
+        self._inflated.append(view := ffi.from_buffer("uint8_t[]", body))
+        target.body, target.body_size = view, len(body)
+        return len(body), None
+
+    def column(self, name: str, first: int, count: int) -> Any:
+        """The Arrow array of a column for the rows from `first` on."""
+        rows = self._rows + first
+        if name in NUMBERS or name in TIMES:
+            return _numbers(COLUMNS[name].arrow, NUMBER_COLUMNS[name], rows, count)
+        if name == "properties":
+            return _pairs(rows, count)
+        return _texts(COLUMNS[name].arrow, TEXT_COLUMNS[name], rows, count)
+
+
+def _put_texts(target: Any, texts: frozenset[str]) -> list[Any]:
+    """Fill an rp_text_set. Returns what it borrows."""
+    if not texts:
+        return []
+    encoded = sorted(text.encode() for text in texts)
+    ends, end = [], 0
+    for text in encoded:
+        ends.append(end := end + len(text))
+    borrowed = [ffi.from_buffer("uint8_t[]", b"".join(encoded)), ffi.new("uint32_t[]", ends)]
+    target.bytes, target.ends = borrowed
+    target.count = len(encoded)
+    return borrowed
+
+
+def _buffer(size: int, ctype: str = "uint8_t") -> tuple[Any, Any]:
+    """A new Arrow buffer of `size` bytes, and its address for C; keep the first as long as the second."""
+    buffer = pa.allocate_buffer(size)
+    return buffer, ffi.cast(f"{ctype} *", buffer.address)
+
+
+def _numbers(kind: Any, column: int, rows: Any, count: int) -> Any:
+    data, data_at = _buffer(count * kind.bit_width // 8)
+    valid, valid_at = _buffer((count + 7) // 8)
+    nulls = lib.rp_column_numbers(column, rows, count, data_at, valid_at)
+    return pa.Array.from_buffers(kind, count, [valid if nulls else None, data], nulls)
+
+
+def _texts(kind: Any, column: int, rows: Any, count: int) -> Any:
+    room = lib.rp_column_texts_room(column, rows, count)
+    data, data_at = _buffer(room)
+    offsets, offsets_at = _buffer(4 * (count + 1), "int32_t")
+    valid, valid_at = _buffer((count + 7) // 8)
+    nulls = ffi.new("uint32_t *")
+    status = lib.rp_column_texts(column, rows, count, offsets_at, data_at, room, valid_at, nulls)
+    assert status == Status.OK, f"{count} rows need {room} bytes"  # batches are cut well below 2 GiB
+    return pa.Array.from_buffers(kind, count, [valid if nulls[0] else None, offsets, data], nulls[0])
+
+
+def _pairs(rows: Any, count: int) -> Any:
+    room = ffi.new("rp_pairs_room *")
+    lib.rp_column_pairs_room(rows, count, room)
+    offsets, offsets_at = _buffer(4 * (count + 1), "int32_t")
+    names, names_at = _buffer(room.bytes)
+    values, values_at = _buffer(room.bytes)
+    name_offsets, name_offsets_at = _buffer(4 * (room.pairs + 1), "int32_t")
+    value_offsets, value_offsets_at = _buffer(4 * (room.pairs + 1), "int32_t")
+    total = ffi.new("uint64_t *")
+    status = lib.rp_column_pairs(
+        rows, count, room, offsets_at, name_offsets_at, names_at, value_offsets_at, values_at, total
+    )
+    assert status == Status.OK, f"{count} rows need {room.bytes} bytes of properties"
+    pairs = total[0]
+    entries = pa.StructArray.from_arrays(
+        [
+            pa.Array.from_buffers(pa.string(), pairs, [None, name_offsets, names], 0),
+            pa.Array.from_buffers(pa.string(), pairs, [None, value_offsets, values], 0),
+        ],
+        fields=[PROPERTIES.key_field, PROPERTIES.item_field],
+    )
+    return pa.Array.from_buffers(PROPERTIES, count, [None, offsets], 0, children=[entries])

@@ -1,0 +1,38 @@
+"""Which records a query wants. The kernels decide it record by record, before anything is decoded."""
+
+from __future__ import annotations
+
+import attrs
+
+from rocketpy.message import sys_flag as flags
+from rocketpy.message.compression import INFLATED_SIZE_MAX
+from rocketpy.message.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
+
+TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
+RECORD_SIZE_MAX = INFLATED_SIZE_MAX + (1 << 20)
+UNCOMMITTED_TOPICS = frozenset({TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
+UNCOMMITTED_TYPES = frozenset({flags.TRANSACTION_PREPARED, flags.TRANSACTION_ROLLBACK})
+
+
+@attrs.frozen(kw_only=True)
+class Selection:
+    """The wanted records; empty sets select all."""
+
+    topics: frozenset[str] = frozenset()
+    queue_ids: frozenset[int] = frozenset()
+    tags: frozenset[str] = frozenset()
+    store_time_from_ms: int = TIME_MIN_MS
+    store_time_to_ms: int = TIME_MAX_MS  # exclusive
+    committed_only: bool = False  # leave out half messages, their marks, and rolled back ones
+
+
+@attrs.frozen(kw_only=True)
+class Checks:
+    """What must hold of a record beside its structure, and where a batch of rows ends."""
+
+    crc: bool = False
+    place: bool = False  # its own phy offset is its place
+    record_size_max: int = RECORD_SIZE_MAX
+    rows_max: int = 4096
+    bytes_max: int = 1 << 20
+    decompress: bool = True
