@@ -138,7 +138,7 @@ def large_manager(root: Path, topics: int, offsets: int) -> SlowPathRig:
         for queue_id in range(queues):
             services.offsets.commit(group, topic, queue_id, 1_000 + number)
         services.offsets.commit("many", topic, 0, 1)
-        services.stats.count_consumed(group, topic, 1)
+        services.stats.count_send_back(group, topic)
     rig.fast_path.calls.clear()
     gc.freeze()  # as the manager does once its tables are loaded
     gc.collect()  # of nothing; else the next one would wait for a quarter of the objects that were there

@@ -5,7 +5,7 @@
  *
  *   selector -> codec      FRAME, CLOSED
  *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
- *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET
+ *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET, TRAFFIC
  *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
  *                          COMPLETED after each SEND of the slow path; to send POSITION (answered by PUT_RESULT)
  *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
@@ -35,7 +35,8 @@ enum {
     RP_MSG_COMPLETED = 18, /* manager -> send: rp_msg_completed: a SEND of the slow path has been completed */
     RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
     RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
-    RP_MSG_POSITION = 21 /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
+    RP_MSG_POSITION = 21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
+    RP_MSG_TRAFFIC = 22 /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -171,6 +172,21 @@ typedef struct rp_msg_commit_offset {
     uint64_t received_ns; /* of the pull that carried it: an update that arrived later is newer, and stays */
     /* group, topic */
 } rp_msg_commit_offset;
+
+/* What was stored in a queue by sends (no group), or got from it by the pulls of a group, since the last such message.
+ */
+typedef struct rp_msg_traffic {
+    uint64_t messages;
+    uint64_t bytes; /* of records */
+    uint64_t requests; /* sends, or pulls that got messages */
+    uint64_t wait_us; /* of these pulls together: from their arrival to the answer, unless they were suspended */
+    uint64_t behind_bytes; /* of the last pull: from its last message to the end of the log */
+    int32_t queue_id;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t reserved;
+    /* group, topic */
+} rp_msg_traffic;
 
 typedef struct rp_msg_arrival {
     uint32_t queue; /* index in the control block */

@@ -82,6 +82,7 @@ static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queu
     } else {
         if (!add(out, phy_offset, size, look->control->commitlog_file_size)) return 0;
         out->status = RP_FOUND;
+        out->behind_bytes = look->log_end - phy_offset;
     }
     return 1;
 }

@@ -36,6 +36,7 @@ typedef struct rp_fetch {
     uint32_t slice_count;
     uint32_t examined;  /* units that were read */
     int is_far_behind;  /* the last unit read is beyond memory_bytes */
+    uint64_t behind_bytes; /* from the last message found to the end of the log */
     rp_slice slices[RP_SLICES_MAX];
 } rp_fetch;
 

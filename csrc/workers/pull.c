@@ -26,7 +26,8 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers ||
         rp_map_init(&pull->topics, 256) != 0 || rp_map_init(&pull->groups, 64) != 0 ||
         rp_map_init(&pull->subscriptions, 64) != 0 ||
-        rp_suspended_pulls_init(&pull->suspended_pulls, config->suspended) != 0 || rp_commits_init(&pull->commits) != 0)
+        rp_suspended_pulls_init(&pull->suspended_pulls, config->suspended) != 0 ||
+        rp_commits_init(&pull->commits) != 0 || rp_traffic_init(&pull->traffic) != 0)
         goto fail;
     pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
                                      config->files_max);
@@ -69,6 +70,7 @@ void rp_pull_close(rp_pull *pull) {
     rp_map_destroy(&pull->subscriptions, free);
     if (pull->suspended_pulls.by_queue) rp_suspended_pulls_destroy(&pull->suspended_pulls);
     rp_commits_destroy(&pull->commits);
+    rp_traffic_destroy(&pull->traffic);
     free(pull->inputs);
     free(pull->input_rings);
     free(pull->selectors);
@@ -149,6 +151,7 @@ static uint32_t pass(rp_pull *pull) {
     if (pull->commits.pending.live && (pull->commits.pending.live >= RP_COMMITS_MAX ||
                                        pull->now_ns - pull->commits.flushed_ns > RP_COMMITS_INTERVAL_NS))
         rp_commits_flush(&pull->commits, pull->manager, pull->now_ns);
+    rp_traffic_flush(&pull->traffic, pull->manager, pull->config.to_manager, pull->now_ns, 0);
     for (uint32_t i = 0; i < pull->selector_count; i++) {
         rp_ring_pump(pull->selectors[i]);
         rp_ring_wake(pull->selectors[i]);
@@ -180,6 +183,7 @@ rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
             if (rp_load_acquire32(&worker->stop)) {
                 rp_pull_sweep(pull, 1);
                 rp_commits_flush(&pull->commits, pull->manager, pull->now_ns);
+                rp_traffic_flush(&pull->traffic, pull->manager, pull->config.to_manager, pull->now_ns, 1);
                 pass(pull);
                 return RP_STOPPED;
             }

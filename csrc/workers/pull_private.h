@@ -10,6 +10,7 @@
 #include "workers/pull.h"
 #include "workers/suspended_pulls.h"
 #include "workers/tables.h"
+#include "workers/traffic.h"
 
 enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
@@ -37,6 +38,7 @@ struct rp_pull {
     rp_map topics, groups, subscriptions;
     rp_suspended_pulls suspended_pulls;
     rp_commits commits;
+    rp_traffic traffic;
     rp_tags parsed; /* the expression of the current pull */
     rp_fetch fetch; /* the messages found for the current pull */
     int32_t permission;

@@ -63,6 +63,25 @@ static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled) {
     return pull->fetch.is_far_behind ? pulled->group->which_broker_when_slow : pulled->group->broker_id;
 }
 
+static void count_messages(rp_pull *pull, const checked_pull *pulled) {
+    const rp_msg_pull *request = pulled->request;
+    int was_suspended = (request->flags & RP_REQUEST_FIRST_TRY_DONE) != 0;
+    uint64_t received_ns = request->origin.received_ns;
+    pull_count(pull, RP_COUNT_MESSAGES_GET, pull->fetch.message_count);
+    pull_count(pull, RP_COUNT_BYTES_GET, pull->fetch.body_size);
+    rp_traffic_add(&pull->traffic,
+                   &(rp_msg_traffic){
+                       .messages = pull->fetch.message_count,
+                       .bytes = pull->fetch.body_size,
+                       .requests = 1,
+                       .wait_us = was_suspended || pull->now_ns < received_ns ? 0 : (pull->now_ns - received_ns) / 1000,
+                       .behind_bytes = pull->fetch.behind_bytes,
+                       .queue_id = request->queue_id,
+                       .group_size = request->group_size,
+                       .topic_size = request->topic_size},
+                   pulled->names, pull->now_ns);
+}
+
 /* Answer with the messages in pull->fetch. RP_OK or RP_FULL. */
 static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code) {
     const rp_msg_pull *request = pulled->request;
@@ -93,8 +112,7 @@ static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code)
     record->head_size = rp_pull_reply_encode(&reply, room + fixed, PULL_HEAD_MAX);
     rp_ring_commit(selector, fixed + record->head_size, RP_MSG_PULL_REPLY);
     if (slices) {
-        pull_count(pull, RP_COUNT_MESSAGES_GET, fetch->message_count);
-        pull_count(pull, RP_COUNT_BYTES_GET, fetch->body_size);
+        count_messages(pull, pulled);
     } else {
         pull_count(pull, RP_COUNT_PULL_MISS, 1);
     }

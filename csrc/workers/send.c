@@ -41,7 +41,9 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
     send->input_rings = calloc(config->input_count + 1, sizeof *send->input_rings);
     send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
-    if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0) goto fail;
+    if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
+        rp_traffic_init(&send->traffic) != 0)
+        goto fail;
     for (uint32_t i = 0; i < config->input_count + 1; i++, send->input_count++) {
         send->input_rings[i] = i < config->input_count ? config->inputs[i] : config->from_manager;
         if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) goto fail;
@@ -77,6 +79,7 @@ void rp_send_close(rp_send *send) {
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);
     rp_waits_destroy(&send->waits);
+    rp_traffic_destroy(&send->traffic);
     free(send->inputs);
     free(send->input_rings);
     free(send->selectors);
@@ -172,6 +175,8 @@ static uint32_t pass(rp_send *send) {
     taken += rp_send_release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
     flush_to_manager(send);
+    rp_traffic_flush(&send->traffic, send->manager, send->config.to_manager, send->admission.now_ns,
+                     (int)rp_load_acquire32(&send->config.worker->stop));
     rp_ring_wake(send->manager);
     if (rp_diverted_first(&send->diverted)) send->is_blocked = 1;
     if (send->appended) {

@@ -8,6 +8,7 @@
 #include "workers/send.h"
 #include "workers/send_wait.h"
 #include "workers/tables.h"
+#include "workers/traffic.h"
 
 enum { RESUME_AT_LOG = UINT32_MAX, RESUME_AT_MANAGER = UINT32_MAX - 1 }; /* outputs of resume points */
 
@@ -25,6 +26,7 @@ struct rp_send {
     rp_diverted diverted;
     rp_backlog results; /* of the manager's own puts */
     rp_waits waits;
+    rp_traffic traffic;
     uint8_t *ids; /* scratch for message ids */
     uint32_t ids_capacity;
     uint32_t region_size;

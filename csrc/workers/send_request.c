@@ -194,6 +194,13 @@ static rp_status append(rp_send *send, const rp_put *put) {
     send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
     count(send, RP_COUNT_MESSAGES_PUT, messages);
     count(send, RP_COUNT_BYTES_PUT, total);
+    rp_traffic_add(&send->traffic,
+                   &(rp_msg_traffic){.messages = messages,
+                                     .bytes = total,
+                                     .requests = 1,
+                                     .queue_id = put->queue_id,
+                                     .topic_size = request->topic_size},
+                   put->topic, send->admission.now_ns);
     wait.need_phy_offset = stored.end_phy_offset;
     wait.phy_offset = stored.phy_offset;
     wait.queue_offset = stored.queue_offset;

@@ -22,7 +22,7 @@ from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
 from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
-from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest
+from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest, Traffic
 from rocketpy.remoting.limits import PoolLoad, TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
@@ -128,6 +128,7 @@ class BrokerController:
             pool_loads=pool_loads,
         )
         services = self.services
+        services.schedule.on_delivered = services.stats.count_delivery
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, fast_path)
@@ -281,7 +282,7 @@ class BrokerController:
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
             Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
             Duty("sampling seconds", 1.0, as_duty(stats.sample_second)),
-            Duty("sampling minutes", 10.0, self._sample_minute, first_s=0.0),
+            Duty("sampling minutes", 10.0, as_work(stats.sample_minute), first_s=0.0),
             Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
@@ -311,13 +312,6 @@ class BrokerController:
             logger.info("closed the connection of client %s: it has not sent a heartbeat for 120 s", channel.peer)
             channel.close()
 
-    async def _sample_minute(self) -> None:
-        services = self.services
-        topics = services.topics.topics.values()
-        queues = ((topic.topic_name, topic.write_queue_nums) for topic in topics)
-        await services.stats.sample_topics(queues, services.store.max_offset, services.store.min_offset)
-        await finished(services.stats.sample_minute())
-
     async def _count_day(self) -> None:
         await trio.sleep(seconds_to_midnight(self.services.clock.now_ms()))
         self.services.stats.new_day()
@@ -335,6 +329,9 @@ class BrokerController:
         if not overtaken and not self.services.settings.is_slave:
             with contextlib.suppress(RequestRefused):  # counted by the table; the pull is served
                 commit_offset(self.services, group, topic, queue_id, offset)
+
+    def count_traffic(self, traffic: Traffic) -> None:
+        self.services.stats.count_traffic(traffic)
 
     def connection_closing(self, connection: int) -> None:
         self._clients.closing(connection)

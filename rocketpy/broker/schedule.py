@@ -21,6 +21,7 @@ Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,7 @@ class ScheduleService:
         self._rest_until: dict[int, float] = {}  # level -> when to look again: after an error, or nothing due before
         self._failed: dict[int, tuple[Delivery, int]] = {}  # level -> the delivery that failed last, how often
         self._is_clock_slowed = False
+        self.on_delivered: Callable[[int, int], None] = lambda level, size: None  # level, bytes
         self._ahead_ms: dict[int, int] = {}  # level -> how far its messages' store times are ahead of our clock
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
 
@@ -229,7 +231,10 @@ class ScheduleService:
         if isinstance(message, MessageToPut):
             result = await self._fast_path.put(attrs.evolve(message, delivery=delivery))
             if not result.is_final_refusal:
-                return self._is_stored(record, result)
+                is_stored = self._is_stored(record, result)
+                if is_stored:
+                    self.on_delivered(delivery.level, record.size)
+                return is_stored
             message = f"topic {message.topic}, queue {message.queue_id} refuses it permanently, code {result.code}"
         return await self._bury(record, delivery, reason=message)
 

@@ -260,6 +260,13 @@ class BrokerConfig:
         important=True,
         only_default="access control is not built; a broker that ignored this switch would be open",
     )
+    enable_detail_stat: bool = setting(
+        True,
+        "enableDetailStat",
+        "Keep statistics by queue: GROUP_GET_LATENCY of each, and QUEUE_PUT_* and QUEUE_GET_* of the delay levels. "
+        "They count against statsItemsMax.",
+        effect=Effect.AT_ONCE,
+    )
     auto_delete_unused_stats: bool = setting(
         False,
         "autoDeleteUnusedStats",

@@ -202,9 +202,9 @@ class RocketpyConfig:
     stats_items_max: int = setting(
         50_000,
         "statsItemsMax",
-        "Topics, and pairs of topic and group, whose messages are counted by name (brokerStatus, consumerProgress, "
-        "rocketmq_* metrics). Each takes up to 1.5 KB. Further ones are counted in the totals only, until one "
-        "without messages for a day is dropped.",
+        "Items of statistics by name (statsAll, consumerProgress, rocketmq_* metrics): two of a topic, two of a topic "
+        "and its group, and one of each of its queues. Each takes up to 1.5 KB. What has no item is counted in the "
+        "totals only, until one that counted nothing for a day is dropped.",
         unit="items",
         effect=Effect.AT_ONCE,
         at_least=1,

@@ -89,9 +89,6 @@ BROKER: Table = {
         "transactionCheckMax": 15,
         "transactionCheckInterval": 60_000,
     },
-    "statistics come from the growth of queues and of committed offsets": {
-        "enableDetailStat": True,
-    },
     "the log goes to standard error; the service manager separates": {
         "isolateLogEnable": False,
     },
@@ -157,7 +154,7 @@ STORE: Table = {
         "slaveTimeout": 3_000,
         "offsetCheckInSlave": False,
     },
-    "there are no such statistics": {
+    "these statistics are always kept": {
         "diskFallRecorded": True,
         "enableScheduleMessageStats": True,
     },

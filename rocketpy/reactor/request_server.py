@@ -46,6 +46,7 @@ from .worker_messages import (
     decode_origin,
     decode_pull,
     decode_send,
+    decode_traffic,
     frame_of,
     name_of,
 )
@@ -55,8 +56,7 @@ DONE_AT_ONCE = frozenset({WorkerMessage.CLOSED, WorkerMessage.COMMIT_OFFSET})
 loses none of them. All others are released before, because they could crash the restarted process again."""
 BATCH_RECORDS = 256  # messages of one ring per turn, then other rings and the pools run
 BATCH_NS = 10_000_000  # time of one ring per turn: the heartbeat must not wait for many large messages
-TURN_S = 1.0
-STOP_TURN_S = 0.01  # while the last requests are being served
+TURN_S, STOP_TURN_S = 1.0, 0.01  # STOP_TURN_S: while the last requests are being served
 AWAY_NS = 2_000_000_000  # a loop that has not turned for this long was paused
 
 
@@ -82,10 +82,9 @@ class RequestServer:
     """Serves the requests of one worker until its block is ordered to stop and everything is answered.
 
     Args:
-        processors: by request code; a code that is not here is answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes
-        what the fast path leaves to Python; None in a query worker. role: the kind of this worker, whose pools of the
-        table it runs. deaths: of the selectors that own connections. drain_after: rings of the send
-        and pull workers; while they hold anything, more may be left to us, so we do not leave.
+        processors: by request code; other codes are answered REQUEST_CODE_NOT_SUPPORTED. slow_path: takes what the fast
+        path leaves to Python; None in a query worker. role: the kind of this worker, whose pools it runs. deaths: of
+        selectors. drain_after: rings of the send and pull workers; while they hold anything, we do not leave.
     """
 
     block: WorkerBlock
@@ -109,8 +108,7 @@ class RequestServer:
     _refused: Faults = attrs.field(init=False, factory=lambda: Faults(name="refused"))  # errors of clients
     _nursery: trio.Nursery | None = attrs.field(init=False, default=None)
     _turned_ns: int = attrs.field(init=False, default=0)
-    _there_since_ns: int = attrs.field(init=False, default=0)
-    """Waiting times of requests count from here: time in which this process was down is no overload."""
+    _there_since_ns: int = attrs.field(init=False, default=0)  # from here requests wait: to be down is no overload
 
     async def run(self) -> None:
         """Serve until stopped. This nursery owns the tasks of the pools and of detached requests."""
@@ -211,6 +209,8 @@ class RequestServer:
             self._take_pull(self.slow_path, record)
         elif kind == WorkerMessage.COMMIT_OFFSET and self.slow_path is not None:
             self.slow_path.commit_offset(*decode_commit_offset(record))
+        elif kind == WorkerMessage.TRAFFIC and self.slow_path is not None:
+            self.slow_path.count_traffic(decode_traffic(record))
         elif kind == WorkerMessage.PUT_RESULT and self.fast_path is not None:
             self.fast_path.put_finished(record)
         elif kind == WorkerMessage.SETTINGS and self.on_settings is not None:

@@ -20,7 +20,7 @@ from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.layout import Layout
 from rocketpy.remoting.abc import Channel, Peer
-from rocketpy.remoting.fast_path import MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.fast_path import MessageToPut, PullRequest, PutResult, SendRequest, Traffic
 
 
 class WorkerMessage(IntEnum):
@@ -45,6 +45,7 @@ class WorkerMessage(IntEnum):
     CLEAN_EXPIRED = lib.RP_MSG_CLEAN_EXPIRED
     SETTINGS = lib.RP_MSG_SETTINGS
     POSITION = lib.RP_MSG_POSITION
+    TRAFFIC = lib.RP_MSG_TRAFFIC
 
 
 def name_of(kind: int) -> str:
@@ -59,6 +60,7 @@ PULL_REQUEST = Layout("rp_msg_pull")
 REPLY = Layout("rp_msg_reply")
 PUT_RESULT = Layout("rp_msg_put_result")
 COMMIT_OFFSET = Layout("rp_msg_commit_offset")
+TRAFFIC = Layout("rp_msg_traffic")
 TOPIC = Layout("rp_msg_topic")
 GROUP = Layout("rp_msg_group")
 SUBSCRIPTION = Layout("rp_msg_subscription")
@@ -314,6 +316,22 @@ def decode_commit_offset(record: bytes) -> tuple[str, str, int, int, int]:
     fixed = COMMIT_OFFSET.read(record)
     group, topic = _strings(record, COMMIT_OFFSET.size, (fixed.group_size, fixed.topic_size))
     return _text(group), _text(topic), fixed.queue_id, fixed.offset, fixed.received_ns // 1_000_000
+
+
+def decode_traffic(record: bytes) -> Traffic:
+    """The value of a TRAFFIC record."""
+    fixed = TRAFFIC.read(record)
+    group, topic = _strings(record, TRAFFIC.size, (fixed.group_size, fixed.topic_size))
+    return Traffic(
+        topic=_text(topic),
+        queue_id=fixed.queue_id,
+        group=_text(group) if fixed.group_size else None,
+        messages=fixed.messages,
+        bytes=fixed.bytes,
+        requests=fixed.requests,
+        wait_ms=fixed.wait_us // 1000,
+        behind_bytes=fixed.behind_bytes,
+    )
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -69,6 +69,20 @@ class PullRequest:
     raw: bytes = attrs.field(repr=False)
 
 
+@attrs.frozen(kw_only=True)
+class Traffic:
+    """What sends have stored in a queue, or the pulls of a group have got from it, since the last such value."""
+
+    topic: str
+    queue_id: int
+    group: str | None = None  # None: stored by sends
+    messages: int
+    bytes: int
+    requests: int  # sends, or pulls that got messages
+    wait_ms: int = 0  # of these pulls together: from their arrival to the answer, unless they were suspended
+    behind_bytes: int = 0  # of the last pull: from its last message to the end of the log
+
+
 @attrs.frozen
 class Delivery:
     """The delivery of a delayed message: it is stored again in its real topic. Offsets increase from message to message
@@ -236,6 +250,9 @@ class SlowPath(Protocol):
 
         Such messages are a few milliseconds late: an update that has arrived meanwhile is newer.
         """
+
+    def count_traffic(self, traffic: Traffic) -> None:
+        """Handle a TRAFFIC message, for statistics."""
 
     def connection_closing(self, connection: int) -> None:
         """The connection was closed while a request of it is being served; `connection_closed` follows after that."""

@@ -18,7 +18,7 @@ from rocketpy.reactor.ring import STOP_LEAVE, Ring, RingReader, RingWriter, Work
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel, Detached
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import PullRequest, SendRequest
+from rocketpy.remoting.fast_path import PullRequest, SendRequest, Traffic
 from tests.support import ring_messages
 
 CONNECTION = 0 << 56 | 4 << 32 | 1
@@ -55,6 +55,9 @@ class SlowPathLog:
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int, received_ms: int) -> None:
         self.told.append((group, topic, queue_id, offset, received_ms))
+
+    def count_traffic(self, traffic: Traffic) -> None:
+        self.told.append(traffic)
 
     def connection_closing(self, connection: int) -> None:
         self.told.append(f"{connection} is closing")

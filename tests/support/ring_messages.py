@@ -10,6 +10,7 @@ from rocketpy.reactor.worker_messages import (
     PUT_RESULT,
     REPLY,
     SEND_REQUEST,
+    TRAFFIC,
     encode_host,
 )
 
@@ -49,6 +50,14 @@ def pull(origin: Fields, **fields: object) -> bytes:
 def commit_offset() -> bytes:
     """Offset 77 of queue 3 of topic TT, by group G, at 5 ms."""
     return COMMIT_OFFSET.write(offset=77, queue_id=3, group_size=1, topic_size=2, received_ns=5_999_999) + b"GTT"
+
+
+def traffic() -> bytes:
+    """64 messages of queue 3 of topic TT that group G got with two pulls."""
+    return (
+        TRAFFIC.write(messages=64, bytes=900, requests=2, wait_us=7_999, queue_id=3, group_size=1, topic_size=2)
+        + b"GTT"
+    )
 
 
 def put_result(token: int, code: int = 0, phy_offset: int = 500) -> bytes:

@@ -1,9 +1,8 @@
-"""Statistics of the broker: per topic and group from the slow path, totals from the counters of the send and pull
-workers.
+"""Statistics of the broker: by name from the sums of the send and pull workers, totals from their counters.
 
-Sends and pulls are served in C, which counts totals only. The figures per name are derived in the slow path: a topic's
-puts from the growth of its queues (`sample_topics`), a group's gets from the offsets that it commits. Send-backs are
-counted one by one.
+Sends and pulls are served in C, which reports once a second what was stored in a queue and what a group got from it
+(csrc/workers/traffic.h). Broadcast reads, which commit no offset, are so counted like all others. What the slow path
+does (send-backs, deliveries) is counted one by one.
 
 Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; item names are the reference's.
 """
@@ -11,29 +10,43 @@ Source: RocketMQ 4.9 `BrokerStatsManager`, `BrokerStats`, `StoreStatsService`; i
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 
 import attrs
-import trio
 
-from rocketpy.transport.steps import Steps
+from rocketpy.message.names import SCHEDULE_TOPIC
+from rocketpy.remoting.fast_path import Traffic
 
 from ..clock import Clock
 from ..current_settings import CurrentSettings
-from .stats_item import StatsItem
+from .stats_item import StatsItem, StatsSnapshot
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+QUEUE_PUT_NUMS = "QUEUE_PUT_NUMS"  # of SCHEDULE_TOPIC_XXXX alone, as in the reference; key topic@queue
+QUEUE_PUT_SIZE = "QUEUE_PUT_SIZE"
+QUEUE_GET_NUMS = "QUEUE_GET_NUMS"  # deliveries of delayed messages alone, as in the reference; topic@queue@group
+QUEUE_GET_SIZE = "QUEUE_GET_SIZE"
 GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+GROUP_GET_LATENCY = "GROUP_GET_LATENCY"  # ms; key queue@topic@group
 SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
 BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
 BROKER_GET_NUMS = "BROKER_GET_NUMS"
-BY_NAME = (TOPIC_PUT_NUMS, GROUP_GET_NUMS, SNDBCK_PUT_NUMS)  # items of topics and groups
+# What the key of an item consists of, separated by @.
+_KEYS = {
+    TOPIC_PUT_NUMS: "topic", TOPIC_PUT_SIZE: "topic",
+    QUEUE_PUT_NUMS: "topic queue", QUEUE_PUT_SIZE: "topic queue",
+    QUEUE_GET_NUMS: "topic queue group", QUEUE_GET_SIZE: "topic queue group",
+    GROUP_GET_NUMS: "topic group", GROUP_GET_SIZE: "topic group", GROUP_GET_LATENCY: "queue topic group",
+    SNDBCK_PUT_NUMS: "topic group",
+}  # fmt: skip
+BY_NAME = tuple(_KEYS)  # items of topics and groups
 KNOWN_ITEMS = (*BY_NAME, BROKER_PUT_NUMS, BROKER_GET_NUMS)
+SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"  # the group that the deliveries of delayed messages count for
 
 TPS_WINDOWS_S = (10, 60, 600)
-QUEUES_PER_STEP = 500  # queues read per step
 ITEMS_PER_STEP = 500
-BEGINNINGS_MAX = 10_000  # queues that groups have asked for and not committed yet
 
 
 @attrs.frozen
@@ -68,9 +81,7 @@ class BrokerStatsManager:
         self._clock = clock
         self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in KNOWN_ITEMS}
         self._seconds: deque[_Second] = deque(maxlen=TPS_WINDOWS_S[-1] + 1)
-        self._topic_ends: dict[str, int] = {}
-        self._has_sampled = False
-        self._beginnings: dict[tuple[str, str, int], int] = {}  # group, topic, queue id -> where the group begins
+        self._item_count = 0  # of topics and groups
         self.put_total_yesterday_morning = 0
         self.put_total_today_morning = 0
         self.get_total_yesterday_morning = 0
@@ -81,55 +92,66 @@ class BrokerStatsManager:
         return self._counters()
 
     def add(self, name: str, key: str, value: int, times: int = 1) -> None:
-        table = self._items[name]
-        item = table.get(key)
+        item = self._items[name].get(key)
         if item is None:
-            if sum(len(self._items[name]) for name in BY_NAME) >= self._settings.rocketpy.stats_items_max:
+            if self._item_count >= self._settings.rocketpy.stats_items_max:
                 return  # statistics are no reason to refuse a request
-            item = table[key] = StatsItem()
+            self._item_count += 1
+            item = self._items[name][key] = StatsItem()
         item.add(value, times)
 
     def item(self, name: str, key: str) -> StatsItem | None:
         return self._items.get(name, {}).get(key)
 
+    def minute(self, name: str, key: str) -> StatsSnapshot:
+        """The figures of the last minute; zeros if nothing was counted."""
+        item = self.item(name, key)
+        return item.minute if item else StatsSnapshot()
+
     def group_get_tps(self, group: str, topic: str) -> float:
-        item = self.item(GROUP_GET_NUMS, f"{topic}@{group}")
-        return item.minute.tps if item else 0.0
+        return self.minute(GROUP_GET_NUMS, f"{topic}@{group}").tps
 
-    def group_begins(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """A member asked for the offset of a queue in which its group has none: it begins at `offset`. The oldest are
-        forgotten when there are too many: some group's first commit is not counted then."""
-        self._beginnings.pop((group, topic, queue_id), None)
-        if len(self._beginnings) >= BEGINNINGS_MAX:
-            del self._beginnings[next(iter(self._beginnings))]
-        self._beginnings[group, topic, queue_id] = offset
+    def count_traffic(self, traffic: Traffic) -> None:
+        """Count what the send worker or a pull worker reports."""
+        topic, queue_id, times = traffic.topic, traffic.queue_id, traffic.requests
+        if traffic.group is None:
+            self.add(TOPIC_PUT_NUMS, topic, traffic.messages, times)
+            self.add(TOPIC_PUT_SIZE, topic, traffic.bytes, times)
+            if topic == SCHEDULE_TOPIC and self._settings.broker.enable_detail_stat:
+                self.add(QUEUE_PUT_NUMS, f"{topic}@{queue_id}", traffic.messages, times)
+                self.add(QUEUE_PUT_SIZE, f"{topic}@{queue_id}", traffic.bytes, times)
+            return
+        self.add(GROUP_GET_NUMS, f"{topic}@{traffic.group}", traffic.messages, times)
+        self.add(GROUP_GET_SIZE, f"{topic}@{traffic.group}", traffic.bytes, times)
+        queue = f"{queue_id}@" if self._settings.broker.enable_detail_stat else ""
+        self.add(GROUP_GET_LATENCY, f"{queue}{topic}@{traffic.group}", traffic.wait_ms, times)
 
-    def count_commit(self, group: str, topic: str, queue_id: int, before: int, offset: int) -> None:
-        """Count the progress of a group as consumed messages. `before` is its last offset, -1 if it had none."""
-        begins = self._beginnings.pop((group, topic, queue_id), offset) if self._beginnings else offset
-        messages = offset - (before if before >= 0 else begins)
-        if messages > 0:
-            self.count_consumed(group, topic, messages)
-
-    def count_consumed(self, group: str, topic: str, messages: int) -> None:
-        self.add(GROUP_GET_NUMS, f"{topic}@{group}", messages)
+    def count_delivery(self, level: int, size: int) -> None:
+        """Count a delayed message of `size` bytes that was delivered, as got by the group of the reference."""
+        for name, of_group, value in (
+            (QUEUE_GET_NUMS, GROUP_GET_NUMS, 1),
+            (QUEUE_GET_SIZE, GROUP_GET_SIZE, size),
+        ):
+            if self._settings.broker.enable_detail_stat:
+                self.add(name, f"{SCHEDULE_TOPIC}@{level - 1}@{SCHEDULE_CONSUMER}", value)
+            self.add(of_group, f"{SCHEDULE_TOPIC}@{SCHEDULE_CONSUMER}", value)
 
     def count_send_back(self, group: str, topic: str) -> None:
         self.add(SNDBCK_PUT_NUMS, f"{topic}@{group}", 1)
 
     def forget_topic(self, topic: str) -> Generator[None, None, None]:
         """Work in steps, because it goes through the items of every topic and group."""
-        self._topic_ends.pop(topic, None)
-        self._items[TOPIC_PUT_NUMS].pop(topic, None)
-        return self._forget(lambda key, item: key.startswith(f"{topic}@"))
+        return self._forget("topic", topic)
 
     def forget_group(self, group: str) -> Generator[None, None, None]:
         """Work in steps."""
-        return self._forget(lambda key, item: key.endswith(f"@{group}"))
+        return self._forget("group", group)
 
-    def _forget(self, is_gone: Callable[[str, StatsItem], bool]) -> Generator[None, None, None]:
-        for name in (GROUP_GET_NUMS, SNDBCK_PUT_NUMS):
-            yield from self._drop(name, is_gone)
+    def _forget(self, kind: str, name: str) -> Generator[None, None, None]:
+        for item_name, parts in _KEYS.items():
+            if kind in parts.split():
+                from_end = parts.split().index(kind) - len(parts.split())  # latencies may have no queue in front
+                yield from self._drop(item_name, _is_of(from_end, name))
 
     def _drop(self, name: str, is_gone: Callable[[str, StatsItem], bool]) -> Generator[None, None, None]:
         table = self._items[name]
@@ -137,38 +159,9 @@ class BrokerStatsManager:
             item = table.get(key)
             if item is not None and is_gone(key, item):
                 del table[key]
+                self._item_count -= 1
             if number % ITEMS_PER_STEP == 0:
                 yield
-
-    async def sample_topics(
-        self,
-        topics: Iterable[tuple[str, int]],
-        max_offset: Callable[[str, int], int],
-        min_offset: Callable[[str, int], int],
-    ) -> None:
-        """Count each topic's growth since the last call; (topic, queues) pairs, in steps that let others run.
-
-        What the first call finds was there before. A topic that a later call finds for the first time is new: all of
-        it is growth, from its first kept messages on: in a topic created again, offsets go on where they were.
-        """
-        steps = Steps(QUEUES_PER_STEP)
-        for topic, queue_nums in topics:
-            end = 0
-            for queue_id in range(queue_nums):
-                end += max(0, max_offset(topic, queue_id))
-                await steps.did()
-            await steps.did()
-            before = self._topic_ends.get(topic)
-            if before is None and not self._has_sampled:
-                before = end
-            elif before is None:
-                before = sum(max(0, min_offset(topic, queue_id)) for queue_id in range(queue_nums))
-                await steps.did(queue_nums)
-            self._topic_ends[topic] = end
-            if end > before:
-                self.add(TOPIC_PUT_NUMS, topic, end - before)
-        self._has_sampled = True
-        await trio.lowlevel.checkpoint()
 
     @property
     def uptime_s(self) -> int:
@@ -236,3 +229,8 @@ class BrokerStatsManager:
         for name, total in ((BROKER_PUT_NUMS, now.messages_put), (BROKER_GET_NUMS, now.messages_get)):
             item = self._items[name].setdefault(self._cluster, StatsItem())
             item.value = max(item.value, total)  # a restarted worker counts on in the same block; never go back
+
+
+def _is_of(part: int, name: str) -> Callable[[str, StatsItem], bool]:
+    """Whether this part of an item's key is `name`."""
+    return lambda key, item: key.split("@")[part] == name

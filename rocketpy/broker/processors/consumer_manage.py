@@ -64,19 +64,9 @@ class ConsumerManageProcessor(TableProcessor):
         return RemotingCommand.response(header=OffsetResponseHeader(offset=offset))
 
     def _beginning(self, header: QueryConsumerOffsetRequestHeader) -> int:
-        """Where a group without an offset begins: with the first message of a young queue; else -1, its members decide.
-
-        Statistics count the first commit from there. Members that decide begin with new messages by default; of those
-        that begin earlier, what they consume of older messages until the first commit is not counted.
-        """
-        services, topic, queue_id = self._services, header.topic, header.queue_id
-        is_young = self._is_young(topic, queue_id)
-        offset = services.store.min_offset(topic, queue_id) if is_young else -1
-        config = services.topics.select(topic)
-        if config is not None and queue_id in range(config.read_queue_nums) and not group_fault(header.consumer_group):
-            begins = offset if is_young else max(0, services.store.max_offset(topic, queue_id))
-            services.stats.group_begins(header.consumer_group, topic, queue_id, begins)
-        return offset
+        """Where a group without an offset begins: a young queue at its first message; else -1, its members decide."""
+        topic, queue_id = header.topic, header.queue_id
+        return self._services.store.min_offset(topic, queue_id) if self._is_young(topic, queue_id) else -1
 
     def _is_young(self, topic: str, queue_id: int) -> bool:
         """Whether the first message of the queue still exists and is in memory: then a new group starts with it,
@@ -89,10 +79,9 @@ class ConsumerManageProcessor(TableProcessor):
 
 
 def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: int, offset: int) -> None:
-    """Store a group's offset, and count its progress as consumed messages.
+    """Store a group's offset.
 
     Raises:
         RequestRefused: the limit of offsets is reached.
     """
-    before = services.offsets.commit(group, topic, queue_id, offset)
-    services.stats.count_commit(group, topic, queue_id, before, offset)
+    services.offsets.commit(group, topic, queue_id, offset)

@@ -59,7 +59,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> SlowPathRig:
         services.groups.update(SubscriptionGroupConfig(group_name=group))
         services.offsets.commit(group, "shared", 0, 1)
         services.offsets.commit("many", topic, 0, 1)
-        services.stats.count_consumed(group, topic, 1)
+        services.stats.count_send_back(group, topic)
         rig.store.fill(topic, 0, 2)
         rig.store.fill(f"unknown-{number}", 0, 1)
 

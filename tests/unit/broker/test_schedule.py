@@ -251,6 +251,8 @@ def test_each_delivery_names_its_delayed_message(tmp_path: Path) -> None:
         ("T", Delivery(LEVEL, 1000, 0)),
         (DEAD_LETTERS, Delivery(LEVEL, 1001, 1)),
     ]
+    counted = rig.services.stats.item("QUEUE_GET_NUMS", f"{SCHEDULE}@{LEVEL - 1}@SCHEDULE_CONSUMER")
+    assert counted is not None and counted.value == 1, "statistics count what was delivered"
 
 
 @pytest.mark.parametrize(

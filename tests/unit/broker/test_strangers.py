@@ -197,9 +197,9 @@ def test_a_subscription_has_a_size(tmp_path: Path, changes: dict[str, Any]) -> N
 def test_figures_by_name_are_bounded(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path, rocketpy={"stats_items_max": 1})
     for topic in ("T", "OTHER", "T"):
-        rig.services.stats.count_consumed("G", topic, 1)
-    item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
-    assert item is not None and item.value == 2 and rig.services.stats.item("GROUP_GET_NUMS", "OTHER@G") is None
+        rig.services.stats.count_send_back("G", topic)
+    item = rig.services.stats.item("SNDBCK_PUT_NUMS", "T@G")
+    assert item is not None and item.value == 2 and rig.services.stats.item("SNDBCK_PUT_NUMS", "OTHER@G") is None
 
 
 def test_metrics_show_the_bounds(tmp_path: Path) -> None:

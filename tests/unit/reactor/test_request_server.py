@@ -19,7 +19,7 @@ from rocketpy.reactor.ring import STOP_LEAVE
 from rocketpy.reactor.worker_messages import WorkerMessage
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import PullRequest, SendRequest
+from rocketpy.remoting.fast_path import PullRequest, SendRequest, Traffic
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.limits import PoolLoad
 from tests.support import ring_messages
@@ -367,12 +367,14 @@ def test_records_of_the_fast_path_reach_the_slow_path(open_bench: Callable[..., 
     async def scene() -> None:
         bench.write(WorkerMessage.SEND, send_record(bench))
         bench.write(WorkerMessage.COMMIT_OFFSET, ring_messages.commit_offset())
+        bench.write(WorkerMessage.TRAFFIC, ring_messages.traffic())
         pull = ring_messages.pull(bench.origin(), opaque=8, max_msg_nums=32, queue_offset=5)
         bench.write(WorkerMessage.PULL, pull)
         await complete()
-        send, commit, pulled = bench.slow_path.told
+        send, commit, traffic, pulled = bench.slow_path.told
         assert isinstance(send, SendRequest) and (send.topic, send.producer_group, send.opaque) == ("T", "G", 9)
         assert commit == ("G", "TT", 3, 77, 5)
+        assert traffic == Traffic(topic="TT", queue_id=3, group="G", messages=64, bytes=900, requests=2, wait_ms=7)
         assert isinstance(pulled, PullRequest) and (pulled.subscription, pulled.queue_offset) == ("*", 5)
         assert send.channel == pulled.channel and hash(send.channel) == hash(pulled.channel)
 

@@ -14,7 +14,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor import worker_messages
 from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.remoting.abc import Peer
-from rocketpy.remoting.fast_path import Delivery, MessageToPut, SendRequest
+from rocketpy.remoting.fast_path import Delivery, MessageToPut, SendRequest, Traffic
 
 CHANNEL = RingChannel(7, Peer("10.0.0.1", 5), False, Gateway([]))
 
@@ -209,6 +209,13 @@ def test_a_commit_offset() -> None:
         3,
         1 << 40,
         8,
+    )
+
+
+def test_traffic_of_sends_has_no_group() -> None:
+    sums = {"messages": 5, "bytes": 1 << 40, "requests": 2, "behind_bytes": 6, "queue_id": 3, "topic_size": 1}
+    assert worker_messages.decode_traffic(c_record("rp_msg_traffic", sums, b"T")) == Traffic(
+        topic="T", queue_id=3, messages=5, bytes=1 << 40, requests=2, behind_bytes=6
     )
 
 

@@ -1,17 +1,20 @@
-"""Figures: windows of an item, growth of topics, rates and latencies of the workers' counters."""
+"""Figures: windows of an item, items by name, rates and latencies of the workers' counters."""
 
 from __future__ import annotations
 
 import attrs
 import pytest
-import trio
 
 from rocketpy.broker.current_settings import CurrentSettings
-from rocketpy.broker.managers.broker_stats import BEGINNINGS_MAX, BrokerStatsManager, WorkerCounters
+from rocketpy.broker.managers.broker_stats import KNOWN_ITEMS, BrokerStatsManager, WorkerCounters
 from rocketpy.broker.managers.stats_item import DAY_SNAPSHOTS, StatsItem, StatsSnapshot
 from rocketpy.config import BrokerConfig, BrokerSettings, RocketpyConfig
+from rocketpy.message.names import SCHEDULE_TOPIC
+from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import FakeClock
+
+DELAYED_KEYS = ("2", "2@SCHEDULE_CONSUMER", "SCHEDULE_CONSUMER")
 
 
 def settings(**changes: int) -> CurrentSettings:
@@ -51,70 +54,78 @@ def test_any_number_that_clients_commit_can_be_sampled() -> None:
 def test_an_item_makes_room_when_nothing_was_counted_for_a_day() -> None:
     stats = BrokerStatsManager(settings(stats_items_max=2), WorkerCounters, FakeClock())
     for topic in ("T", "U", "V"):
-        stats.count_consumed("G", topic, 1)
-    assert stats.item("GROUP_GET_NUMS", "V@G") is None
+        stats.count_send_back("G", topic)
+    assert stats.item("SNDBCK_PUT_NUMS", "V@G") is None
     for hour in range(DAY_SNAPSHOTS):
-        assert stats.item("GROUP_GET_NUMS", "T@G"), hour
-        stats.count_consumed("G", "U", 1)
+        assert stats.item("SNDBCK_PUT_NUMS", "T@G"), hour
+        stats.count_send_back("G", "U")
         for _ in stats.sample_day():
             pass
-    stats.count_consumed("G", "V", 1)
-    assert [stats.item("GROUP_GET_NUMS", f"{topic}@G") is not None for topic in "TUV"] == [False, True, True]
+    stats.count_send_back("G", "V")
+    assert [stats.item("SNDBCK_PUT_NUMS", f"{topic}@G") is not None for topic in "TUV"] == [False, True, True]
 
 
-def test_topics_are_counted_by_growth() -> None:
+def values(stats: BrokerStatsManager) -> dict[tuple[str, str], tuple[int, int]]:
+    """(item, key) -> (value, times) of all items."""
+    return {
+        (name, key): (item.value, item.times)
+        for name in KNOWN_ITEMS
+        for key in KEYS
+        if (item := stats.item(name, key)) is not None
+    }
+
+
+KEYS = ("T", "T@G", "2@T@G", "SCHEDULE_TOPIC_XXXX", *(f"SCHEDULE_TOPIC_XXXX@{rest}" for rest in DELAYED_KEYS))
+
+
+def test_sends_are_counted_by_topic_with_their_bytes() -> None:
     stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
-    ends = {("T", 0): 5, ("T", 1): 7}
-
-    def sample() -> None:
-        trio.run(stats.sample_topics, [("T", 2)], lambda topic, queue: ends[topic, queue], lambda topic, queue: 0)
-
-    sample()
-    assert stats.item("TOPIC_PUT_NUMS", "T") is None, "what was there before is not news"
-    ends["T", 1] = 10
-    sample()
-    item = stats.item("TOPIC_PUT_NUMS", "T")
-    assert item is not None and item.value == 3
-    ends["T", 0] = ends["T", 1] = 0  # deleted and created again
-    sample()
-    assert item.value == 3
+    for queue_id in (0, 1):
+        stats.count_traffic(Traffic(topic="T", queue_id=queue_id, messages=10, bytes=2_000, requests=3))
+    assert values(stats) == {("TOPIC_PUT_NUMS", "T"): (20, 6), ("TOPIC_PUT_SIZE", "T"): (4_000, 6)}
 
 
-def test_a_new_topic_is_counted_from_its_first_message() -> None:
+def test_pulls_are_counted_by_topic_and_group_and_their_latency_by_queue() -> None:
     stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
-    begins = {"old": 0, "new": 0, "again": 3}
+    stats.count_traffic(Traffic(topic="T", queue_id=2, group="G", messages=64, bytes=9_000, requests=2, wait_ms=7))
+    assert values(stats) == {
+        ("GROUP_GET_NUMS", "T@G"): (64, 2),
+        ("GROUP_GET_SIZE", "T@G"): (9_000, 2),
+        ("GROUP_GET_LATENCY", "2@T@G"): (7, 2),
+    }
+    assert stats.group_get_tps("G", "T") == 0.0
+    result_of(stats.sample_minute())
+    assert stats.group_get_tps("G", "T") == 6.4
 
-    def sample(*topics: str) -> None:
-        pairs = [(topic, 1) for topic in topics]
-        trio.run(stats.sample_topics, pairs, lambda topic, queue: 5, lambda topic, queue: begins[topic])
 
-    sample("old")
-    sample("old", "new", "again")
-    items = {topic: stats.item("TOPIC_PUT_NUMS", topic) for topic in begins}
-    assert {topic: item and item.value for topic, item in items.items()} == {"old": None, "new": 5, "again": 2}
+def test_without_details_there_are_no_items_by_queue() -> None:
+    current = settings()
+    broker = attrs.evolve(current.broker, enable_detail_stat=False)
+    stats = BrokerStatsManager(CurrentSettings(attrs.evolve(current.value, broker=broker)), WorkerCounters, FakeClock())
+    stats.count_traffic(Traffic(topic="T", queue_id=2, group="G", messages=1, bytes=9, requests=1, wait_ms=7))
+    stats.count_traffic(Traffic(topic=SCHEDULE_TOPIC, queue_id=2, messages=1, bytes=9, requests=1))
+    stats.count_delivery(3, 9)
+    assert ("GROUP_GET_LATENCY", "T@G") in values(stats)
+    assert not [name for name, _ in values(stats) if name.startswith("QUEUE_")]
+    result_of(stats.forget_group("G"))
+    assert not [key for _, key in values(stats) if key == "T@G"]
 
 
-def test_the_first_commit_of_a_group_is_counted_from_where_it_begins() -> None:
+def test_delayed_messages_are_counted_by_level() -> None:
     stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
-
-    def value() -> int:
-        item = stats.item("GROUP_GET_NUMS", "T@G")
-        return 0 if item is None else item.value
-
-    stats.count_commit("G", "T", 0, -1, 100)
-    assert value() == 0, "nobody knows where it began"
-    stats.group_begins("G", "T", 1, 40)
-    stats.count_commit("G", "T", 1, -1, 100)
-    assert value() == 60
-    stats.count_commit("G", "T", 1, 100, 90)
-    assert value() == 60, "a reset"
-    stats.count_commit("G", "T", 1, 90, 93)
-    assert value() == 63
-    stats.group_begins("G", "T", 2, 7)
-    for queue in range(BEGINNINGS_MAX):
-        stats.group_begins("H", "T", queue, 0)
-    stats.count_commit("G", "T", 2, -1, 9)
-    assert value() == 63, "the oldest makes room"
+    stats.count_traffic(Traffic(topic=SCHEDULE_TOPIC, queue_id=2, messages=1, bytes=200, requests=1))
+    stats.count_delivery(3, 200)
+    got = f"{SCHEDULE_TOPIC}@2@SCHEDULE_CONSUMER", f"{SCHEDULE_TOPIC}@SCHEDULE_CONSUMER"
+    assert values(stats) == {
+        ("TOPIC_PUT_NUMS", SCHEDULE_TOPIC): (1, 1),
+        ("TOPIC_PUT_SIZE", SCHEDULE_TOPIC): (200, 1),
+        ("QUEUE_PUT_NUMS", f"{SCHEDULE_TOPIC}@2"): (1, 1),
+        ("QUEUE_PUT_SIZE", f"{SCHEDULE_TOPIC}@2"): (200, 1),
+        ("QUEUE_GET_NUMS", got[0]): (1, 1),
+        ("QUEUE_GET_SIZE", got[0]): (200, 1),
+        ("GROUP_GET_NUMS", got[1]): (1, 1),
+        ("GROUP_GET_SIZE", got[1]): (200, 1),
+    }
 
 
 def test_rates_of_the_windows_that_are_full() -> None:
@@ -151,13 +162,18 @@ def test_midnight_and_totals() -> None:
 
 
 def test_forgetting() -> None:
-    stats = BrokerStatsManager(settings(), WorkerCounters, FakeClock())
-    stats.count_consumed("G", "T", 5)
-    stats.count_consumed("H", "T", 5)
+    stats = BrokerStatsManager(settings(stats_items_max=10), WorkerCounters, FakeClock())
+    for group in "GH":
+        stats.count_traffic(Traffic(topic="T", queue_id=2, group=group, messages=5, bytes=50, requests=1))
+    stats.count_traffic(Traffic(topic="T", queue_id=2, messages=5, bytes=50, requests=1))
     stats.count_send_back("G", "U")
     result_of(stats.forget_group("G"))
-    assert stats.item("GROUP_GET_NUMS", "T@G") is None and stats.item("SNDBCK_PUT_NUMS", "U@G") is None
-    assert stats.item("GROUP_GET_NUMS", "T@H") is not None
+    assert {key for _, key in values(stats)} == {"T"} and stats.item("SNDBCK_PUT_NUMS", "U@G") is None
+    assert stats.item("GROUP_GET_LATENCY", "2@T@H") is not None
     result_of(stats.forget_topic("T"))
-    assert stats.item("GROUP_GET_NUMS", "T@H") is None
+    assert not values(stats) and stats.item("GROUP_GET_NUMS", "T@H") is None
     assert stats.item("NO_SUCH_ITEM", "x") is None
+    for group in range(11):
+        stats.count_send_back(str(group), "U")
+    assert stats.item("SNDBCK_PUT_NUMS", "U@9") is not None, "what was forgotten has made room"
+    assert stats.item("SNDBCK_PUT_NUMS", "U@10") is None

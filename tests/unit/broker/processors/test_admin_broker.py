@@ -9,6 +9,7 @@ import trio
 
 from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import SlowPathRig, body_of
 
@@ -162,12 +163,15 @@ def test_a_file_that_somebody_has_damaged_is_left_as_it_is(tmp_path: Path) -> No
 
 def test_stats_of_an_item(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
-    rig.services.stats.count_consumed("G", "T", 30)
+    traffic = Traffic(topic="T", queue_id=0, group="G", messages=30, bytes=900, requests=1, wait_ms=5)
+    rig.broker.count_traffic(traffic)
     result_of(rig.services.stats.sample_minute())
 
     async def main() -> None:
         body = body_of(await rig.ask(315, {"statsName": "GROUP_GET_NUMS", "statsKey": "T@G"}))
         assert body["statsMinute"] == {"sum": 30, "tps": 3.0, "avgpt": 30.0}
+        latency = body_of(await rig.ask(315, {"statsName": "GROUP_GET_LATENCY", "statsKey": "0@T@G"}))
+        assert latency["statsMinute"]["avgpt"] == 5.0
         assert body["statsDay"] == {"sum": 0, "tps": 0.0, "avgpt": 0.0}
         missing = await rig.ask(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "none"})
         assert (missing.code, missing.remark) == (1, "The stats <TOPIC_PUT_NUMS> <none> not exist")

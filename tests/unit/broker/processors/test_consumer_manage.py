@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_path import FakeChannel, SlowPathRig, body_of
 
 QUEUE = {"consumerGroup": "G", "topic": "T", "queueId": "0"}
@@ -38,8 +37,7 @@ def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
     trio.run(main)
     rig.broker.commit_offset("G", "T", 0, 9, rig.clock.monotonic_ms() + 1)
     assert rig.services.offsets.query("G", "T", 0) == 9
-    item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
-    assert item is not None and item.value == 5, "going back is not consuming"
+    assert rig.services.stats.item("GROUP_GET_NUMS", "T@G") is None, "what a group commits, it need not have consumed"
 
 
 def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Path) -> None:
@@ -82,27 +80,6 @@ def test_a_new_group_starts_with_the_first_message_of_a_young_queue(
         assert response.ext_fields == {"offset": str(low)}
     else:
         assert response.remark == "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-
-
-@pytest.mark.parametrize(("low", "consumed"), [(0, 4), (3, 2)])
-def test_the_first_commit_of_a_group_is_counted(tmp_path: Path, low: int, consumed: int) -> None:
-    """From where the broker let it begin, or, when its members decide, from the end of the queue at that time."""
-    rig = SlowPathRig(tmp_path)
-    rig.store.fill("T", 0, 5, low=low)
-    rig.store.begins["T", 0] = 0
-    rig.services.topics.update(TopicConfig(topic_name="T"))
-    end = rig.store.max_offset("T", 0)
-
-    async def main() -> None:
-        begins = (await rig.ask(14, QUEUE)).ext_fields or {}
-        start = int(begins.get("offset", end))
-        assert (await rig.ask(15, QUEUE | {"commitOffset": str(start + consumed)})).code == 0
-        assert (await rig.ask(15, QUEUE | {"consumerGroup": "clone", "commitOffset": "4"})).code == 0
-
-    trio.run(main)
-    item = rig.services.stats.item("GROUP_GET_NUMS", "T@G")
-    assert item is not None and item.value == consumed
-    assert rig.services.stats.item("GROUP_GET_NUMS", "T@clone") is None, "written by an operator, not consumed"
 
 
 def test_a_header_that_is_none_is_refused(tmp_path: Path) -> None:

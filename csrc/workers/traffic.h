@@ -1,0 +1,32 @@
+#ifndef ROCKETPY_TRAFFIC_H
+#define ROCKETPY_TRAFFIC_H
+/* What sends stored in a queue, and what pulls of a group got from it: the sums behind the statistics per name. They
+ * are collected, so that the manager receives one message per queue, group and interval, independent of the number of
+ * messages. A killed worker loses the sums of an interval. C only. */
+#include <stdint.h>
+#include "base/map.h"
+#include "ipc/ring.h"
+#include "ipc/worker_messages.h"
+
+enum {
+    RP_TRAFFIC_KEYS_MAX = 4096,    /* of an interval; traffic of more is not counted by name */
+    RP_TRAFFIC_DEPTH_MAX = 1 << 14 /* bytes in the manager's ring beyond which sums wait: requests go first */
+};
+static const uint64_t RP_TRAFFIC_INTERVAL_NS = 1000000000;
+
+typedef struct rp_traffic {
+    rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC record */
+    rp_msg_traffic *last; /* the record that was added to last: mostly the next one too; NULL: none */
+    uint64_t begun_ns;    /* first count of the interval */
+    uint64_t at;          /* entry of `sums` where the flush continues; 0: none is under way */
+} rp_traffic;
+
+int rp_traffic_init(rp_traffic *traffic); /* 0, or -1 without memory */
+void rp_traffic_destroy(rp_traffic *traffic);
+/* Add the numbers of `counts` to the sums of its queue. `names`: group (empty for a send), then topic, with the sizes
+ * that `counts` says; borrowed. */
+void rp_traffic_add(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names, uint64_t now_ns);
+/* Write sums to the manager once the interval is over, or at once if `all`. Stops while `ring` holds
+ * RP_TRAFFIC_DEPTH_MAX; the next call continues. `manager` writes to `ring`. */
+void rp_traffic_flush(rp_traffic *traffic, rp_ring_writer *manager, const rp_ring *ring, uint64_t now_ns, int all);
+#endif

@@ -1,0 +1,118 @@
+"""Sums of what was stored and got, by queue and group, that the send and pull workers report to the manager."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the fast path is C")
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.worker_messages import decode_traffic
+from rocketpy.remoting.fast_path import Traffic
+from tests.support.fast_path import FastPath
+from tests.unit.native.test_fast_path import pull, ready, send_v2
+
+SECOND_NS = 1_000_000_000
+KEYS_MAX, DEPTH_MAX = 4096, 1 << 14  # csrc/workers/traffic.h
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ns = 10 * SECOND_NS
+        self.pointer = ffi.callback("uint64_t(void)", lambda: self.now_ns)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def rig(tmp_path: Path, clock: Clock) -> Iterator[FastPath]:
+    rig = ready(FastPath(tmp_path, {"clock_ns": clock.pointer}, clock_ns=clock.pointer))
+    yield rig
+    rig.close()
+
+
+def reports(rig: FastPath) -> list[Traffic]:
+    return [decode_traffic(data) for kind, data in rig.for_manager() if kind == lib.RP_MSG_TRAFFIC]
+
+
+def test_a_second_of_sends_and_pulls_is_one_report_for_each_queue_and_group(rig: FastPath, clock: Clock) -> None:
+    rig.add_group("Other")
+    rig.subscribe("Other", "T")
+    for queue in (0, 1, 0):
+        rig.frame(send_v2(queue=queue))
+    rig.turn()
+    for group in ("G", "G", "Other"):
+        rig.frame(pull(group=group), received_ns=clock.now_ns - 2_000_000)
+    rig.frame(pull(offset=2))  # finds nothing: no messages to count
+    rig.turn()
+    assert reports(rig) == [], "the second is not over"
+    clock.now_ns += SECOND_NS
+    rig.turn()
+    size = rig.workers["send"].counters[lib.RP_COUNT_BYTES_PUT] // 3
+    sums = {(report.queue_id, report.group): report for report in reports(rig)}
+    assert sums == {
+        (0, None): Traffic(topic="T", queue_id=0, messages=2, bytes=2 * size, requests=2),
+        (1, None): Traffic(topic="T", queue_id=1, messages=1, bytes=size, requests=1),
+        (0, "G"): Traffic(
+            topic="T", queue_id=0, group="G", messages=4, bytes=4 * size, requests=2, wait_ms=4, behind_bytes=size
+        ),
+        (0, "Other"): Traffic(
+            topic="T", queue_id=0, group="Other", messages=2, bytes=2 * size, requests=1, wait_ms=2, behind_bytes=size
+        ),
+    }
+    clock.now_ns += SECOND_NS
+    rig.turn()
+    assert reports(rig) == [], "each sum is reported once"
+
+
+def test_the_wait_of_a_suspended_pull_is_not_the_time_that_it_was_suspended(rig: FastPath, clock: Clock) -> None:
+    rig.frame(pull(flags=6), received_ns=clock.now_ns)
+    rig.turn()
+    clock.now_ns += 3 * SECOND_NS
+    rig.frame(send_v2())
+    rig.turn()
+    clock.now_ns += SECOND_NS
+    rig.turn()
+    assert [(report.messages, report.wait_ms) for report in reports(rig) if report.group] == [(1, 0)]
+
+
+def test_sums_wait_while_the_ring_of_the_manager_fills_and_none_is_lost(rig: FastPath, clock: Clock) -> None:
+    queues = 400
+    rig.add_topic("Wide", queues)
+    rig.turn()
+    for queue in range(queues):
+        rig.frame(send_v2("Wide", queue=queue))
+        rig.turn()
+    clock.now_ns += SECOND_NS
+    found: list[int] = []
+    turns = 0
+    while len(found) < queues and turns < 100:
+        turns += 1
+        rig.turn()
+        assert lib.rp_ring_depth(rig.send_manager) <= DEPTH_MAX + 256, "requests come first"
+        found += [report.queue_id for report in reports(rig)]
+    assert turns > 1 and sorted(found) == list(range(queues))
+
+
+def test_queues_beyond_the_bound_are_served_and_not_counted(rig: FastPath, clock: Clock) -> None:
+    rig.add_topic("Wide", KEYS_MAX + 8)
+    rig.turn()
+    for queue in range(KEYS_MAX + 8):
+        rig.frame(send_v2("Wide", queue=queue))
+        if queue % 64 == 0:
+            rig.turn()
+            rig.answers()
+    rig.turn()
+    assert rig.workers["send"].counters[lib.RP_COUNT_MESSAGES_PUT] == KEYS_MAX + 8
+    clock.now_ns += SECOND_NS
+    found: list[Traffic] = []
+    for _ in range(200):
+        rig.turn()
+        found += reports(rig)
+    assert len(found) == KEYS_MAX
