@@ -204,9 +204,8 @@ typedef struct rp_msg_clean_topic {
 enum { /* rp_msg_topic.flags */
        RP_TABLE_REMOVE = 1,
        RP_TOPIC_NO_SEND = 2, /* in the not-allowed-to-send set */
-       RP_TOPIC_ORDER = 4,
-       RP_TOPIC_MULTI_TAG = 8,
-       RP_TOPIC_SLOW = 16 /* every send to it takes the slow path (retry topics) */
+       RP_TOPIC_MULTI_TAG = 4,
+       RP_TOPIC_SLOW = 8 /* every send to it takes the slow path (retry topics) */
 };
 typedef struct rp_msg_topic {
     uint32_t flags;

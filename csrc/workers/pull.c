@@ -92,13 +92,17 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
                 rp_suspended_pulls_drop_connection(&pull->suspended_pulls, ((const rp_origin *)data)->connection);
             return RP_OK;
         case RP_MSG_TOPIC:
+            pull->restrictions += (uint32_t)rp_topic_restricts(&pull->topics, data, size);
             return rp_topics_apply(&pull->topics, pull->config.block, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY
                                                                                                   : RP_OK;
-        case RP_MSG_GROUP: return rp_groups_apply(&pull->groups, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
+        case RP_MSG_GROUP:
+            pull->restrictions += (uint32_t)rp_group_restricts(&pull->groups, data, size);
+            return rp_groups_apply(&pull->groups, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
         case RP_MSG_SUBSCRIPTION:
             return rp_subscriptions_apply(&pull->subscriptions, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
         case RP_MSG_BROKER:
             if (size >= sizeof(rp_msg_broker)) pull->permission = ((const rp_msg_broker *)data)->permission;
+            if (!(pull->permission & RP_PERM_READ)) pull->restrictions++;
             return RP_OK;
         case RP_MSG_TABLES_END: /* of another epoch: for the previous worker; ours will follow */
             if (size >= sizeof(rp_msg_tables_end) &&

@@ -42,6 +42,7 @@ struct rp_pull {
     rp_tags parsed; /* the expression of the current pull */
     rp_fetch fetch; /* the messages found for the current pull */
     int32_t permission;
+    uint32_t restrictions; /* changes of the tables that may end suspended pulls */
     int tables_ready;
     int is_blocked; /* an input waits for room in a ring */
     rp_presence presence;
@@ -75,9 +76,9 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size);
 /* Serve the suspended pulls of queues that have new units. Each call examines PULL_UNITS_MAX units, chain by chain; the
  * next calls serve the rest. */
 void rp_pull_look_at_arrived(rp_pull *pull);
-/* End suspended pulls whose deadline has passed or whose selector has died, and examine all others in case an ARRIVAL
- * was lost. Each call visits the chains that are due, and examines at most PULL_UNITS_MAX units. Every chain is visited
- * twice a second if the load allows. */
+/* End suspended pulls whose deadline has passed, whose selector has died, or whose topic, group or permission is gone,
+ * and examine all others in case an ARRIVAL was lost. Each call visits the chains that are due, and examines at most
+ * PULL_UNITS_MAX units. Every chain is visited twice a second if the load allows. */
 void rp_pull_sweep(rp_pull *pull, int stopping);
 /* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset.
  */

@@ -205,6 +205,7 @@ static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
     }
     suspended->deadline_ns = deadline_of(pull, request);
     suspended->scanned = (uint64_t)request->queue_offset;
+    suspended->restrictions = pull->restrictions;
     suspended->request.flags |= RP_REQUEST_FIRST_TRY_DONE;
     if (rp_suspension_watch(suspended, pull->config.store)) return RP_OK;
     rp_status status = look_again(pull, suspended, 0);
@@ -239,9 +240,9 @@ static rp_status send_back(rp_pull *pull, const checked_pull *pulled, const rp_s
     return answer(pull, pulled, RP_RESPONSE_PULL_RETRY_IMMEDIATELY);
 }
 
-/* Examine a suspended pull whose queue may have grown or whose deadline has passed. It is removed when answered;
- * RP_FULL: it stays. `scanned` moves past messages that do not match, so each is examined once; the response contains
- * it. */
+/* Examine a suspended pull whose queue may have grown, whose deadline has passed or whose permission may be gone. It is
+ * removed when answered; RP_FULL: it stays. `scanned` moves past messages that do not match, so each is examined once;
+ * the response contains it. */
 static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired) {
     checked_pull pulled;
     rp_status status;
@@ -250,6 +251,7 @@ static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int exp
     if (!check(pull, &suspended->request, suspended->names, suspended->tags, &pulled)) {
         status = send_back(pull, &pulled, suspended);
     } else {
+        suspended->restrictions = pull->restrictions;
         int32_t code = examine(pull, suspended, &pulled);
         if (code == RP_RESPONSE_PULL_NOT_FOUND && !expired) return RP_OK;
         if (code == RP_RESPONSE_PULL_NOT_FOUND && suspended->scanned > (uint64_t)pulled.request->queue_offset)
@@ -326,7 +328,7 @@ static void sweep_pull(rp_pull *pull, rp_suspended_pull *suspended, int stopping
     int expired = stopping || pull->now_ns >= suspended->deadline_ns;
     int is_late = !suspended->chain->is_arrived && pull->now_ns - suspended->looked_ns >= PULL_SWEEP_NS / 2 &&
                   rp_load_acquire(&suspended->queue->max_offset) > suspended->scanned;
-    if (expired || is_late) look_again(pull, suspended, expired);
+    if (expired || is_late || suspended->restrictions != pull->restrictions) look_again(pull, suspended, expired);
 }
 
 /* Sweep one chain, from where the last call stopped in it. 0: stopped at PULL_UNITS_MAX. */

@@ -141,8 +141,7 @@ void rp_send_refuse_waiting(rp_send *send, int all) {
 static int is_for_manager(const rp_send *send, const rp_msg_send *request, const rp_topic *topic) {
     if (request->flags & RP_REQUEST_RESOLVED) return 0;
     return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
-           request->body_size > send->config.max_message_size ||
-           (topic->flags & RP_TOPIC_ORDER && !(send->permission & RP_PERM_WRITE)) ||
+           request->body_size > send->config.max_message_size || !(send->permission & topic->perm & RP_PERM_WRITE) ||
            rp_diverted_has(&send->diverted, request->origin.connection);
 }
 

@@ -33,6 +33,15 @@ rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t
     return failed ? RP_NO_MEMORY : RP_OK;
 }
 
+int rp_topic_restricts(const rp_map *topics, const uint8_t *data, uint32_t size) {
+    const rp_msg_topic *message = (const rp_msg_topic *)data;
+    if (size < sizeof *message || size - sizeof *message < message->topic_size) return 0;
+    const rp_topic *topic = rp_map_get(topics, message + 1, message->topic_size);
+    if (!topic) return 0;
+    return message->flags & RP_TABLE_REMOVE || (topic->perm & RP_PERM_READ && !(message->perm & RP_PERM_READ)) ||
+           message->read_queue_nums < topic->read_queue_nums;
+}
+
 rp_queue *rp_topic_choose(const rp_topic *topic, int32_t wanted, uint64_t *random, int32_t *queue_id) {
     *queue_id = wanted;
     if (wanted < 0) {
@@ -60,4 +69,13 @@ rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size) {
     }
     if (failed) free(group);
     return failed ? RP_NO_MEMORY : RP_OK;
+}
+
+int rp_group_restricts(const rp_map *groups, const uint8_t *data, uint32_t size) {
+    const rp_msg_group *message = (const rp_msg_group *)data;
+    if (size < sizeof *message || size - sizeof *message < message->group_size) return 0;
+    const rp_group *group = rp_map_get(groups, message + 1, message->group_size);
+    if (!group) return 0;
+    return message->flags & RP_TABLE_REMOVE ||
+           (group->flags & RP_GROUP_CONSUME_ENABLE && !(message->flags & RP_GROUP_CONSUME_ENABLE));
 }

@@ -21,6 +21,9 @@ enum { RP_PERM_WRITE = 2, RP_PERM_READ = 4, RP_QUEUE_NUMS_MAX = 65536 };
 /* Apply one TOPIC message. RP_OK, RP_INVALID (it is malformed), RP_NO_MEMORY. */
 rp_status rp_topics_apply(rp_map *topics, rp_control_block *block, const uint8_t *data, uint32_t size);
 
+/* 1 if a TOPIC message takes from readers what the table allows them: the topic, its read permission, or queues. */
+int rp_topic_restricts(const rp_map *topics, const uint8_t *data, uint32_t size);
+
 /* The queue of `topic` for a send: `wanted`, or if that is negative a random writable one (`random` is the generator's
  * state); *queue_id is set to it. NULL if the slow path must decide. */
 rp_queue *rp_topic_choose(const rp_topic *topic, int32_t wanted, uint64_t *random, int32_t *queue_id);
@@ -33,4 +36,6 @@ typedef struct rp_group {
 
 /* Add, replace or remove one group, from a GROUP message. RP_OK, RP_INVALID, RP_NO_MEMORY (unchanged). */
 rp_status rp_groups_apply(rp_map *groups, const uint8_t *data, uint32_t size);
+/* 1 if a GROUP message takes the group away, or its permission to consume. */
+int rp_group_restricts(const rp_map *groups, const uint8_t *data, uint32_t size);
 #endif

@@ -202,6 +202,8 @@ class SlowSend:
         if topic is None:
             remark = f"topic[{request.topic}] not exist, apply first please!{remarks.FAQ_SUFFIX}"
             return Refusal(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if not topic.perm & PermName.WRITE:  # the reference checks neither this nor, for most topics, the broker's
+            return Refusal(ResponseCode.NO_PERMISSION, f"the topic[{request.topic}] sending message is forbidden")
         if request.queue_id >= max(topic.write_queue_nums, topic.read_queue_nums):
             illegal = f"request queueId[{request.queue_id}] is illegal, {remarks.topic_text(topic)}"
             remark = f"{illegal} Producer: {request.channel.peer}"
@@ -225,8 +227,7 @@ class SlowSend:
         start_ms = config.start_accept_send_request_time_stamp
         if self._clock.now_ms() < start_ms:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {remarks.human_time(start_ms)}")
-        topic = self._topics.select(request.topic)
-        if not config.broker_permission & PermName.WRITE and topic is not None and topic.order:
+        if not config.broker_permission & PermName.WRITE:
             return Refusal(ResponseCode.NO_PERMISSION, f"the broker[{config.broker_ip1}] sending message is forbidden")
         return None
 

@@ -61,6 +61,8 @@ class _FastPathProcess:
     outbox: Outbox
     takes: frozenset[int]
     epoch: int = attrs.field(init=False)
+    owes_end: bool = attrs.field(init=False, default=False)  # it was restarted, and waits for its end mark
+    is_told: bool = attrs.field(init=False, default=False)  # all entries are on their way to it
 
     def __attrs_post_init__(self) -> None:
         self.epoch = self.block.epoch
@@ -109,7 +111,6 @@ class RingFastPath:
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
         self._incomplete: dict[int, tuple[int, int]] = {}  # connection -> (sends on the slow path, token of the last)
-        self._owes_tables_end = False
 
     # -- tables
 
@@ -120,7 +121,6 @@ class RingFastPath:
         perm: int,
         read_queue_nums: int,
         write_queue_nums: int,
-        order: bool,
         multi_tag: bool,
         no_send: bool = False,
         slow: bool = False,
@@ -128,12 +128,7 @@ class RingFastPath:
         self._deletions.created(topic)
         for queue_id in range(max(read_queue_nums, write_queue_nums)):
             self._queues.add_queue(topic.encode(), queue_id)
-        flags = (
-            order * lib.RP_TOPIC_ORDER
-            | multi_tag * lib.RP_TOPIC_MULTI_TAG
-            | no_send * lib.RP_TOPIC_NO_SEND
-            | slow * lib.RP_TOPIC_SLOW
-        )
+        flags = multi_tag * lib.RP_TOPIC_MULTI_TAG | no_send * lib.RP_TOPIC_NO_SEND | slow * lib.RP_TOPIC_SLOW
         record = encode_topic(
             topic, flags=flags, perm=perm, read_queue_nums=read_queue_nums, write_queue_nums=write_queue_nums
         )
@@ -209,29 +204,33 @@ class RingFastPath:
     def _tell_all(self, process: _FastPathProcess) -> None:
         """A restarted worker has empty tables: send all entries again, in steps, and the end mark last.
 
-        The end mark lets a send worker serve its codecs. A restarted send worker does not know which connections have
-        sends at the manager. So it gets the mark when all of those have been returned; otherwise later sends would
-        overtake them.
+        The end mark lets it serve its codecs. It stands behind the changes made while the worker was told: a permission
+        that was taken away must not be used again. A restarted send worker does not know which connections have sends
+        at the manager. So it gets the mark when all of those have been returned; otherwise later sends would overtake
+        them.
         """
-        process.outbox.put_all(self._entries(process.takes))
-        if process is self._send:
-            self._owes_tables_end = True
-            self._end_tables_if_completed()
-        elif process in self._pulls:
-            self._put_tables_end(process)
+        process.owes_end, process.is_told = process is self._send or process in self._pulls, False
+        process.outbox.put_all(self._entries(process))
 
-    def _entries(self, kinds: frozenset[int]) -> Iterator[tuple[int, bytes]]:
+    def _entries(self, process: _FastPathProcess) -> Iterator[tuple[int, bytes]]:
         """What the tables hold when its turn comes; changes made meanwhile are told behind it."""
         for kind, table in self._tables.items():
-            for key in list(table) if kind in kinds else ():
+            for key in list(table) if kind in process.takes else ():
                 record = table.get(key)
                 if record is not None:
                     yield kind, record
+        process.is_told = True
 
-    def _end_tables_if_completed(self) -> None:
-        if self._owes_tables_end and not self._incomplete and (self._sends is None or self._sends.is_empty()):
-            self._owes_tables_end = False
-            self._put_tables_end(self._send)
+    def _end_tables_where_due(self) -> None:
+        for process in (self._send, *self._pulls):
+            is_due = process.owes_end and process.is_told
+            if is_due and (process is not self._send or self._is_completed()):
+                process.owes_end = False
+                self._put_tables_end(process)
+
+    def _is_completed(self) -> bool:
+        """All sends that the send worker left to the manager have been returned."""
+        return not self._incomplete and (self._sends is None or self._sends.is_empty())
 
     def _put_tables_end(self, process: _FastPathProcess) -> None:
         if self._are_tables_whole:
@@ -269,7 +268,7 @@ class RingFastPath:
             self._incomplete[connection] = count - 1, last
             return
         self._send.outbox.put(WorkerMessage.COMPLETED, encode_completed(request.raw, last), always=True)
-        self._end_tables_if_completed()
+        self._end_tables_where_due()
 
     def repull(self, request: PullRequest) -> None:
         owner = owner_of_pull(request.raw, len(self._pulls))
@@ -343,7 +342,7 @@ class RingFastPath:
                     self._puts.send_process_replaced()
                     self._deletions.ask_positions_again()
             is_busy = process.outbox.flush() or is_busy
-        self._end_tables_if_completed()
+        self._end_tables_where_due()
         if self._store is not None:
             if self._store.block.epoch != self._store.epoch:
                 self._store.epoch = self._store.block.epoch

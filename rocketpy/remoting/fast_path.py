@@ -159,7 +159,6 @@ class FastPath(Protocol):
         perm: int,
         read_queue_nums: int,
         write_queue_nums: int,
-        order: bool,
         multi_tag: bool,
         no_send: bool = False,
         slow: bool = False,

@@ -247,8 +247,13 @@ class FastPath:
         self._tell(self.manager_to_send, lib.RP_MSG_TOPIC, data)
         self._tell(self.manager_to_pull, lib.RP_MSG_TOPIC, data)
 
-    def add_group(self, group: str, *, online: bool = True) -> None:
-        flags = lib.RP_GROUP_CONSUME_ENABLE | lib.RP_GROUP_BROADCAST_ENABLE | (lib.RP_GROUP_ONLINE if online else 0)
+    def remove_topic(self, topic: str) -> None:
+        data = encode_topic(topic, flags=lib.RP_TABLE_REMOVE)
+        self._tell(self.manager_to_send, lib.RP_MSG_TOPIC, data)
+        self._tell(self.manager_to_pull, lib.RP_MSG_TOPIC, data)
+
+    def add_group(self, group: str, *, online: bool = True, enabled: bool = True) -> None:
+        flags = lib.RP_GROUP_CONSUME_ENABLE * enabled | lib.RP_GROUP_BROADCAST_ENABLE | lib.RP_GROUP_ONLINE * online
         record = encode_group(group, flags=flags, which_broker_when_slow=1)
         self._tell(self.manager_to_pull, lib.RP_MSG_GROUP, record)
 

@@ -43,7 +43,6 @@ class FastPathTables:
             perm=config.perm,
             read_queue_nums=config.read_queue_nums,
             write_queue_nums=config.write_queue_nums,
-            order=config.order,
             multi_tag=config.topic_filter_type is TopicFilterType.MULTI_TAG,
             no_send=config.topic_name in names.NOT_ALLOWED_SEND_TOPICS,
             slow=config.topic_name.startswith(names.RETRY_PREFIX),

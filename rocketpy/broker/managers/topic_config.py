@@ -190,7 +190,6 @@ class TopicConfigManager:
             if config is not None and config.order != (name in ordered):
                 changed = True
                 self._topics[name] = evolved(config, order=not config.order)
-                self._tables.topic(self._topics[name])
                 await steps.did(10)
             await steps.did()
         if changed:

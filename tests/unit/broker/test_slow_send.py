@@ -98,12 +98,23 @@ def test_refusals(tmp_path: Path, settings: dict[str, Any], send: dict[str, Any]
     assert verdict.remark == remark or (remark in verdict.remark and code in (1, 13))
 
 
-def test_a_broker_without_write_permission_refuses_ordered_topics_only(tmp_path: Path) -> None:
+@pytest.mark.parametrize("topic", ["ORDERED", "PLAIN", "%RETRY%G", "Unknown"])
+def test_a_broker_without_write_permission_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str) -> None:
     rig = SlowPathRig(tmp_path, broker_permission=4)
     rig.services.topics.update(TopicConfig(topic_name="ORDERED", order=True))
-    rig.services.topics.update(TopicConfig(topic_name="PLAIN", perm=4))
-    assert validate(rig, "ORDERED") == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
-    assert validate(rig, "PLAIN") == Resend(0, 0)  # neither this nor the topic's own permission is looked at
+    rig.services.topics.update(TopicConfig(topic_name="PLAIN"))
+    assert validate(rig, topic) == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
+    assert rig.services.topics.select("Unknown") is None
+
+
+@pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])
+def test_a_topic_without_write_permission_refuses_sends(rig: SlowPathRig, properties: bytes) -> None:
+    rig.services.topics.update(TopicConfig(topic_name="T", perm=4))
+    refused = Refusal(16, "the topic[T] sending message is forbidden")
+    assert validate(rig, "T", properties=properties) == refused
+    assert validate(rig, "T", is_batch=True) == refused
+    rig.services.topics.update(TopicConfig(topic_name="T", perm=2))
+    assert validate(rig, "T") == Resend(0, 0)
 
 
 def test_an_unknown_topic_is_created_from_its_template_and_told_before_the_resend(rig: SlowPathRig) -> None:

@@ -217,6 +217,24 @@ def test_what_needs_a_decision_is_left_to_the_manager(rig: FastPath, change: dic
     assert rig.answers() == []
 
 
+@pytest.mark.parametrize("is_of_broker", [True, False])
+def test_without_write_permission_a_send_is_left_to_the_manager(rig: FastPath, is_of_broker: bool) -> None:
+    if is_of_broker:
+        rig.tell_broker(permission=4, max_message_size=0)
+    else:
+        rig.add_topic("T", perm=4)
+    rig.frame(send_v2())
+    rig.turn()
+    [(kind, data)] = rig.for_manager()
+    assert kind == lib.RP_MSG_SEND and rig.answers() == []
+    rig.complete(data)
+    rig.tell_broker(permission=6, max_message_size=0)
+    rig.add_topic("T")
+    rig.frame(send_v2())
+    rig.turn()
+    assert [reply.code for _, reply in rig.answers()] == [0]
+
+
 @pytest.mark.parametrize(("given", "has_wait", "no_wait"), [("", 0, 0), ("true", 1, 0), ("false", 1, 1)])
 def test_the_manager_is_told_of_wait(rig: FastPath, given: str, has_wait: int, no_wait: int) -> None:
     """Delayed and half messages store it."""

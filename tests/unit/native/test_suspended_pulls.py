@@ -123,6 +123,33 @@ def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: in
     assert [reply.code for _, reply in rig.answers()] == [19] * (1 - waits)
 
 
+@pytest.mark.parametrize(
+    "restrict",
+    [
+        lambda rig: rig.remove_topic("T"),
+        lambda rig: rig.add_topic("T", perm=2),
+        lambda rig: rig.add_topic("T", queues=1),
+        lambda rig: rig.add_group("G", enabled=False),
+        lambda rig: rig.tell_broker(permission=2, max_message_size=0),
+    ],
+    ids=["topic-deleted", "topic-not-readable", "fewer-queues", "group-switched-off", "broker-not-readable"],
+)
+def test_a_pull_whose_queue_it_may_no_longer_read_does_not_wait_for_its_deadline(
+    rigs: Callable[..., FastPath], restrict: Callable[[FastPath], None]
+) -> None:
+    rig = rigs()
+    rig.frame(pull(0, queue=1, flags=WAIT, opaque=77))
+    rig.turn()
+    rig.add_topic("U")  # concerns no pull
+    lib.rp_pull_run(rig.pull, SWEPT_NS)
+    assert suspended(rig) == 1 and rig.answers() == []
+    restrict(rig)
+    lib.rp_pull_run(rig.pull, SWEPT_NS)
+    [(_, reply)] = rig.answers()
+    assert (reply.opaque, reply.code, reply.ext_field("nextBeginOffset")) == (77, 20, "0")
+    assert suspended(rig) == 0
+
+
 def test_a_pull_that_is_no_longer_allowed_asks_again_with_its_whole_request(rigs: Callable[..., FastPath]) -> None:
     rig = rigs()
     store(rig, "TagB", 1)

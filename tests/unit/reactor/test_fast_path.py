@@ -102,12 +102,12 @@ def desk() -> Iterator[Desk]:
 
 
 def change_topic(fast_path: FastPath, topic: str, perm: int = 6) -> None:
-    fast_path.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    fast_path.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
 
 
 def announce(fast_path: FastPath) -> None:
     """All kinds of table entries."""
-    fast_path.topic_changed("T", perm=6, read_queue_nums=2, write_queue_nums=3, order=True, multi_tag=False, slow=True)
+    fast_path.topic_changed("T", perm=6, read_queue_nums=2, write_queue_nums=3, multi_tag=False, slow=True)
     fast_path.group_changed(
         "G",
         consume_enable=True,
@@ -127,7 +127,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
     assert desk.queues.log == [(b"T", 0), (b"T", 1), (b"T", 2)]
     assert desk.kinds("send") == [WorkerMessage.TOPIC, WorkerMessage.BROKER, WorkerMessage.TABLES_END]
     topic, group, subscription, broker, _ = desk.told("pull")
-    flags = lib.RP_TOPIC_ORDER | lib.RP_TOPIC_SLOW
+    flags = lib.RP_TOPIC_SLOW
     assert topic == (
         WorkerMessage.TOPIC,
         worker_messages.encode_topic("T", flags=flags, perm=6, read_queue_nums=2, write_queue_nums=3),
@@ -163,7 +163,7 @@ def test_an_expression_without_tags_does_not_select_all(desk: Desk, sub_string: 
 
 def test_a_restarted_worker_is_told_everything_that_holds_and_nothing_that_went(desk: Desk) -> None:
     announce(desk.fast_path)
-    desk.fast_path.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.fast_path.topic_changed("U", perm=6, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
     desk.fast_path.topic_removed("T")
     desk.fast_path.subscription_removed("G", "T")
     desk.fast_path.group_removed("G")
@@ -191,9 +191,7 @@ def send_request(channel: ChannelLog, *, oneway: bool = False, body: bytes = b"b
 
 def test_a_restarted_worker_is_told_large_tables_in_steps_and_what_changes_meanwhile_behind_them(desk: Desk) -> None:
     def change(topic: str, perm: int = 6) -> None:
-        desk.fast_path.topic_changed(
-            topic, perm=perm, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
-        )
+        desk.fast_path.topic_changed(topic, perm=perm, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
 
     topics = [f"topic-{n:04}" for n in range(2 * RECORDS_PER_FLUSH + 100)]
     for topic in topics:
@@ -223,14 +221,32 @@ def test_a_restarted_worker_is_told_large_tables_in_steps_and_what_changes_meanw
         if topic != topics[-2]
     }
     kinds = [kind for kind, _ in told]
-    assert kinds[-1] == WorkerMessage.SEND and WorkerMessage.TABLES_END in kinds
+    assert kinds[-2:] == [WorkerMessage.SEND, WorkerMessage.TABLES_END]
+
+
+@pytest.mark.parametrize("name", ["send", "pull"])
+def test_a_restarted_worker_serves_after_what_changed_while_it_was_told_the_tables(desk: Desk, name: str) -> None:
+    """Otherwise it would serve with an older permission until its ring has room again."""
+    for n in range(2 * RECORDS_PER_FLUSH):
+        change_topic(desk.fast_path, f"T{n}")
+    desk.fast_path.broker_changed(permission=6, max_message_size=1)
+    desk.fast_path.tables_end()
+    desk.told(name)
+    desk.blocks[name].begin(1)
+    assert desk.fast_path.turn(), "there is more to do at once"
+    desk.fast_path.broker_changed(permission=4, max_message_size=1)
+    change_topic(desk.fast_path, "T0", perm=4)
+    told = desk.told(name)
+    assert told[-1][0] == WorkerMessage.TABLES_END
+    of_broker = [worker_messages.BROKER.read(record) for kind, record in told if kind == WorkerMessage.BROKER]
+    permissions = [each.permission for each in of_broker]
+    assert permissions == [6, 4]
+    assert told[-2][1].endswith(b"T0") and [kind for kind, _ in told].count(WorkerMessage.TABLES_END) == 1
 
 
 def test_a_worker_that_is_restarted_twice_is_told_once(desk: Desk) -> None:
     for n in range(2 * RECORDS_PER_FLUSH):
-        desk.fast_path.topic_changed(
-            f"T{n}", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
-        )
+        desk.fast_path.topic_changed(f"T{n}", perm=6, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
     desk.told("pull")
     for epoch in (1, 2):
         desk.blocks["pull"].begin(epoch)
@@ -240,7 +256,7 @@ def test_a_worker_that_is_restarted_twice_is_told_once(desk: Desk) -> None:
 
 def test_a_send_comes_back_behind_the_entry_it_needs_and_is_completed_last(desk: Desk) -> None:
     request = send_request(ChannelLog())
-    desk.fast_path.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False)
+    desk.fast_path.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
     desk.fast_path.resend(request, queue_id=0)
     desk.fast_path.complete(request)
     told = desk.told("send")
@@ -400,8 +416,8 @@ def test_a_send_worker_that_was_replaced_is_asked_for_positions_again(desk: Desk
     (asked,) = [told for told in desk.told("send") if told[0] == WorkerMessage.POSITION]
     desk.blocks["send"].begin(1)
     again = desk.told("send")
-    assert [kind for kind, _ in again] == [WorkerMessage.TOPIC, WorkerMessage.TABLES_END, WorkerMessage.POSITION]
-    assert again[-1] == asked
+    assert [kind for kind, _ in again] == [WorkerMessage.TOPIC, WorkerMessage.POSITION, WorkerMessage.TABLES_END]
+    assert again[1] == asked
     answer_position(desk, asked[1], 700)
     assert desk.queues.log[-1] == ("below", "T", 700)
     desk.blocks["send"].begin(2)

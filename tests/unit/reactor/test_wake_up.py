@@ -125,9 +125,7 @@ def test_what_a_background_task_tells_the_fast_path_wakes_it(rig: Rig) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(rig.server.run)
             await asleep(rig)
-            rig.fast_path.topic_changed(
-                "T", perm=6, read_queue_nums=1, write_queue_nums=1, order=False, multi_tag=False
-            )
+            rig.fast_path.topic_changed("T", perm=6, read_queue_nums=1, write_queue_nums=1, multi_tag=False)
             await rig.is_woken("send")
             await rig.is_woken("pull")
             found = rig.to_send.read()

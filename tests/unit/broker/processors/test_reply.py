@@ -12,6 +12,7 @@ import trio.testing
 from rocketpy.broker.processors.reply import CLIENT_TIMEOUT_S, PUSHES_PER_CLIENT
 from rocketpy.message.properties import decode_properties, encode_properties
 from rocketpy.remoting.abc import Detached
+from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import NOW_MS, FakeChannel, SlowPathRig
 
@@ -135,6 +136,16 @@ def test_what_is_refused(tmp_path: Path, changes: dict[str, str], code: int, rem
     answer = trio.run(lambda: rig.ask(324, header() | changes, b"answer"))
     assert answer.code == code and remark in (answer.remark or "")
     assert not client.invoked and not rig.fast_path.puts
+
+
+@pytest.mark.parametrize("is_of_broker", [True, False])
+def test_without_write_permission_a_reply_is_refused(tmp_path: Path, is_of_broker: bool) -> None:
+    rig = SlowPathRig(tmp_path, broker_permission=4 if is_of_broker else 6)
+    client = waiting_client(rig)
+    if not is_of_broker:
+        rig.services.topics.update(TopicConfig(topic_name=TOPIC, perm=4))
+    answer = ask(rig)
+    assert answer.code == 16 and "sending message is forbidden" in (answer.remark or "") and not client.invoked
 
 
 def test_a_client_that_only_consumes_gets_no_reply(tmp_path: Path) -> None:
