@@ -25,7 +25,15 @@ setup(
     packages=find_packages(include=["rocketpy", "rocketpy.*"]),
     package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
-    install_requires=["attrs>=23.1", "cffi>=1.16", "click>=8.1", "prometheus-client>=0.19", "rich>=13", "trio>=0.24"],
+    install_requires=[
+        "attrs>=23.1",
+        "cffi>=1.16",
+        "click>=8.1",
+        "lark>=1.1.8",
+        "prometheus-client>=0.19",
+        "rich>=13",
+        "trio>=0.24",
+    ],
     extras_require={
         "compression": ["lz4>=4", "zstandard>=0.22"],
         "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18"],  # 4.2: admission control and availableNow; 4.3.0 is tested

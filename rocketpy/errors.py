@@ -51,6 +51,12 @@ class MessageInvalid(RocketError):
     response_code = ResponseCode.MESSAGE_ILLEGAL
 
 
+class FilterInvalid(RocketError):
+    """A SQL92 expression that cannot be used; the text says where and why."""
+
+    response_code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
 class NumberInvalid(RocketError):
     """A text that is not a whole number, or out of range (message/numbers.py)."""
 

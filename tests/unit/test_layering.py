@@ -16,6 +16,7 @@ CSRC = PACKAGE.parent / "csrc"
 GROUND = {"codes", "errors", "faults", "log_limit", "units"}
 ALLOWED: dict[str, set[str]] = {
     "message": set(),
+    "filter": {"message"},
     "config": set(),
     "native": set(),
     "remoting": {"message"},
@@ -23,10 +24,10 @@ ALLOWED: dict[str, set[str]] = {
     "transport": {"remoting", "message"},  # message.host: addresses as text
     "reactor": {"remoting", "message", "config", "native"},
     "namesrv": {"transport", "remoting", "message", "config"},
-    "broker": {"store", "transport", "remoting", "message", "config"},
-    "client": {"transport", "remoting", "message", "config"},
+    "broker": {"store", "transport", "remoting", "filter", "message", "config"},
+    "client": {"transport", "remoting", "filter", "message", "config"},
     "admin": {"client", "remoting", "message", "config"},
-    "spark": {"client", "store", "message", "config", "native"},
+    "spark": {"client", "store", "filter", "message", "config", "native"},
     "metrics": set(),
 }
 # Inside a package: its rooms from the bottom up. A room imports those before it. Names are modules or folders.
@@ -68,6 +69,7 @@ ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
     "prometheus_client": {"metrics"},
+    "lark": {"filter.grammar"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
     "rocketpy.native.core": {"native", "store", "reactor", "spark"},
@@ -79,6 +81,7 @@ WITHOUT_TRIO = {
     "log_limit",
     "units",
     "message",
+    "filter",
     "config",
     "native",
     "remoting",
@@ -86,7 +89,7 @@ WITHOUT_TRIO = {
     "metrics",
 }
 ADDRESS_TEXT = {"AF_INET", "AF_INET6", "inet_pton", "inet_ntop", "inet_aton", "inet_ntoa"}  # text to bytes, no socket
-WITHOUT_SOCKETS = GROUND | {"message", "native", "remoting", "store"}
+WITHOUT_SOCKETS = GROUND | {"message", "filter", "native", "remoting", "store"}
 
 
 def modules() -> list[Path]:
