@@ -28,6 +28,7 @@ from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
 from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
+from .backlog import BacklogMonitor
 from .clock import Clock
 from .current_settings import CurrentSettings
 from .delay import DelayLevels
@@ -69,6 +70,7 @@ from .store_api import Store
 
 logger = logging.getLogger(__name__)
 
+BACKLOG_S = 15.0
 CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
 LOCK_SWEEP_S = 60.0
@@ -129,6 +131,7 @@ class BrokerController:
         )
         services = self.services
         services.schedule.on_delivered = services.stats.count_delivery
+        self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, fast_path)
@@ -286,6 +289,7 @@ class BrokerController:
             Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
+            Duty("looking for groups that are behind", BACKLOG_S, self.backlog.look),
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]

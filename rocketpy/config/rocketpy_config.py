@@ -210,6 +210,24 @@ class RocketpyConfig:
         at_least=1,
         at_most=1_000_000,
     )
+    backlog_alarm_messages: int = setting(
+        1_000_000,
+        "backlogAlarmMessages",
+        "A group that has more messages of a topic not consumed is told in the log, at most one line in five minutes, "
+        "and counted by rocketpy_consumer_backlog_alarms. 0: never.",
+        unit="messages",
+        effect=Effect.AT_ONCE,
+        at_least=0,
+    )
+    backlog_alarm_age_millis: int = setting(
+        0,
+        "backlogAlarmAgeMillis",
+        "The same for a group whose oldest message that is not consumed has waited for longer. 0: never. Groups that "
+        "are no longer used are behind for ever: delete them before you set it (mqadmin deleteSubGroup -r).",
+        unit="ms",
+        effect=Effect.AT_ONCE,
+        at_least=0,
+    )
     client_groups_max: int = setting(
         1_024,
         "clientGroupsMax",

@@ -83,6 +83,14 @@ class BrokerCollector(Collector):
         yield from _family(
             table.CONSUMER_LAG, [((item.group, item.topic), item.lag_messages) for item in snapshot.consumption]
         )
+        yield from _family(
+            table.CONSUMER_OLDEST,
+            [
+                ((item.group, item.topic), None if item.lag_ms is None else item.lag_ms / 1000)
+                for item in snapshot.consumption
+            ],
+        )
+        yield from _family(table.BACKLOG_ALARMS, [((), snapshot.backlog_alarms)])
         yield from _family(table.TABLE_ENTRIES, [((bound.name,), bound.entries) for bound in snapshot.tables])
         yield from _family(table.TABLE_MAX, [((bound.name,), bound.maximum) for bound in snapshot.tables])
         yield from _family(table.TABLE_REFUSED, [((bound.name,), bound.refused) for bound in snapshot.tables])

@@ -73,8 +73,8 @@ class ConsumptionSnapshot:
 
     group: str
     topic: str
-    consumer_offset_sum: int
-    lag_messages: int
+    consumer_offset_sum: int | None = None  # None: it commits nothing here
+    lag_messages: int | None = None
     online_consumers: int = 0
     is_broadcasting: bool = False
     get_tps: float | None = None
@@ -119,6 +119,7 @@ class Snapshot:
     topic_count: int | None = None
     topics: Sequence[TopicSnapshot] | None = None  # None: too many to show
     groups: int | None = None  # subscription groups
+    backlog_alarms: int | None = None  # pairs of group and topic beyond a bound of the settings
     consumption: Sequence[ConsumptionSnapshot] = ()
     producers: Mapping[str, int] = attrs.field(factory=dict)  # producer group to members
     consumers: Sequence[tuple[str, str, str]] = ()  # (client address, our address, group) of each online consumer

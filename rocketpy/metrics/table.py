@@ -141,6 +141,14 @@ GROUPS = _gauge("rocketpy_broker_groups", "", "Subscription groups.")
 TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
 TOPIC_MESSAGES = _gauge("rocketpy_topic_messages", "topic", "Messages of the topic that can be read.")
 CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages stored and not yet consumed.")
+CONSUMER_OLDEST = _gauge(
+    "rocketpy_consumer_oldest_age_seconds", "group topic", "Age of the oldest message that is not consumed; 0: none."
+)
+BACKLOG_ALARMS = _gauge(
+    "rocketpy_consumer_backlog_alarms",
+    "",
+    "Pairs of group and topic beyond backlogAlarmMessages or backlogAlarmAgeMillis.",
+)
 TABLE_ENTRIES = _gauge("rocketpy_table_entries", "table", "Entries of a table that clients can fill.")
 TABLE_MAX = _gauge(
     "rocketpy_table_entries_max",
@@ -173,7 +181,7 @@ OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
     RING_USED, RING_CAPACITY, POOL_WAITING, POOL_QUEUE_MAX, POOL_HEAD_WAIT, STORE_MIN, STORE_PUBLISHED,
     STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
-    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, TABLE_ENTRIES, TABLE_MAX,
+    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, CONSUMER_OLDEST, BACKLOG_ALARMS, TABLE_ENTRIES, TABLE_MAX,
     TABLE_REFUSED, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
     REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,
 )  # fmt: skip

@@ -103,6 +103,10 @@ class BrokerStatsManager:
     def item(self, name: str, key: str) -> StatsItem | None:
         return self._items.get(name, {}).get(key)
 
+    def keys(self, name: str) -> list[str]:
+        """The keys of all items of this name."""
+        return list(self._items[name])
+
     def minute(self, name: str, key: str) -> StatsSnapshot:
         """The figures of the last minute; zeros if nothing was counted."""
         item = self.item(name, key)

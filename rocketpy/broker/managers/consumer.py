@@ -239,6 +239,11 @@ class ConsumerManager:
         return self._groups.get(group)
 
     @property
+    def group_names(self) -> list[str]:
+        """Of the online groups."""
+        return list(self._groups)
+
+    @property
     def connections(self) -> list[int]:
         """Connections that are or were members of a group."""
         return list(self._connections)

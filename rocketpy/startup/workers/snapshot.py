@@ -17,28 +17,28 @@ import trio
 
 from rocketpy import __version__
 from rocketpy.broker.broker import BrokerController
+from rocketpy.broker.managers.broker_stats import BROKER_GET_NUMS, BROKER_PUT_NUMS
 from rocketpy.broker.runtime_info import runtime_info
 from rocketpy.config import BrokerSettings
 from rocketpy.metrics import (
-    ConsumptionSnapshot,
     PoolSnapshot,
     RegistrationSnapshot,
     RingSnapshot,
     Snapshot,
     StoreSnapshot,
     TableSnapshot,
-    TopicSnapshot,
     WorkerSnapshot,
     process_memory,
 )
 from rocketpy.reactor.process import NAME_MAX
 from rocketpy.reactor.topology import Topology
-from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.steps import Steps
 
+from .traffic_rows import consumption_rows, online_consumers, topic_row
+
 TOPICS_MAX = 2_000  # beyond it, figures by topic and group would make a scrape too slow
-CONSUMPTION_MAX = 10_000  # pairs of group and topic; beyond it none is shown
+BACKLOG_AGE_S = 5.0  # figures of groups are so old at most
 READS_PER_STEP = 200
 SUPERVISOR = "supervisor"
 
@@ -58,8 +58,9 @@ class SnapshotTaker:
         is_small = len(topics) <= TOPICS_MAX
         steps = Steps(READS_PER_STEP)
         workers = await trio.to_thread.run_sync(self._workers)
-        topic_rows = [await self._topic(topic, steps) for topic in topics.values()] if is_small else None
-        consumption = await self._consumption(steps) if is_small else []
+        topic_rows = [await topic_row(services, topic, steps) for topic in list(topics.values())] if is_small else None
+        await self.controller.backlog.look(BACKLOG_AGE_S)
+        consumption = await consumption_rows(services, self.controller.backlog, steps) if is_small else []
         producers = {}
         for group in services.producers.group_names:
             producers[group] = services.producers.member_count(group)
@@ -89,6 +90,10 @@ class SnapshotTaker:
             topics=topic_rows,
             groups=len(services.groups.groups),
             consumption=consumption,
+            backlog_alarms=self.controller.backlog.alarms,
+            consumers=await online_consumers(services, self.settings.broker_addr, steps) if is_small else [],
+            put_tps=services.stats.minute(BROKER_PUT_NUMS, self.settings.broker.broker_cluster_name).tps,
+            get_tps=services.stats.minute(BROKER_GET_NUMS, self.settings.broker.broker_cluster_name).tps,
             producers=producers,
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
@@ -128,43 +133,6 @@ class SnapshotTaker:
                     pss_bytes=memory.pss_bytes,
                 )
             )
-        return found
-
-    async def _topic(self, topic: TopicConfig, steps: Steps) -> TopicSnapshot:
-        low = high = 0
-        for queue_id in range(topic.write_queue_nums):
-            low += self.store.min_offset(topic.topic_name, queue_id)
-            high += self.store.max_offset(topic.topic_name, queue_id)
-            await steps.did(2)
-        return TopicSnapshot(
-            topic=topic.topic_name, queues=topic.write_queue_nums, min_offset_sum=low, max_offset_sum=high
-        )
-
-    async def _consumption(self, steps: Steps) -> list[ConsumptionSnapshot]:
-        services = self.controller.services
-        found: list[ConsumptionSnapshot] = []
-        for group in services.groups.groups:
-            online = services.consumers.group(group)
-            for topic in services.offsets.topics_of(group):
-                if len(found) == CONSUMPTION_MAX:
-                    return []
-                offsets = services.offsets.query_all(group, topic)
-                lag = 0
-                for queue_id, offset in offsets.items():
-                    lag += max(0, self.store.max_offset(topic, queue_id) - offset)
-                    await steps.did()
-                found.append(
-                    ConsumptionSnapshot(
-                        group=group,
-                        topic=topic,
-                        consumer_offset_sum=sum(offsets.values()),
-                        lag_messages=lag,
-                        online_consumers=len(online.client_ids) if online else 0,
-                        get_tps=services.stats.group_get_tps(group, topic),
-                    )
-                )
-                await steps.did()
-            await steps.did()
         return found
 
 

@@ -1,0 +1,83 @@
+"""The part of the snapshot for metrics that is by name: topics, groups in topics, online consumers.
+
+The figures of the exporter are the statistics of the last minute (code 315), and how far groups are behind is what the
+last round of the backlog monitor found.
+"""
+
+from __future__ import annotations
+
+from rocketpy.broker.backlog import Backlog, BacklogMonitor
+from rocketpy.broker.managers import broker_stats
+from rocketpy.broker.services import BrokerServices
+from rocketpy.metrics import ConsumptionSnapshot, TopicSnapshot
+from rocketpy.remoting.bodies.heartbeat import MessageModel
+from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.transport.steps import Steps
+
+CONSUMERS_MAX = 10_000  # online consumers; beyond it none is shown
+
+
+async def topic_row(services: BrokerServices, topic: TopicConfig, steps: Steps) -> TopicSnapshot:
+    """The ends of a topic's queues together, and what was put there in the last minute."""
+    low = high = 0
+    for queue_id in range(topic.write_queue_nums):
+        low += services.store.min_offset(topic.topic_name, queue_id)
+        high += services.store.max_offset(topic.topic_name, queue_id)
+        await steps.did(2)
+    return TopicSnapshot(
+        topic=topic.topic_name,
+        queues=topic.write_queue_nums,
+        min_offset_sum=low,
+        max_offset_sum=high,
+        put_tps=services.stats.minute(broker_stats.TOPIC_PUT_NUMS, topic.topic_name).tps,
+        put_bytes_tps=services.stats.minute(broker_stats.TOPIC_PUT_SIZE, topic.topic_name).tps,
+    )
+
+
+async def consumption_rows(
+    services: BrokerServices, backlog: BacklogMonitor, steps: Steps
+) -> list[ConsumptionSnapshot]:
+    """The groups that have offsets, and those that only read; none if there are too many to show."""
+    if not backlog.is_complete:
+        return []
+    now_ms, shown = services.clock.now_ms(), set()
+    found: list[ConsumptionSnapshot] = []
+    for row in backlog.rows:
+        found.append(_row(services, row.group, row.topic, row, now_ms))
+        shown.add((row.group, row.topic))
+        await steps.did(4)
+    for key in services.stats.keys(broker_stats.GROUP_GET_NUMS):
+        topic, _, group = key.partition("@")
+        if (group, topic) not in shown:
+            found.append(_row(services, group, topic, None, now_ms))
+        await steps.did()
+    return found
+
+
+def _row(services: BrokerServices, group: str, topic: str, backlog: Backlog | None, now_ms: int) -> ConsumptionSnapshot:
+    stats, online, key = services.stats, services.consumers.group(group), f"{topic}@{group}"
+    return ConsumptionSnapshot(
+        group=group,
+        topic=topic,
+        consumer_offset_sum=backlog.consumed if backlog else None,
+        lag_messages=backlog.messages if backlog else None,
+        online_consumers=len(online.channels) if online else 0,
+        is_broadcasting=online is not None and online.message_model is MessageModel.BROADCASTING,
+        get_tps=stats.minute(broker_stats.GROUP_GET_NUMS, key).tps,
+        get_bytes_tps=stats.minute(broker_stats.GROUP_GET_SIZE, key).tps,
+        send_back_last_minute=stats.minute(broker_stats.SNDBCK_PUT_NUMS, key).sum,
+        lag_ms=backlog.age_ms(now_ms) if backlog else None,
+    )
+
+
+async def online_consumers(services: BrokerServices, broker_addr: str, steps: Steps) -> list[tuple[str, str, str]]:
+    """(its address, ours, its group) of each online consumer; none if there are too many to show."""
+    found: list[tuple[str, str, str]] = []
+    for group in services.consumers.group_names:
+        online = services.consumers.group(group)
+        channels = online.member_channels if online else []
+        if len(found) + len(channels) > CONSUMERS_MAX:
+            return []
+        found += [(str(channel.peer), broker_addr, group) for channel in channels]
+        await steps.did(1 + len(channels))
+    return found
