@@ -142,10 +142,8 @@ static int begins_chain(const uint8_t *image, uint64_t size, rp_rows_scan scan) 
     return 1;
 }
 
-rp_status rp_rows_resync(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan) {
+static rp_status find_chain(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan) {
     static const uint8_t magic_end[3] = {0xA3, 0x20, 0xA7};
-    if (stop > size) stop = size;
-    scan->flags |= RP_ROWS_PLACE;
     while (scan->position < stop && size - scan->position > sizeof magic_end + 4) {
         /* The magic code is 4 bytes behind the start of a record. */
         const uint8_t *from = image + scan->position + 4, *end = image + size - sizeof magic_end;
@@ -158,4 +156,12 @@ rp_status rp_rows_resync(const uint8_t *image, uint64_t size, uint64_t stop, rp_
         scan->position++;
     }
     return RP_NOT_FOUND;
+}
+
+rp_status rp_rows_resync(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan) {
+    uint32_t flags = scan->flags;
+    scan->flags = (flags | RP_ROWS_PLACE) & ~(uint32_t)RP_ROWS_CRC;
+    rp_status status = find_chain(image, size, stop < size ? stop : size, scan);
+    scan->flags = flags;
+    return status;
 }

@@ -71,6 +71,6 @@ typedef struct rp_rows_scan {
  * RP_END_OF_FILE at a blank; RP_EMPTY at zeros; RP_INCOMPLETE, RP_CORRUPT: no valid record is at scan->position. */
 rp_status rp_rows_find(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan, rp_row *rows);
 /* Find the first record at or after scan->position and before `stop`: one in its own place, followed by RP_RESYNC_CHAIN
- * valid ones, or by fewer and the end of the log. RP_OK with scan->position, or RP_NOT_FOUND. */
+ * valid ones, or by fewer and the end of the log; CRCs are not compared. RP_OK with scan->position, or RP_NOT_FOUND. */
 rp_status rp_rows_resync(const uint8_t *image, uint64_t size, uint64_t stop, rp_rows_scan *scan);
 #endif

@@ -105,7 +105,7 @@ class PythonRows:
         )
 
     def resync(self, image: memoryview, start: int, position: int, stop: int) -> int | None:
-        asked, self._checks = self._checks, attrs.evolve(self._checks, place=True)
+        asked, self._checks = self._checks, attrs.evolve(self._checks, place=True, crc=False)
         try:
             for candidate in _magics(image, position, min(stop, len(image))):
                 if self._begins_chain(image, start, candidate):

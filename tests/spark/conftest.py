@@ -1,10 +1,46 @@
-"""What the tests of rocketpy.spark need; without it they are skipped, and under CI they fail."""
+"""What the tests of rocketpy.spark need; without it they are skipped, and under CI they fail.
+
+One Spark session serves all of them: it takes seconds to start and half a gigabyte.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-if os.environ.get("CI") != "true":
+from rocketpy.errors import ConfigError
+from rocketpy.spark.session import check_java, session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MUST_RUN = os.environ.get("CI") == "true" or os.environ.get("ROCKETPY_REQUIRE_SPARK") == "1"
+if not MUST_RUN:
     pytest.importorskip("pyarrow", reason="the extra is missing: make test-spark installs it")
+
+TASK_TRIES = 3  # local[N] alone never tries a task again
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    try:
+        check_java()
+    except ConfigError as error:
+        if MUST_RUN:
+            raise
+        pytest.skip(str(error))
+    if not MUST_RUN:
+        pytest.importorskip("pyspark", reason="the extra is missing: make test-spark installs it")
+    config: dict[str, Any] = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        "spark.driver.memory": "1g",
+    }
+    started = session(f"local[2,{TASK_TRIES}]", name="rocketpy-tests", config=config)
+    yield started
+    started.stop()

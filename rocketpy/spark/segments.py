@@ -1,0 +1,213 @@
+"""The CommitLog of a store directory, cut into pieces that can be read independently.
+
+A piece begins and ends where records begin; the planner finds these places, so every record is in one piece exactly.
+Between the begin and the end of a file they come from a consume queue, whose units name records, or from looking for
+records in the bytes (csrc/arrow/rows.h, rp_rows_resync), or from a walk over the records before.
+"""
+
+from __future__ import annotations
+
+import itertools
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import attrs
+
+from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.message.record import RECORD_HEAD_MAX, decode_record, store_timestamp_of
+from rocketpy.native.status import Status
+from rocketpy.store.files import StorePaths, is_file_name, translated
+from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
+
+from .decoder import Decoder
+from .selection import TIME_MAX_MS, TIME_MIN_MS, Checks, Selection
+
+HINT_QUEUES_MAX = 8  # of the largest consume queues, asked for each boundary
+
+
+@attrs.frozen
+class Segment:
+    """A file of the CommitLog. `size` is up to the next file; the last one may have room left."""
+
+    path: Path
+    start: int
+    size: int
+    is_last: bool
+
+    @property
+    def end(self) -> int:
+        return self.start + self.size
+
+
+@attrs.frozen
+class Piece:
+    """Records of one segment that start from `begin` on and before `end`, phy offsets both. The begin of a piece is the
+    begin of a record, and its end that of another one or the end of the segment."""
+
+    segment: Segment
+    begin: int
+    end: int
+
+
+def list_segments(root: Path) -> list[Segment]:
+    """The files of the CommitLog in `root`.
+
+    Raises:
+        StoreError: there is none, or one is missing between others, or is shorter than the next one's name says.
+    """
+    directory = StorePaths.of(root).commitlog
+    if not directory.is_dir():
+        raise StoreError(f"{root} is no store: it has no directory commitlog (option path names the store's root)")
+    with translated(directory, "list"):
+        names = sorted(name for name in os.listdir(directory) if is_file_name(name))
+        sizes = [os.stat(directory / name).st_size for name in names]
+    segments = []
+    for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
+        start, is_last = int(name), number == len(names) - 1
+        following = start + size if is_last else int(names[number + 1])
+        if following != start + size:
+            raise StoreError(
+                f"{directory / name} has {size} bytes, but the next file is {names[number + 1]}: a file is missing "
+                "or was cut short; startPhysicalOffset or endPhysicalOffset can exclude the gap"
+            )
+        segments.append(Segment(directory / name, start, size, is_last))
+    return segments
+
+
+@contextmanager
+def mapped(segment: Segment) -> Iterator[mmap.mmap | bytes]:
+    """The bytes of a segment; pages are read as they are used."""
+    with translated(segment.path, "read"), segment.path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            yield b""
+            return
+        with mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as image:
+            with suppress(OSError, AttributeError):
+                image.madvise(mmap.MADV_SEQUENTIAL)
+            yield image
+
+
+def prune_by_time(segments: list[Segment], from_ms: int, to_ms: int) -> list[Segment]:
+    """The segments that can have records stored at from_ms <= time < to_ms: store times do not decrease."""
+    if (from_ms, to_ms) == (TIME_MIN_MS, TIME_MAX_MS):
+        return segments
+    firsts = [_first_store_time(segment) for segment in segments]
+    kept = []
+    for number, segment in enumerate(segments):
+        first, following = firsts[number], next((t for t in firsts[number + 1 :] if t is not None), None)
+        if (first is not None and first >= to_ms) or (following is not None and following < from_ms):
+            continue
+        kept.append(segment)
+    return kept
+
+
+def _first_store_time(segment: Segment) -> int | None:
+    with translated(segment.path, "read"), segment.path.open("rb") as file:
+        return store_timestamp_of(file.read(RECORD_HEAD_MAX))
+
+
+@attrs.define(eq=False)
+class Boundaries:
+    """Finds where records begin inside of segments.
+
+    Args:
+        how: auto (a consume queue, otherwise the bytes), resync (the bytes), walk (from the segment's begin).
+    """
+
+    root: Path
+    how: str
+    _queues: list[list[Path]] | None = None
+
+    def pieces(self, segment: Segment, begin: int, end: int, split_bytes: int) -> list[Piece]:
+        """Cut the part of a segment between two phy offsets into pieces of about `split_bytes`."""
+        begin, end = max(begin, segment.start), min(end, segment.end)
+        if begin >= end:
+            return []
+        with mapped(segment) as image:
+            places = [self._exact(segment, image, begin, segment.start, hints=False)]
+            for place in range(begin + split_bytes, end, split_bytes):
+                if place > places[-1]:  # otherwise a record is longer than a piece
+                    exact = self._exact(segment, image, place, places[-1], hints=self.how == "auto")
+                    if exact >= end:
+                        break
+                    places.append(exact)
+            places.append(self._exact(segment, image, end, places[-1], hints=False))
+        return [Piece(segment, low, high) for low, high in itertools.pairwise(places) if low < high]
+
+    def _exact(self, segment: Segment, image: mmap.mmap | bytes, place: int, known: int, *, hints: bool) -> int:
+        """The begin of the first record at or after `place`, of a later one with `hints`; the segment's end if there is
+        none. `known`: a record begins there, before `place`."""
+        if place in (segment.start, segment.end):
+            return place
+        if self.how == "walk":
+            return _by_walk(segment, image, known, place)
+        for candidate in self._hints(segment, place) if hints else ():
+            with suppress(RecordCorrupt):
+                if _is_record(image, segment, candidate):
+                    return candidate
+        found = _walker().resync(image, segment.start, place - segment.start, segment.size)
+        return segment.end if found is None else segment.start + found
+
+    def _hints(self, segment: Segment, place: int) -> list[int]:
+        """Places of records at or after `place` by consume queues, nearest first."""
+        if self._queues is None:
+            self._queues = _largest_queues(StorePaths.of(self.root).consumequeue)
+        hints = (_first_from(files, place) for files in self._queues)
+        return sorted(hint for hint in hints if hint is not None and hint < segment.end)
+
+
+def _by_walk(segment: Segment, image: mmap.mmap | bytes, known: int, place: int) -> int:
+    decoder = _walker()
+    with decoder.rows.image(image) as view:
+        found = decoder.rows.find(view, segment.start, known - segment.start, place - segment.start)
+    return segment.start + found.position if found.status is Status.OK else segment.end
+
+
+def _walker() -> Decoder:
+    """A decoder that wants no row: time before all times."""
+    return Decoder((), Selection(store_time_to_ms=TIME_MIN_MS), Checks(place=True))
+
+
+def _is_record(image: mmap.mmap | bytes, segment: Segment, phy_offset: int) -> bool:
+    at = phy_offset - segment.start
+    size = int.from_bytes(image[at : at + 4], "big")
+    record = decode_record(image[at : at + min(size, segment.size - at)], phy_offset)
+    return record is not None and record.phy_offset == phy_offset
+
+
+def _largest_queues(root: Path) -> list[list[Path]]:
+    """Files of the queues with the most units, each queue's in order."""
+    queues = []
+    with suppress(OSError):
+        for topic in os.scandir(root):
+            for queue in os.scandir(topic):
+                files = sorted(Path(queue.path) / name for name in os.listdir(queue.path) if is_file_name(name))
+                queues.append((sum(path.stat().st_blocks for path in files), files))
+    queues.sort(key=lambda queue: -queue[0])
+    return [files for _, files in queues[:HINT_QUEUES_MAX]]
+
+
+def _first_from(files: list[Path], place: int) -> int | None:
+    """The phy offset of the first unit at or after `place`, by binary search in the file that has it."""
+    for path in files:
+        with suppress(OSError), path.open("rb") as file:
+            count = os.fstat(file.fileno()).st_size // CQ_STORE_UNIT_SIZE
+
+            def unit(index: int, pread: Callable[..., bytes] = os.pread, fd: int = file.fileno()) -> tuple[int, int]:
+                phy_offset, size, _ = CQ_UNIT.unpack(pread(fd, CQ_STORE_UNIT_SIZE, index * CQ_STORE_UNIT_SIZE))
+                return phy_offset, size
+
+            low, high = 0, count
+            while low < high:  # blanks come before all units, zeros behind them
+                middle = (low + high) // 2
+                phy_offset, size = unit(middle)
+                if size == BLANK_SIZE or (size > 0 and phy_offset < place):
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < count and 0 < unit(low)[1] < BLANK_SIZE:
+                return unit(low)[0]
+    return None

@@ -1,0 +1,86 @@
+"""Spark sessions that are set up for the sources, and the shortest way to read from them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketpy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+JAVA_MIN = 17
+JAVA_ANSWERS_S = 60.0
+
+
+def register(spark: SparkSession) -> SparkSession:
+    """Make the sources known to a session; needed where the package is in a --py-files zip, harmless elsewhere."""
+    from .store_source import StoreSource
+
+    for source in (StoreSource,):
+        spark.dataSource.register(source)
+    return spark
+
+
+def session(
+    master: str = "local[*]", *, name: str = "rocketpy", config: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session for the sources: this interpreter for the workers, no UI, UTC, and sockets without TCP's delays.
+
+    Args:
+        master: `local[2]`, `spark://host:7077`, or what spark-submit has set.
+        config: settings of Spark, over those made here.
+    Raises:
+        ConfigError: there is no Java 17.
+    """
+    check_java()
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 of the PATH
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**settings, **(config or {})}.items():
+        builder = builder.config(key, value)
+    return register(builder.getOrCreate())
+
+
+def read(
+    spark: SparkSession, source: str = "rocketmq", *, columns: Sequence[str] | str = "std", **options: Any
+) -> DataFrame:
+    """A batch DataFrame of one of the sources.
+
+    Args:
+        columns: min, std, all, or the names of the columns; fewer are faster.
+        options: of the source; values may be numbers and booleans.
+    """
+    chosen = columns if isinstance(columns, str) else ",".join(columns)
+    reader = register(spark).read.format(source).option("columns", chosen)
+    for key, value in options.items():
+        reader = reader.option(key, value)
+    return reader.load()
+
+
+def check_java(java_home: str | None = None) -> None:
+    """Raises ConfigError unless there is a Java that Spark can use."""
+    home = java_home or os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin/java") if home else "java"
+    remedy = f"Spark needs Java {JAVA_MIN} or newer: install it, or set JAVA_HOME"
+    if shutil.which(java) is None:
+        raise ConfigError(f"{java} is not there. {remedy}")
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=JAVA_ANSWERS_S, check=False)
+    match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
+    if match is None or int(match[1]) < JAVA_MIN:
+        raise ConfigError(f"{java} is Java {match[1] if match else 'of unknown version'}. {remedy}")

@@ -1,0 +1,178 @@
+"""Source `rocketmq_store`: the CommitLog of a store directory as a table, without a broker.
+
+The driver lists the files and cuts them into pieces (segments.py); each task maps its piece and decodes it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+import attrs
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from rocketpy.errors import RecordCorrupt
+from rocketpy.message.record import END_FILE_MIN_BLANK_LENGTH
+from rocketpy.native.status import Status
+
+from .columns import COLUMNS, DIAGNOSTICS
+from .decoder import Decoder, End, fault_at
+from .options import parse_options
+from .schema import columns_of
+from .segments import Boundaries, Piece, list_segments, mapped, prune_by_time
+from .store_options import StoreOptions
+from .worker import Origin, prepare_worker
+
+logger = logging.getLogger(__name__)
+
+ALWAYS_READ = {Status.OK, Status.END_OF_FILE}
+
+
+class StoreSource(DataSource):
+    """`spark.read.format("rocketmq_store")`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.parsed = parse_options(StoreOptions, options)
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq_store"
+
+    def schema(self) -> str:
+        return self.parsed.ddl(diagnostics=True)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
+        return StoreReader(self.parsed, columns)
+
+
+class PiecePartition(InputPartition):
+    """One task: a piece of the log."""
+
+    def __init__(self, piece: Piece) -> None:
+        super().__init__(piece)
+        self.origin = Origin()
+
+
+class StoreReader(DataSourceReader):
+    """Plans in the driver, reads in the executors; pickled between them."""
+
+    def __init__(self, options: StoreOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        return [PiecePartition(piece) for piece in plan(self.options)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        if isinstance(partition, PiecePartition):  # an empty plan arrives as one InputPartition(None)
+            partition.origin.check()
+            prepare_worker()
+            yield from PieceReader(self.options, self.columns, partition.value).batches()
+
+
+def plan(options: StoreOptions) -> list[Piece]:
+    """The pieces that together hold every record in the asked range, each record once."""
+    segments = [
+        segment
+        for segment in list_segments(options.path)
+        if segment.end > options.start and segment.start < options.end
+    ]
+    boundaries = Boundaries(options.path, options.boundary)
+    return [
+        piece
+        for segment in prune_by_time(segments, options.from_ms, options.to_ms)
+        for piece in boundaries.pieces(segment, options.start, options.end, options.split_bytes)
+    ]
+
+
+@attrs.define(eq=False)
+class PieceReader:
+    """Reads one piece, and decides what damage means."""
+
+    options: StoreOptions
+    columns: tuple[str, ...]
+    piece: Piece
+    decoder: Decoder = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        constants: Mapping[str, object] = {
+            "brokerName": self.options.broker_name,
+            "segment": self.piece.segment.path.name,
+            "crcOk": True if self.options.check_crc else None,
+            "corruptReason": None,
+        }
+        self.decoder = self.options.decoder(
+            self.columns, self.options.selection, crc=self.options.check_crc, place=True, constants=constants
+        )
+
+    def batches(self) -> Iterator[Any]:
+        """Batches of the wanted records.
+
+        Raises:
+            RecordCorrupt: damage, with onCorrupt=fail.
+        """
+        segment, start = self.piece.segment, self.piece.segment.start
+        stop = self.piece.end - start
+        with mapped(segment) as image:
+            position = self.piece.begin - start
+            while position < stop:
+                end: End = yield from self.decoder.decode(image, start, position, stop)
+                if self._is_end(end, image, stop):
+                    return
+                if self.options.on_corrupt == "truncate":
+                    logger.warning("%s: read no further than %d", segment.path, start + end.position)
+                    return
+                if self.options.on_corrupt == "fail":
+                    raise RecordCorrupt(start + end.position, f"{self._reason(image, end)} ({segment.path})")
+                found = self.decoder.resync(image, start, end.position + 1, stop)
+                position = stop if found is None else found
+                logger.warning(
+                    "%s: %s at %d; left out %d bytes",
+                    segment.path,
+                    self._reason(image, end),
+                    start + end.position,
+                    position - end.position,
+                )
+                if set(self.columns) & set(DIAGNOSTICS):
+                    yield self._corrupt_row(start + end.position, self._reason(image, end))
+
+    def _is_end(self, end: End, image: Any, stop: int) -> bool:
+        """Whether the scan ended where a sound log ends."""
+        segment = self.piece.segment
+        if end.status in ALWAYS_READ:
+            if end.status is Status.OK and end.position > stop and stop < segment.size:
+                raise RecordCorrupt(
+                    segment.start + stop,
+                    f"the next piece does not begin with a record ({segment.path}): read with boundary=walk",
+                )
+            return True
+        if not segment.is_last:
+            left = len(image) - end.position
+            return end.status is Status.INCOMPLETE and left < END_FILE_MIN_BLANK_LENGTH and not any(image[-left:])
+        if end.status is Status.INCOMPLETE:
+            logger.warning("%s: the record at %d is not complete", segment.path, segment.start + end.position)
+        return self.options.live_tail or end.status in (Status.EMPTY, Status.INCOMPLETE)
+
+    def _reason(self, image: Any, end: End) -> str:
+        if end.status is Status.EMPTY:
+            return "zeros, where other files of the log follow"
+        if end.status is Status.INCOMPLETE:
+            return "its size goes beyond the end of the file"
+        return fault_at(image, self.piece.segment.start, end.position, self.decoder.checks)
+
+    def _corrupt_row(self, phy_offset: int, reason: str) -> Any:
+        known: dict[str, object] = {
+            "segment": self.piece.segment.path.name,
+            "physicalOffset": phy_offset,
+            "brokerName": self.options.broker_name,
+            "crcOk": False,
+            "corruptReason": reason,
+        }
+        schema = self.decoder.schema
+        arrays = [pa.array([known.get(name)], schema.field(name).type) for name in self.columns]
+        assert all(name in COLUMNS for name in self.columns)
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -1,0 +1,208 @@
+"""Pieces of a store: every record in one piece exactly, whatever the size of the pieces and the state of the store."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.segments import list_segments
+from rocketpy.spark.store_options import StoreOptions
+from rocketpy.store.files import file_name
+from rocketpy.store.formats.unit import BLANK_UNIT, CQ_UNIT
+from tests.support.log_images import BORN_MS, image_of, record
+
+SEGMENT = 2048
+BLANK_MIN = 8
+
+
+def make_store(root: Path, count: int = 60, *, units: bool = False, zeros: int = 0) -> list[int]:
+    """A log of several files, of records that are numbered by their bodies. Returns the records' phy offsets."""
+    records = [
+        record("A" if n % 3 else "B", b"%d" % n * 20, queue_id=n % 2, store_timestamp_ms=BORN_MS + n)
+        for n in range(count)
+    ]
+    (root / "commitlog").mkdir(parents=True)
+    start, places, rest = 0, [], records
+    while rest:
+        fitting, size = 0, 0
+        while fitting < len(rest) and size + rest[fitting].size + BLANK_MIN <= SEGMENT:
+            size += rest[fitting].size
+            fitting += 1
+        image = image_of(rest[:fitting], start, file_size=SEGMENT if fitting < len(rest) else None)
+        (root / "commitlog" / file_name(start)).write_bytes(image.data)
+        places += [start + place for place in image.records]
+        rest, start = rest[fitting:], start + SEGMENT
+    if zeros:
+        with (root / "commitlog" / file_name(start - SEGMENT)).open("ab") as file:
+            file.write(bytes(zeros))
+    if units:
+        make_queue(root / "consumequeue/A/0", places, records)
+    return places
+
+
+def make_queue(directory: Path, places: list[int], records: list[Any]) -> None:
+    directory.mkdir(parents=True)
+    units = [
+        CQ_UNIT.pack(place, item.size, 0) for place, item in zip(places, records, strict=True) if item.topic == "A"
+    ]
+    (directory / file_name(0)).write_bytes(BLANK_UNIT * 3 + b"".join(units) + bytes(100))
+
+
+def read(root: Path, **options: Any) -> list[dict[str, Any]]:
+    from rocketpy.spark.store_source import PieceReader, plan
+
+    texts = {key: str(value) for key, value in options.items()}
+    parsed = parse_options(StoreOptions, {"path": str(root), **texts})
+    columns = parsed.names(diagnostics=True)
+    pieces = plan(parsed)
+    assert pieces == sorted(pieces, key=lambda piece: piece.begin)
+    rows: list[dict[str, Any]] = []
+    for piece in pieces:
+        assert piece.segment.start <= piece.begin < piece.end <= piece.segment.end
+        for batch in PieceReader(parsed, columns, piece).batches():
+            rows += batch.to_pylist()
+    return rows
+
+
+def places_of(rows: list[dict[str, Any]]) -> list[int]:
+    return [row["physicalOffset"] for row in rows]
+
+
+@pytest.mark.parametrize("boundary", ["auto", "walk", "resync"])
+@pytest.mark.parametrize("units", [False, True])
+def test_every_split_size_gives_every_record_once(tmp_path: Path, boundary: str, units: bool) -> None:
+    places = make_store(tmp_path / "s", 60, units=units, zeros=777)
+    assert len(list_segments(tmp_path / "s")) > 2
+    for split in (1, 2, 17, 64, 100, 131, 500, 1000, 4096, 1 << 30):
+        assert places_of(read(tmp_path / "s", splitBytes=split, boundary=boundary, columns="min")) == places, split
+
+
+def test_a_range_begins_and_ends_at_the_records_that_it_names(tmp_path: Path) -> None:
+    places = make_store(tmp_path / "s", 60, units=True)
+    for start, end in ((0, 1), (1, 5000), (places[7], places[50]), (places[7] + 1, places[50] + 1), (4096, 8192)):
+        expected = [place for place in places if start <= place < end]
+        for boundary in ("auto", "walk", "resync"):
+            rows = read(
+                tmp_path / "s", startPhysicalOffset=start, endPhysicalOffset=end, boundary=boundary, splitBytes=300
+            )
+            assert places_of(rows) == expected, (start, end, boundary)
+
+
+def test_topics_queues_and_times(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    rows = read(tmp_path / "s", topics="B", queueIds=1, columns="topic,queueId,segment,brokerName", brokerName="b1")
+    assert {(row["topic"], row["queueId"], row["brokerName"]) for row in rows} == {("B", 1, "b1")}
+    assert len(rows) == 10 and rows[0]["segment"] == file_name(0)
+    rows = read(tmp_path / "s", fromStoreTimestamp=BORN_MS + 20, toStoreTimestamp=BORN_MS + 40, columns="body")
+    assert [row["body"] for row in rows] == [b"%d" % n * 20 for n in range(20, 40)]
+
+
+def test_segments_outside_of_the_time_are_not_opened(tmp_path: Path) -> None:
+    from rocketpy.spark.store_source import plan
+
+    make_store(tmp_path / "s", 60)
+    first, *_, last = list_segments(tmp_path / "s")
+    early = parse_options(StoreOptions, {"path": str(tmp_path / "s"), "toStoreTimestamp": str(BORN_MS + 1)})
+    assert {piece.segment for piece in plan(early)} == {first}
+    late = parse_options(StoreOptions, {"path": str(tmp_path / "s"), "fromStoreTimestamp": str(BORN_MS + 59)})
+    assert {piece.segment for piece in plan(late)} == {last}
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> tuple[Path, list[int]]:
+    """A store whose tenth record has a wrong magic code, and whose twelfth a wrong body."""
+    places = make_store(tmp_path / "s", 60)
+    path = tmp_path / "s/commitlog" / file_name(0)
+    data = bytearray(path.read_bytes())
+    data[places[10] + 4] ^= 1
+    data[places[12] + 90] ^= 1
+    path.write_bytes(data)
+    return tmp_path / "s", places
+
+
+def test_damage_fails_the_query_by_default(damaged: tuple[Path, list[int]]) -> None:
+    root, places = damaged
+    with pytest.raises(RecordCorrupt, match=rf"record at {places[10]}: magic is 0xdba320a7 \(.*{file_name(0)}\)"):
+        read(root)
+
+
+def test_damage_is_skipped_and_reported(damaged: tuple[Path, list[int]]) -> None:
+    root, places = damaged
+    rows = read(root, onCorrupt="skip", checkCRC="true", columns="physicalOffset,crcOk,corruptReason,segment")
+    assert places_of(rows) == places
+    bad = [(row["physicalOffset"], row["corruptReason"].split(" is ")[0]) for row in rows if not row["crcOk"]]
+    assert bad == [(places[10], "magic"), (places[12], "body CRC")]
+    without_crc = read(root, onCorrupt="skip", columns="min")
+    assert places_of(without_crc) == places[:10] + places[11:]
+
+
+def test_damage_can_end_the_piece(damaged: tuple[Path, list[int]]) -> None:
+    root, places = damaged
+    rows = read(root, onCorrupt="truncate", columns="min")
+    assert places_of(rows) == places[:10] + [place for place in places if place >= SEGMENT]
+
+
+def test_a_torn_record_at_the_end_is_no_damage(tmp_path: Path) -> None:
+    places = make_store(tmp_path / "s", 60)
+    last = list_segments(tmp_path / "s")[-1]
+    last.path.write_bytes(last.path.read_bytes()[:-5])
+    assert places_of(read(tmp_path / "s")) == places[:-1]
+
+
+def test_a_live_tail_may_hold_anything(tmp_path: Path) -> None:
+    places = make_store(tmp_path / "s", 60)
+    last = list_segments(tmp_path / "s")[-1]
+    with last.path.open("ab") as file:
+        file.write(b"half a record" * 9 + bytes(500))
+    with pytest.raises(RecordCorrupt):
+        read(tmp_path / "s")
+    assert places_of(read(tmp_path / "s", liveTail="true")) == places
+
+
+def test_zeros_within_the_log_are_damage(tmp_path: Path) -> None:
+    places = make_store(tmp_path / "s", 60)
+    first = list_segments(tmp_path / "s")[0]
+    data = first.path.read_bytes()
+    first.path.write_bytes(data[: places[5]] + bytes(SEGMENT - places[5]))
+    with pytest.raises(RecordCorrupt, match="zeros, where other files of the log follow"):
+        read(tmp_path / "s")
+    kept = places_of(read(tmp_path / "s", onCorrupt="skip"))
+    assert kept == places[:5] + [place for place in places if place >= SEGMENT]
+
+
+def test_a_missing_file_and_no_store(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    list_segments(tmp_path / "s")[1].path.unlink()
+    with pytest.raises(StoreError, match="a file is missing or was cut short"):
+        read(tmp_path / "s")
+    with pytest.raises(StoreError, match="it has no directory commitlog"):
+        read(tmp_path)
+    (tmp_path / "empty/commitlog").mkdir(parents=True)
+    assert read(tmp_path / "empty") == []
+
+
+def test_a_boundary_that_is_no_record_is_seen(tmp_path: Path) -> None:
+    from rocketpy.spark.segments import Piece
+    from rocketpy.spark.store_source import PieceReader
+
+    places = make_store(tmp_path / "s", 60)
+    options = parse_options(StoreOptions, {"path": str(tmp_path / "s")})
+    piece = Piece(list_segments(tmp_path / "s")[0], 0, places[4] + 3)
+    with pytest.raises(RecordCorrupt, match="read with boundary=walk"):
+        list(PieceReader(options, ("body",), piece).batches())
+
+
+def test_units_that_lie_are_not_believed(tmp_path: Path) -> None:
+    places = make_store(tmp_path / "s", 60, units=True)
+    path = tmp_path / "s/consumequeue/A/0" / file_name(0)
+    units = [CQ_UNIT.pack(place + 7, 100, 0) for place in places]
+    path.write_bytes(b"".join(units))
+    assert places_of(read(tmp_path / "s", splitBytes=500)) == places
+    with contextlib.suppress(FileNotFoundError):
+        path.write_bytes(b"\xff" * 999)
+    assert places_of(read(tmp_path / "s", splitBytes=500)) == places
