@@ -20,7 +20,7 @@ Works without the compiled core.
 
 from .allocation import Averagely, AveragelyByCircle, ByConfig, ByMachineRoom, ConsistentHash, NearbyRoom
 from .consuming.subscription import Sql92
-from .messages import Message, ReceivedMessage, split_batches
+from .messages import Message, ReceivedMessage, Reply, split_batches
 from .options import (
     START_FIRST,
     START_LAST,
@@ -32,7 +32,7 @@ from .options import (
     PushOptions,
     StartFrom,
 )
-from .producer import Producer, SendHandle
+from .producer import Producer, RequestHandle, SendHandle
 from .pull_consumer import LitePullConsumer, PullConsumer
 from .push_consumer import PushConsumer
 from .results import ConsumeResult, PullResult, PullStatus, SendResult, SendStatus
@@ -65,6 +65,8 @@ __all__ = [
     "PushOptions",
     "RandomSelector",
     "ReceivedMessage",
+    "Reply",
+    "RequestHandle",
     "SendHandle",
     "SendResult",
     "SendStatus",

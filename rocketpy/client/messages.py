@@ -11,7 +11,7 @@ from rocketpy.errors import MessageInvalid
 from rocketpy.message import properties as names
 from rocketpy.message.host import Host
 from rocketpy.message.message_queue import MessageQueue
-from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, topic_fault
+from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, reply_topic, topic_fault
 from rocketpy.message.numbers import int_or
 
 BATCH_ENTRY_OVERHEAD = 22  # bytes of lengths, magic, CRC and flag around each member of a batch
@@ -61,6 +61,22 @@ class Message:
 
 
 @attrs.frozen
+class Reply(Message):
+    """The reply to a request, made by `ReceivedMessage.reply`. Sent as any message, by any producer.
+
+    Args:
+        request_properties: by which the requester finds it. broker_name: the broker that has the request; the requester
+        is connected to it, so the reply goes there if it can be written to.
+    """
+
+    request_properties: Mapping[str, str] = attrs.field(factory=dict)
+    broker_name: str = ""
+
+    def to_properties(self) -> dict[str, str]:
+        return super().to_properties() | dict(self.request_properties)
+
+
+@attrs.frozen
 class ReceivedMessage:
     """A message as a consumer gets it. A retried message shows the topic it was first sent to.
 
@@ -99,6 +115,32 @@ class ReceivedMessage:
     def delay_level(self) -> int:
         """1 to 18, or 0: not delayed. A property that is no number counts as 0."""
         return max(0, int_or(self.properties.get(names.DELAY), 0))
+
+    @property
+    def is_request(self) -> bool:
+        """Its sender waits for a reply."""
+        return names.REPLY_TO_CLIENT in self.properties and names.CORRELATION_ID in self.properties
+
+    def reply(self, body: bytes) -> Reply:
+        """The message that answers this request: send it with a producer.
+
+        Raises:
+            MessageInvalid: this message is no request, or its broker gave it no cluster.
+        Source: RocketMQ 4.9 `MessageUtil#createReplyMessage`.
+        """
+        if not self.is_request:
+            raise MessageInvalid(f"message {self.msg_id} is no request: its sender does not wait for a reply")
+        cluster = self.properties.get(names.CLUSTER)
+        if cluster is None:
+            raise MessageInvalid(f"message {self.msg_id} cannot be replied to: its broker gave it no CLUSTER")
+        kept = (names.CORRELATION_ID, names.REPLY_TO_CLIENT, names.TTL)
+        copied = {name: self.properties[name] for name in kept if name in self.properties}
+        return Reply(
+            reply_topic(cluster),
+            body,
+            request_properties=copied | {names.MSG_TYPE: names.MSG_TYPE_REPLY},
+            broker_name=self.queue.broker_name,
+        )
 
     @property
     def born_time(self) -> datetime:

@@ -11,9 +11,10 @@ the first send does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import attrs
 import trio
@@ -21,13 +22,16 @@ import trio
 from rocketpy.errors import ClientError, MessageInvalid, RequestTimeout, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import DEFAULT_PRODUCER_GROUP, check_group
+from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
 from .cluster.client_id import build_client_id
 from .cluster.lifetime import Lifetime, Open
-from .messages import Message
+from .cluster.received import pushed_reply
+from .messages import Message, ReceivedMessage, Reply
 from .options import ProducerOptions
 from .results import SendResult
 from .sending.queue_selection import JavaHashSelector, QueueSelector
+from .sending.requests import PendingRequest, PendingRequests, introduce
 from .sending.send_loop import SendLoop
 from .sending.send_rules import SendBudget
 from .sending.sender import OutgoingMessage, Sender
@@ -35,13 +39,18 @@ from .sending.sender import OutgoingMessage, Sender
 logger = logging.getLogger(__name__)
 
 
+R = TypeVar("R")
+H = TypeVar("H", bound="Handle[Any]")
+
+
 @attrs.define(eq=False)
-class SendHandle:
-    """A send under way: `await handle` for its result or error; `on_done` is called with the handle at its end."""
+class Handle(Generic[R]):
+    """A send or request under way: `await handle` for its result or error; `on_done` is called with the handle at its
+    end."""
 
     msg_id: str
-    on_done: Callable[[SendHandle], None] | None = None
-    result: SendResult | None = None
+    on_done: Callable[[Any], None] | None = None
+    result: R | None = None
     error: RocketError | None = None
     _done: trio.Event = attrs.field(factory=trio.Event)
 
@@ -49,11 +58,11 @@ class SendHandle:
     def is_done(self) -> bool:
         return self._done.is_set()
 
-    def __await__(self) -> Generator[Any, Any, SendResult]:
+    def __await__(self) -> Generator[Any, Any, R]:
         return self.wait().__await__()
 
-    async def wait(self) -> SendResult:
-        """The result. Raises the send's error."""
+    async def wait(self) -> R:
+        """The result. Raises the error."""
         await self._done.wait()
         if self.result is None:
             raise self.error or ClientError(f"message {self.msg_id} was not sent: the producer was closed")
@@ -66,6 +75,14 @@ class SendHandle:
                 self.on_done(self)
             except Exception:
                 logger.exception("the on_done callback of message %s failed", self.msg_id)
+
+
+class SendHandle(Handle[SendResult]):
+    """A send under way."""
+
+
+class RequestHandle(Handle[ReceivedMessage]):
+    """A request under way; its result is the reply."""
 
 
 @attrs.define(eq=False)
@@ -114,6 +131,7 @@ class Producer:
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None
         self._send_loop: SendLoop | None = None
+        self._requests = PendingRequests(self._lifetime.rng)
         self._in_flight = InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
 
     async def __aenter__(self) -> Self:
@@ -122,6 +140,7 @@ class Producer:
         instance.producer_groups.add(self.group)
         sender = Sender(instance, self.group, self.options, self._open.next_id)
         self._send_loop = SendLoop(sender, self.options, instance.rng)
+        self._open.requests.on_reply = self._reply_arrived
         self._open.start()
         return self
 
@@ -213,10 +232,12 @@ class Producer:
                 raise MessageInvalid(f"queue {queue} is not of the message's topic {message.topic}")
             return queue
         key = message.order_key if key is None else key
-        if selector is None and key is None:
+        if selector is None and key is None and not isinstance(message, Reply):
             return None
         _, send_loop = self._ready
         info = await send_loop.publish_info(message.topic)
+        if isinstance(message, Reply) and selector is None and key is None:
+            return next((each for each in info.queues if each.broker_name == message.broker_name), None)
         chosen = (selector or JavaHashSelector()).select(info.queues, message, key)
         if chosen is None:
             raise ClientError(f"the queue selector chose no queue of topic {message.topic}")
@@ -253,22 +274,97 @@ class Producer:
         Transport failures are repeated (on another broker, with a queue of that broker, which Java does not do);
         a broker's refusal is final.
         """
-        opened, send_loop = self._ready
+        _, send_loop = self._ready
         outgoing = send_loop.sender.prepare(message)
-        handle = SendHandle(outgoing.msg_id, on_done)
-        await self._in_flight.acquire(len(outgoing.body))
+        send = partial(self._send, outgoing, message, timeout, queue, selector, key, is_async=True)
+        return await self._begin(SendHandle(outgoing.msg_id, on_done), len(outgoing.body), send)
 
-        async def send() -> None:
+    async def _begin(self, handle: H, size: int, work: Callable[[], Awaitable[Any]]) -> H:
+        """Run `work` in a task, within the bounds of what is in flight; `handle` gets its result."""
+        await self._in_flight.acquire(size)
+
+        async def run() -> None:
             try:
-                handle.result = await self._send(outgoing, message, timeout, queue, selector, key, is_async=True)
+                handle.result = await work()
             except RocketError as error:
                 handle.error = error
             finally:
-                self._in_flight.release(len(outgoing.body))
+                self._in_flight.release(size)
                 handle._finish()
 
-        opened.nursery.start_soon(send)
+        self._ready[0].nursery.start_soon(run)
         return handle
+
+    async def request(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: object = None,
+    ) -> ReceivedMessage:
+        """Send, and wait for the reply that a consumer of the topic makes with `received.reply(body)`.
+
+        Args:
+            timeout: seconds until the reply is there, sending included; otherwise as `send`.
+        Raises:
+            RequestTimeout: no reply in time; a consumer may have handled the request all the same. Otherwise as `send`.
+        """
+        pending, outgoing = self._prepare_request(message, timeout)
+        return await self._request(pending, outgoing, message, timeout, queue, selector, key)
+
+    async def request_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: object = None,
+        on_done: Callable[[RequestHandle], None] | None = None,
+    ) -> RequestHandle:
+        """Start a request and go on: `await handle` is its reply. Counts as in flight until then, like `send_soon`."""
+        pending, outgoing = self._prepare_request(message, timeout)
+        request = partial(self._request, pending, outgoing, message, timeout, queue, selector, key)
+        return await self._begin(RequestHandle(outgoing.msg_id, on_done), len(outgoing.body), request)
+
+    def _prepare_request(
+        self,
+        message: Message,
+        timeout: float | None,
+    ) -> tuple[PendingRequest, OutgoingMessage]:
+        _, send_loop = self._ready
+        pending = self._requests.new()
+        timeout_s = self.options.send_timeout if timeout is None else timeout
+        return pending, send_loop.sender.prepare(message, pending.properties(self.client_id, timeout_s))
+
+    async def _request(
+        self,
+        pending: PendingRequest,
+        outgoing: OutgoingMessage,
+        message: Message,
+        timeout: float | None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None,
+        selector: QueueSelector | None,
+        key: object,
+    ) -> ReceivedMessage:
+        opened, send_loop = self._ready
+        timeout_s = self.options.send_timeout if timeout is None else timeout
+        deadline_s = trio.current_time() + timeout_s
+        with self._requests.waiting(pending), trio.move_on_at(deadline_s):
+            await send_loop.publish_info(message.topic)
+            await introduce(opened.instance, message.topic)
+            remaining_s = max(0.001, deadline_s - trio.current_time())
+            await self._send(outgoing, message, remaining_s, queue, selector, key)
+            await pending.arrived.wait()
+        if pending.reply is None:
+            raise RequestTimeout(f"no reply to message {outgoing.msg_id} arrived within {timeout_s} s")
+        return pending.reply
+
+    def _reply_arrived(self, header: ReplyMessageRequestHeader, body: bytes) -> None:
+        opened, _ = self._ready
+        self._requests.reply_arrived(pushed_reply(header, body, opened.instance.now_ms()))
 
     async def flush(self) -> None:
         """Wait until every background send has ended."""

@@ -143,6 +143,7 @@ class Producer(Blocking[async_producer.Producer]):
     send = blocking(async_producer.Producer.send)
     send_batch = blocking(async_producer.Producer.send_batch)
     send_oneway = blocking(async_producer.Producer.send_oneway)
+    request = blocking(async_producer.Producer.request)
     flush = blocking(async_producer.Producer.flush)
     queues = blocking(async_producer.Producer.queues)
 
@@ -156,19 +157,37 @@ class Producer(Blocking[async_producer.Producer]):
         key: object = None,
     ) -> concurrent.futures.Future[SendResult]:
         """Start a send; the future has its result or error. Waits while too many are in flight."""
-        client = self._client
-        future: concurrent.futures.Future[SendResult] = concurrent.futures.Future()
+        begin = functools.partial(
+            self._client.send_soon, message, timeout=timeout, queue=queue, selector=selector, key=key
+        )
+        return self._future(begin)
 
-        def done(handle: async_producer.SendHandle) -> None:
+    def request_soon(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,
+        queue: MessageQueue | None = None,
+        selector: QueueSelector | None = None,
+        key: object = None,
+    ) -> concurrent.futures.Future[ReceivedMessage]:
+        """Start a request; the future has its reply or error. Waits while too many are in flight."""
+        begin = functools.partial(
+            self._client.request_soon, message, timeout=timeout, queue=queue, selector=selector, key=key
+        )
+        return self._future(begin)
+
+    def _future(self, begin: Callable[..., Awaitable[async_producer.Handle[T]]]) -> concurrent.futures.Future[T]:
+        """Begin a send or request; the future gets its outcome."""
+        future: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def done(handle: async_producer.Handle[T]) -> None:
             if handle.result is not None:
                 future.set_result(handle.result)
             else:
                 future.set_exception(handle.error or ClientError("the send was given up at shutdown"))
 
-        async def send() -> None:
-            await client.send_soon(message, timeout=timeout, queue=queue, selector=selector, key=key, on_done=done)
-
-        self._call(send)
+        self._call(functools.partial(begin, on_done=done))
         return future
 
 

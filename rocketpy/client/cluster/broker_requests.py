@@ -1,4 +1,4 @@
-"""Requests of brokers to a consumer: rebalance, reset offsets, report its state, consume a message now.
+"""Requests of brokers to a client: rebalance, reset offsets, report its state, consume a message now, take a reply.
 
 Source: RocketMQ 4.9 `ClientRemotingProcessor`. Answers to requests of other codes: REQUEST_CODE_NOT_SUPPORTED.
 """
@@ -6,7 +6,7 @@ Source: RocketMQ 4.9 `ClientRemotingProcessor`. Answers to requests of other cod
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import attrs
@@ -23,6 +23,7 @@ from rocketpy.remoting.headers.client import (
     ConsumeMessageDirectlyRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
+    ReplyMessageRequestHeader,
     ResetOffsetRequestHeader,
 )
 from rocketpy.remoting.refusals import not_supported
@@ -39,6 +40,7 @@ SERVED_CODES = (
     RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT,
     RequestCode.GET_CONSUMER_RUNNING_INFO,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
+    RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
 )
 
 
@@ -65,6 +67,7 @@ class BrokerRequests:
 
     nursery: trio.Nursery
     consumer: AskedConsumer | None = None
+    on_reply: Callable[[ReplyMessageRequestHeader, bytes], None] | None = None  # of a producer that waits for replies
 
     async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """The answer, or None for a one-way request."""
@@ -82,6 +85,9 @@ class BrokerRequests:
                 return self._running_info(request)
             case RequestCode.CONSUME_MESSAGE_DIRECTLY:
                 return await self._consume_directly(request)
+            case RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT if self.on_reply is not None:
+                self.on_reply(ReplyMessageRequestHeader.of(request), request.body or b"")
+                return RemotingCommand.response()
         return not_supported(request.code)
 
     def _find(self, group: str) -> AskedConsumer | None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 
-from rocketpy.errors import CompressionError
+from rocketpy.errors import CompressionError, NumberInvalid
 from rocketpy.message import properties as names
 from rocketpy.message.compression import decompress_body
+from rocketpy.message.host import Host, parse_host
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.properties import decode_properties
 from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.remoting.headers.client import ReplyMessageRequestHeader
 
 from ..messages import ReceivedMessage
 
@@ -58,3 +60,41 @@ def received_message(record: StoredRecord, broker_name: str) -> ReceivedMessage:
         store_size=record.size,
         prepared_transaction_offset=record.prepared_transaction_offset,
     )
+
+
+def pushed_reply(header: ReplyMessageRequestHeader, body: bytes, now_ms: int) -> ReceivedMessage:
+    """A reply as the broker pushed it (326): it comes from no queue, and has the id that its sender gave it."""
+    properties = decode_properties(header.properties or "") | {names.ARRIVE_TIME: str(now_ms)}
+    msg_id = properties.get(names.UNIQ_KEY, "")
+    size = len(body)
+    try:
+        body, _ = decompress_body(body, header.sys_flag)
+    except CompressionError as error:
+        logger.error("cannot decompress the body of reply %s: %s; delivering it compressed", msg_id, error)
+    return ReceivedMessage(
+        topic=header.topic,
+        body=body,
+        properties=properties,
+        queue=MessageQueue(header.topic, "", header.queue_id),
+        queue_offset=0,
+        phy_offset=0,
+        msg_id=msg_id,
+        offset_msg_id="",
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        born_timestamp_ms=header.born_timestamp_ms,
+        store_timestamp_ms=header.store_timestamp_ms,
+        born_host=_host(header.born_host),
+        store_host=_host(header.store_host),
+        reconsume_times=header.reconsume_times or 0,
+        body_crc=0,
+        store_size=size,
+    )
+
+
+def _host(text: str) -> Host:
+    """`ip:port`, or `/ip:port` as Java prints it."""
+    try:
+        return parse_host(text.removeprefix("/"))
+    except NumberInvalid:
+        return "", 0

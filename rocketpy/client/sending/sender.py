@@ -6,6 +6,7 @@ Source: RocketMQ 4.9 `DefaultMQProducerImpl#sendKernelImpl`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 import attrs
 
@@ -25,6 +26,8 @@ from ..messages import Message, check_batch, check_message
 from ..options import ProducerOptions
 from ..results import SendResult
 
+NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
 
 @attrs.frozen
 class OutgoingMessage:
@@ -38,6 +41,14 @@ class OutgoingMessage:
     sys_flag: int = 0
     is_batch: bool = False
 
+    @property
+    def code(self) -> RequestCode:
+        """The request code that sends it."""
+        if self.is_batch:
+            return RequestCode.SEND_BATCH_MESSAGE
+        is_reply = self.properties.get(names.MSG_TYPE) == names.MSG_TYPE_REPLY
+        return RequestCode.SEND_REPLY_MESSAGE_V2 if is_reply else RequestCode.SEND_MESSAGE_V2
+
 
 @attrs.frozen
 class Sender:
@@ -48,18 +59,18 @@ class Sender:
     options: ProducerOptions
     next_id: Callable[[], str]
 
-    def prepare(self, message: Message) -> OutgoingMessage:
-        """Check, give an id, compress.
+    def prepare(self, message: Message, own_properties: Mapping[str, str] = NO_PROPERTIES) -> OutgoingMessage:
+        """Check, give an id, compress. `own_properties`: reserved ones, which users may not give.
 
         Raises:
             MessageInvalid: no broker would take it.
         """
         check_message(message, self.options.message_size_max)
-        return self.prepare_unchecked(message)
+        return self.prepare_unchecked(message, own_properties)
 
-    def prepare_unchecked(self, message: Message) -> OutgoingMessage:
+    def prepare_unchecked(self, message: Message, own_properties: Mapping[str, str] = NO_PROPERTIES) -> OutgoingMessage:
         """As `prepare`, for messages of our own making, which carry reserved properties."""
-        properties = message.to_properties()
+        properties = message.to_properties() | dict(own_properties)
         msg_id = properties.setdefault(names.UNIQ_KEY, self.next_id())
         body, sys_flag = message.body, 0
         if len(body) >= self.options.compress_over:
@@ -119,13 +130,11 @@ class Sender:
             ClientError: the broker has no master. TransportError, BrokerError: see MQClientAPI.
         """
         address = self.instance.vip(await self.instance.find_master(queue))
-        code = RequestCode.SEND_BATCH_MESSAGE if message.is_batch else RequestCode.SEND_MESSAGE_V2
         return await self.instance.api.send(
-            address, code, self.header(message, queue), message.body, queue, message.msg_id, timeout_s
+            address, message.code, self.header(message, queue), message.body, queue, message.msg_id, timeout_s
         )
 
     async def send_oneway_to(self, queue: MessageQueue, message: OutgoingMessage, timeout_s: float) -> None:
         """Send without a response: the result is unknown."""
         address = self.instance.vip(await self.instance.find_master(queue))
-        code = RequestCode.SEND_BATCH_MESSAGE if message.is_batch else RequestCode.SEND_MESSAGE_V2
-        await self.instance.api.send_oneway(address, code, self.header(message, queue), message.body, timeout_s)
+        await self.instance.api.send_oneway(address, message.code, self.header(message, queue), message.body, timeout_s)
