@@ -40,7 +40,8 @@ func (shardSelector) Select(message *primitive.Message, queues []*primitive.Mess
 	return queues[shard%len(queues)]
 }
 
-// send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue].
+// send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue] [--stay true: before it
+// closes its connections it waits for the end of its input].
 func send(given arguments) {
 	options := []producer.Option{
 		producer.WithNsResolver(given.nameServer()),
@@ -83,6 +84,9 @@ func send(given arguments) {
 		showSent("batch", result)
 	default:
 		check(fmt.Errorf("no such mode: %s", mode))
+	}
+	if given.text("stay", "") == "true" {
+		waitForEndOfInput()
 	}
 	check(sender.Shutdown())
 	show("done", fields{})
