@@ -280,11 +280,10 @@ static rp_status take(rp_codec *codec, const rp_origin *origin, const uint8_t *d
                                            : to_pull(codec, origin, &frame, &header);
         if (status != RP_UNSUPPORTED) return status;
     }
-    uint32_t out = OUT_MANAGER;
-    if (destination == RP_TO_QUERY && codec->query_count) {
-        out = OUT_PULLS + codec->pull_count + codec->query_turn;
-        codec->query_turn = (codec->query_turn + 1) % codec->query_count;
-    }
+    uint32_t out = OUT_MANAGER, first_query = OUT_PULLS + codec->pull_count;
+    if (destination == RP_TO_QUERY && codec->query_count)
+        out = first_query +
+              rp_next_query_worker(&codec->output_rings[first_query], codec->query_count, codec->query_turn++);
     return command(codec, out, origin, data, size, &header);
 }
 

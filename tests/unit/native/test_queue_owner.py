@@ -51,7 +51,8 @@ def codec(tmp_path: Path) -> Any:
     """A codec with three pull workers and two query workers; their rings' readers behind it."""
     path = FastPath(tmp_path)
     pulls = [path._ring("selector", "pull") for _ in range(OWNERS)]
-    queries = [path._ring("selector", "manager") for _ in range(2)]
+    path.workers["query"] = lib.rp_worker_create(len(path.workers))
+    queries = [path._ring("selector", worker) for worker in ("query", "manager")]
     routes = ffi.new("rp_route[]", [(11, lib.RP_TO_PULL), (33, lib.RP_TO_QUERY)])
     path._keep.append(routes)
     path.codec_options = {
@@ -114,6 +115,25 @@ def test_queries_take_turns_and_every_worker_hears_of_the_end_of_a_connection(co
     for reader in codec.pull_readers:
         assert [kind for kind, _ in drain(reader)] == [lib.RP_MSG_CLOSED]
     assert [kind for kind, _ in codec.for_manager()] == [lib.RP_MSG_CLOSED]
+
+
+def test_queries_go_to_a_worker_that_has_none_waiting(codec: Any) -> None:
+    """A worker that stands still keeps one query, those behind it go to the other."""
+
+    def ask(opaque: int) -> None:
+        assert codec.frame(RemotingCommand(33, opaque, ext_fields={"offset": "0"})) == lib.RP_OK
+        lib.rp_codec_wake(codec.codec)
+
+    stopped, free = codec.query_readers
+    ask(0)
+    for opaque in range(1, 10):
+        ask(opaque)
+        assert len(drain(free)) == 1
+    assert len(drain(stopped)) == 1
+    codec.workers["query"].counters[lib.RP_COUNT_WAITING] = 1  # in its pool
+    for opaque in range(10):
+        ask(opaque)
+        assert (len(drain(stopped)), len(drain(free))) == (0, 1)
 
 
 def test_an_arrival_is_told_to_the_owner_alone(tmp_path: Path) -> None:
