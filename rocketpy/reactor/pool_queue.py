@@ -1,8 +1,12 @@
-"""The requests that wait for the tasks of one pool in one process, first come, first served."""
+"""The requests that wait for the tasks of one pool in one process.
+
+Connections take turns, and the requests of a connection keep their order: a connection with thousands of requests
+delays another by one request. It may also have only as many waiting as are still free, so that it cannot fill the pool.
+"""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from typing import Generic, Protocol, TypeVar
 
 import attrs
@@ -17,6 +21,11 @@ class Waiting(Protocol):
     """A request that waits."""
 
     @property
+    def sender(self) -> int:
+        """The number of its connection."""
+        ...
+
+    @property
     def received_ns(self) -> int: ...
 
     @property
@@ -27,13 +36,22 @@ _W = TypeVar("_W", bound=Waiting)
 
 
 @attrs.define(eq=False)
+class _Turn(Generic[_W]):
+    """What one connection has waiting."""
+
+    requests: deque[_W] = attrs.field(factory=deque)
+    bytes: int = 0
+
+
+@attrs.define(eq=False)
 class PoolQueue(Generic[_W]):
-    """Bounded in requests and in bytes."""
+    """Bounded in requests and in bytes, together and for each connection."""
 
     pool: Pool
-    _send: trio.MemorySendChannel[_W] = attrs.field(init=False)
-    _receive: trio.MemoryReceiveChannel[_W] = attrs.field(init=False)
-    _received_ns: deque[int] = attrs.field(init=False, factory=deque)
+    _send: trio.MemorySendChannel[None] = attrs.field(init=False)  # one for each request: `take` waits for it
+    _receive: trio.MemoryReceiveChannel[None] = attrs.field(init=False)
+    _turns: OrderedDict[int, _Turn[_W]] = attrs.field(init=False, factory=OrderedDict)  # by connection, the next first
+    _count: int = attrs.field(init=False, default=0)
     _bytes: int = attrs.field(init=False, default=0)
 
     def __attrs_post_init__(self) -> None:
@@ -41,37 +59,46 @@ class PoolQueue(Generic[_W]):
 
     def put(self, request: _W) -> bool:
         """False: a bound of the pool is reached, nothing was taken."""
-        if self._bytes > 0 and self._bytes + request.size > self.pool.queue_bytes_max:
+        turn = self._turns.get(request.sender) or _Turn()
+        if self._bytes and request.size + turn.bytes > self.pool.queue_bytes_max - self._bytes:
             return False
-        try:
-            self._send.send_nowait(request)
-        except trio.WouldBlock:
+        if len(turn.requests) >= self.pool.queue_max - self._count:
             return False
-        self._bytes += request.size
-        self._received_ns.append(request.received_ns)
+        self._send.send_nowait(None)
+        turn.requests.append(request)
+        self._turns[request.sender] = turn
+        self._add(turn, 1, request.size)
         return True
 
     async def take(self) -> _W | None:
         """Wait for the next request; None: there will be none."""
         try:
-            request = await self._receive.receive()
+            await self._receive.receive()
         except trio.EndOfChannel:
             return None
-        self._received_ns.popleft()
-        self._bytes -= request.size
+        sender, turn = self._turns.popitem(last=False)
+        request = turn.requests.popleft()
+        if turn.requests:
+            self._turns[sender] = turn  # behind all others
+        self._add(turn, -1, -request.size)
         return request
+
+    def _add(self, turn: _Turn[_W], count: int, size: int) -> None:
+        self._count += count
+        self._bytes += size
+        turn.bytes += size
 
     def close(self) -> None:
         """What waits is still served."""
         self._send.close()
 
     def __len__(self) -> int:
-        return self._send.statistics().current_buffer_used
+        return self._count
 
     @property
     def since_ns(self) -> int:
-        """When the one at the head was received, CLOCK_MONOTONIC; 0: nothing waits."""
-        return self._received_ns[0] if self._received_ns and len(self) else 0
+        """When the next one was received, CLOCK_MONOTONIC; 0: nothing waits."""
+        return next(iter(self._turns.values())).requests[0].received_ns if self._turns else 0
 
     def load(self, now_ns: int) -> PoolLoad:
         waited_ns = now_ns - self.since_ns if self.since_ns else 0

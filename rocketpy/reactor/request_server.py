@@ -76,6 +76,10 @@ class _Job:
     received_ns: int
     size: int  # bytes that it counts while it waits
 
+    @property
+    def sender(self) -> int:
+        return self.connection.channel.connection
+
 
 @attrs.define(eq=False, kw_only=True)
 class RequestServer:

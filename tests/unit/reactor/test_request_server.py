@@ -126,19 +126,19 @@ def test_a_full_pool_answers_busy_at_once_and_a_oneway_is_dropped(open_bench: Ca
         await gate.wait()
         return RemotingCommand.response(0)
 
-    bench = open_bench({1: wait}, pools=(Pool(name="small", tasks=1, queue_max=2),))
+    bench = open_bench({1: wait}, pools=(Pool(name="small", tasks=1, queue_max=4),))
 
     async def scene() -> None:
         bench.request(1, 0)  # in service
         await complete()
-        for opaque in (1, 2, 3):  # two wait, one is too many
+        for opaque in (1, 2, 3):  # two wait, half of the pool; one is too many of this connection
             bench.request(1, opaque)
         bench.request(1, 4, oneway=True)
         await complete()
         busy = bench.replies()
         assert [(one.opaque, one.code) for one in busy] == [(3, 2)]
         assert busy[0].remark.startswith("[OVERLOAD]")
-        assert bench.server.loads() == {"small": PoolLoad(2, 2, head_wait_ms=0)}
+        assert bench.server.loads() == {"small": PoolLoad(2, 4, head_wait_ms=0)}
         gate.set()
         await complete()
         assert [one.opaque for one in bench.replies()] == [0, 1, 2]
