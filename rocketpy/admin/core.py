@@ -96,9 +96,7 @@ class AdminCore:
         Raises:
             PartialFailure: some failed. RocketError: all did.
         """
-        addresses = self.options.name_server_list
-        if not addresses:
-            raise ClientError("no name server address: pass -n or set NAMESRV_ADDR")
+        addresses = await self.instance.api.name_servers.listed(self.timeout_s)
         return await each(addresses, lambda address: self.ask(address, code, header, body))
 
 

@@ -4,6 +4,9 @@ One connection per name server stays open, because a name server removes a broke
 closes. The whole topic table is always sent: a single topic with the table's version would make name servers skip the
 rest of a change. A large table is sent in parts (registration.py), and only to name servers whose version differs.
 
+Each name server has a task of its own: one that accepts connections and does not answer delays nobody else's
+registration. While a registration with it is under way, the newest table alone waits behind it.
+
 Source: RocketMQ 4.9 `BrokerOuterAPI`, `BrokerController#registerBrokerAll`.
 """
 
@@ -11,24 +14,25 @@ from __future__ import annotations
 
 import logging
 import zlib
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
 import trio
 
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.config import parse_addresses
+from rocketpy.config import BrokerConfig, parse_addresses
 from rocketpy.errors import RocketError
 from rocketpy.message.host import format_host
 from rocketpy.remoting.bodies.kv import KVTable
-from rocketpy.remoting.bodies.topic import DataVersion
+from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.namesrv import (
     BrokerRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
 )
+from rocketpy.transport.address_server import AddressLookup, address_server_url, ask_address_server
 
 from .clock import Clock
 from .current_settings import CurrentSettings
@@ -59,6 +63,43 @@ class RegistrationStatistics:
     last_success_ms: int | None = None  # wall clock; None: none yet
 
 
+@attrs.define(eq=False)
+class _Table:
+    """The topics to register, as they were at one moment; encoded once, by the first server that wants them."""
+
+    topics: Mapping[str, TopicConfig]
+    version: DataVersion
+    broker: BrokerConfig
+    is_wanted: bool  # by name servers with the same version, too
+    _parts: list[RegistrationPart] | None = None
+    _lock: trio.Lock = attrs.field(factory=trio.Lock)
+
+    async def parts(self) -> list[RegistrationPart]:
+        async with self._lock:
+            if self._parts is None:
+                self._parts = await registration_parts(
+                    self.topics,
+                    self.version,
+                    permission=self.broker.broker_permission,
+                    is_compressed=self.broker.compressed_register,
+                )
+            return self._parts
+
+
+@attrs.define(eq=False)
+class _Server:
+    """One name server."""
+
+    address: str
+    waiting: _Table | None = None  # behind the registration that is under way
+    idle: trio.Event | None = None  # set when none is under way; None: none was
+    is_silent: bool = False  # its last request failed
+
+    @property
+    def is_busy(self) -> bool:
+        return self.idle is not None and not self.idle.is_set()
+
+
 class BrokerOuterApi:
     """Registers this broker, and its topics, with every name server."""
 
@@ -71,8 +112,10 @@ class BrokerOuterApi:
         self._topics = topics
         self._client = client
         self._changed = trio.Event()
-        self._lock = trio.Lock()  # one registration at a time: versions arrive in order
-        self._unreachable: set[str] = set()
+        self._servers: dict[str, _Server] = {}
+        self._found: list[str] = []  # by the address server
+        self._ask: Callable[[str], Awaitable[list[str]]] = ask_address_server
+        self._nursery: trio.Nursery | None = None  # of `run`
         self._has_left = False
 
     def topics_changed(self) -> None:
@@ -81,60 +124,102 @@ class BrokerOuterApi:
     async def run(self) -> None:
         """Register now, and again each period or when topics change."""
         forced = True
-        while True:
-            self._changed = trio.Event()
-            await self.register(forced=forced)
-            with trio.move_on_after(self._period_s):
-                await self._changed.wait()
-            forced = self._changed.is_set() or self._settings.broker.force_register
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                self._look_up(nursery)
+                while True:
+                    self._changed = trio.Event()
+                    self._begin(nursery, forced=forced)
+                    with trio.move_on_after(self._period_s):
+                        await self._changed.wait()
+                    forced = self._changed.is_set() or self._settings.broker.force_register
+            finally:
+                self._nursery = None
+
+    def _look_up(self, nursery: trio.Nursery) -> None:
+        """Follow the address server, when no name servers are given."""
+        broker = self._settings.broker
+        if broker.fetch_namesrv_addr_by_address_server and broker.rmq_address_server_domain:
+            url = address_server_url(broker.rmq_address_server_domain, broker.rmq_address_server_sub_group)
+            nursery.start_soon(AddressLookup(url, self._take_found, self._ask).run)
+
+    def _take_found(self, addresses: list[str]) -> None:
+        self._found = addresses
+        self.topics_changed()
 
     async def register(self, *, forced: bool = True) -> None:
-        """Register with all name servers in parallel. One that does not answer is tried again in the next round.
+        """Register with all name servers. One that does not answer is tried again in the next round, and is not waited
+        for until it has answered.
 
         `forced=False`: only with those whose version differs or is unknown.
         """
-        async with self._lock:
-            if self._has_left or not self._addresses:
-                return
-            topics, version = self._topics.topics, self._topics.data_version
-            is_wanted = forced and len(topics) <= LARGE_TOPICS
-            addresses = [address for address in self._addresses if is_wanted]
-            if not is_wanted:
-                async with trio.open_nursery() as nursery:
-                    for address in self._addresses:
-                        nursery.start_soon(self._add_if_different, address, version, addresses)
-            if not addresses:
-                return
-            broker = self._settings.broker
-            parts = await registration_parts(
-                topics, version, permission=broker.broker_permission, is_compressed=broker.compressed_register
-            )
-            self._count(topics=len(topics), bytes=sum(len(part.body) for part in parts), parts=len(parts))
+        if self._nursery is None:
             async with trio.open_nursery() as nursery:
-                for address in addresses:
-                    nursery.start_soon(self._register_with, address, parts)
+                self._begin(nursery, forced=forced)
+            return
+        for server in self._begin(self._nursery, forced=forced):
+            if server.idle is not None and not server.is_silent:
+                await server.idle.wait()
+
+    def _begin(self, nursery: trio.Nursery, *, forced: bool) -> list[_Server]:
+        """Begin a registration with each server, behind the one that is under way."""
+        if self._has_left:
+            return []
+        addresses = self._addresses
+        self._servers = {address: self._servers.get(address) or _Server(address) for address in addresses}
+        topics, version = self._topics.topics, self._topics.data_version
+        table = _Table(topics, version, self._settings.broker, forced and len(topics) <= LARGE_TOPICS)
+        for server in self._servers.values():
+            if server.waiting is not None and server.waiting.is_wanted:
+                table.is_wanted = len(topics) <= LARGE_TOPICS
+            server.waiting = table
+            if not server.is_busy:
+                server.idle = trio.Event()
+                nursery.start_soon(self._serve, server)
+        return list(self._servers.values())
+
+    async def _serve(self, server: _Server) -> None:
+        """Register with one server until nothing waits."""
+        assert server.idle is not None
+        try:
+            while server.waiting is not None:
+                table, server.waiting = server.waiting, None
+                if table.is_wanted or await self._is_different(server, table.version):
+                    await self._register_with(server, await table.parts())
+        finally:
+            server.idle.set()
 
     async def unregister(self) -> None:
         """Unregister from all name servers, so that clients use other brokers at once."""
-        async with self._lock, trio.open_nursery() as nursery:
-            self._has_left = True  # a later change of a topic must not register the broker again
+        self._has_left = True  # a later change of a topic must not register the broker again
+        async with trio.open_nursery() as nursery:
             for address in self._addresses:
-                request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity())
-                nursery.start_soon(self._call, address, request, UNREGISTER_TIMEOUT_S)
+                nursery.start_soon(self._leave, self._servers.get(address) or _Server(address))
+
+    async def _leave(self, server: _Server) -> None:
+        """Behind the registration that is under way: else it could be served later."""
+        server.waiting = None
+        with trio.move_on_after(UNREGISTER_TIMEOUT_S):
+            if server.idle is not None:
+                await server.idle.wait()
+        request = RemotingCommand.request(RequestCode.UNREGISTER_BROKER, self._identity())
+        await self._call(server, request, UNREGISTER_TIMEOUT_S)
 
     @property
     def _addresses(self) -> list[str]:
         text = self._settings.broker.namesrv_addr
-        return [format_host(address) for address in parse_addresses(text)] if text else []
+        return list(dict.fromkeys(map(format_host, parse_addresses(text)))) if text else self._found
 
     @property
     def _period_s(self) -> float:
         return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._settings.broker.register_name_server_period / 1000))
 
-    async def _register_with(self, address: str, parts: Sequence[RegistrationPart]) -> None:
+    async def _register_with(self, server: _Server, parts: Sequence[RegistrationPart]) -> None:
         """Send all parts in order, and stop at the first failure: then the name server does not have the table's
         version, and the next round sends all parts again."""
-        settings = self._settings.value
+        settings, topics = self._settings.value, sum(part.topics for part in parts)
+        self._count(topics=topics, bytes=sum(len(part.body) for part in parts), parts=len(parts))
         for number, part in enumerate(parts):
             header = RegisterBrokerRequestHeader(
                 broker_name=settings.broker.broker_name,
@@ -146,21 +231,21 @@ class BrokerOuterApi:
                 body_crc32=zlib.crc32(part.body) & 0x7FFFFFFF,
             )
             request = RemotingCommand.request(RequestCode.REGISTER_BROKER, header, part.body)
-            answer = await self._call(address, request, self._timeout_s)
+            answer = await self._call(server, request, self._timeout_s)
             if answer is None:
                 self._count(failures=self.statistics.failures + 1)
                 if len(parts) > 1:
                     logger.warning(
                         "name server %s accepted %d of %d parts of the registration (%d topics); sending all again",
-                        address,
+                        server.address,
                         number,
                         len(parts),
-                        self.statistics.topics,
+                        topics,
                     )
                 return
         self._count(last_success_ms=self._clock.now_ms())
         if answer is not None and answer.body:
-            await self._take_order_topics(address, answer.body)
+            await self._take_order_topics(server.address, answer.body)
 
     def _count(self, **changes: int) -> None:
         self.statistics = attrs.evolve(self.statistics, **changes)
@@ -169,15 +254,14 @@ class BrokerOuterApi:
     def _timeout_s(self) -> float:
         return self._settings.broker.register_broker_timeout_mills / 1000
 
-    async def _add_if_different(self, address: str, version: DataVersion, found: list[str]) -> None:
-        """Add the name server to `found` if its version of our topics differs or is unknown."""
+    async def _is_different(self, server: _Server, version: DataVersion) -> bool:
+        """Whether the name server's version of our topics differs or is unknown."""
         request = RemotingCommand.request(RequestCode.QUERY_DATA_VERSION, self._identity(), version.encode())
-        answer = await self._call(address, request, self._timeout_s)
+        answer = await self._call(server, request, self._timeout_s)
         try:
-            if answer is None or QueryDataVersionResponseHeader.of(answer).changed:
-                found.append(address)
+            return answer is None or bool(QueryDataVersionResponseHeader.of(answer).changed)
         except RocketError:
-            found.append(address)
+            return True
 
     async def _take_order_topics(self, address: str, body: bytes) -> None:
         """Read the ordered topics of the cluster from the response; without a body there are none."""
@@ -189,17 +273,18 @@ class BrokerOuterApi:
         if await self._topics.update_order_topics(ordered.keys()):
             self.topics_changed()
 
-    async def _call(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand | None:
+    async def _call(self, server: _Server, request: RemotingCommand, timeout_s: float) -> RemotingCommand | None:
         """Returns the successful response, or None. A failure is logged once, until a call succeeds again."""
+        address = server.address
         try:
             answer = await self._client.invoke(address, request, timeout_s)
         except RocketError as exc:
-            if address not in self._unreachable:
-                self._unreachable.add(address)
+            if not server.is_silent:
+                server.is_silent = True
                 logger.warning("cannot send %s to name server %s: %s; trying again", request.name, address, exc)
             return None
-        if address in self._unreachable:
-            self._unreachable.discard(address)
+        if server.is_silent:
+            server.is_silent = False
             logger.info("name server %s is reachable again", address)
         if answer.code != ResponseCode.SUCCESS:
             logger.warning("name server %s refused %s: %s %s", address, request.name, answer.name, answer.remark)

@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from rocketpy.codes import ResponseCode
+from rocketpy.transport.address_server import address_server_url
 
 from .allocation import Allocation, Averagely
 
@@ -97,6 +98,9 @@ class ClientOptions:
     """What producers, consumers and the admin client share."""
 
     name_servers: str = attrs.field(factory=lambda: os.environ.get("NAMESRV_ADDR", ""))  # "host:port;host:port"
+    name_server_domain: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_NAMESRV_DOMAIN", ""))
+    """Host, or host:port, of the HTTP service to ask for the name servers when name_servers is empty."""
+    name_server_subgroup: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_NAMESRV_DOMAIN_SUBGROUP", ""))
     instance_name: str = "DEFAULT"  # DEFAULT becomes <pid>#<ns>, so that every client has an id of its own
     client_ip: str | None = None  # part of the client id; detected when None
     unit_name: str | None = None
@@ -114,6 +118,13 @@ class ClientOptions:
         """The addresses, without a scheme and without blanks."""
         items = (item.strip().removeprefix("http://") for item in self.name_servers.split(";"))
         return tuple(item for item in items if item)
+
+    @property
+    def address_server_url(self) -> str | None:
+        """Where to look the name servers up; None: they are given, or no service is named."""
+        if self.name_server_list or not self.name_server_domain:
+            return None
+        return address_server_url(self.name_server_domain, self.name_server_subgroup, self.unit_name)
 
 
 @attrs.frozen(kw_only=True)

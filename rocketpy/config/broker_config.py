@@ -152,9 +152,20 @@ class BrokerConfig:
     fetch_namesrv_addr_by_address_server: bool = setting(
         False,
         "fetchNamesrvAddrByAddressServer",
-        "Ask an HTTP service for the name servers.",
+        "Ask the HTTP service rmqAddressServerDomain for the name servers, every two minutes, when namesrvAddr is not "
+        "given.",
         important=True,
-        only_default="give namesrvAddr instead; there is no HTTP lookup",
+    )
+    rmq_address_server_domain: str | None = setting(
+        None,
+        "rmqAddressServerDomain",
+        "Host, or `host:port` (else port 8080), of the service that names the name servers: "
+        "`http://DOMAIN/rocketmq/SUBGROUP` answers `host:port;host:port`.",
+    )
+    rmq_address_server_sub_group: str = setting(
+        "nsaddr",
+        "rmqAddressServerSubGroup",
+        "The last part of the path that is asked of rmqAddressServerDomain.",
     )
     pull_thread_pool_queue_capacity: int = setting(
         100_000,

@@ -95,6 +95,13 @@ class _Checker:
                     parse_addresses(address)
                 except ValueError as exc:
                     self._fail(key, str(exc))
+        domain, subgroup = broker.rmq_address_server_domain, broker.rmq_address_server_sub_group
+        if broker.fetch_namesrv_addr_by_address_server and not domain:
+            self._fail("fetchNamesrvAddrByAddressServer", "give rmqAddressServerDomain too: the service to ask")
+        if domain and not re.fullmatch(r"[a-zA-Z0-9.\-_]+(:[0-9]{1,5})?|\[[0-9a-fA-F:.]+\]:[0-9]{1,5}", domain):
+            self._fail("rmqAddressServerDomain", f"{domain!r} is not host or host:port")
+        if not re.fullmatch(r"[a-zA-Z0-9._\-/]+", subgroup):
+            self._fail("rmqAddressServerSubGroup", f"{subgroup!r} must be letters, digits, '.', '_', '-' or '/'")
         for key, name in (("brokerName", broker.broker_name), ("brokerClusterName", broker.broker_cluster_name)):
             if not name or not re.fullmatch(r"[%|a-zA-Z0-9_.\-]+", name):
                 self._fail(key, f"{name!r} must be letters, digits, '.', '_', '-', '%' or '|'")

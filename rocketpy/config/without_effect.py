@@ -63,10 +63,6 @@ BROKER: Table = {
         "maxDelayTime": 40,
         "filterServerNums": 0,
     },
-    "there is no HTTP lookup": {
-        "rmqAddressServerDomain": None,
-        "rmqAddressServerSubGroup": None,
-    },
     "workers are joined by rings, sized by ringSize; a full ring makes the selector stop reading": {
         "sendThreadPoolQueueCapacity": 10_000,
         "clientManagerThreadPoolQueueCapacity": 1_000_000,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import random
@@ -15,6 +16,7 @@ import trio
 
 from rocketpy.errors import ClientError
 from rocketpy.message.message_id import UniqueIdGenerator
+from rocketpy.transport.address_server import AddressLookup, ask_address_server
 from rocketpy.transport.client import RemotingClient
 from rocketpy.transport.streams import Connector, connect
 
@@ -52,6 +54,14 @@ class Lifetime:
             connect_timeout_s=self.options.connect_timeout,
         )
         name_servers = NameServers.shuffled(remoting, self.options.name_server_list, self.rng)
+        if self.options.address_server_url:
+            lookup = AddressLookup(
+                self.options.address_server_url,
+                lambda found: name_servers.replace(found, self.rng),
+                functools.partial(ask_address_server, connector=self.connector),
+            )
+            name_servers.looked_up = trio.Event()
+            nursery.start_soon(lookup.run)
         api = MQClientAPI(remoting, name_servers, self.options.credentials)
         instance = ClientInstance(self.options, self.client_id, api, self.rng, self.now_ms)
         address = (self.options.client_ip or local_address()).strip("[]")

@@ -40,10 +40,10 @@ def run_broker(config: str | None, overrides: Mapping[str, str], to_print: str |
     if to_print is not None:
         print(loaded.to_properties(important_only=to_print == "important"), end="")
         return 0
-    if not loaded.broker.namesrv_addr:
+    if not loaded.broker.namesrv_addr and not loaded.broker.fetch_namesrv_addr_by_address_server:
         raise ConfigError(
-            "no name server is named: give -n HOST:PORT, namesrvAddr in the file, or NAMESRV_ADDR "
-            "(rocketpy standalone brings its own)",
+            "no name server is named: give -n HOST:PORT, namesrvAddr in the file, or NAMESRV_ADDR; "
+            "fetchNamesrvAddrByAddressServer=true looks them up (rocketpy standalone brings its own)",
             key="namesrvAddr",
         )
     from . import broker

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from rocketpy.broker import outer_api, registration
-from rocketpy.errors import ConnectionLost
+from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.namesrv.route_info import Registration, RouteInfoManager
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
@@ -125,6 +125,124 @@ def test_not_forced_only_servers_with_other_data_are_told(tmp_path: Path) -> Non
     trio.run(main)
     assert len(rig.name_servers.requests(322)) == 2
     assert [address for address, request in rig.name_servers.calls if request.code == 103] == ["10.0.0.2:9876"]
+
+
+class Mixed:
+    """Name servers by address: `slow` ones accept and never answer, `dead` ones cannot be reached."""
+
+    def __init__(self) -> None:
+        self.slow: set[str] = set()
+        self.dead: set[str] = set()
+        self.registered: list[tuple[float, str, frozenset[str]]] = []  # when, with whom, which topics
+        self.in_flight: dict[str, int] = {}
+
+    async def invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        self.in_flight[address] = self.in_flight.get(address, 0) + 1
+        assert self.in_flight[address] == 1, "one request at a time: versions arrive in order"
+        try:
+            await trio.sleep(timeout_s if address in self.slow else 0.0)
+        finally:
+            self.in_flight[address] -= 1
+        if address in self.slow:
+            raise RequestTimeout("no answer")
+        if address in self.dead:
+            raise ConnectFailed("nobody listens")
+        if request.code == 103:
+            wrapper = registered(request).topic_config_serialize_wrapper
+            self.registered.append((trio.current_time(), address, frozenset(wrapper.topic_config_table)))
+        return RemotingCommand.response()
+
+    def times(self, address: str, topic: str) -> list[float]:
+        """When registrations with this topic arrived."""
+        return [when for when, at, topics in self.registered if at == address and topic in topics]
+
+
+HEALTHY, SICK = "10.0.0.1:9876", "10.0.0.2:9876"
+
+
+@pytest.mark.parametrize("kind", ["slow", "dead"])
+def test_registration_goes_on_at_the_speed_of_the_healthy_name_server(tmp_path: Path, kind: str) -> None:
+    rig, servers = SlowPathRig(tmp_path, **TWO), Mixed()
+    api = rig.broker._outer_api
+    api._client = servers
+    getattr(servers, kind).add(SICK)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(api.run)
+            await trio.sleep(0.01)
+            assert servers.times(HEALTHY, "TBW102") and not servers.times(SICK, "TBW102")
+            for number in range(20):  # topics are created while a registration with the other is under way
+                begin_s = trio.current_time()
+                rig.services.topics.create_if_missing(f"T{number}", queue_nums=1)
+                await trio.sleep(1.0)
+                assert min(servers.times(HEALTHY, f"T{number}")) - begin_s < 0.1
+            begin_s = trio.current_time()
+            rig.services.topics.create_if_missing("Admin", queue_nums=1)
+            await rig.services.registrar.register()
+            assert trio.current_time() - begin_s < 0.1, "nobody waits for one that has not answered"
+            assert servers.times(HEALTHY, "Admin")
+            getattr(servers, kind).clear()
+            await trio.sleep(40.0)
+            assert servers.times(SICK, "Admin"), "it is registered with once it is back"
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_leaving_waits_a_bounded_time_for_a_slow_name_server(tmp_path: Path) -> None:
+    rig, servers = SlowPathRig(tmp_path, **TWO), Mixed()
+    api = rig.broker._outer_api
+    api._client = servers
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(api.run)
+            await trio.sleep(1.0)
+            begin_s = trio.current_time()
+            await api.unregister()
+            assert trio.current_time() - begin_s < 0.1
+            await rig.services.registrar.register()
+            assert len(servers.registered) == 2, "nothing registers a broker that has left"
+            servers.slow.add(SICK)
+            begin_s = trio.current_time()
+            await api.unregister()
+            assert trio.current_time() - begin_s <= 2 * outer_api.UNREGISTER_TIMEOUT_S
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_name_servers_are_looked_up_and_followed(tmp_path: Path) -> None:
+    answers = [[HEALTHY], [SICK]]
+
+    async def ask(url: str) -> list[str]:
+        assert url == "http://ns.example:8080/rocketmq/mine"
+        await trio.lowlevel.checkpoint()
+        return answers.pop(0) if len(answers) > 1 else answers[0]
+
+    rig, servers = (
+        SlowPathRig(
+            tmp_path,
+            fetch_namesrv_addr_by_address_server=True,
+            rmq_address_server_domain="ns.example",
+            rmq_address_server_sub_group="mine",
+        ),
+        Mixed(),
+    )
+    api = rig.broker._outer_api
+    api._client, api._ask = servers, ask
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(api.run)
+            await trio.sleep(1.0)
+            assert [at for _, at, _ in servers.registered] == [HEALTHY]
+            await trio.sleep(130.0)
+            assert servers.registered[-1][1] == SICK
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 class RouteTable:

@@ -244,3 +244,20 @@ def test_the_number_of_cpus_is_shown_where_the_reference_shows_it(load: Load) ->
 def test_ring_count_without_codecs() -> None:
     settings = load_broker_config(None, {"codecWorkers": "0", "selectorWorkers": "2"}, ENVIRON, machine=TWO_CORES)
     assert ring_count(settings) == 2 * 3 + 3 * 2 + 8
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("fetchNamesrvAddrByAddressServer=true", "rmqAddressServerDomain"),
+        ("rmqAddressServerDomain=http://x/", "not host or host:port"),
+        ("rmqAddressServerDomain=ns.example\nrmqAddressServerSubGroup=a?b", "must be letters"),
+        ("fetchNamesrvAddrByAddressServer=true\nrmqAddressServerDomain=[::1]:80", None),
+    ],
+)
+def test_the_address_server(load: Load, text: str, fault: str | None) -> None:
+    if fault is None:
+        assert load(text).broker.fetch_namesrv_addr_by_address_server
+        return
+    with pytest.raises(ConfigError, match=fault):
+        load(text)
