@@ -4,10 +4,11 @@
  * below, followed by its strings back to back. docs/architecture.md shows the workers.
  *
  *   selector -> codec      FRAME, CLOSED
- *   codec -> send          SEND                     -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
+ *   codec -> send          SEND, END_TRANSACTION    -> pull  PULL, CLOSED        -> manager  COMMAND, CLOSED
  *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET, TRAFFIC
  *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
- *                          COMPLETED after each SEND of the slow path; to send POSITION (answered by PUT_RESULT)
+ *                          COMPLETED after each SEND of the slow path; to send POSITION and END_TRANSACTION
+ *                          (answered by PUT_RESULT)
  *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
  *   store -> pull          ARRIVAL
  *   any -> selector        REPLY, PULL_REPLY */
@@ -35,6 +36,7 @@ enum {
     RP_MSG_COMPLETED = 18, /* manager -> send: rp_msg_completed: a SEND of the slow path has been completed */
     RP_MSG_CLEAN_EXPIRED = 19, /* manager -> store: drop the files of queues whose records are all gone; CLEANED */
     RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
+    RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h */
     RP_MSG_POSITION = 21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
     RP_MSG_TRAFFIC = 22 /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
 };
@@ -65,7 +67,9 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_FIRST_TRY_DONE = 128, /* pull: do not suspend again, do not commit again */
        RP_REQUEST_ADD_CLUSTER = 256, /* send: append the CLUSTER property; set by the codec, cleared by a rewrite */
        RP_REQUEST_DELIVERY = 512, /* internal put: an rp_delivery (delivery_marks.h) stands in the group's place */
-       RP_REQUEST_HAS_WAIT = 1024 /* send: the client gave WAIT, whatever its value */
+       RP_REQUEST_HAS_WAIT = 1024, /* send: the client gave WAIT, whatever its value */
+       RP_REQUEST_HALF = 2048, /* send: a half message (TRAN_MSG=true), which is stored in the half queue */
+       RP_REQUEST_END = 4096 /* of an END_TRANSACTION whose reply waits for the disk (send_wait.h) */
 };
 
 typedef struct rp_msg_send {
@@ -240,6 +244,7 @@ typedef struct rp_msg_subscription {
 typedef struct rp_msg_broker {
     int32_t permission; /* brokerPermission */
     uint32_t max_message_size; /* bytes of body; 0: unchanged */
+    uint32_t reject_transactions; /* rejectTransactionMessage */
 } rp_msg_broker;
 
 /* Counters of a worker's block; each worker adds to those it knows. */
@@ -282,6 +287,11 @@ enum {
     RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
     RP_COUNT_WAITING = 38, /* gauge, of a query worker: requests that wait for its tasks */
     RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
+    RP_COUNT_HALF_MESSAGES = 44,
+    RP_COUNT_TRANSACTIONS_COMMITTED = 45,
+    RP_COUNT_TRANSACTIONS_ROLLED_BACK = 46,
+    RP_COUNT_TRANSACTIONS_DISCARDED = 47,
+    RP_COUNT_ENDS_REFUSED = 48, /* END_TRANSACTION that named no open half message */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
     RP_COUNT_PUT_LATENCY_SUM_US = 88

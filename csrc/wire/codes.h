@@ -4,6 +4,7 @@
 
 typedef enum rp_request_code {
     RP_CODE_SEND_MESSAGE = 10, /* its header has the long field names; the other sends have letters */
+    RP_CODE_END_TRANSACTION = 37,
 } rp_request_code;
 
 typedef enum rp_response_code {
@@ -11,6 +12,7 @@ typedef enum rp_response_code {
     RP_RESPONSE_SYSTEM_ERROR = 1,
     RP_RESPONSE_SYSTEM_BUSY = 2,
     RP_RESPONSE_FLUSH_DISK_TIMEOUT = 10,
+    RP_RESPONSE_SLAVE_NOT_AVAILABLE = 11,
     RP_RESPONSE_MESSAGE_ILLEGAL = 13,
     RP_RESPONSE_SERVICE_NOT_AVAILABLE = 14,
     RP_RESPONSE_TOPIC_NOT_EXIST = 17,

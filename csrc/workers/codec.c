@@ -189,14 +189,17 @@ static rp_status fill_ring(rp_codec *codec, uint32_t out, fill_function fill, ui
 
 static rp_status send_to_ring(rp_codec *codec, const rp_origin *origin, const rp_frame *frame,
                               const rp_header *header) {
-    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_msg_send));
-    rp_status status = fill_ring(codec, OUT_SEND, rp_send_request_fill, bound, RP_MSG_SEND, origin, frame, header);
+    int is_end = header->code == RP_CODE_END_TRANSACTION;
+    uint16_t type = is_end ? RP_MSG_END_TRANSACTION : RP_MSG_SEND;
+    fill_function fill = is_end ? rp_end_request_fill : rp_send_request_fill;
+    uint32_t bound = rp_request_bound(header, frame->body_size, sizeof(rp_msg_send)); /* the larger of both */
+    rp_status status = fill_ring(codec, OUT_SEND, fill, bound, type, origin, frame, header);
     if (status != RP_FULL || bound <= rp_ring_capacity(codec->output_rings[OUT_SEND]) / 4) return status;
     if (rp_ring_pump(codec->outputs[OUT_SEND]) != RP_OK) return RP_FULL;
     uint8_t *copy = malloc(bound);
     if (!copy) return RP_NO_MEMORY;
-    rp_span span = {copy, rp_send_request_fill(header, frame, origin, copy)};
-    status = span.size ? rp_ring_write(codec->outputs[OUT_SEND], RP_MSG_SEND, &span, 1) : RP_UNSUPPORTED;
+    rp_span span = {copy, fill(header, frame, origin, copy)};
+    status = span.size ? rp_ring_write(codec->outputs[OUT_SEND], type, &span, 1) : RP_UNSUPPORTED;
     free(copy);
     return status;
 }

@@ -7,6 +7,7 @@
 
 #include "base/numbers.h"
 #include "wire/codes.h"
+#include "ipc/transaction_messages.h"
 #include "store/record.h"
 
 enum send_field {
@@ -48,6 +49,11 @@ enum pull_field {
 static const char *const PULL_NAMES[PULL_FIELDS] = {
     "consumerGroup",        "topic",        "queueId",    "queueOffset",   "maxMsgNums", "sysFlag", "commitOffset",
     "suspendTimeoutMillis", "subscription", "subVersion", "expressionType"};
+
+_Static_assert(sizeof(rp_msg_end_transaction) <= sizeof(rp_msg_send), "the bound of a send is enough for an end");
+enum end_field { E_GROUP, E_QUEUE_OFFSET, E_PHY_OFFSET, E_ACTION, END_FIELDS };
+static const char *const END_NAMES[END_FIELDS] = {"producerGroup", "tranStateTableOffset", "commitLogOffset",
+                                                  "commitOrRollback"};
 
 static void pick_by_name(const rp_header *header, const char *const *names, uint32_t count, const rp_field **found) {
     for (uint32_t i = 0; i < header->field_count; i++) {
@@ -127,8 +133,9 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
             dropped = 1;
         } else if (name_size == 5 && piece_is(piece, 5, "DELAY") && value_size) {
             *flags |= RP_REQUEST_SPECIAL;
-        } else if (name_size == 8 && piece_is(piece, 8, "TRAN_MSG") && piece_value_is(value, value_size, "true")) {
-            *flags |= RP_REQUEST_SPECIAL;
+        } else if (name_size == 8 && piece_is(piece, 8, "TRAN_MSG") && value_size) { /* the last one counts */
+            *flags &= ~(uint32_t)RP_REQUEST_HALF;
+            if (piece_value_is(value, value_size, "true")) *flags |= RP_REQUEST_HALF;
         }
         uint32_t whole = piece_size + (end ? 1 : 0);
         if (!dropped) {
@@ -184,11 +191,31 @@ uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, co
         return 0;
     request->properties_size = scan_properties(properties, request->properties_size, &request->flags);
     at = properties + request->properties_size;
-    if (request->flags & RP_REQUEST_BATCH && request->sys_flag & RP_TRANSACTION_MASK)
-        request->flags |= RP_REQUEST_SPECIAL;
+    if (request->flags & RP_REQUEST_BATCH) {
+        if (request->sys_flag & RP_TRANSACTION_MASK || request->flags & RP_REQUEST_HALF)
+            request->flags |= RP_REQUEST_SPECIAL;
+        request->flags &= ~(uint32_t)RP_REQUEST_HALF;
+    }
     if (request->topic_size >= 7 && memcmp(topic, "%RETRY%", 7) == 0) request->flags |= RP_REQUEST_SPECIAL;
     if (frame->body_size) memcpy(at, frame->body, frame->body_size);
     return (uint32_t)(at - out) + frame->body_size;
+}
+
+uint32_t rp_end_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {
+    const rp_field *found[END_FIELDS] = {0};
+    rp_msg_end_transaction *request = (rp_msg_end_transaction *)out;
+    pick_by_name(header, END_NAMES, END_FIELDS, found);
+    *request = (rp_msg_end_transaction){.origin = *origin,
+                                        .opaque = header->opaque,
+                                        .code = header->code,
+                                        .version = header->version,
+                                        .flags = common_flags(header, frame)};
+    if (!found[E_GROUP] || !read64(found[E_QUEUE_OFFSET], &request->queue_offset) ||
+        !read64(found[E_PHY_OFFSET], &request->phy_offset) || !read32(found[E_ACTION], &request->action))
+        return 0;
+    if (request->action != RP_END_COMMIT && request->action != RP_END_ROLLBACK) request->action = 0;
+    uint8_t *at = put_string(out + sizeof *request, found[E_GROUP], &request->group_size);
+    return at ? (uint32_t)(at - out) : 0;
 }
 
 uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out) {

@@ -10,5 +10,6 @@ uint32_t rp_request_bound(const rp_header *header, uint32_t body_size, uint32_t 
 /* Fill `out` (room for the bound). Returns the size of the message, or 0 if a mandatory field is missing or malformed:
  * then the slow path answers as the reference does. */
 uint32_t rp_send_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out);
+uint32_t rp_end_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out);
 uint32_t rp_pull_request_fill(const rp_header *header, const rp_frame *frame, const rp_origin *origin, uint8_t *out);
 #endif

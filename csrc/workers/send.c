@@ -41,6 +41,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
     send->input_rings = calloc(config->input_count + 1, sizeof *send->input_rings);
     send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
+    send->cluster_size = config->cluster_property ? (uint32_t)strlen(config->cluster_property) : 0;
     if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
         rp_traffic_init(&send->traffic) != 0)
         goto fail;
@@ -60,6 +61,10 @@ rp_send *rp_send_open(const rp_send_config *config) {
         errno = EINVAL;
         goto fail;
     }
+    if (rp_send_halves_open(send) != RP_OK) {
+        errno = EINVAL;
+        goto fail;
+    }
     rp_resume(send->config.worker, send->inputs, send->input_count, reached, send);
     return send;
 fail:;
@@ -75,6 +80,7 @@ void rp_send_close(rp_send *send) {
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_writer_close(send->selectors[i]);
     if (send->manager) rp_ring_writer_close(send->manager);
     if (send->log) rp_commitlog_close(send->log);
+    rp_send_halves_close(send);
     rp_map_destroy(&send->topics, free);
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);
@@ -99,6 +105,7 @@ static void end_tables(rp_send *send, const rp_msg_tables_end *end) {
 static void set_broker(rp_send *send, const rp_msg_broker *broker) {
     send->permission = broker->permission;
     if (broker->max_message_size) send->config.max_message_size = broker->max_message_size;
+    send->rejects_transactions = broker->reject_transactions;
 }
 
 /* Table entries sent before are valid from the position that this message names. */
@@ -107,13 +114,20 @@ static rp_status tell_position(rp_send *send, uint64_t token) {
                               RP_RESPONSE_SUCCESS);
 }
 
+static rp_status set_topic(rp_send *send, const uint8_t *data, uint32_t size) {
+    rp_status status = rp_topics_apply(&send->topics, send->config.block, data, size);
+    rp_send_find_half_queues(send);
+    return status;
+}
+
 static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_t type) {
     switch (type) {
         case RP_MSG_POSITION:
             return size >= sizeof(rp_msg_position) ? tell_position(send, ((const rp_msg_position *)data)->token)
                                                    : RP_OK;
         case RP_MSG_SEND: return rp_send_take(send, data, size);
-        case RP_MSG_TOPIC: return rp_topics_apply(&send->topics, send->config.block, data, size);
+        case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
+        case RP_MSG_TOPIC: return set_topic(send, data, size);
         case RP_MSG_COMPLETED:
             if (size >= sizeof(rp_msg_completed)) rp_diverted_complete(&send->diverted, (const rp_msg_completed *)data);
             return RP_OK;
@@ -139,7 +153,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         if (rp_admission_look(&send->admission)) look_at_clock(send);
-        rp_serving_record(send->config.worker, data, type == RP_MSG_SEND ? size : 0);
+        rp_serving_record(send->config.worker, data, type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             count(send, RP_COUNT_STALLS, 1);
@@ -189,6 +203,7 @@ static uint32_t pass(rp_send *send) {
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
+    if (send->halves) rp_log_view_trim(send->halves, rp_load_acquire(&send->control->min_phy_offset));
     for (;;) {
         uint32_t taken = pass(send);
         worker->heartbeat_ns = send->admission.now_ns;

@@ -11,6 +11,7 @@
 #include "ipc/worker_messages.h"
 #include "store/commitlog.h"
 #include "store/delivery_marks.h"
+#include "store/half_states.h"
 #include "store/record.h"
 
 typedef struct rp_send_config {
@@ -25,6 +26,7 @@ typedef struct rp_send_config {
     rp_ring *to_manager;
     rp_ring **selectors;          /* reply rings */
     rp_delivery_marks *marks; /* NULL: repeated deliveries are not detected */
+    rp_half_states *halves;   /* NULL: half messages go to the manager, and END_TRANSACTION is refused */
     rp_host store_host;           /* brokerIP1:listenPort */
     const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
     const char *region;           /* regionId; needs no JSON escapes */
@@ -33,6 +35,7 @@ typedef struct rp_send_config {
     uint32_t max_message_size;    /* bytes of body */
     uint32_t sync_flush;          /* 1: SYNC_FLUSH */
     uint32_t fast_failure;        /* brokerFastFailureEnable */
+    uint32_t is_slave;            /* END_TRANSACTION is refused */
     int64_t sync_flush_timeout_ms;
     int64_t wait_time_in_queue_ms;/* waitTimeMillsInSendQueue */
     int64_t page_cache_busy_ms;   /* osPageCacheBusyTimeOutMills */

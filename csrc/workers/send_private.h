@@ -6,11 +6,23 @@
 #include "workers/admission.h"
 #include "workers/diverted.h"
 #include "workers/send.h"
+#include "workers/send_store.h"
 #include "workers/send_wait.h"
 #include "workers/tables.h"
 #include "workers/traffic.h"
 
+/* What a refusal needs to know of a request. */
+typedef struct rp_refused {
+    const rp_origin *origin;
+    uint64_t token;
+    int32_t opaque;
+    int32_t queue_id;
+    uint32_t flags; /* RP_REQUEST_* */
+} rp_refused;
+
 enum { RESUME_AT_LOG = UINT32_MAX, RESUME_AT_MANAGER = UINT32_MAX - 1 }; /* outputs of resume points */
+
+enum { HALF_TAIL_MAX = 512 }; /* bytes that the broker adds to the properties of a half message, without CLUSTER */
 
 struct rp_send {
     rp_send_config config;
@@ -27,6 +39,11 @@ struct rp_send {
     rp_backlog results; /* of the manager's own puts */
     rp_waits waits;
     rp_traffic traffic;
+    rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
+    rp_queue *half_queue, *op_queue; /* NULL: there is no such topic yet */
+    uint8_t *half_tail; /* scratch of HALF_TAIL_MAX + cluster_size */
+    uint32_t cluster_size;
+    uint32_t rejects_transactions; /* rejectTransactionMessage */
     uint8_t *ids; /* scratch for message ids */
     uint32_t ids_capacity;
     uint32_t region_size;
@@ -52,6 +69,24 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size);
 uint32_t rp_send_release_waits(rp_send *send);
 /* Refuse sends that have waited for room too long; `all`: every one, because the manager has stopped. */
 void rp_send_refuse_waiting(rp_send *send, int all);
+/* Refuse a send or END_TRANSACTION that arrived from `origin`. RP_FULL: no room for the reply. */
+rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code, const char *remark);
+/* 1 if there is room for the reply to `wait`; checked before anything is stored. */
+int rp_send_has_room(rp_send *send, const rp_wait *wait, int must_wait);
+/* Answer with `code` a request whose records are stored. */
+rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
+/* Before the output is published that proves the current input done. */
+void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
+/* send_half.c: half messages and their ends. */
+rp_status rp_send_halves_open(rp_send *send); /* RP_OK; RP_INVALID, RP_NO_MEMORY */
+void rp_send_halves_close(rp_send *send);
+void rp_send_find_half_queues(rp_send *send); /* after each change of a topic */
+/* 1 if the send worker can store a half message without the manager. */
+int rp_send_takes_halves(const rp_send *send);
+/* Direct `put`, a half message for put->queue_id of its topic, to the half queue. */
+void rp_send_redirect_half(rp_send *send, rp_put *put);
+/* Serve one END_TRANSACTION. RP_FULL: no room, it stays in the ring. */
+rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t size);
 /* Answer a put of the manager's own. RP_FULL: its ring and backlog have no room. */
 rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code);
 #endif

@@ -13,107 +13,24 @@
 
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
-static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
-    return rp_selector_of(send->selectors, send->selector_count, connection);
-}
-
-/* ------------------------------------------------------------------ answers */
-
-rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
-    rp_msg_put_result result = {.token = wait->token,
-                                .phy_offset = wait->phy_offset,
-                                .queue_offset = wait->queue_offset,
-                                .store_timestamp_ms = wait->store_timestamp_ms,
-                                .code = code,
-                                .queue_id = wait->queue_id,
-                                .size = wait->size};
-    rp_span span = {&result, sizeof result};
-    return rp_backlog_put(&send->results, RP_CONNECTION_INTERNAL, RP_MSG_PUT_RESULT, &span, 1);
-}
-
-static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code, const char *remark) {
-    count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
-    if (is_internal(request)) {
-        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
-        return rp_send_put_result(send, &wait, code);
-    }
-    rp_ring_writer *selector = selector_of(send, request->origin.connection);
-    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
-    rp_error_reply reply = {.opaque = request->opaque,
-                            .code = code,
-                            .version = send->config.version,
-                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
-                            .remark = remark,
-                            .region = send->config.region,
-                            .trace_on = (uint8_t)send->config.trace_on};
-    return rp_error_reply_send(selector, request->origin.connection, &reply);
-}
-
-/* Whether there is room for the reply to `wait`; checked before anything is stored. */
-static int has_room(rp_send *send, const rp_wait *wait, int must_wait) {
-    if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
-    if (wait->connection >= RP_CONNECTION_INTERNAL)
-        return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
-    rp_ring_writer *selector = selector_of(send, wait->connection);
-    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
-    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
-}
-
-static rp_status answer(rp_send *send, const rp_wait *wait, int32_t code) {
-    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
-    rp_ring_writer *selector = selector_of(send, wait->connection);
-    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
-    rp_send_reply reply = {.serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
-                           .trace_on = (uint8_t)send->config.trace_on,
-                           .opaque = wait->opaque,
-                           .code = code,
-                           .version = send->config.version,
-                           .queue_id = wait->queue_id,
-                           .queue_offset = wait->queue_offset,
-                           .message_ids = wait->ids,
-                           .message_ids_size = wait->ids_size,
-                           .region = (const uint8_t *)send->config.region,
-                           .region_size = send->region_size};
-    rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
-    if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
-    return status;
-}
-
-uint32_t rp_send_release_waits(rp_send *send) {
-    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
-    uint32_t released = 0;
-    for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
-        int32_t code = RP_RESPONSE_SUCCESS;
-        if (wait->need_phy_offset > durable) {
-            if (send->admission.now_ns < wait->deadline_ns) break;
-            code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
-        }
-        if (!has_room(send, wait, 0) || answer(send, wait, code) != RP_OK) break;
-        rp_waits_pop(&send->waits);
-    }
-    return released;
-}
-
 /* ------------------------------------------------------------------ sends */
 
-/* Set before the output is published: the published output shows that the input was processed. */
-static void set_resume_point(rp_send *send, uint32_t output, uint64_t position) {
-    uint32_t input = send->current_input;
-    if (input >= RP_RESUME_POINTS_MAX) return;
-    send->config.worker->resume_points[input].output = output;
-    send->config.worker->resume_points[input].output_position = position;
-    rp_store_release(&send->config.worker->resume_points[input].source_head, rp_ring_head_after(send->inputs[input]));
+static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code, const char *remark) {
+    rp_refused refused = {&request->origin, request->token, request->opaque, request->queue_id, request->flags};
+    count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_PUT_FAILED, 1);
+    return rp_send_refuse(send, &refused, code, remark);
 }
 
 static void set_resume_point_stored(void *context, const rp_put *put, const rp_stored *stored) {
     rp_send *send = context;
-    set_resume_point(send, RESUME_AT_LOG, stored->end_phy_offset);
+    rp_send_set_resume_point(send, RESUME_AT_LOG, stored->end_phy_offset);
+    if (put->queue == send->half_queue && send->halves) rp_half_states_add(send->config.halves, stored->queue_offset);
     if (put->is_delivery && send->config.marks)
         rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
 
 static void set_resume_point_left(void *send, uint64_t position) {
-    set_resume_point(send, RESUME_AT_MANAGER, position);
+    rp_send_set_resume_point(send, RESUME_AT_MANAGER, position);
 }
 
 static rp_status refuse_overload(rp_send *send, const rp_msg_send *request) {
@@ -141,6 +58,7 @@ void rp_send_refuse_waiting(rp_send *send, int all) {
 static int is_for_manager(const rp_send *send, const rp_msg_send *request, const rp_topic *topic) {
     if (request->flags & RP_REQUEST_RESOLVED) return 0;
     return !topic || request->flags & RP_REQUEST_SPECIAL || topic->flags & (RP_TOPIC_NO_SEND | RP_TOPIC_SLOW) ||
+           (request->flags & RP_REQUEST_HALF && !rp_send_takes_halves(send)) ||
            request->body_size > send->config.max_message_size || !(send->permission & topic->perm & RP_PERM_WRITE) ||
            rp_diverted_has(&send->diverted, request->origin.connection);
 }
@@ -172,12 +90,12 @@ static rp_status append(rp_send *send, const rp_put *put) {
                     .connection = request->origin.connection,
                     .token = request->token,
                     .opaque = request->opaque,
-                    .queue_id = put->queue_id,
+                    .queue_id = put->answer_queue_id,
                     .flags = request->flags,
                     .store_timestamp_ms = put->store_timestamp_ms,
                     .ids = send->ids,
                     .ids_size = messages * RP_MESSAGE_ID_MAX};
-    if (!has_room(send, &wait, must_wait)) return RP_FULL;
+    if (!rp_send_has_room(send, &wait, must_wait)) return RP_FULL;
 
     rp_stored stored;
     rp_status status = rp_put_append(send->log, put, total, messages, set_resume_point_stored, send, &stored);
@@ -198,7 +116,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
                                      .bytes = total,
                                      .requests = 1,
                                      .queue_id = put->queue_id,
-                                     .topic_size = request->topic_size},
+                                     .topic_size = put->topic_size},
                    put->topic, send->admission.now_ns);
     wait.need_phy_offset = stored.end_phy_offset;
     wait.phy_offset = stored.phy_offset;
@@ -208,7 +126,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
     /* The message is stored: if there is no memory for the reply, the client repeats the request, but we must not store
      * it again. */
-    if ((must_wait ? rp_waits_push(&send->waits, &wait) : answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
+    if ((must_wait ? rp_waits_push(&send->waits, &wait) : rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
         count(send, RP_COUNT_STALLS, 1);
     return RP_OK;
 }
@@ -250,7 +168,19 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     }
     const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
     if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
-    put.cluster_property = request->flags & RP_REQUEST_ADD_CLUSTER ? send->config.cluster_property : NULL;
+    put.answer_queue_id = put.queue_id;
+    if (request->flags & RP_REQUEST_ADD_CLUSTER) {
+        put.properties_tail = (const uint8_t *)send->config.cluster_property;
+        put.properties_tail_size = send->cluster_size;
+    }
+    if (request->flags & RP_REQUEST_HALF && !(request->flags & RP_REQUEST_RESOLVED)) rp_send_redirect_half(send, &put);
+    if (put.queue == send->half_queue && send->halves) {
+        if (!rp_half_states_has_room(send->config.halves, put.queue->next_offset))
+            return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY,
+                          "[HALF_WINDOW]system busy, the oldest open transaction is too far behind: see the metrics of "
+                          "transactions");
+        count(send, RP_COUNT_HALF_MESSAGES, 1);
+    }
     put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
     put.store_host = send->config.store_host;
     put.store_timestamp_ms = send->now_ms;

@@ -17,7 +17,7 @@ int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
                                           request->properties_size + request->body_size !=
                                       size - sizeof *request)
         return 0;
-    *put = (rp_put){.request = request, .topic = data + sizeof *request};
+    *put = (rp_put){.request = request, .topic = data + sizeof *request, .topic_size = request->topic_size};
     put->properties = put->topic + request->topic_size + request->group_size + request->default_topic_size;
     put->body = put->properties + request->properties_size;
     put->is_delivery = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_DELIVERY &&
@@ -30,7 +30,7 @@ static void record_of(const rp_put *put, rp_record *record) {
     const rp_msg_send *request = put->request;
     *record = (rp_record){.queue_id = put->queue_id,
                           .flag = request->message_flag,
-                          .sys_flag = request->sys_flag | put->extra_sys_flag,
+                          .sys_flag = (request->sys_flag & ~put->dropped_sys_flag) | put->extra_sys_flag,
                           .reconsume_times = request->reconsume_times,
                           .born_timestamp_ms = request->born_timestamp_ms,
                           .store_timestamp_ms = put->store_timestamp_ms,
@@ -40,11 +40,11 @@ static void record_of(const rp_put *put, rp_record *record) {
                           .body = put->body,
                           .topic = put->topic,
                           .properties = put->properties,
-                          .properties_tail = (const uint8_t *)put->cluster_property,
+                          .properties_tail = put->properties_tail,
                           .body_size = request->body_size,
-                          .topic_size = request->topic_size,
+                          .topic_size = put->topic_size,
                           .properties_size = request->properties_size,
-                          .properties_tail_size = put->cluster_property ? (uint32_t)strlen(put->cluster_property) : 0};
+                          .properties_tail_size = put->properties_tail_size};
 }
 
 /* The batch entry at `at`; returns the place of the next, or NULL if it is malformed. Batch-level properties are not

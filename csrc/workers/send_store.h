@@ -15,10 +15,14 @@ typedef struct rp_put {
     const uint8_t *topic;
     const uint8_t *properties;
     const uint8_t *body;
-    const char *cluster_property; /* or NULL */
+    const uint8_t *properties_tail; /* added by the broker; or NULL */
+    uint32_t topic_size;
+    uint32_t properties_tail_size;
     rp_queue *queue;
     int32_t queue_id;
+    int32_t answer_queue_id;      /* for the reply: the queue that the client asked for */
     int32_t extra_sys_flag;       /* MULTI_TAGS of the topic */
+    int32_t dropped_sys_flag;     /* the transaction bits of a half message */
     int is_delivery;
     rp_delivery delivery;         /* the delayed message, if the put is a delivery */
     rp_host store_host;

@@ -60,6 +60,7 @@ from .processors.reply import ReplyProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
 from .processors.table import GuardedProcessor, TableProcessor
+from .processors.transactions import TransactionProcessor
 from .processors.unreadable import UnreadableProcessor
 from .queries import query_processors
 from .schedule import ScheduleService
@@ -67,6 +68,7 @@ from .services import BrokerServices
 from .slow_pull import SlowPull
 from .slow_send import SlowSend
 from .store_api import Store
+from .transactions import TransactionService
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +77,7 @@ CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
 LOCK_SWEEP_S = 60.0
 STORE_TRIM_S = 60.0
+PROGRESS_S, CHECKS_SAVE_S = 5.0, 10.0
 RESTART_S = 10.0  # of a duty that goes on by itself, when it has failed
 
 
@@ -107,6 +110,8 @@ class BrokerController:
         topics = TopicConfigManager(config_dir / "topics.json", current, clock, tables)
         self._outer_api = BrokerOuterApi(current, topics, name_server_client, clock)
         topics.on_change = lambda config: self._outer_api.topics_changed()
+        offsets = _make_offsets(config_dir / "consumerOffset.json", current, clock, memory)
+        producers = ProducerManager(clock, pauses)
         self.services = BrokerServices(
             settings=current,
             clock=clock,
@@ -115,17 +120,13 @@ class BrokerController:
             fast_path=fast_path,
             topics=topics,
             groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", current, clock, tables),
-            offsets=ConsumerOffsetManager(
-                config_dir / "consumerOffset.json",
-                memory.offsets_journal(),
-                started_ms=clock.monotonic_ms() - 1,
-                entries_max=lambda: current.rocketpy.consumer_offsets_max,
-            ),
+            offsets=offsets,
             consumers=ConsumerManager(clock, tables, self.notifier.members_changed, pauses),
-            producers=ProducerManager(clock, pauses),
+            producers=producers,
             locks=_make_locks(current, clock, memory, pauses),
             stats=BrokerStatsManager(current, counters, clock),
             schedule=ScheduleService(config_dir / "delayOffset.json", levels, store, fast_path, topics),
+            transactions=TransactionService(config_dir, current, store, fast_path, topics, offsets, producers),
             registrar=self._outer_api,
             pool_loads=pool_loads,
         )
@@ -160,6 +161,7 @@ class BrokerController:
             ConsumeQueueProcessor(services),
             ResetOffsetProcessor(services),
             RelayProcessor(services),
+            TransactionProcessor(services),
         ]
 
     def processors(self) -> Mapping[int, Processor]:
@@ -201,7 +203,9 @@ class BrokerController:
         services.offsets.load()
         services.groups.load()
         services.schedule.load()
+        services.transactions.load()
         self._adopt_queues()
+        services.transactions.open_topics()
         if open_channel is not None:
             self._clients.restore(open_channel, is_gone)
 
@@ -251,6 +255,9 @@ class BrokerController:
                     task_status.started(None)
         finally:
             with trio.CancelScope(shield=True):
+                if not services.settings.is_slave:
+                    services.transactions.keep_progress()
+                    services.transactions.keep_progress()  # the op queue's is that of the call before
                 for file in self._files:
                     await self._save_at_last(file)
             self._finished.set()
@@ -294,13 +301,25 @@ class BrokerController:
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
         if not settings.is_slave:
-            duties.append(Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0))
+            transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
+            duties += [
+                Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0),
+                Duty("checking transactions", interval_s, transactions.check),
+                Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
+                Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
+            ]
         return duties
 
     @property
     def _files(self) -> list[ConfigFile]:
         services = self.services
-        return [services.topics.file, services.groups.file, services.offsets.file, services.schedule.file]
+        return [
+            services.topics.file,
+            services.groups.file,
+            services.offsets.file,
+            services.schedule.file,
+            services.transactions.file,
+        ]
 
     async def _sweep_clients(self) -> None:
         """Close the connections of clients that have been silent for 120 s."""
@@ -345,6 +364,15 @@ class BrokerController:
 
     def drop_connections(self, is_gone: Callable[[int], bool]) -> Iterator[None]:
         return self._clients.lose(is_gone)
+
+
+def _make_offsets(path: Path, settings: CurrentSettings, clock: Clock, memory: ManagerMemory) -> ConsumerOffsetManager:
+    return ConsumerOffsetManager(
+        path,
+        memory.offsets_journal(),
+        started_ms=clock.monotonic_ms() - 1,
+        entries_max=lambda: settings.rocketpy.consumer_offsets_max,
+    )
 
 
 def _make_locks(

@@ -22,6 +22,7 @@ from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .schedule import ScheduleService
 from .store_api import Store
+from .transactions import TransactionService
 
 
 class Registrar(Protocol):
@@ -52,11 +53,14 @@ class BrokerServices:
     locks: RebalanceLockManager
     stats: BrokerStatsManager
     schedule: ScheduleService
+    transactions: TransactionService
     registrar: Registrar
     pool_loads: Callable[[], Mapping[str, PoolLoad]]  # by name of the pool (reactor/pools.py)
 
     def tell_broker_changed(self) -> None:
         """Send the settings that can change at run time to the send and pull workers."""
         self.fast_path.broker_changed(
-            permission=self.settings.broker.broker_permission, max_message_size=self.settings.store.max_message_size
+            permission=self.settings.broker.broker_permission,
+            max_message_size=self.settings.store.max_message_size,
+            reject_transactions=self.settings.broker.reject_transaction_message,
         )

@@ -303,7 +303,8 @@ class SlowSend:
         if self._settings.broker.reject_transaction_message:
             remark = f"the broker[{self._settings.broker.broker_ip1}] sending transaction message is forbidden"
             return Refusal(ResponseCode.NO_PERMISSION, remark)
-        self._topics.create_if_missing(names.TRANS_HALF_TOPIC, queue_nums=1)
+        for system_topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC):
+            self._topics.create_if_missing(system_topic, queue_nums=1)
         real = {"REAL_TOPIC": request.topic, "REAL_QID": str(queue_id)}
         properties = with_values(request.properties, **real, **_wait(request))
         return self._elsewhere(request, names.TRANS_HALF_TOPIC, 0, queue_id, sys_flag & ~TRANSACTION_MASK, properties)

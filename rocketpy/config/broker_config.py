@@ -149,6 +149,34 @@ class BrokerConfig:
         effect=Effect.AT_ONCE,
         important=True,
     )
+    transaction_time_out: int = setting(
+        6_000,
+        "transactionTimeOut",
+        "How long a half message may be open before its producer is asked. A message may have a longer time: property "
+        "CHECK_IMMUNITY_TIME_IN_SECONDS.",
+        unit="ms",
+        at_least=0,
+        effect=Effect.AT_ONCE,
+        important=True,
+    )
+    transaction_check_max: int = setting(
+        15,
+        "transactionCheckMax",
+        "How often the producers of a half message are asked. Then it is moved to TRANS_CHECK_MAX_TIME_TOPIC, and is "
+        "not delivered.",
+        unit="checks",
+        at_least=0,
+        effect=Effect.AT_ONCE,
+        important=True,
+    )
+    transaction_check_interval: int = setting(
+        60_000,
+        "transactionCheckInterval",
+        "How often open half messages are looked at.",
+        unit="ms",
+        at_least=1,
+        important=True,
+    )
     fetch_namesrv_addr_by_address_server: bool = setting(
         False,
         "fetchNamesrvAddrByAddressServer",

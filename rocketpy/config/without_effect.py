@@ -79,11 +79,8 @@ BROKER: Table = {
         "filterSupportRetry": False,
         "enablePropertyFilter": False,
     },
-    "transactions are not built": {
+    "END_TRANSACTION is served however long it has waited: a refusal would cost a check of the producer": {
         "waitTimeMillsInTransactionQueue": 3_000,
-        "transactionTimeOut": 6_000,
-        "transactionCheckMax": 15,
-        "transactionCheckInterval": 60_000,
     },
     "the log goes to standard error; the service manager separates": {
         "isolateLogEnable": False,
@@ -195,9 +192,6 @@ NAMESRV: Table = {
 IMPORTANT = frozenset(
     {
         "commitIntervalCommitLog",
-        "transactionCheckInterval",
-        "transactionCheckMax",
-        "transactionTimeOut",
         "transientStorePoolEnable",
     }
 )

@@ -50,5 +50,10 @@ class Count(enum.IntEnum):
     STORE_FAULTS = 37
     WAITING = 38
     WAITING_SINCE_NS = 39
+    HALF_MESSAGES = 44
+    TRANSACTIONS_COMMITTED = 45
+    TRANSACTIONS_ROLLED_BACK = 46
+    TRANSACTIONS_DISCARDED = 47
+    ENDS_REFUSED = 48
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88

@@ -28,6 +28,7 @@ from .ring import Ring, RingReader, RingWriter, WorkerBlock
 from .topology import MANAGER, SEND, Topology
 from .worker_messages import (
     CONNECTION_INTERNAL,
+    END_REQUEST,
     PULL_REQUEST,
     PUT_RESULT,
     SEND_REQUEST,
@@ -39,7 +40,15 @@ from .worker_messages import (
     token_of,
 )
 
-REQUESTS = frozenset({WorkerMessage.FRAME, WorkerMessage.COMMAND, WorkerMessage.SEND, WorkerMessage.PULL})
+REQUESTS = frozenset(
+    {
+        WorkerMessage.FRAME,
+        WorkerMessage.COMMAND,
+        WorkerMessage.SEND,
+        WorkerMessage.PULL,
+        WorkerMessage.END_TRANSACTION,
+    }
+)
 TELL_TRIES, TELL_WAIT_S = 100, 0.01  # while the reply ring is full
 _log = logging.getLogger(__name__)
 
@@ -61,7 +70,7 @@ def drop_crashed_request(block: WorkerBlock, topology: Topology) -> None:
             describe_request(kind, record),
         )
         if suspect == CONNECTION_INTERNAL and block.name == SEND:
-            refuse_put(topology.ring(SEND, MANAGER), record)
+            refuse_put(topology.ring(SEND, MANAGER), kind, record)
     if not found:
         _log.error("worker %s crashed while it served connection %x: closed the connection", block.name, suspect)
     if block.name not in sizes.selectors:  # connections of a dead selector are closed already
@@ -85,6 +94,8 @@ def describe_request(kind: int, record: bytes) -> str:
         code = SEND_REQUEST.read(record).code
     elif kind == WorkerMessage.PULL:
         code = PULL_REQUEST.read(record).code
+    elif kind == WorkerMessage.END_TRANSACTION:
+        code = END_REQUEST.read(record).code
     else:
         with contextlib.suppress(RocketError):
             code = RemotingCommand.decode(frame_of(record)).code
@@ -105,9 +116,9 @@ def close_connection(replies: Sequence[Ring], connection: int) -> None:
         time.sleep(TELL_WAIT_S)
 
 
-def refuse_put(to_manager: Ring, record: bytes) -> None:
+def refuse_put(to_manager: Ring, kind: int, record: bytes) -> None:
     """Answer an internal put of the manager with an error. The message may have been stored."""
     writer = RingWriter(to_manager)
-    refusal = PUT_RESULT.write(token=token_of(record), code=ResponseCode.SYSTEM_ERROR)
+    refusal = PUT_RESULT.write(token=token_of(record, kind), code=ResponseCode.SYSTEM_ERROR)
     writer.write(WorkerMessage.PUT_RESULT, refusal)
     writer.finish_batch()

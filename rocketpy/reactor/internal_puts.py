@@ -16,10 +16,10 @@ import trio
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import LocalProtocolError
-from rocketpy.remoting.fast_path import MessageToPut, PutResult
+from rocketpy.remoting.fast_path import EndTransaction, MessageToPut, PutResult
 
 from .outbox import Outbox
-from .worker_messages import WorkerMessage, decode_put_result, encode_put, with_token
+from .worker_messages import WorkerMessage, decode_put_result, encode_end, encode_put, with_token
 
 logger = logging.getLogger(__name__)
 
@@ -31,8 +31,11 @@ PUT_TIMEOUT_S = 15.0  # longer than any flush or replication timeout: then the s
 class InternalPut:
     """One put. `wait()` returns its result, once."""
 
-    message: MessageToPut
+    kind: WorkerMessage
     record: bytes  # the ring message without its token
+    name: str  # for the log
+    queue_id: int
+    is_repeatable: bool  # to repeat it stores nothing twice
     _owner: InternalPuts
     token: int = attrs.field(init=False, default=0)  # 0: not sent yet
     _finished: trio.Event = attrs.field(init=False, factory=trio.Event)
@@ -51,7 +54,7 @@ class InternalPut:
             if self._result is not None:
                 return self._result
             code = ResponseCode.SYSTEM_ERROR if self.token else ResponseCode.SYSTEM_BUSY
-            return PutResult(code, queue_id=self.message.queue_id)
+            return PutResult(code, queue_id=self.queue_id)
         finally:
             self._owner.forget(self)
 
@@ -74,12 +77,18 @@ class InternalPuts:
     def is_empty(self) -> bool:
         return not self._under_way and not self._waiting
 
-    def begin(self, message: MessageToPut) -> InternalPut:
-        """Begin a put, behind those that have begun before. Never blocks.
+    def begin(self, message: MessageToPut | EndTransaction) -> InternalPut:
+        """Begin a put, or the end of a transaction, behind those that have begun before. Never blocks.
 
         Raises: OverflowError (a number beyond its field); nothing has begun then.
         """
-        put = InternalPut(message, encode_put(message, 0, self._now_ns()), self)
+        if isinstance(message, EndTransaction):
+            record, name = encode_end(message, 0, self._now_ns()), f"the end of half message {message.queue_offset}"
+            put = InternalPut(WorkerMessage.END_TRANSACTION, record, name, 0, True, self)
+        else:
+            record, name = encode_put(message, 0, self._now_ns()), f"an internal message of topic {message.topic}"
+            is_repeatable = message.delivery is not None
+            put = InternalPut(WorkerMessage.SEND, record, name, message.queue_id, is_repeatable, self)
         self._waiting.append(put)
         self._send_waiting()
         return put
@@ -92,11 +101,11 @@ class InternalPuts:
             put.finish(result)
 
     def send_process_replaced(self) -> None:
-        """The send worker was restarted: results of puts in flight may be lost. Deliveries of delayed messages end
-        here, because only they can be repeated without storing a message twice."""
+        """The send worker was restarted: results of puts in flight may be lost. Deliveries of delayed messages and
+        ends of transactions end here, because only they can be repeated without storing a message twice."""
         for put in self._under_way.values():
-            if put.message.delivery is not None:
-                put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.message.queue_id))
+            if put.is_repeatable:
+                put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.queue_id))
 
     def forget(self, put: InternalPut) -> None:
         """Stop waiting for the result of a put."""
@@ -115,10 +124,10 @@ class InternalPuts:
             try:
                 code = None if self._send(put) else ResponseCode.SYSTEM_BUSY
             except LocalProtocolError as exc:
-                logger.error("cannot store an internal message of topic %s: %s", put.message.topic, exc)
+                logger.error("cannot store %s: %s", put.name, exc)
                 code = ResponseCode.MESSAGE_ILLEGAL
             if code is not None:
-                put.finish(PutResult(code, queue_id=put.message.queue_id))
+                put.finish(PutResult(code, queue_id=put.queue_id))
 
     def _send(self, put: InternalPut) -> bool:
-        return self._outbox.put(WorkerMessage.SEND, with_token(put.record, put.token))
+        return self._outbox.put(put.kind, with_token(put.kind, put.record, put.token))

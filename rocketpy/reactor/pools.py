@@ -123,6 +123,7 @@ def broker_pools(settings: BrokerSettings) -> PoolTable:
                 wait_max_ms=age(broker.wait_time_mills_in_pull_queue),
                 main_port_only=True,
             ),
+            Pool(name="transaction", codes=(code.END_TRANSACTION,), served_by=SEND, tasks=4, queue_max=10_000),
             Pool(
                 name="query",
                 codes=_QUERY_CODES,
@@ -195,6 +196,7 @@ _ADMIN_CODES = (
     RequestCode.VIEW_BROKER_STATS_DATA,
     RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
     RequestCode.DELETE_EXPIRED_COMMITLOG,
+    RequestCode.RESUME_CHECK_HALF_MESSAGE,
     RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
     RequestCode.DELETE_ACL_CONFIG,
     RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,

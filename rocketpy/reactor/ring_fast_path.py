@@ -17,7 +17,16 @@ from rocketpy.config.properties import format_mapping
 from rocketpy.message.tags import expression_tags
 from rocketpy.native.core import lib
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.fast_path import (
+    Delivery,
+    EndTransaction,
+    HalfStates,
+    MessageToPut,
+    NoHalfStates,
+    PullRequest,
+    PutResult,
+    SendRequest,
+)
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.refusals import OVERLOAD
 
@@ -75,7 +84,8 @@ class RingFastPath:
         pulls: the pull workers, in the order of csrc/ipc/queue_owner.h. queries: the query workers, which learn of
         changed settings only. store: outbox to the store worker, for cleaning; None in tests without one. queues: the
         queue entries of the control block. store_host: brokerIP1 and listenPort, for message ids. delivered: delivery
-        marks of delayed messages; None in tests without them. sends: reader of the ring by which the send worker passes
+        marks of delayed messages; None in tests without them. half_states: of half messages; None in tests without
+        them. sends: reader of the ring by which the send worker passes
         sends to the manager; None in tests without one.
     """
 
@@ -90,6 +100,7 @@ class RingFastPath:
         store_host: tuple[str, int],
         sends: RingReader | None = None,
         delivered: DeliveryMarks | None = None,
+        half_states: HalfStates | None = None,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         common = {WorkerMessage.TOPIC, WorkerMessage.BROKER}
@@ -107,6 +118,7 @@ class RingFastPath:
         self._expired: trio.Event | None = None  # set when CLEAN_EXPIRED is answered
         self._store_settings: dict[str, str] = {}  # changed since the start of the manager
         self._delivered = delivered
+        self.half_states = half_states or NoHalfStates()
         self._sends = sends
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
@@ -178,10 +190,11 @@ class RingFastPath:
         record = encode_subscription(group, topic, flags=lib.RP_TABLE_REMOVE)
         self._remove(WorkerMessage.SUBSCRIPTION, group, topic, record)
 
-    def broker_changed(self, *, permission: int, max_message_size: int) -> None:
-        self._enter(
-            WorkerMessage.BROKER, "", "", BROKER.write(permission=permission, max_message_size=max_message_size)
+    def broker_changed(self, *, permission: int, max_message_size: int, reject_transactions: bool) -> None:
+        record = BROKER.write(
+            permission=permission, max_message_size=max_message_size, reject_transactions=reject_transactions
         )
+        self._enter(WorkerMessage.BROKER, "", "", record)
 
     def tables_end(self) -> None:
         self._are_tables_whole = True
@@ -291,6 +304,9 @@ class RingFastPath:
 
     async def put(self, message: MessageToPut) -> PutResult:
         return await self._puts.begin(message).wait()
+
+    async def end_transaction(self, end: EndTransaction) -> PutResult:
+        return await self._puts.begin(end).wait()
 
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         self._store_settings.update(changes)

@@ -20,7 +20,14 @@ from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.layout import Layout
 from rocketpy.remoting.abc import Channel, Peer
-from rocketpy.remoting.fast_path import MessageToPut, PullRequest, PutResult, SendRequest, Traffic
+from rocketpy.remoting.fast_path import (
+    EndTransaction,
+    MessageToPut,
+    PullRequest,
+    PutResult,
+    SendRequest,
+    Traffic,
+)
 
 
 class WorkerMessage(IntEnum):
@@ -31,6 +38,7 @@ class WorkerMessage(IntEnum):
     COMMAND = lib.RP_MSG_COMMAND
     SEND = lib.RP_MSG_SEND
     PULL = lib.RP_MSG_PULL
+    END_TRANSACTION = lib.RP_MSG_END_TRANSACTION
     REPLY = lib.RP_MSG_REPLY
     PUT_RESULT = lib.RP_MSG_PUT_RESULT
     COMMIT_OFFSET = lib.RP_MSG_COMMIT_OFFSET
@@ -57,6 +65,7 @@ REPLY_CLOSE_AFTER: int = lib.RP_REPLY_CLOSE_AFTER
 ORIGIN = Layout("rp_origin")
 SEND_REQUEST = Layout("rp_msg_send")
 PULL_REQUEST = Layout("rp_msg_pull")
+END_REQUEST = Layout("rp_msg_end_transaction")
 REPLY = Layout("rp_msg_reply")
 PUT_RESULT = Layout("rp_msg_put_result")
 COMMIT_OFFSET = Layout("rp_msg_commit_offset")
@@ -175,9 +184,9 @@ def connection_of(record: bytes) -> int:
     return connection
 
 
-def token_of(record: bytes) -> int:
-    """The token of a SEND record; later sends have greater ones."""
-    token: int = SEND_REQUEST.read(record).token
+def token_of(record: bytes, kind: int = WorkerMessage.SEND) -> int:
+    """The token of a SEND or END_TRANSACTION record; later sends have greater ones."""
+    token: int = (END_REQUEST if kind == WorkerMessage.END_TRANSACTION else SEND_REQUEST).read(record).token
     return token
 
 
@@ -249,10 +258,21 @@ def encode_put(message: MessageToPut, token: int, received_ns: int) -> bytes:
     return b"".join((head, topic, in_place_of_group, message.properties, message.body))
 
 
-def with_token(record: bytes, token: int) -> bytes:
-    """A SEND record with another token."""
+def encode_end(end: EndTransaction, token: int, received_ns: int) -> bytes:
+    """The END_TRANSACTION record of the manager; its result comes back as PUT_RESULT with `token`."""
+    return END_REQUEST.write(
+        origin={"connection": CONNECTION_INTERNAL, "received_ns": received_ns},
+        action=end.action,
+        queue_offset=end.queue_offset,
+        phy_offset=end.phy_offset,
+        token=token,
+    )
+
+
+def with_token(kind: int, record: bytes, token: int) -> bytes:
+    """A SEND or END_TRANSACTION record with another token."""
     changed = bytearray(record)
-    SEND_REQUEST.read(changed).token = token
+    (END_REQUEST if kind == WorkerMessage.END_TRANSACTION else SEND_REQUEST).read(changed).token = token
     return bytes(changed)
 
 

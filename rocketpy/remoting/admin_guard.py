@@ -34,6 +34,7 @@ ADMIN_CODES = frozenset(
         RequestCode.CLONE_GROUP_OFFSET,
         RequestCode.CLEAN_UNUSED_TOPIC,
         RequestCode.DELETE_EXPIRED_COMMITLOG,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
         RequestCode.PUT_KV_CONFIG,
         RequestCode.DELETE_KV_CONFIG,
         RequestCode.WIPE_WRITE_PERM_OF_BROKER,

@@ -9,6 +9,7 @@ broker owns the tables, and sends every change to the workers in order through t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from enum import IntEnum
 from typing import Protocol
 
 import attrs
@@ -111,6 +112,60 @@ class MessageToPut:
     delivery: Delivery | None = None  # stored once, even if it is put several times
 
 
+class TransactionEnd(IntEnum):
+    """What is to be done with a half message (RP_END_*). The first two values are those of END_TRANSACTION."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    DISCARD = 1  # store it in TRANS_CHECK_MAX_TIME_TOPIC, whose queue 0 must be there
+    UNREADABLE = 2  # end it without a look at its record
+
+
+@attrs.frozen
+class EndTransaction:
+    """An end that the manager itself asks for. It is stored once, even if it is asked for several times."""
+
+    action: TransactionEnd
+    queue_offset: int  # of the half message
+    phy_offset: int
+
+
+class HalfStates(Protocol):
+    """Which half messages are open, by their offset in the half queue (csrc/store/half_states.h)."""
+
+    @property
+    def base(self) -> int:
+        """Every half message below it has ended."""
+
+    def move_base(self, base: int) -> None:
+        """Every half message below `base` has ended; a smaller one than before changes nothing."""
+
+    def is_open(self, offset: int) -> bool: ...
+
+    def next_open(self, start: int, end: int) -> int:
+        """The first open offset in [start, end), or `end`."""
+
+    def count_open(self, start: int, end: int) -> int: ...
+
+
+class NoHalfStates:
+    """Half states of a broker in which there is no half message."""
+
+    base = 0
+
+    def move_base(self, base: int) -> None:
+        """Nothing to remember."""
+
+    def is_open(self, offset: int) -> bool:
+        return False
+
+    def next_open(self, start: int, end: int) -> int:
+        return end
+
+    def count_open(self, start: int, end: int) -> int:
+        return 0
+
+
 @attrs.frozen
 class PutResult:
     """Result of a put. `code` is the response code: 0, 10, 11, 12 mean stored."""
@@ -171,6 +226,13 @@ class FastPath(Protocol):
         """The last delivery of the level that was stored since the start of the broker, by this or a previous
         manager."""
 
+    @property
+    def half_states(self) -> HalfStates: ...
+
+    async def end_transaction(self, end: EndTransaction) -> PutResult:
+        """End a half message. Returns the code of the answer to END_TRANSACTION; no other field of the result is
+        meaningful."""
+
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         """Send changed settings (Java key to text, checked) to the store worker."""
 
@@ -200,8 +262,8 @@ class FastPath(Protocol):
 
     def subscription_removed(self, group: str, topic: str) -> None: ...
 
-    def broker_changed(self, *, permission: int, max_message_size: int) -> None:
-        """Send the current brokerPermission and maxMessageSize to the workers."""
+    def broker_changed(self, *, permission: int, max_message_size: int, reject_transactions: bool) -> None:
+        """Send the current brokerPermission, maxMessageSize and rejectTransactionMessage to the workers."""
 
     def tables_end(self) -> None:
         """All table entries are sent: the send and pull workers may start to serve."""

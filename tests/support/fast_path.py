@@ -113,7 +113,7 @@ class FastPath:
 
     def open_codec(self, *inputs: Any) -> Any:
         """One inside the selector, or with `inputs` one that reads frames from rings."""
-        routes = ffi.new("rp_route[]", [(10, 0), (310, 0), (320, 0), (11, 1), (361, 1)])
+        routes = ffi.new("rp_route[]", [(10, 0), (310, 0), (320, 0), (11, 1), (361, 1), (37, 0)])
         self._keep.append(routes)
         config = ffi.new(
             "rp_codec_config *",
@@ -123,7 +123,7 @@ class FastPath:
                 "inputs": self._rings(*inputs) if inputs else ffi.NULL,
                 "pull_count": 1,
                 "selector_count": 1,
-                "route_count": 5,
+                "route_count": 6,
                 "send": self.to_send,
                 "manager": self.to_manager,
                 "pulls": self._rings(self.to_pull),

@@ -19,8 +19,9 @@ from rocketpy.message.record import encode_record
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Detached, Peer
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import Delivery, MessageToPut, PullRequest, PutResult, SendRequest
+from rocketpy.remoting.fast_path import Delivery, EndTransaction, MessageToPut, PullRequest, PutResult, SendRequest
 from rocketpy.remoting.limits import PoolLoad
+from tests.support.half_states import FakeHalfStates
 
 NOW_MS = 1_700_000_000_000
 UNITS_PER_FILE = 8
@@ -93,6 +94,9 @@ class FakeFastPath:
         self.put_gate: trio.Event | None = None
         self.is_store_away = False
         self.last_deliveries: dict[int, Delivery] = {}
+        self.half_states = FakeHalfStates()
+        self.ends: list[EndTransaction] = []
+        self.end_code = 0
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         if name not in {
@@ -126,6 +130,13 @@ class FakeFastPath:
     async def clean_expired_queues(self) -> None:
         self.calls.append(("clean_expired_queues", ()))
         await trio.lowlevel.checkpoint()
+
+    async def end_transaction(self, end: EndTransaction) -> PutResult:
+        self.ends.append(end)
+        await trio.lowlevel.checkpoint()
+        if self.end_code == 0:
+            self.half_states.ended.add(end.queue_offset)
+        return PutResult(self.end_code)
 
     def last_delivery(self, level: int) -> Delivery | None:
         return self.last_deliveries.get(level)

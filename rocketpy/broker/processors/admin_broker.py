@@ -74,7 +74,7 @@ class AdminBrokerProcessor(TableProcessor):
             update.without_effect,
         )
         self._config_version = self._config_version.next(services.clock.now_ms())
-        if changes.keys() & {"brokerPermission", "maxMessageSize"}:
+        if changes.keys() & {"brokerPermission", "maxMessageSize", "rejectTransactionMessage"}:
             services.tell_broker_changed()
         of_store = {key: changes[key] for key in update.at_once if key in STORE_KEYS}
         if of_store:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
-from rocketpy.message.names import group_fault, known_topic_fault
+from rocketpy.message.names import TRANS_GROUP, group_fault, known_topic_fault
 from rocketpy.remoting import fastjson
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -84,4 +84,6 @@ def commit_offset(services: BrokerServices, group: str, topic: str, queue_id: in
     Raises:
         RequestRefused: the limit of offsets is reached.
     """
+    if group == TRANS_GROUP:  # the broker's own progress: a wrong one would drop open transactions
+        return
     services.offsets.commit(group, topic, queue_id, offset)

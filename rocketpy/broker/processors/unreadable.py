@@ -1,4 +1,4 @@
-"""Answers sends and pulls whose header the codec cannot read, with an error that names the invalid field.
+"""Answers sends, pulls and ends of transactions whose header the codec cannot read: the error names the invalid field.
 
 Source: RocketMQ 4.9 `RemotingCommand#decodeCommandCustomHeader`, `@CFNotNull`.
 """
@@ -11,6 +11,7 @@ from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from rocketpy.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketpy.remoting.schema import Header
 
 from .table import TableProcessor
@@ -25,6 +26,7 @@ _HEADERS: dict[int, tuple[type[Header], tuple[str, ...]]] = {
     RequestCode.SEND_BATCH_MESSAGE: (SendMessageRequestHeaderV2, _OF_V2_SENDS),
     RequestCode.PULL_MESSAGE: (PullMessageRequestHeader, _OF_PULLS),
     RequestCode.LITE_PULL_MESSAGE: (PullMessageRequestHeader, _OF_PULLS),
+    RequestCode.END_TRANSACTION: (EndTransactionRequestHeader, ()),
 }
 
 

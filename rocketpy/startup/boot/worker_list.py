@@ -25,6 +25,7 @@ from ..workers.manager import ManagerMain
 from ..workers.query import QueryMain
 from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
+from .half_messages import recovered_half_states
 
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
@@ -93,13 +94,13 @@ def worker_specs(
         )
 
     levels = len(parse_delay_levels(settings.store.message_delay_level))
-    delivered = DeliveryMarks(levels, lambda: control.published_phy_offset)
+    marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
     yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
-    yield spec(SEND, SEND, SendMain(topology, control, settings, delivered), StopPhase.FAST_PATH, keep_fds=writes)
+    yield spec(SEND, SEND, SendMain(topology, control, settings, marks, halves), StopPhase.FAST_PATH, keep_fds=writes)
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.FAST_PATH)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory, delivered)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)

@@ -20,6 +20,7 @@ from rocketpy.faults import Faults
 from rocketpy.reactor.channel import RingChannel
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
+from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
@@ -48,6 +49,7 @@ class ManagerMain(RequestServerMain):
     metrics: socket.socket | None  # the listening socket of metrics
     memory: ManagerMemory
     delivered: DeliveryMarks
+    halves: SharedHalfStates
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
         topology = self.topology
@@ -64,6 +66,7 @@ class ManagerMain(RequestServerMain):
             store_host=(self.settings.broker.broker_ip1, self.settings.server.listen_port),
             sends=sends,
             delivered=self.delivered,
+            half_states=self.halves,
         )
 
     async def _run(self, context: WorkerContext, store: MessageStore) -> None:

@@ -13,6 +13,7 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
+from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
@@ -29,7 +30,12 @@ class SendMain:
     """`main` of the send worker: the only writer of the CommitLog."""
 
     def __init__(
-        self, topology: Topology, control: ControlBlock, settings: BrokerSettings, delivered: DeliveryMarks
+        self,
+        topology: Topology,
+        control: ControlBlock,
+        settings: BrokerSettings,
+        delivered: DeliveryMarks,
+        halves: SharedHalfStates,
     ) -> None:
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
@@ -43,7 +49,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, strings, inputs, selectors
+        self._kept = control, delivered, halves, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -58,6 +64,7 @@ class SendMain:
                 "to_manager": topology.ring(SEND, MANAGER).pointer,
                 "selectors": selectors,
                 "marks": delivered.pointer,
+                "halves": halves.pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[1],
                 "region": strings[2],
@@ -132,6 +139,7 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
     return {
         "max_message_size": store.max_message_size,
         "sync_flush": settings.is_sync_flush,
+        "is_slave": settings.is_slave,
         "fast_failure": broker.broker_fast_failure_enable,
         "sync_flush_timeout_ms": store.sync_flush_timeout,
         "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,

@@ -17,9 +17,9 @@ from rocketpy.remoting.fast_path import SlowPath
 from tests.support.slow_path import FakeChannel, SlowPathRig
 
 CODES = {
-    10, 11, 12, 14, 15, 17, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 38, 41, 42, 43, 45, 46, 50, 51,
+    10, 11, 12, 14, 15, 17, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41, 42, 43, 45, 46, 50, 51,
     52, 53, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223, 300, 303, 305, 306, 307, 308, 309, 310, 314,
-    315, 316, 317, 320, 321, 324, 325, 328, 329, 351, 352, 361,
+    315, 316, 317, 320, 321, 323, 324, 325, 328, 329, 351, 352, 361,
 }  # fmt: skip
 
 
@@ -45,6 +45,11 @@ def test_start_tells_all_tables_and_ends_them(tmp_path: Path) -> None:
             await rig.broker.stop()
 
     trio.run(main)
+
+
+def test_transactions_are_checked_as_often_as_configured(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, transaction_check_interval=2_500)
+    assert {duty.name: duty.interval_s for duty in rig.broker.duties()}["checking transactions"] == 2.5
 
 
 def test_stop_leaves_the_name_servers_and_saves_everything(tmp_path: Path) -> None:

@@ -75,9 +75,10 @@ def test_what_has_no_effect_is_declared_once_and_says_why(broker: BrokerSettings
 
 
 def test_what_has_no_effect_can_be_changed_and_is_shown(broker: BrokerSettings) -> None:
-    update = update_broker(broker, {"transactionTimeOut": "7000", "traceOn": "false"})
-    assert (update.without_effect, update.at_once, update.at_restart) == (("transactionTimeOut",), (), ("traceOn",))
-    assert "transactionTimeOut=7000" in update.settings.to_properties().splitlines()
+    update = update_broker(broker, {"waitTimeMillsInTransactionQueue": "7000", "traceOn": "false"})
+    assert update.without_effect == ("waitTimeMillsInTransactionQueue",)
+    assert (update.at_once, update.at_restart) == ((), ("traceOn",))
+    assert "waitTimeMillsInTransactionQueue=7000" in update.settings.to_properties().splitlines()
     assert "transactionTimeOut=6000" in broker.to_properties(important_only=True).splitlines()
 
 

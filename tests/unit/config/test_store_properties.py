@@ -23,6 +23,7 @@ CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "sto
 PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_send_and_pull.py", "broker/test_broker.py"
 LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"
+TRANSACTIONS = "broker/test_transactions.py::test_settings_are_read_at_each_round"
 PULL = f"{HOT}::test_pull_limits"
 
 HONOURED = {
@@ -44,6 +45,9 @@ HONOURED = {
     "diskSpaceCleanForciblyRatio": LEVELS,
     "diskFreeMinBytes": LEVELS,
     "cleanFileForciblyEnable": LEVELS,
+    "transactionTimeOut": TRANSACTIONS,
+    "transactionCheckMax": TRANSACTIONS,
+    "transactionCheckInterval": f"{BROKER}::test_transactions_are_checked_as_often_as_configured",
     "fileReservedTime": f"{CLEAN}::test_the_age_is_that_of_the_last_write",
     "maxMessageSize": "native/test_admission.py::test_the_largest_body_changes_at_run_time",
     "checkCRCOnRecover": f"{PROPERTIES}::test_check_crc_on_recover",
@@ -118,9 +122,6 @@ IGNORED = {
     "filterDataCleanTimeSpan",
     "filterSupportRetry",
     "enablePropertyFilter",
-    "transactionTimeOut",
-    "transactionCheckMax",
-    "transactionCheckInterval",
     "consumerFallbehindThreshold",
 }
 REFUSED = {

@@ -118,7 +118,7 @@ def announce(fast_path: FastPath) -> None:
         is_broadcasting=False,
     )
     fast_path.subscription_changed("G", "T", expression_type="TAG", sub_string="TagA || TagB", sub_version=5)
-    fast_path.broker_changed(permission=6, max_message_size=1000)
+    fast_path.broker_changed(permission=6, max_message_size=1000, reject_transactions=True)
     fast_path.tables_end()
 
 
@@ -138,7 +138,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
         WorkerMessage.SUBSCRIPTION,
         worker_messages.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
     )
-    assert broker == (WorkerMessage.BROKER, worker_messages.BROKER.write(permission=6, max_message_size=1000))
+    assert broker == (WorkerMessage.BROKER, worker_messages.BROKER.write(6, 1000, 1))
 
 
 @pytest.mark.parametrize(
@@ -229,12 +229,12 @@ def test_a_restarted_worker_serves_after_what_changed_while_it_was_told_the_tabl
     """Otherwise it would serve with an older permission until its ring has room again."""
     for n in range(2 * RECORDS_PER_FLUSH):
         change_topic(desk.fast_path, f"T{n}")
-    desk.fast_path.broker_changed(permission=6, max_message_size=1)
+    desk.fast_path.broker_changed(permission=6, max_message_size=1, reject_transactions=False)
     desk.fast_path.tables_end()
     desk.told(name)
     desk.blocks[name].begin(1)
     assert desk.fast_path.turn(), "there is more to do at once"
-    desk.fast_path.broker_changed(permission=4, max_message_size=1)
+    desk.fast_path.broker_changed(permission=4, max_message_size=1, reject_transactions=False)
     change_topic(desk.fast_path, "T0", perm=4)
     told = desk.told(name)
     assert told[-1][0] == WorkerMessage.TABLES_END

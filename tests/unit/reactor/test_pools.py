@@ -52,6 +52,7 @@ def test_the_codec_is_told_what_does_not_go_to_the_manager() -> None:
     assert [route for route in routes if route[1] != lib.RP_TO_QUERY] == [
         (10, send),
         (11, pull),
+        (37, send),
         (310, send),
         (320, send),
         (361, pull),

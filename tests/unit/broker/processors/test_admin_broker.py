@@ -93,7 +93,8 @@ def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
         assert (await rig.ask(25, None, b"maxMessageSize=9\n")).code == 1
         assert rig.services.settings.broker.broker_permission == 4
         sizes = [call[-1] for call in rig.fast_path.named("broker_changed")]
-        assert sizes == [{"permission": 4, "max_message_size": size} for size in (4_194_304, 1000)]
+        told = {"permission": 4, "reject_transactions": False}
+        assert sizes == [told | {"max_message_size": size} for size in (4_194_304, 1000)]
         assert rig.fast_path.named("store_settings_changed") == [{"fileReservedTime": "48"}, {"maxMessageSize": "1000"}]
         text = rig.settings.update_path.read_text()
         assert "brokerPermission=4" in text and "fileReservedTime=48" in text

@@ -1,0 +1,211 @@
+/* An op message is stored after the half message that it names. So all op messages of the window are behind the half
+ * message at its base, wherever the stored progress of the op queue is. */
+#include "store/half_recovery.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/endian.h"
+#include "base/map.h"
+#include "base/numbers.h"
+#include "store/commitlog.h"
+#include "store/consume_queue.h"
+#include "store/record.h"
+#include "store/recovery.h"
+#include "store/transaction_names.h"
+
+enum { UNITS = 512, FILES = 4, MAPPINGS = 4 };
+
+struct recovery {
+    rp_half_states *states;
+    rp_control_block *block;
+    const rp_control *control;
+    rp_cq_reader *units;
+    rp_log_view *log;
+    rp_map below; /* half offsets below the window that have an op message */
+    rp_map keys; /* UNIQ_KEY of open half messages */
+    rp_half_recovery *found;
+};
+
+static const uint8_t *text(const char *string) { return (const uint8_t *)string; }
+
+static rp_queue *queue_of(const struct recovery *recovery, const char *topic) {
+    rp_queue *queue = rp_control_find(recovery->block, text(topic), (uint32_t)strlen(topic), 0);
+    return queue && queue->state == RP_QUEUE_LIVE ? queue : NULL;
+}
+
+static int is_topic(const rp_record_view *record, const char *topic) {
+    return record->topic_size == strlen(topic) && memcmp(record->topic, topic, record->topic_size) == 0;
+}
+
+static rp_status put_key(rp_map *map, const uint8_t *key, uint32_t size) {
+    int failed = 0;
+    rp_map_put(map, key, size, map, &failed);
+    return failed ? RP_NO_MEMORY : RP_OK;
+}
+
+/* `record` is an op message: the half message that its body names has ended. */
+static rp_status take_op(struct recovery *recovery, const rp_record_view *record) {
+    int64_t offset;
+    if (rp_parse_int64(record->body, record->body_size, &offset) != RP_OK || offset < 0) return RP_OK;
+    recovery->found->ops++;
+    if ((uint64_t)offset < rp_half_states_base(recovery->states))
+        return put_key(&recovery->below, (const uint8_t *)&offset, sizeof offset);
+    rp_half_states_set(recovery->states, (uint64_t)offset, RP_HALF_ENDED);
+    return RP_OK;
+}
+
+typedef rp_status (*visit_function)(struct recovery *, uint64_t offset, const rp_record_view *);
+
+/* Read the record of a raw unit. RP_NOT_FOUND: it cannot be read. The caller releases the log at *phy_offset. */
+static rp_status read_record(struct recovery *recovery, const uint8_t *unit, uint64_t *phy_offset,
+                             rp_record_view *record) {
+    *phy_offset = rp_load64(unit);
+    uint32_t size = rp_load32(unit + 8);
+    if (*phy_offset >= recovery->control->published_phy_offset) return RP_NOT_FOUND;
+    const uint8_t *image = rp_log_view_acquire(recovery->log, *phy_offset, size);
+    if (!image) return RP_NOT_FOUND;
+    if (rp_record_decode(image, size, 0, record) == RP_OK) return RP_OK;
+    rp_log_view_release(recovery->log, *phy_offset);
+    return RP_NOT_FOUND;
+}
+
+static rp_status visit(struct recovery *recovery, const rp_queue *queue, uint64_t from, uint64_t to,
+                       visit_function function) {
+    uint8_t units[UNITS * RP_CQ_UNIT_SIZE];
+    rp_status status = RP_OK;
+    while (from < to && status == RP_OK) {
+        uint32_t wanted = to - from < UNITS ? (uint32_t)(to - from) : (uint32_t)UNITS;
+        int32_t count = rp_cq_read(recovery->units, queue, from, wanted, units);
+        if (count < 0) return RP_IO_ERROR;
+        if (count == 0) return RP_OK; /* a lost file: its messages cannot be read at all */
+        for (int32_t i = 0; i < count && status == RP_OK; i++) {
+            rp_record_view record;
+            uint64_t phy_offset;
+            if (read_record(recovery, units + i * RP_CQ_UNIT_SIZE, &phy_offset, &record) != RP_OK) continue;
+            status = function(recovery, from + (uint64_t)i, &record);
+            rp_log_view_release(recovery->log, phy_offset);
+        }
+        from += (uint64_t)count;
+    }
+    return status;
+}
+
+static rp_status visit_op(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
+    return take_op(recovery, record);
+}
+
+/* The place in the log of the record at a queue offset; the end of what is dispatched if there is none. */
+static uint64_t phy_offset_of(struct recovery *recovery, const rp_queue *queue, uint64_t offset) {
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    if (offset < queue->max_offset && rp_cq_read(recovery->units, queue, offset, 1, unit) == 1) return rp_load64(unit);
+    return recovery->control->dispatched_phy_offset;
+}
+
+/* The first offset of the queue whose record is at or behind `phy_offset`. */
+static uint64_t first_behind(struct recovery *recovery, const rp_queue *queue, uint64_t phy_offset) {
+    uint64_t low = queue->min_offset, high = queue->max_offset;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (phy_offset_of(recovery, queue, middle) < phy_offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The op messages that are not dispatched yet. */
+static rp_status read_tail(struct recovery *recovery) {
+    uint64_t end = recovery->control->published_phy_offset, file_size = recovery->control->commitlog_file_size;
+    uint64_t at = recovery->control->dispatched_phy_offset;
+    rp_status status = RP_OK;
+    if (at < recovery->control->min_phy_offset) at = recovery->control->min_phy_offset;
+    while (at < end && status == RP_OK) {
+        uint64_t start = at, size = file_size - at % file_size;
+        if (size > end - at) size = end - at;
+        const uint8_t *image = rp_log_view_acquire(recovery->log, start, size);
+        if (!image && errno != ENOENT) return RP_IO_ERROR;
+        while (image && at < start + size && status == RP_OK) {
+            rp_record_view record;
+            rp_status read = rp_record_decode(image + (at - start), start + size - at, 0, &record);
+            if (read == RP_END_OF_FILE) break;
+            if (read == RP_OK) {
+                if (is_topic(&record, RP_OP_TOPIC)) status = take_op(recovery, &record);
+                at += record.size;
+            } else {
+                at += rp_recovery_resync(image + (at - start), start + size - at, at);
+            }
+        }
+        if (image) rp_log_view_release(recovery->log, start);
+        if (at < start + size) at = start + size;
+    }
+    return status;
+}
+
+/* 1 if the open half message is a copy of one that has ended, or of one that is open as well. */
+static int is_copy(const struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
+    const uint8_t *value;
+    uint32_t size;
+    int64_t original;
+    if (rp_property_find(record->properties, record->properties_size, text("TRAN_PREPARED_QUEUE_OFFSET"), 26, &value,
+                         &size) != RP_OK ||
+        rp_parse_int64(value, size, &original) != RP_OK || original < 0 || (uint64_t)original == offset)
+        return 0;
+    if ((uint64_t)original >= rp_half_states_base(recovery->states)) return (uint64_t)original < offset;
+    return rp_map_get(&recovery->below, &original, sizeof original) != NULL;
+}
+
+static rp_status visit_half(struct recovery *recovery, uint64_t offset, const rp_record_view *record) {
+    const uint8_t *key, *times;
+    uint32_t size, times_size;
+    int has_key =
+        rp_property_find(record->properties, record->properties_size, text("UNIQ_KEY"), 8, &key, &size) == RP_OK;
+    int is_renewed = rp_property_find(record->properties, record->properties_size, text("TRANSACTION_CHECK_TIMES"), 23,
+                                      &times, &times_size) == RP_OK;
+    if (is_copy(recovery, offset, record) || (is_renewed && has_key && rp_map_get(&recovery->keys, key, size))) {
+        rp_half_states_set(recovery->states, offset, RP_HALF_ENDED);
+        recovery->found->copies++;
+        return RP_OK;
+    }
+    recovery->found->open++;
+    return has_key ? put_key(&recovery->keys, key, size) : RP_OK;
+}
+
+static rp_status recover(struct recovery *recovery) {
+    const rp_queue *halves = queue_of(recovery, RP_HALF_TOPIC), *ops = queue_of(recovery, RP_OP_TOPIC);
+    if (!halves) return RP_OK;
+    uint64_t base = rp_half_states_base(recovery->states);
+    if (base < halves->min_offset) base = halves->min_offset;
+    rp_half_states_move_base(recovery->states, base);
+    rp_status status = RP_OK;
+    if (ops)
+        status = visit(recovery, ops, first_behind(recovery, ops, phy_offset_of(recovery, halves, base)),
+                       ops->max_offset, visit_op);
+    if (status == RP_OK) status = read_tail(recovery);
+    for (uint64_t at = base; status == RP_OK;) {
+        at = rp_half_states_next_open(recovery->states, at, halves->max_offset);
+        if (at >= halves->max_offset) break;
+        status = visit(recovery, halves, at, at + 1, visit_half);
+        at++;
+    }
+    return status;
+}
+
+rp_status rp_half_recover(rp_half_states *states, rp_control_block *block, const char *commitlog_directory,
+                          const char *consume_queue_directory, uint64_t consume_queue_file_size,
+                          rp_half_recovery *found) {
+    struct recovery recovery = {.states = states, .block = block, .control = rp_control_header(block), .found = found};
+    *found = (rp_half_recovery){0};
+    rp_status status = RP_NO_MEMORY;
+    recovery.units = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, FILES);
+    recovery.log = rp_log_view_open(commitlog_directory, recovery.control->commitlog_file_size, MAPPINGS);
+    if (recovery.units && recovery.log && rp_map_init(&recovery.below, 16) == 0 && rp_map_init(&recovery.keys, 16) == 0)
+        status = recover(&recovery);
+    rp_map_destroy(&recovery.below, NULL);
+    rp_map_destroy(&recovery.keys, NULL);
+    if (recovery.log) rp_log_view_close(recovery.log);
+    if (recovery.units) rp_cq_reader_close(recovery.units);
+    return status;
+}

@@ -1,0 +1,100 @@
+/* Answers of the send worker: to connections through the ring of their selector, to the manager as PUT_RESULT. */
+#include "wire/codes.h"
+#include "ipc/selectors.h"
+#include "workers/error_reply.h"
+#include "workers/send_private.h"
+#include "workers/send_reply.h"
+
+static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
+    return rp_selector_of(send->selectors, send->selector_count, connection);
+}
+
+rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code) {
+    rp_msg_put_result result = {.token = wait->token,
+                                .phy_offset = wait->phy_offset,
+                                .queue_offset = wait->queue_offset,
+                                .store_timestamp_ms = wait->store_timestamp_ms,
+                                .code = code,
+                                .queue_id = wait->queue_id,
+                                .size = wait->size};
+    rp_span span = {&result, sizeof result};
+    return rp_backlog_put(&send->results, RP_CONNECTION_INTERNAL, RP_MSG_PUT_RESULT, &span, 1);
+}
+
+rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code, const char *remark) {
+    if (request->origin->connection >= RP_CONNECTION_INTERNAL) {
+        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
+        return rp_send_put_result(send, &wait, code);
+    }
+    rp_ring_writer *selector = selector_of(send, request->origin->connection);
+    if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    rp_error_reply reply = {.opaque = request->opaque,
+                            .code = code,
+                            .version = send->config.version,
+                            .serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                            .remark = remark,
+                            .region = send->config.region,
+                            .trace_on = (uint8_t)send->config.trace_on};
+    return rp_error_reply_send(selector, request->origin->connection, &reply);
+}
+
+int rp_send_has_room(rp_send *send, const rp_wait *wait, int must_wait) {
+    if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
+    if (wait->connection >= RP_CONNECTION_INTERNAL)
+        return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
+    rp_ring_writer *selector = selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
+    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
+}
+
+rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
+    if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
+    rp_ring_writer *selector = selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
+    if (wait->flags & RP_REQUEST_END) { /* whether it is on the disk or not: the check would end it again */
+        rp_error_reply ended = {.opaque = wait->opaque,
+                                .code = RP_RESPONSE_SUCCESS,
+                                .version = send->config.version,
+                                .serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                                .remark = ""};
+        return rp_error_reply_send(selector, wait->connection, &ended);
+    }
+    rp_send_reply reply = {.serialize_type = wait->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                           .trace_on = (uint8_t)send->config.trace_on,
+                           .opaque = wait->opaque,
+                           .code = code,
+                           .version = send->config.version,
+                           .queue_id = wait->queue_id,
+                           .queue_offset = wait->queue_offset,
+                           .message_ids = wait->ids,
+                           .message_ids_size = wait->ids_size,
+                           .region = (const uint8_t *)send->config.region,
+                           .region_size = send->region_size};
+    rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
+    if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
+    return status;
+}
+
+uint32_t rp_send_release_waits(rp_send *send) {
+    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
+    uint32_t released = 0;
+    for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
+        int32_t code = RP_RESPONSE_SUCCESS;
+        if (wait->need_phy_offset > durable) {
+            if (send->admission.now_ns < wait->deadline_ns) break;
+            code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
+        }
+        if (!rp_send_has_room(send, wait, 0) || rp_send_answer(send, wait, code) != RP_OK) break;
+        rp_waits_pop(&send->waits);
+    }
+    return released;
+}
+
+/* The published output shows that the input was processed. */
+void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position) {
+    uint32_t input = send->current_input;
+    if (input >= RP_RESUME_POINTS_MAX) return;
+    send->config.worker->resume_points[input].output = output;
+    send->config.worker->resume_points[input].output_position = position;
+    rp_store_release(&send->config.worker->resume_points[input].source_head, rp_ring_head_after(send->inputs[input]));
+}

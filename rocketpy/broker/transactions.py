@@ -1,0 +1,334 @@
+"""Checks of open half messages: their producers are asked, and those that nobody decides are discarded.
+
+A half message is open until its END_TRANSACTION has been stored (csrc/workers/send_half.c). All open ones are looked at
+every transactionCheckInterval. If one is older than transactionTimeOut, or than its CHECK_IMMUNITY_TIME_IN_SECONDS, a
+producer of its group is asked about it: CHECK_TRANSACTION_STATE (39). After transactionCheckMax checks, or when it is
+as old as the log may become (fileReservedTime), it is moved to TRANS_CHECK_MAX_TIME_TOPIC, with a warning in the log.
+
+The half message stays where it is, and how often it was asked about is kept here and in config/transactionChecks.json.
+(The reference stores the half message again for each question; so a late answer to the first copy delivers it twice.)
+
+The progress is kept where the reference keeps it, as offsets of the group CID_RMQ_SYS_TRANS: every half message below
+the first offset has ended, and every op message of a later one is at the second offset or behind it.
+
+Source: RocketMQ 4.9 `TransactionalMessageServiceImpl#check`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from enum import Enum
+from pathlib import Path
+
+import attrs
+
+from rocketpy.codes import RequestCode
+from rocketpy.errors import RecordCorrupt, RequestRefused
+from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.message import properties as p
+from rocketpy.message.message_id import encode_offset_message_id
+from rocketpy.message.names import (
+    TRANS_CHECK_MAX_TIME_TOPIC,
+    TRANS_GROUP,
+    TRANS_HALF_TOPIC,
+    TRANS_OP_HALF_TOPIC,
+)
+from rocketpy.message.numbers import int_or
+from rocketpy.message.record import StoredRecord, decode_record, encode_record
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fast_path import EndTransaction, FastPath, TransactionEnd
+from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader
+from rocketpy.remoting.json_writer import pretty_pieces
+from rocketpy.transport.steps import Steps
+
+from . import json_file
+from .current_settings import CurrentSettings
+from .managers.config_file import ConfigFile
+from .managers.consumer_offset import ConsumerOffsetManager
+from .managers.producer import ProducerManager
+from .managers.topic_config import TopicConfigManager
+from .property_edits import text_property
+from .store_api import Store
+
+logger = logging.getLogger(__name__)
+
+CHECKED_MAX = 200_000  # open half messages that are counted; those behind them are asked about when these have ended
+MESSAGES_PER_STEP = 20  # some 50 microseconds each
+HOUR_MS = 3_600_000
+
+
+class Decision(Enum):
+    """What a look at an open half message leads to."""
+
+    WAIT = "it is too young, as are those behind it"
+    SKIP = "it is immune for now"
+    ASK = "ask a producer of its group"
+    DISCARD = "move it to TRANS_CHECK_MAX_TIME_TOPIC"
+
+
+@attrs.frozen
+class TransactionStatistics:
+    """A snapshot. Counts are since the start of the manager."""
+
+    open: int
+    oldest_age_ms: int | None  # of an open half message; None: there is none
+    checks: int  # questions sent to producers
+    unreachable: int  # questions for which no producer of the group was connected
+    discarded: int
+
+
+def decide(
+    record: StoredRecord, now_ms: int, asked: int, *, time_out_ms: int, check_max: int, hours_max: int
+) -> Decision:
+    """Decide what becomes of an open half message.
+
+    Args:
+        record: as stored. now_ms: the broker's clock. asked: how often its producers were asked.
+    """
+    age_ms = now_ms - record.store_timestamp_ms
+    if asked >= check_max or age_ms > hours_max * HOUR_MS:
+        return Decision.DISCARD
+    text = text_property(record.properties, p.CHECK_IMMUNITY_TIME_IN_SECONDS)
+    seconds = int_or(text, -1) if text is not None else -1
+    if seconds >= 0:
+        return Decision.SKIP if age_ms < seconds * 1000 else Decision.ASK
+    return Decision.WAIT if age_ms < time_out_ms else Decision.ASK
+
+
+class TransactionService:
+    """Asks producers, discards, and keeps the progress. Lives in the manager."""
+
+    def __init__(
+        self,
+        config_dir: Path,
+        settings: CurrentSettings,
+        store: Store,
+        fast_path: FastPath,
+        topics: TopicConfigManager,
+        offsets: ConsumerOffsetManager,
+        producers: ProducerManager,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._fast_path = fast_path
+        self._topics = topics
+        self._offsets = offsets
+        self._producers = producers
+        self._asked: dict[int, int] = {}  # offset of an open half message -> how often its producers were asked
+        self._op_progress: int | None = None  # of the saved progress of half messages; None: not known yet
+        self._checks = self._unreachable = self._discarded = 0
+        self._no_producer = LogLimit()
+        self._discards = LogLimit()
+        path = config_dir / "transactionChecks.json"
+        self.file = ConfigFile(path, lambda: pretty_pieces({"checks": dict(self._asked)}))
+
+    def load(self) -> None:
+        """Read how often producers were asked before the start. Raises: ConfigError."""
+        saved = json_file.load(self.file.path) or {}
+        counts = saved.get("checks")
+        for offset, asked in counts.items() if isinstance(counts, dict) else ():
+            if len(self._asked) < CHECKED_MAX and isinstance(asked, int):
+                self._asked[int_or(str(offset), -1)] = asked
+
+    def open_topics(self) -> None:
+        """Create the op topic beside a half topic, so that the send worker can end half messages."""
+        if self._topics.select(TRANS_HALF_TOPIC) is not None:
+            self._topics.create_if_missing(TRANS_OP_HALF_TOPIC, queue_nums=1)
+
+    @property
+    def statistics(self) -> TransactionStatistics:
+        states = self._fast_path.half_states
+        end = self._store.max_offset(TRANS_HALF_TOPIC, 0)
+        oldest = states.next_open(states.base, end)
+        age_ms = None
+        if oldest < end:
+            stored_ms = self._store.message_store_timestamp(TRANS_HALF_TOPIC, 0, oldest)
+            age_ms = max(0, self._store.clock_ms() - stored_ms) if stored_ms >= 0 else None
+        count = states.count_open(states.base, end)
+        return TransactionStatistics(count, age_ms, self._checks, self._unreachable, self._discarded)
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    async def check(self) -> None:
+        """Look at all open half messages, once."""
+        states, steps = self._fast_path.half_states, Steps(MESSAGES_PER_STEP)
+        end = self._store.max_offset(TRANS_HALF_TOPIC, 0)
+        self._pass_expired()
+        asked: dict[int, int] = {}
+        offset = states.next_open(states.base, end)
+        while offset < end and len(asked) < CHECKED_MAX:
+            decision = await self._look_at(offset, asked)
+            if decision is Decision.WAIT:
+                break
+            await steps.did()
+            offset = states.next_open(offset + 1, end)
+        for later, times in self._asked.items():
+            if later >= offset and len(asked) < CHECKED_MAX:
+                asked[later] = times
+        if asked != self._asked:
+            self._asked = asked
+            self.file.changed()
+
+    def _pass_expired(self) -> None:
+        """Pass the half messages whose log files were deleted."""
+        states, low = self._fast_path.half_states, self._store.min_offset(TRANS_HALF_TOPIC, 0)
+        lost = states.count_open(states.base, low)
+        if lost:
+            logger.error(
+                "%d open transactions are lost: their half messages were deleted with their log files, before they "
+                "were decided; a longer fileReservedTime keeps them",
+                lost,
+            )
+        states.move_base(low)
+
+    async def _look_at(self, offset: int, asked: dict[int, int]) -> Decision:
+        record = self._read(offset)
+        if record is None:
+            await self._end_unreadable(offset)
+            return Decision.DISCARD
+        broker, times = self._settings.broker, self._asked.get(offset)
+        if times is None:
+            times = int_or(text_property(record.properties, p.TRANSACTION_CHECK_TIMES) or "0", 0)
+        decision = decide(
+            record,
+            self._store.clock_ms(),
+            times,
+            time_out_ms=broker.transaction_time_out,
+            check_max=broker.transaction_check_max,
+            hours_max=self._settings.store.file_reserved_time,
+        )
+        if decision is Decision.ASK:
+            times += 1
+            self._ask(record)
+        if decision is Decision.DISCARD:
+            await self._discard(record, times)
+        elif decision is not Decision.WAIT and times:
+            asked[offset] = times
+        return decision
+
+    def _read(self, offset: int) -> StoredRecord | None:
+        units = self._store.consume_queue_units(TRANS_HALF_TOPIC, 0, offset, 1)
+        image = self._store.look_message_by_offset(units[0].phy_offset) if units else None
+        try:
+            record = decode_record(image, units[0].phy_offset) if image is not None else None
+        except RecordCorrupt:
+            return None
+        return record if record is not None and record.topic == TRANS_HALF_TOPIC else None
+
+    def _ask(self, record: StoredRecord) -> None:
+        group = text_property(record.properties, p.PGROUP) or ""
+        channel = self._producers.available_channel(group)
+        if channel is not None:
+            self._checks += 1
+            channel.push(check_request(record))
+            return
+        self._unreachable += 1
+        told = self._no_producer.take()
+        if told:
+            logger.warning(
+                "cannot ask about the transaction at log offset %d: no producer of group %s is connected; trying again "
+                "in %d s%s",
+                record.phy_offset,
+                group[:200],
+                self._settings.broker.transaction_check_interval // 1000,
+                and_more(told),
+            )
+
+    async def _discard(self, record: StoredRecord, times: int) -> None:
+        self._topics.create_if_missing(TRANS_CHECK_MAX_TIME_TOPIC, queue_nums=1)
+        await self._topics.file.save()
+        result = await self._fast_path.end_transaction(
+            EndTransaction(TransactionEnd.DISCARD, record.queue_offset, record.phy_offset)
+        )
+        if not result.is_stored:  # ended meanwhile, or the store takes no messages: the next round sees
+            return
+        self._discarded += 1
+        told = self._discards.take()
+        if told:
+            logger.warning(
+                "discarded the transaction at log offset %d after %d checks: no producer of group %s has decided it; "
+                "its message for topic %s is in %s%s",
+                record.phy_offset,
+                times,
+                (text_property(record.properties, p.PGROUP) or "")[:200],
+                text_property(record.properties, p.REAL_TOPIC),
+                TRANS_CHECK_MAX_TIME_TOPIC,
+                and_more(told),
+            )
+
+    async def _end_unreadable(self, offset: int) -> None:
+        result = await self._fast_path.end_transaction(EndTransaction(TransactionEnd.UNREADABLE, offset, 0))
+        if result.is_stored:
+            logger.error(
+                "discarded the transaction at offset %d of topic %s: its half message cannot be read; `rocketpy store "
+                "verify` names the damage",
+                offset,
+                TRANS_HALF_TOPIC,
+            )
+
+    def forget_checks(self, offset: int) -> None:
+        """Begin to count the questions about a half message again."""
+        self._asked[offset] = 0
+        self.file.changed()
+
+    # --- progress -----------------------------------------------------------------------------------------------------
+
+    def keep_progress(self) -> None:
+        """Move the base to the oldest open half message, and commit it as the progress.
+
+        The progress of the op queue is that of the round before: the two numbers may be saved at different times, and
+        a Java broker must find every op message behind the saved one.
+        """
+        states = self._fast_path.half_states
+        ops, end = self._store.max_offset(TRANS_OP_HALF_TOPIC, 0), self._store.max_offset(TRANS_HALF_TOPIC, 0)
+        if not end:
+            return
+        states.move_base(states.next_open(states.base, end))
+        with contextlib.suppress(RequestRefused):  # counted by the table; the next start reads more op messages
+            self._offsets.commit(TRANS_GROUP, TRANS_HALF_TOPIC, 0, states.base)
+            if self._op_progress is not None:
+                self._offsets.commit(TRANS_GROUP, TRANS_OP_HALF_TOPIC, 0, self._op_progress)
+        self._op_progress = ops if states.base >= end else self._first_op_behind(states.base, ops)
+
+    def _first_op_behind(self, half_offset: int, ops: int) -> int:
+        """The first op message behind a half message: those of this one and of later ones follow."""
+        units = self._store.consume_queue_units(TRANS_HALF_TOPIC, 0, half_offset, 1)
+        low, high = self._store.min_offset(TRANS_OP_HALF_TOPIC, 0), ops
+        while units and low < high:
+            middle = (low + high) // 2
+            found = self._store.consume_queue_units(TRANS_OP_HALF_TOPIC, 0, middle, 1)
+            if found and found[0].phy_offset < units[0].phy_offset:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def check_request(record: StoredRecord) -> RemotingCommand:
+    """CHECK_TRANSACTION_STATE for a half message; the body is the message with its real topic and queue."""
+    unique_id = text_property(record.properties, p.UNIQ_KEY)
+    header = CheckTransactionStateRequestHeader(
+        tran_state_table_offset=record.queue_offset,
+        commit_log_offset=record.phy_offset,
+        msg_id=unique_id,
+        transaction_id=unique_id,
+        offset_msg_id=encode_offset_message_id(record.store_host, record.phy_offset),
+    )
+    body = encode_record(
+        topic=text_property(record.properties, p.REAL_TOPIC) or "",
+        queue_id=int_or(text_property(record.properties, p.REAL_QID) or "0", 0),
+        body=bytes(record.body),
+        properties=record.properties,
+        born_timestamp_ms=record.born_timestamp_ms,
+        born_host=record.born_host,
+        store_timestamp_ms=record.store_timestamp_ms,
+        store_host=record.store_host,
+        queue_offset=record.queue_offset,
+        phy_offset=record.phy_offset,
+        flag=record.flag,
+        sys_flag=record.sys_flag,
+        reconsume_times=record.reconsume_times,
+        prepared_transaction_offset=record.prepared_transaction_offset,
+    )
+    return RemotingCommand.oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body=body)

@@ -1,0 +1,136 @@
+"""Which half messages are open at the start of a broker, from the queues and the log alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy.message import names
+from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.half_states import SharedHalfStates
+from rocketpy.reactor.worker_messages import encode_put
+from rocketpy.remoting.fast_path import MessageToPut
+from tests.support.fast_path import FastPath
+
+HALF, OPS = names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[FastPath]:
+    rig = FastPath(tmp_path)
+    rig.add_topic(HALF, 1)
+    rig.add_topic(OPS, 1)
+    rig.add_topic("T", 1)
+    rig.tables_end()
+    yield rig
+    rig.close()
+
+
+def put(rig: FastPath, topic: str, body: bytes = b"body", properties: bytes = b"") -> None:
+    rig.put(encode_put(MessageToPut(topic, 0, body, properties), 7, 0))
+    lib.rp_send_run(rig.send, 0)
+
+
+def put_half(rig: FastPath, **properties: str) -> None:
+    put(rig, HALF, properties="\x02".join(f"{name}\x01{value}" for name, value in properties.items()).encode())
+
+
+def recover(rig: FastPath, base: int = 0) -> tuple[SharedHalfStates, Any]:
+    states, found = SharedHalfStates(base), ffi.new("rp_half_recovery *")
+    status = lib.rp_half_recover(
+        states.pointer,
+        rig.block,
+        os.fsencode(rig.root / "commitlog"),
+        os.fsencode(rig.root / "consumequeue"),
+        rig.cq_file_size,
+        found,
+    )
+    assert status == lib.RP_OK
+    return states, found
+
+
+def open_offsets(states: SharedHalfStates, end: int) -> list[int]:
+    return [offset for offset in range(end) if states.is_open(offset)]
+
+
+@pytest.mark.parametrize("is_dispatched", [True, False])
+def test_an_op_message_ends_its_half_message(rig: FastPath, is_dispatched: bool) -> None:
+    for _ in range(4):
+        put_half(rig)
+    for body in (b"2", b"0", b"nonsense", b"-1", b"", b"99999999999999999999"):
+        put(rig, OPS, body)
+    put(rig, "T", b"1")
+    if is_dispatched:
+        rig.turn()
+    states, found = recover(rig)
+    assert open_offsets(states, 4) == [1, 3]
+    assert found.ops == 2
+    assert found.open == (2 if is_dispatched else 0)  # as far as they are dispatched
+
+
+def test_the_stored_progress_saves_reading(rig: FastPath) -> None:
+    for number in range(600):  # more than a chunk of units, and more than a file of them
+        put_half(rig)
+        if number % 2:
+            put(rig, OPS, b"%d" % number)
+    rig.turn()
+    states, found = recover(rig)
+    assert open_offsets(states, 600) == list(range(0, 600, 2))
+    assert found.ops == 300
+    states, found = recover(rig, 590)
+    assert open_offsets(states, 600) == list(range(590, 600, 2))
+    assert found.ops == 5
+
+
+def test_the_window_begins_where_the_queue_does(rig: FastPath) -> None:
+    for _ in range(3):
+        put_half(rig)
+    rig.turn()
+    lib.rp_control_find(rig.block, HALF.encode(), len(HALF), 0).min_offset = 2
+    states, found = recover(rig)
+    assert states.base == 2 and found.open == 1
+
+
+def test_a_progress_beyond_the_queue_is_taken(rig: FastPath) -> None:
+    put_half(rig)
+    rig.turn()
+    states, found = recover(rig, 50)
+    assert states.base == 50 and found.open == 0
+
+
+# Java stores a half message again for each check, and in its immunity time.
+
+
+def test_a_copy_whose_original_has_ended_has_ended(rig: FastPath) -> None:
+    put_half(rig, UNIQ_KEY="a")
+    put_half(rig, UNIQ_KEY="b")
+    put_half(rig, UNIQ_KEY="a", TRAN_PREPARED_QUEUE_OFFSET="0")
+    put_half(rig, UNIQ_KEY="b", TRAN_PREPARED_QUEUE_OFFSET="1")
+    put(rig, OPS, b"0")
+    rig.turn()
+    states, found = recover(rig, 2)  # Java has passed the originals
+    assert open_offsets(states, 4) == [3]
+    assert (found.open, found.copies) == (1, 1)
+
+
+def test_of_two_open_copies_one_is_kept(rig: FastPath) -> None:
+    put_half(rig, UNIQ_KEY="a")
+    put_half(rig, UNIQ_KEY="a", TRAN_PREPARED_QUEUE_OFFSET="0")
+    put_half(rig, UNIQ_KEY="b")
+    put_half(rig, UNIQ_KEY="b", TRANSACTION_CHECK_TIMES="1")
+    put_half(rig, UNIQ_KEY="b")  # not Java's: a producer that repeats its ids has two transactions
+    rig.turn()
+    states, found = recover(rig)  # Java died before it saved its progress
+    assert open_offsets(states, 5) == [0, 2, 4]
+    assert (found.open, found.copies) == (3, 2)
+
+
+def test_a_store_without_half_messages(tmp_path: Path) -> None:
+    rig = FastPath(tmp_path)
+    states, found = recover(rig)
+    assert (states.base, found.ops, found.open) == (0, 0, 0)
+    rig.close()
