@@ -1,4 +1,4 @@
-// One official Go client, driven by arguments: send, push or litepull.
+// One official Go client, driven by arguments: send, push, litepull, request or reply.
 //
 // Prints one JSON object per line. A consumer runs until its standard input ends, then leaves its group in good order.
 package main
@@ -62,6 +62,10 @@ func main() {
 		push(given)
 	case "litepull":
 		litePull(given)
+	case "request":
+		request(given)
+	case "reply":
+		reply(given)
 	default:
 		check(fmt.Errorf("no such command: %s", given.command))
 	}

@@ -1,4 +1,4 @@
-"""Our own client, driven like the official ones: send, push or litepull; JSON lines out; runs until its input ends."""
+"""Our own client, driven like the official ones: send, push, litepull, request or reply; JSON lines out; runs until its input ends."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rocketpy.client.producer import Producer
 from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.push_consumer import PushConsumer
 from rocketpy.client.results import SendResult
+from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 HEAD = 64  # bytes of a body that are shown
@@ -171,6 +172,47 @@ async def lite_pull(given: dict[str, str]) -> None:
     show("done")
 
 
+async def request(given: dict[str, str]) -> None:
+    timeout = int(given.get("timeout", "20000")) / 1000
+
+    async def one(message: Message) -> None:
+        key = message.keys[0]
+        try:
+            reply = await producer.request(message, timeout=timeout)
+        except RocketError as error:
+            show("failed", key=key, error=str(error))
+            return
+        crc = zlib.crc32(reply.body)
+        show("reply", key=key, bodySize=len(reply.body), bodyCrc=crc, properties=dict(reply.properties))
+
+    async with Producer(given["group"], ProducerOptions(name_servers=given["namesrv"])) as producer:
+        show("ready")
+        async with trio.open_nursery() as nursery:
+            for i in range(int(given.get("count", "1"))):
+                if given.get("mode", "sync") == "sync":
+                    await one(make_message(given, i))
+                else:
+                    nursery.start_soon(one, make_message(given, i))
+    show("done")
+
+
+async def reply(given: dict[str, str]) -> None:
+    """Answers each message M with `re: M`."""
+
+    async def handle(message: ReceivedMessage) -> None:
+        result = await producer.send(message.reply(b"re: " + message.body))
+        show_sent(message.keys[0], result)
+
+    options = PushOptions(name_servers=given["namesrv"], start=START_FIRST)
+    async with (
+        Producer(given["group"] + "_replies", ProducerOptions(name_servers=given["namesrv"])) as producer,
+        PushConsumer(given["group"], {given["topic"]: "*"}, handle, options=options),
+    ):
+        show("ready")
+        await wait_for_end_of_input()
+    show("done")
+
+
 def chosen(given: dict[str, str], queue_id: int) -> bool:
     return "queues" not in given or str(queue_id) in given["queues"].split(",")
 
@@ -178,7 +220,8 @@ def chosen(given: dict[str, str], queue_id: int) -> bool:
 def main() -> None:
     command, *pairs = sys.argv[1:]
     given = {name.removeprefix("--"): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
-    trio.run({"send": send, "push": push, "litepull": lite_pull}[command], given)
+    commands = {"send": send, "push": push, "litepull": lite_pull, "request": request, "reply": reply}
+    trio.run(commands[command], given)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 package interop;
 
 /**
- * One official Java client, driven by arguments: send, push or litepull.
+ * One official Java client, driven by arguments: send, push, litepull, request or reply.
  *
  * Prints one JSON object per line. A consumer runs until its standard input ends, then leaves its group in good order.
  */
@@ -15,6 +15,8 @@ public final class Interop {
             case "send" -> Send.run(arguments);
             case "push" -> Push.run(arguments);
             case "litepull" -> LitePull.run(arguments);
+            case "request" -> RequestReply.request(arguments);
+            case "reply" -> RequestReply.reply(arguments);
             default -> throw new IllegalArgumentException("no such command: " + arguments.command);
         }
         System.exit(0); // threads of the client may outlive it; everything we wait for has ended here

@@ -87,7 +87,7 @@ final class Send {
         }
     }
 
-    private static Message message(Arguments arguments, int i) {
+    static Message message(Arguments arguments, int i) {
         String name = arguments.text("prefix") + "-" + i;
         StringBuilder body = new StringBuilder(name);
         int size = arguments.number("size", 0);

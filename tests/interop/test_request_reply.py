@@ -1,0 +1,55 @@
+"""Request-reply between every pair of clients: each request gets the reply that was made of it, whole."""
+
+from __future__ import annotations
+
+import zlib
+
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, wait_stored
+from tests.interop.expected import body
+from tests.interop.programs import LANGUAGES, Launcher, Program
+
+COUNT = 8
+LARGE = 20_000  # compressed by its client
+MODES = dict.fromkeys(LANGUAGES, ("sync", "callback")) | {"java-5.3.3": ("callback",)}
+"""A synchronous request of 5.3.3 ends when it is sent (apache/rocketmq issue 9319)."""
+REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
+
+
+def check_replies(program: Program, prefix: str, size: int = 0) -> None:
+    assert not program.of_kind("failed"), program.describe()
+    replies = {event["key"]: event for event in program.of_kind("reply")}
+    assert sorted(replies) == sorted(f"{prefix}-{number}" for number in range(COUNT))
+    for number in range(COUNT):
+        event, expected = replies[f"{prefix}-{number}"], b"re: " + body(prefix, number, size)
+        assert (event["bodySize"], event["bodyCrc"]) == (len(expected), zlib.crc32(expected))
+        assert event["properties"]["MSG_TYPE"] == "reply" and event["properties"]["PUSH_REPLY_TIME"]
+
+
+def test_every_client_gets_the_replies_of_every_client(
+    launch: Launcher, broker: AnyBroker, make_topic: TopicMaker, names: NameMaker, language: str
+) -> None:
+    """`language` replies."""
+    topic = make_topic("requests", 2)
+    answerer = launch.start(language, "reply", topic=topic, group=names("answers"))
+    answerer.wait_ready()
+    for name in LANGUAGES:
+        for mode, size in ((mode, size) for mode in MODES[name] for size in (0, LARGE)):
+            prefix = f"{name}-{mode}-{size}"
+            asker = launch.start(
+                name, "request", topic=topic, group=f"{topic}_asks", prefix=prefix, mode=mode, size=size, count=COUNT
+            )
+            asker.wait_end()
+            check_replies(asker, prefix, size)
+    answerer.leave()
+    # Go calls back before it answers the broker, so the program may be gone by then.
+    refused = [event for event in answerer.of_kind("failed") if not event["key"].startswith("go-callback")]
+    assert not refused, answerer.describe()
+    wait_stored(broker, REPLY_TOPIC, 1, len(LANGUAGES) * COUNT)
+
+
+def test_a_request_without_a_consumer_ends_with_its_timeout(
+    launch: Launcher, make_topic: TopicMaker, language: str
+) -> None:
+    topic = make_topic("unanswered", 2)
+    asker = launch.run(language, "request", topic=topic, group=f"{topic}_asks", prefix="x", timeout=1000)
+    assert len(asker.of_kind("failed")) == 1 and not asker.of_kind("reply")
