@@ -1,4 +1,4 @@
-"""Our own client, driven like the official ones: send, push, litepull, request or reply; JSON lines out; runs until its input ends."""
+"""Our own client, driven like the official ones: send, push, litepull, request or reply. Runs until its input ends."""
 
 from __future__ import annotations
 
