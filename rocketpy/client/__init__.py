@@ -2,7 +2,7 @@
 
 Owns: connections to name servers and brokers, the route cache, heartbeats, consumer groups' queues and offsets.
 Runs: inside the user's program, in one `trio.run`; `rocketpy.client.sync` brings its own thread for everybody else.
-Entry points: `Producer`, `PushConsumer`, `PullConsumer` (async context managers).
+Entry points: `Producer`, `TransactionProducer`, `PushConsumer`, `PullConsumer` (async context managers).
 Lifecycle: nothing happens in a constructor; entering the context starts the instance's tasks in a nursery that the
 context owns, leaving it stops them, tells the brokers and closes the connections.
 
@@ -13,7 +13,7 @@ modules that do I/O only carry them out. The rooms, from the bottom up; each imp
     cluster/     name servers, routes, brokers, heartbeats, one method per request code
     sending/     choose a queue, send, retry
     consuming/   group member, rebalance, pull loop, concurrent and ordered handlers, offsets
-    facades      producer push_consumer pull_consumer sync
+    facades      producer transaction_producer push_consumer pull_consumer sync
 
 Works without the compiled core.
 """
@@ -37,6 +37,7 @@ from .pull_consumer import LitePullConsumer, PullConsumer
 from .push_consumer import PushConsumer
 from .results import ConsumeResult, PullResult, PullStatus, SendResult, SendStatus
 from .sending.queue_selection import Fnv1aSelector, JavaHashSelector, RandomSelector
+from .transaction_producer import LocalTransactionState, TransactionListener, TransactionProducer, TransactionResult
 
 __all__ = [
     "START_FIRST",
@@ -53,6 +54,7 @@ __all__ = [
     "Fnv1aSelector",
     "JavaHashSelector",
     "LitePullConsumer",
+    "LocalTransactionState",
     "Message",
     "NearbyRoom",
     "Producer",
@@ -72,5 +74,8 @@ __all__ = [
     "SendStatus",
     "Sql92",
     "StartFrom",
+    "TransactionListener",
+    "TransactionProducer",
+    "TransactionResult",
     "split_batches",
 ]

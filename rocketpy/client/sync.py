@@ -25,6 +25,7 @@ from rocketpy.message.message_queue import MessageQueue
 from . import producer as async_producer
 from . import pull_consumer as async_pull
 from . import push_consumer as async_push
+from . import transaction_producer as async_transactions
 from .cluster.lifetime import Lifetime
 from .consuming.handler import BatchHandler, MessageHandler
 from .consuming.subscription import Sql92
@@ -32,6 +33,7 @@ from .messages import Message, ReceivedMessage
 from .options import ProducerOptions, PullOptions, PushOptions
 from .results import SendResult
 from .sending.queue_selection import QueueSelector
+from .transaction_producer import TransactionListener
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -189,6 +191,24 @@ class Producer(Blocking[async_producer.Producer]):
 
         self._call(functools.partial(begin, on_done=done))
         return future
+
+
+class TransactionProducer(Blocking[async_transactions.TransactionProducer]):
+    """`rocketpy.client.TransactionProducer`, blocking; plain functions of the listener run in worker threads."""
+
+    def __init__(
+        self,
+        group: str,
+        listener: TransactionListener,
+        options: ProducerOptions | None = None,
+        *,
+        lifetime: Lifetime | None = None,
+    ) -> None:
+        super().__init__(async_transactions.TransactionProducer(group, listener, options, lifetime=lifetime))
+
+    send = blocking(async_transactions.TransactionProducer.send)
+    send_in_transaction = blocking(async_transactions.TransactionProducer.send_in_transaction)
+    queues = blocking(async_transactions.TransactionProducer.queues)
 
 
 class PushConsumer(Blocking[async_push.PushConsumer]):

@@ -37,7 +37,9 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"cluster"},
         {"sending"},
         {"consuming"},
-        {"producer", "push_consumer", "pull_consumer", "sync"},
+        {"producer", "push_consumer", "pull_consumer"},
+        {"transaction_producer"},
+        {"sync"},
     ),
     "store": (
         {"clocks", "files"},

@@ -13,6 +13,7 @@ import attrs
 from rocketpy.codes import STORED_RESPONSE_CODES, RequestCode, ResponseCode
 from rocketpy.errors import BrokerError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, HeartbeatData, SubscriptionData
 from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
@@ -34,6 +35,7 @@ from rocketpy.remoting.headers.send import (
     SendMessageRequestHeader,
     SendMessageResponseHeader,
 )
+from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from rocketpy.remoting.schema import Header
 
 from ..messages import ReceivedMessage
@@ -151,6 +153,17 @@ class MQClientAPI:
         self, address: str, code: RequestCode, header: SendMessageRequestHeader, body: bytes, timeout_s: float
     ) -> None:
         await self.oneway(address, code, header.to_v2(), body, timeout_s)
+
+    async def end_transaction(self, address: str, header: EndTransactionRequestHeader, timeout_s: float) -> None:
+        """Without an answer, as in Java: if it is lost, the broker asks."""
+        await self.oneway(address, RequestCode.END_TRANSACTION, header, None, timeout_s)
+
+    def answer_check(self, channel: Channel, header: EndTransactionRequestHeader) -> None:
+        """End a transaction over the connection on which the broker has asked about it."""
+        command = RemotingCommand.oneway(RequestCode.END_TRANSACTION, header)
+        if self.credentials is not None:
+            sign(command, self.credentials)
+        channel.push(command)
 
     async def pull(
         self, address: str, header: PullMessageRequestHeader, broker_name: str, timeout_s: float

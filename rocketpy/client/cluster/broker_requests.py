@@ -1,4 +1,5 @@
-"""Requests of brokers to a client: rebalance, reset offsets, report its state, consume a message now, take a reply.
+"""Requests of brokers to a client: rebalance, reset offsets, report its state, consume a message now, take a reply,
+decide a transaction.
 
 Source: RocketMQ 4.9 `ClientRemotingProcessor`. Answers to requests of other codes: REQUEST_CODE_NOT_SUPPORTED.
 """
@@ -26,6 +27,7 @@ from rocketpy.remoting.headers.client import (
     ReplyMessageRequestHeader,
     ResetOffsetRequestHeader,
 )
+from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader
 from rocketpy.remoting.refusals import not_supported
 
 from ..messages import ReceivedMessage
@@ -41,6 +43,7 @@ SERVED_CODES = (
     RequestCode.GET_CONSUMER_RUNNING_INFO,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,
     RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
+    RequestCode.CHECK_TRANSACTION_STATE,
 )
 
 
@@ -68,6 +71,8 @@ class BrokerRequests:
     nursery: trio.Nursery
     consumer: AskedConsumer | None = None
     on_reply: Callable[[ReplyMessageRequestHeader, bytes], None] | None = None  # of a producer that waits for replies
+    on_check: Callable[[Channel, CheckTransactionStateRequestHeader, bytes], None] | None = None
+    """Of a producer with transactions; it answers over the channel."""
 
     async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | None:
         """The answer, or None for a one-way request."""
@@ -88,6 +93,9 @@ class BrokerRequests:
             case RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT if self.on_reply is not None:
                 self.on_reply(ReplyMessageRequestHeader.of(request), request.body or b"")
                 return RemotingCommand.response()
+            case RequestCode.CHECK_TRANSACTION_STATE if self.on_check is not None:
+                self.on_check(channel, CheckTransactionStateRequestHeader.of(request), request.body or b"")
+                return None
         return not_supported(request.code)
 
     def _find(self, group: str) -> AskedConsumer | None:

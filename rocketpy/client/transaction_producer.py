@@ -1,0 +1,209 @@
+"""TransactionProducer: a message that is delivered if, and only if, a local transaction commits.
+
+    class Orders:
+        def execute(self, message: Message, argument: object) -> LocalTransactionState: ...
+        def check(self, message: ReceivedMessage) -> LocalTransactionState: ...
+
+    async with TransactionProducer("orders", Orders(), options) as producer:
+        result = await producer.send_in_transaction(Message("OrderTopic", b"..."), order)
+
+The message is stored as a half message first. Then `execute` runs the local transaction, and the broker is told the
+result. If it is not told (UNKNOWN, a lost request, a producer that died), it asks a producer of the group: `check`. So
+`check` must be able to decide on any message of the group, also one that another process has sent.
+
+Source: RocketMQ 4.9 `TransactionMQProducer`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Any, Protocol, Self
+
+import attrs
+import trio
+
+from rocketpy.errors import RecordCorrupt, RocketError
+from rocketpy.message import properties as names
+from rocketpy.message.message_id import decode_offset_message_id
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.record import decode_record
+from rocketpy.message.sys_flag import TRANSACTION_PREPARED
+from rocketpy.remoting.abc import Channel
+from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
+
+from .cluster.lifetime import Lifetime
+from .cluster.received import received_message
+from .messages import Message, ReceivedMessage
+from .options import ProducerOptions
+from .producer import Producer
+from .results import SendResult, SendStatus
+from .sending.requests import introduce
+
+logger = logging.getLogger(__name__)
+
+CHECKS_WAITING_MAX = 2_000  # one more is dropped; the broker asks again
+
+
+class LocalTransactionState(Enum):
+    """How a local transaction ended; the value is `commitOrRollback` of END_TRANSACTION."""
+
+    COMMIT = 8
+    ROLLBACK = 12
+    UNKNOWN = 0  # not known (yet): the broker asks later
+
+
+class TransactionListener(Protocol):
+    """The local transactions of a producer group. Both methods may be plain functions, which run in threads, or
+    coroutine functions. An error counts as UNKNOWN."""
+
+    def execute(
+        self, message: Message, argument: Any
+    ) -> LocalTransactionState | Awaitable[LocalTransactionState | None] | None:
+        """Run the local transaction of a message that is stored as a half message."""
+
+    def check(self, message: ReceivedMessage) -> LocalTransactionState | Awaitable[LocalTransactionState | None] | None:
+        """How the local transaction of this message ended."""
+
+
+@attrs.frozen
+class TransactionResult:
+    """The half message, and how its local transaction ended."""
+
+    send: SendResult
+    state: LocalTransactionState
+
+
+@attrs.frozen
+class _Check:
+    channel: Channel
+    header: CheckTransactionStateRequestHeader
+    message: ReceivedMessage
+
+
+class TransactionProducer(Producer):
+    """A Producer that also sends in transactions.
+
+    Args:
+        group: name of the producer group; brokers ask any producer of it.
+        listener: the local transactions.
+        options, lifetime: as of Producer.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        listener: TransactionListener,
+        options: ProducerOptions | None = None,
+        *,
+        lifetime: Lifetime | None = None,
+    ) -> None:
+        super().__init__(group, options, lifetime=lifetime)
+        self.listener = listener
+        self._checks, self._waiting_checks = trio.open_memory_channel[_Check](CHECKS_WAITING_MAX)
+
+    async def __aenter__(self) -> Self:
+        await super().__aenter__()
+        opened, _ = self._ready
+        opened.requests.on_check = self._check_arrived
+        opened.nursery.start_soon(self._answer_checks)
+        return self
+
+    async def send_in_transaction(
+        self,
+        message: Message,
+        argument: Any = None,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - a budget of the protocol, not of the caller
+        queue: MessageQueue | None = None,
+    ) -> TransactionResult:
+        """Store the half message, run the local transaction with `argument`, and tell the broker how it ended.
+
+        The message is not delayed, whatever its delay_level. If the broker did not keep a promise about the half
+        message (a status other than SEND_OK), the local transaction does not run, and the message is rolled back.
+
+        Raises: as `send`; then the local transaction has not run.
+        """
+        opened, send_loop = self._ready
+        own = {names.TRAN_MSG: "true", names.PGROUP: self.group}
+        outgoing = send_loop.sender.prepare(attrs.evolve(message, delay_level=0), own)
+        outgoing = attrs.evolve(outgoing, sys_flag=outgoing.sys_flag | TRANSACTION_PREPARED)
+        await send_loop.publish_info(message.topic)
+        await introduce(opened.instance, message.topic)  # before it may be asked
+        result = await self._send(outgoing, message, timeout, queue, None, None)
+        state = LocalTransactionState.ROLLBACK
+        if result.status is SendStatus.SEND_OK:
+            state = await self._decide(self.listener.execute, message, argument, msg_id=result.msg_id)
+        header = EndTransactionRequestHeader(
+            producer_group=self.group,
+            tran_state_table_offset=result.queue_offset,
+            commit_log_offset=decode_offset_message_id(result.offset_msg_id).phy_offset,
+            commit_or_rollback=state.value,
+            msg_id=result.msg_id,
+            transaction_id=result.transaction_id,
+            broker_name=result.queue.broker_name,
+        )
+        instance = opened.instance
+        try:
+            address = instance.vip(await instance.find_master(result.queue))
+            await instance.api.end_transaction(address, header, self.options.send_timeout)
+        except RocketError as error:
+            logger.warning("cannot end the transaction of message %s: %s; the broker will ask", result.msg_id, error)
+        return TransactionResult(result, state)
+
+    @staticmethod
+    async def _decide(function: Callable[..., Any], *arguments: Any, msg_id: str) -> LocalTransactionState:
+        try:
+            if inspect.iscoroutinefunction(function):
+                state = await function(*arguments)
+            else:
+                state = await trio.to_thread.run_sync(function, *arguments)
+                if inspect.isawaitable(state):
+                    state = await state
+            if state is None:
+                return LocalTransactionState.UNKNOWN
+            if not isinstance(state, LocalTransactionState):
+                raise TypeError(f"{function} returns a LocalTransactionState or None, not {type(state).__name__}")
+            return state
+        except Exception:
+            logger.warning("the transaction listener failed on message %s: the broker will ask", msg_id, exc_info=True)
+            return LocalTransactionState.UNKNOWN
+
+    # --- checks -------------------------------------------------------------------------------------------------------
+
+    def _check_arrived(self, channel: Channel, header: CheckTransactionStateRequestHeader, body: bytes) -> None:
+        """A broker asks about one of the group's messages."""
+        broker = channel.peer
+        try:
+            record = decode_record(body)
+        except RecordCorrupt as error:
+            logger.warning("ignored a transaction check of broker %s: %s", broker, error)
+            return
+        if record is None:
+            return
+        message = received_message(record, header.broker_name or "")
+        group = message.properties.get(names.PGROUP)
+        if group != self.group:
+            logger.warning("ignored a check by broker %s: it is of group %s, not %s", broker, group, self.group)
+            return
+        try:
+            self._checks.send_nowait(_Check(channel, header, message))
+        except trio.WouldBlock:
+            logger.warning("dropped a transaction check: %d wait; broker %s asks again", CHECKS_WAITING_MAX, broker)
+
+    async def _answer_checks(self) -> None:
+        async for check in self._waiting_checks:
+            state = await self._decide(self.listener.check, check.message, msg_id=check.message.msg_id)
+            header = EndTransactionRequestHeader(
+                producer_group=self.group,
+                tran_state_table_offset=check.header.tran_state_table_offset,
+                commit_log_offset=check.header.commit_log_offset,
+                commit_or_rollback=state.value,
+                from_transaction_check=True,
+                msg_id=check.message.properties.get(names.UNIQ_KEY, check.header.msg_id),
+                transaction_id=check.header.transaction_id,
+                broker_name=check.header.broker_name,
+            )
+            self._ready[0].instance.api.answer_check(check.channel, header)
