@@ -15,8 +15,9 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /**
  * send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue].
- * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS]: one after the other until the input ends, each
- * tried once, so that no message is stored twice by the client itself.
+ * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS] [--retries N]: one after the other until the input
+ * ends, each tried once unless told otherwise, so that no message is stored twice by the client itself.
+ * --poll MS: how often routes are asked for.
  */
 final class Send {
     private Send() {
@@ -26,6 +27,7 @@ final class Send {
         DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group"));
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(10_000);
+        producer.setPollNameServerInterval(arguments.number("poll", 30_000));
         producer.start();
         Events.print("ready");
         if (arguments.text("mode", "sync").equals("stream")) {
@@ -62,7 +64,7 @@ final class Send {
     }
 
     private static void stream(DefaultMQProducer producer, Arguments arguments) throws Exception {
-        producer.setRetryTimesWhenSendFailed(0);
+        producer.setRetryTimesWhenSendFailed(arguments.number("retries", 0));
         producer.setSendMsgTimeout(3_000);
         Thread end = new Thread(() -> {
             try {
