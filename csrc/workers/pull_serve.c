@@ -20,6 +20,9 @@ enum {
     FLAG_SUSPEND = 2,
     FLAG_SUBSCRIPTION = 4
 };
+/* As in the reference, whose sweep wakes such pulls: else the group, which commits what its pulls have passed, would
+ * seem to be behind by messages that are not for it. */
+static const uint64_t REPORT_NS = 5000000000;
 static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
 
 /* A pull that the fast path can serve, with its table entries. */
@@ -204,6 +207,7 @@ static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
         return status;
     }
     suspended->deadline_ns = deadline_of(pull, request);
+    suspended->report_ns = pull->now_ns + REPORT_NS;
     suspended->scanned = (uint64_t)request->queue_offset;
     suspended->restrictions = pull->restrictions;
     suspended->request.flags |= RP_REQUEST_FIRST_TRY_DONE;
@@ -325,7 +329,9 @@ static void sweep_pull(rp_pull *pull, rp_suspended_pull *suspended, int stopping
         rp_suspended_pulls_remove(&pull->suspended_pulls, suspended);
         return;
     }
-    int expired = stopping || pull->now_ns >= suspended->deadline_ns;
+    int has_passed = suspended->scanned > (uint64_t)suspended->request.queue_offset;
+    int expired = stopping || pull->now_ns >= (has_passed ? suspended->report_ns : suspended->deadline_ns) ||
+                  pull->now_ns >= suspended->deadline_ns;
     int is_late = !suspended->chain->is_arrived && pull->now_ns - suspended->looked_ns >= PULL_SWEEP_NS / 2 &&
                   rp_load_acquire(&suspended->queue->max_offset) > suspended->scanned;
     if (expired || is_late || suspended->restrictions != pull->restrictions) look_again(pull, suspended, expired);

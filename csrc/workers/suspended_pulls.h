@@ -45,6 +45,7 @@ typedef struct rp_suspended_pull {
     rp_holder *holder;
     rp_queue *queue;
     uint64_t deadline_ns;
+    uint64_t report_ns;   /* from then on it is answered if it has passed messages that do not match */
     uint64_t scanned;   /* queue offset; units below it were examined and did not match */
     uint64_t looked_ns; /* time of that examination */
     uint32_t restrictions; /* of the pull worker when the tables were last checked for it */

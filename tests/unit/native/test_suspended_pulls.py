@@ -113,6 +113,27 @@ def test_all_together_are_bounded(rigs: Callable[..., FastPath]) -> None:
     assert suspended(rig) == 100 and len(rig.answers()) == 20
 
 
+def test_a_pull_that_has_passed_messages_of_others_is_told_of_its_progress(rigs: Callable[..., FastPath]) -> None:
+    """After five seconds, as by the sweep of the reference: its client commits what it has passed."""
+    clock = Clock()
+    rig = rigs(clock=clock)
+    rig.frame(pull(0, flags=WAIT, expression="TagA", opaque=1))
+    rig.frame(pull(0, queue=1, flags=WAIT, expression="TagA", opaque=2))
+    rig.turn()
+    rig.frame(send_v2(properties="TAGS\x01TagB"))
+    rig.turn()
+    rig.answers()
+    for _ in range(9):
+        clock.now_ns += S // 2
+        rig.turn()
+        assert rig.answers() == [] and suspended(rig) == 2
+    clock.now_ns += S
+    rig.turn()
+    [(_, reply)] = rig.answers()
+    assert (reply.opaque, reply.code) == (1, 20) and (reply.ext_fields or {})["nextBeginOffset"] == "1"
+    assert suspended(rig) == 1, "one that has passed nothing waits for its deadline"
+
+
 @pytest.mark.parametrize(("suspend", "waits"), [(LONG_MAX, 1), (10**13, 1), (0, 0), (-1, 0), (-LONG_MAX - 1, 0)])
 def test_a_time_of_any_size_is_a_time(rigs: Callable[..., FastPath], suspend: int, waits: int) -> None:
     rig = rigs()
