@@ -292,6 +292,7 @@ enum {
     RP_COUNT_TRANSACTIONS_ROLLED_BACK = 46,
     RP_COUNT_TRANSACTIONS_DISCARDED = 47,
     RP_COUNT_ENDS_REFUSED = 48, /* END_TRANSACTION that named no open half message */
+    RP_COUNT_GET_TIME_MAX_US = 49, /* gauge: the longest service of a pull since the start */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
     RP_COUNT_PUT_LATENCY_SUM_US = 88

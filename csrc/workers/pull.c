@@ -115,17 +115,26 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
     }
 }
 
+/* A pull was served since `begun_ns`; returns the time now. */
+static uint64_t count_time(rp_pull *pull, uint64_t begun_ns) {
+    uint64_t now_ns = pull->config.clock_ns(), *longest = &pull->config.worker->counters[RP_COUNT_GET_TIME_MAX_US];
+    if ((now_ns - begun_ns) / 1000 > *longest) __atomic_store_n(longest, (now_ns - begun_ns) / 1000, __ATOMIC_RELAXED);
+    return now_ns;
+}
+
 static uint32_t drain(rp_pull *pull, uint32_t input) {
     rp_ring_reader *reader = pull->inputs[input];
     const uint8_t *data;
     uint32_t size, taken = 0;
     uint16_t type;
+    uint64_t begun_ns = pull->config.clock_ns();
     pull->waiting_bytes = rp_ring_depth(pull->input_rings[input]);
     pull->units = 0;
     while (taken < BATCH_REQUESTS && pull->units < PULL_UNITS_MAX &&
            rp_ring_read(reader, &data, &size, &type) == RP_OK) {
         rp_serving_record(pull->config.worker, data, type == RP_MSG_PULL ? size : 0);
         rp_status status = take(pull, data, size, type);
+        if (type == RP_MSG_PULL) begun_ns = count_time(pull, begun_ns);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
             pull_count(pull, RP_COUNT_STALLS, 1);
             pull->is_blocked = 1;

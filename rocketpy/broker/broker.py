@@ -12,7 +12,6 @@ import contextlib
 import logging
 import random
 from collections.abc import Callable, Generator, Iterator, Mapping
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import trio
@@ -29,7 +28,7 @@ from rocketpy.transport.server import TaskStatus
 from rocketpy.transport.steps import finished
 
 from .backlog import BacklogMonitor
-from .clock import Clock
+from .clock import Clock, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delay import DelayLevels
 from .manager_memory import ManagerMemory
@@ -69,6 +68,7 @@ from .slow_pull import SlowPull
 from .slow_send import SlowSend
 from .store_api import Store
 from .transactions import TransactionService
+from .water_marks import WaterMarks
 
 logger = logging.getLogger(__name__)
 
@@ -296,6 +296,7 @@ class BrokerController:
             Duty("sampling hours", 600.0, as_work(stats.sample_hour)),
             Duty("sampling days", 3600.0, as_work(stats.sample_day)),
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
+            Duty("logging water marks", 1.0, as_duty(WaterMarks(services.pool_loads).look)),
             Duty("looking for groups that are behind", BACKLOG_S, self.backlog.look),
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
@@ -391,10 +392,3 @@ def guard_of(settings: BrokerSettings) -> AdminGuard:
     """Who may administer the broker."""
     own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
     return AdminGuard.of(settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback)
-
-
-def seconds_to_midnight(now_ms: int) -> float:
-    """Until the next midnight, local time; at least one second."""
-    now = datetime.fromtimestamp(now_ms / 1000)
-    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time())
-    return max(1.0, (midnight - now).total_seconds())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime, timedelta
 from typing import Protocol
 
 
@@ -24,3 +25,10 @@ class SystemClock:
 
     def monotonic_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
+
+
+def seconds_to_midnight(now_ms: int) -> float:
+    """Until the next midnight, local time; at least one second."""
+    now = datetime.fromtimestamp(now_ms / 1000)
+    midnight = datetime.combine(now.date() + timedelta(days=1), datetime.min.time())
+    return max(1.0, (midnight - now).total_seconds())

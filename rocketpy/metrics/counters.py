@@ -55,5 +55,6 @@ class Count(enum.IntEnum):
     TRANSACTIONS_ROLLED_BACK = 46
     TRANSACTIONS_DISCARDED = 47
     ENDS_REFUSED = 48
+    GET_TIME_MAX_US = 49
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88

@@ -16,6 +16,7 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.message.batch import BatchEntry, encode_batch
 from rocketpy.metrics.address import DEFAULT_PORT
+from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.wire import Wire, max_offset, pull_request, read_all, records_of, send_request, until
 
@@ -85,6 +86,48 @@ def test_counters_are_exactly_right(scraped: Scraped) -> None:
             assert scraped.total("rocketpy_remoting_connections_opened_total") == opened + 1
         until(lambda: scraped.total("rocketpy_remoting_connections") == 1, "the other connection is gone")
         assert scraped.total("rocketpy_remoting_connections_closed_total") == opened
+
+
+def test_reads_that_commit_nothing_are_counted_by_name(scraped: Scraped) -> None:
+    """As those of a broadcasting group."""
+    with Wire.open(scraped.broker.port) as wire:
+        for number in range(20):
+            assert wire.ask(send_request(TOPIC, b"x" * 100)).code == ResponseCode.SUCCESS, number
+        until(lambda: max_offset(wire, TOPIC) == 20, "dispatch")
+        read_all(wire, TOPIC, 1)
+        pulled = pull_request(TOPIC, 0, count=10)
+        assert len(records_of(wire.ask(pulled))) == 10
+        group = (pulled.ext_fields or {})["consumerGroup"]
+
+        def counted(name: str, key: str) -> bool:
+            return wire.ask(RemotingCommand.request(315, ext_fields={"statsName": name, "statsKey": key})).code == 0
+
+        keys = {
+            "TOPIC_PUT_NUMS": TOPIC,
+            "TOPIC_PUT_SIZE": TOPIC,
+            "GROUP_GET_NUMS": f"{TOPIC}@{group}",
+            "GROUP_GET_SIZE": f"{TOPIC}@{group}",
+            "GROUP_GET_LATENCY": f"0@{TOPIC}@{group}",
+        }
+        until(lambda: all(counted(*item) for item in keys.items()), "statistics by name")
+        assert not counted("GROUP_GET_NUMS", f"{TOPIC}@nobody")
+
+
+def test_nothing_is_refused_for_overload_at_modest_load(scraped: Scraped) -> None:
+    """Eight connections with sixteen sends each under way, and pulls behind them: far from what two cores serve."""
+    with contextlib.ExitStack() as opened:
+        wires = [opened.enter_context(Wire.open(scraped.broker.port)) for _ in range(8)]
+        assert wires[0].ask(send_request(TOPIC, b"creates")).code == ResponseCode.SUCCESS
+        for _ in range(50):
+            sent = [wire.tell(*(send_request(TOPIC, b"x" * 500) for _ in range(16))) for wire in wires]
+            for wire, opaques in zip(wires, sent, strict=True):
+                codes = {answer.code for answer in wire.answers(opaques).values()}
+                assert codes == {ResponseCode.SUCCESS}
+        read_all(wires[0], TOPIC, 6401)
+        assert scraped.total("rocketpy_worker_busy_replies_total") == 0
+        waits = {pool: scraped.total("rocketpy_pool_waiting_requests", f'pool="{pool}"') for pool in ("send", "pull")}
+        assert waits == {"send": 0, "pull": 0}
+        assert scraped.total("rocketpy_pool_head_wait_seconds") == 0
 
 
 def test_bytes_and_frames_of_a_connection_are_counted(scraped: Scraped) -> None:

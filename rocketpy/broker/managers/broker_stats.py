@@ -61,6 +61,7 @@ class WorkerCounters:
     pulls: int = 0
     pull_misses: int = 0
     suspended_pulls: int = 0
+    get_time_max_us: int = 0  # the longest look for the messages of a pull
     put_latency_buckets: tuple[int, ...] = ()  # bucket k: up to 2^k microseconds
     put_latency_sum_us: int = 0
 
@@ -217,9 +218,17 @@ class BrokerStatsManager:
                 rates.append((value(last.counters) - value(first.counters)) * 1000 / span_ms if span_ms > 0 else 0.0)
         return rates or [0.0]
 
-    def put_latency_ms(self, quantile: float) -> float:
-        """Upper bound in ms of the latency bucket that contains this quantile of all puts."""
-        buckets = self._counters().put_latency_buckets
+    def put_buckets(self, window_s: int | None = None) -> tuple[int, ...]:
+        """Puts by latency (bucket k: up to 2^k microseconds), of the last `window_s` seconds; None: since the start."""
+        now = self._counters().put_latency_buckets
+        if window_s is None or len(self._seconds) <= window_s:
+            return now
+        before = self._seconds[-window_s - 1].counters.put_latency_buckets
+        return tuple(late - early for late, early in zip(now, before, strict=True)) if before else now
+
+    def put_latency_ms(self, quantile: float, window_s: int | None = None) -> float:
+        """Upper bound in ms of the latency bucket that contains this quantile of the puts."""
+        buckets = self.put_buckets(window_s)
         rank = sum(buckets) * quantile
         seen = 0
         for power, count in enumerate(buckets):

@@ -29,6 +29,7 @@ def fast_path_counters(topology: Topology) -> WorkerCounters:
         pulls=got[lib.RP_COUNT_PULLS],
         pull_misses=got[lib.RP_COUNT_PULL_MISS],
         suspended_pulls=got[lib.RP_COUNT_SUSPENDED],
+        get_time_max_us=max(counts[lib.RP_COUNT_GET_TIME_MAX_US] for counts in pulls),
         put_latency_buckets=put[latency : latency + lib.RP_COUNT_PUT_LATENCY_BUCKETS],
         put_latency_sum_us=put[lib.RP_COUNT_PUT_LATENCY_SUM_US],
     )

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from rocketpy.broker.broker import seconds_to_midnight
+from rocketpy.broker.clock import seconds_to_midnight
 from rocketpy.broker.managers.config_file import ConfigFile
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError

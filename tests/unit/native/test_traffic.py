@@ -82,6 +82,21 @@ def test_the_wait_of_a_suspended_pull_is_not_the_time_that_it_was_suspended(rig:
     assert [(report.messages, report.wait_ms) for report in reports(rig) if report.group] == [(1, 0)]
 
 
+def test_the_longest_service_of_a_pull_is_kept(tmp_path: Path) -> None:
+    now_ns = [10 * SECOND_NS]
+
+    def clock_ns() -> int:
+        now_ns[0] += 5_000_000
+        return now_ns[0]
+
+    pointer = ffi.callback("uint64_t(void)", clock_ns)
+    rig = ready(FastPath(tmp_path, {"clock_ns": pointer}))
+    rig.frame(pull())
+    rig.turn()
+    assert rig.workers["pull"].counters[lib.RP_COUNT_GET_TIME_MAX_US] >= 5_000
+    rig.close()
+
+
 def test_sums_wait_while_the_ring_of_the_manager_fills_and_none_is_lost(rig: FastPath, clock: Clock) -> None:
     queues = 400
     rig.add_topic("Wide", queues)

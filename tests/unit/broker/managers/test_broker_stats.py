@@ -148,6 +148,19 @@ def test_latency_is_the_upper_end_of_its_bucket() -> None:
     assert BrokerStatsManager(settings(), WorkerCounters, FakeClock()).put_latency_ms(0.99) == 0.0
 
 
+def test_latencies_of_a_window_are_those_of_its_puts() -> None:
+    buckets, clock = [0, 0, 0], FakeClock()
+    stats = BrokerStatsManager(settings(), lambda: WorkerCounters(put_latency_buckets=tuple(buckets)), clock)
+    buckets[2] = 100
+    assert stats.put_buckets(60) == (0, 0, 100), "since the start, when that is less"
+    for _ in range(61):
+        stats.sample_second()
+        clock.advance(1000)
+    buckets[0] = 7
+    assert stats.put_buckets(60) == (7, 0, 0) and stats.put_buckets() == (7, 0, 100)
+    assert stats.put_latency_ms(0.99, 60) == 0.001 and stats.put_latency_ms(0.99) == 0.004
+
+
 def test_midnight_and_totals() -> None:
     counters = WorkerCounters(messages_put=10, messages_get=4)
     stats = BrokerStatsManager(settings(), lambda: counters, FakeClock())

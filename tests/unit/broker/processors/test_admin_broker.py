@@ -67,14 +67,14 @@ RUNTIME_KEYS = [
 def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
     buckets = (1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 1)
-    rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=buckets)
+    rig.counters = WorkerCounters(messages_put=4, bytes_put=1000, put_latency_buckets=buckets, get_time_max_us=2_900)
     table = body_of(trio.run(lambda: rig.ask(28)))["table"]
     missing = set(RUNTIME_KEYS) - table.keys()
     assert not missing
     assert all(isinstance(value, str) for value in table.values())
     assert table["brokerVersionDesc"] == "V4_9_8" and table["brokerVersion"] == "409"
     assert table["runtime"] == "[ 0 days, 0 hours, 0 minutes, 0 seconds ]"
-    assert table["putMessageAverageSize"] == "250.0"
+    assert table["putMessageAverageSize"] == "250.0" and table["getMessageEntireTimeMax"] == "2"
     assert table["putMessageDistributeTime"].startswith("[<=0ms]:3 [0~10ms]:1 [10~50ms]:0 ")
     assert table["putMessageDistributeTime"].endswith("[10s~]:0 ")
     assert table["remainHowManyDataToFlush"] == "2.0 KiB"
