@@ -52,7 +52,8 @@ static int has_queue(const rp_rows_scan *scan, int32_t queue_id) {
 
 static int is_wanted(const rp_rows_scan *scan, const rp_record_view *view) {
     return view->store_timestamp_ms >= scan->store_time_from && view->store_timestamp_ms < scan->store_time_to &&
-           has_queue(scan, view->queue_id) &&
+           (int64_t)view->queue_offset >= scan->queue_offset_from &&
+           (int64_t)view->queue_offset < scan->queue_offset_to && has_queue(scan, view->queue_id) &&
            (scan->topics.count == 0 || has_text(&scan->topics, view->topic, view->topic_size)) &&
            (!(scan->flags & RP_ROWS_COMMITTED) || is_committed(view));
 }

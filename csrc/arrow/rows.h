@@ -54,6 +54,8 @@ typedef struct rp_rows_scan {
     uint32_t flags;          /* RP_ROWS_* */
     int64_t store_time_from; /* ms; wanted are from <= time < to */
     int64_t store_time_to;
+    int64_t queue_offset_from; /* likewise */
+    int64_t queue_offset_to;
     rp_text_set topics;
     rp_text_set tags;        /* needs RP_ROWS_PROPERTIES */
     const int32_t *queue_ids;

@@ -70,6 +70,18 @@ class PullResult:
     suggest_which_broker_id: int = 0
 
 
+@attrs.frozen
+class StoredPull:
+    """As PullResult, with the messages as stored records: `body` holds them one after the other."""
+
+    status: PullStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    body: bytes
+    suggest_which_broker_id: int = 0
+
+
 class ConsumeAction(Enum):
     SUCCESS = "SUCCESS"
     RETRY = "RETRY"

@@ -16,7 +16,7 @@ from .selection import Checks, Selection
 ROWS_MAX = 1 << 16
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class DecodingOptions:
     """What a row has, and how many rows a batch."""
 

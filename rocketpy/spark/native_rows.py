@@ -54,6 +54,7 @@ class NativeRows:
         scan.rows_max, scan.bytes_max = checks.rows_max, checks.bytes_max
         scan.record_size_max = checks.record_size_max
         scan.store_time_from, scan.store_time_to = selection.store_time_from_ms, selection.store_time_to_ms
+        scan.queue_offset_from, scan.queue_offset_to = selection.queue_offset_from, selection.queue_offset_to
         self._borrowed = [*_put_texts(scan.topics, selection.topics), *_put_texts(scan.tags, selection.tags)]
         if selection.queue_ids:
             self._borrowed.append(queue_ids := ffi.new("int32_t[]", sorted(selection.queue_ids)))

@@ -98,6 +98,7 @@ class PythonRows:
         selection = self._selection
         return (
             selection.store_time_from_ms <= record.store_timestamp_ms < selection.store_time_to_ms
+            and selection.queue_offset_from <= record.queue_offset < selection.queue_offset_to
             and (not selection.queue_ids or record.queue_id in selection.queue_ids)
             and (not selection.topics or record.topic in selection.topics)
             and not (selection.committed_only and _is_uncommitted(record))

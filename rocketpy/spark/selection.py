@@ -9,6 +9,7 @@ from rocketpy.message.compression import INFLATED_SIZE_MAX
 from rocketpy.message.names import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 
 TIME_MIN_MS, TIME_MAX_MS = -(1 << 63), (1 << 63) - 1
+OFFSET_MIN, OFFSET_MAX = TIME_MIN_MS, TIME_MAX_MS
 RECORD_SIZE_MAX = INFLATED_SIZE_MAX + (1 << 20)
 UNCOMMITTED_TOPICS = frozenset({TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC})
 UNCOMMITTED_TYPES = frozenset({flags.TRANSACTION_PREPARED, flags.TRANSACTION_ROLLBACK})
@@ -23,6 +24,8 @@ class Selection:
     tags: frozenset[str] = frozenset()
     store_time_from_ms: int = TIME_MIN_MS
     store_time_to_ms: int = TIME_MAX_MS  # exclusive
+    queue_offset_from: int = OFFSET_MIN
+    queue_offset_to: int = OFFSET_MAX  # exclusive
     committed_only: bool = False  # leave out half messages, their marks, and rolled back ones
 
 

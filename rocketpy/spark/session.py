@@ -23,8 +23,9 @@ JAVA_ANSWERS_S = 60.0
 def register(spark: SparkSession) -> SparkSession:
     """Make the sources known to a session; needed where the package is in a --py-files zip, harmless elsewhere."""
     from .store_source import StoreSource
+    from .topic_source import TopicSource
 
-    for source in (StoreSource,):
+    for source in (StoreSource, TopicSource):
         spark.dataSource.register(source)
     return spark
 

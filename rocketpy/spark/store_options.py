@@ -15,11 +15,11 @@ from .selection import TIME_MAX_MS, TIME_MIN_MS, Selection
 OFFSET_MAX = (1 << 63) - 1
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class StoreOptions(DecodingOptions):
     """Which store, which part of it, and what happens where it is damaged."""
 
-    path: Path = required("path", directory, "root of the store, on every executor")  # noqa: RUF009 - it is a field
+    path: Path = required("path", directory, "root of the store, on every executor")
     broker_name: str | None = option("brokerName", text, None, "value of the column brokerName")
     topics: frozenset[str] = option("topics", words, frozenset(), "only these topics")
     queue_ids: frozenset[int] = option("queueIds", numbers, frozenset(), "only queues with these numbers")

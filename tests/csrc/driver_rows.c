@@ -85,6 +85,8 @@ static void read_image(const uint8_t *image, uint32_t size, uint32_t flags, uint
                          .flags = flags,
                          .store_time_from = INT64_MIN,
                          .store_time_to = INT64_MAX,
+                         .queue_offset_from = INT64_MIN,
+                         .queue_offset_to = INT64_MAX,
                          .topics = {(const uint8_t *)"T", topic_ends, flags & 1}};
     uint64_t records = 0;
     for (;;) {

@@ -177,6 +177,8 @@ def test_selection(kernel: Any) -> None:
     assert chosen(queue_ids=frozenset({0, 2})) == [0, 2, 3, 4]
     assert chosen(tags=frozenset({"x", "y"})) == [0, 1]
     assert chosen(store_time_from_ms=BORN_MS + 1, store_time_to_ms=BORN_MS + 2) == [1]
+    assert chosen(topics=frozenset({"B"}), queue_offset_from=0, queue_offset_to=1) == [1, 3]
+    assert chosen(queue_offset_from=1) == chosen(queue_offset_to=0) == []
     assert chosen(committed_only=True) == [0, 1, 2]
 
 

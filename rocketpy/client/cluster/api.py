@@ -18,6 +18,7 @@ from rocketpy.remoting.bodies.group import GetConsumerListByGroupResponseBody
 from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, HeartbeatData, SubscriptionData
 from rocketpy.remoting.bodies.lock import LockBatchRequestBody, LockBatchResponseBody
 from rocketpy.remoting.bodies.route import TopicRouteData
+from rocketpy.remoting.bodies.topic import TopicList
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
 from rocketpy.remoting.headers.namesrv import GetRouteInfoRequestHeader
@@ -40,7 +41,7 @@ from rocketpy.remoting.schema import Header
 
 from ..messages import ReceivedMessage
 from ..options import Credentials
-from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult
+from ..results import PULL_STATUS, SEND_STATUS, PullResult, PullStatus, SendResult, StoredPull
 from .name_servers import NameServers, Remoting
 from .received import decode_messages
 from .signing import sign
@@ -96,6 +97,12 @@ class MQClientAPI:
         header = GetRouteInfoRequestHeader(topic=topic)
         response = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, timeout_s=timeout_s)
         return TopicRouteData.decode(response.body)
+
+    async def topics(self, timeout_s: float) -> list[str]:
+        """Every topic that the name server knows."""
+        code = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        response = await self.ask_name_server(code, timeout_s=timeout_s)
+        return list(TopicList.decode(response.body).topic_list)
 
     async def heartbeat(self, address: str, data: HeartbeatData, timeout_s: float) -> int:
         """Returns: the broker's version number, on which SQL filters depend."""
@@ -168,17 +175,29 @@ class MQClientAPI:
     async def pull(
         self, address: str, header: PullMessageRequestHeader, broker_name: str, timeout_s: float
     ) -> PullResult:
+        pulled = await self.pull_stored(address, header, timeout_s)
+        return PullResult(
+            status=pulled.status,
+            next_begin_offset=pulled.next_begin_offset,
+            min_offset=pulled.min_offset,
+            max_offset=pulled.max_offset,
+            messages=tuple(decode_messages(pulled.body, broker_name)) if pulled.status is PullStatus.FOUND else (),
+            suggest_which_broker_id=pulled.suggest_which_broker_id,
+        )
+
+    async def pull_stored(self, address: str, header: PullMessageRequestHeader, timeout_s: float) -> StoredPull:
+        """As `pull`, without decoding the messages."""
         response = await self.invoke(address, RemotingCommand.request(RequestCode.PULL_MESSAGE, header), timeout_s)
         status = PULL_STATUS.get(response.code)
         if status is None:
             raise BrokerError(response.code, response.remark, address=address)
         answer = PullMessageResponseHeader.of(response)
-        return PullResult(
+        return StoredPull(
             status=status,
             next_begin_offset=answer.next_begin_offset,
             min_offset=answer.min_offset,
             max_offset=answer.max_offset,
-            messages=tuple(decode_messages(response.body, broker_name)) if status is PullStatus.FOUND else (),
+            body=response.body or b"",
             suggest_which_broker_id=answer.suggest_which_broker_id,
         )
 

@@ -1,0 +1,207 @@
+"""Requests to name servers and brokers, for the planner in the driver and the tasks in the executors.
+
+One trio thread per process and set of credentials, and one connection to each broker, shared by all tasks that the
+process runs one after the other. Connections are made by the first request: readers are pickled for executors.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Self, TypeVar
+
+import attrs
+import trio
+
+from rocketpy.client.cluster.brokers import Brokers
+from rocketpy.client.cluster.client_id import build_client_id
+from rocketpy.client.cluster.lifetime import Lifetime, Open
+from rocketpy.client.cluster.route import MASTER_ID
+from rocketpy.client.options import ClientOptions
+from rocketpy.client.results import StoredPull
+from rocketpy.client.sync import Blocking, blocking
+from rocketpy.errors import ConfigError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.record import RECORD_HEAD_MAX, store_timestamp_of
+
+from .pulls import Pulls, PullSettings, Slice, pull_header
+
+T = TypeVar("T")
+REQUESTS_AT_ONCE = 64
+CLUSTERS_MAX = 4  # of one process; the one that was used longest ago is closed
+ROUTE_RETRY_S = 0.5
+
+
+@attrs.frozen
+class Bounds:
+    """The offsets that a broker has of a queue: min_offset <= offset < max_offset."""
+
+    min_offset: int
+    max_offset: int
+
+
+class AsyncCluster:
+    """An open client without group: it asks and reads, and is a member of nothing."""
+
+    def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
+        self._options = options
+        self._lifetime = lifetime or Lifetime(options, build_client_id(options))
+        self._open: Open | None = None
+
+    async def __aenter__(self) -> Self:
+        self._open = await self._lifetime.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        opened, self._open = self._open, None
+        return None if opened is None else await opened.close(kind, error, trace)
+
+    @property
+    def opened(self) -> Open:
+        assert self._open is not None, "use it within `async with`"
+        return self._open
+
+    @property
+    def _brokers(self) -> Brokers:
+        return Brokers(self.opened.instance)
+
+    async def topics(self) -> list[str]:
+        return await self.opened.instance.api.topics(self._options.api_timeout)
+
+    async def queues(self, topics: Iterable[str], wait_s: float = 0.0) -> set[MessageQueue]:
+        """All readable queues of the topics, by a fresh route.
+
+        Raises:
+            ConfigError: a topic does not exist, after waiting `wait_s` seconds for it.
+        """
+        found: set[MessageQueue] = set()
+        deadline = trio.current_time() + wait_s
+        for topic in sorted(topics):
+            while not await self.opened.instance.update_route(topic):
+                if trio.current_time() >= deadline:
+                    raise ConfigError(f"topic {topic} does not exist (option waitForTopic waits for one)")
+                await trio.sleep(min(ROUTE_RETRY_S, max(0.0, deadline - trio.current_time())))
+            found |= await self.opened.instance.readable_queues(topic)
+        return found
+
+    async def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
+        async def ask(queue: MessageQueue) -> Bounds:
+            return Bounds(await self._brokers.min_offset(queue), await self._brokers.max_offset(queue))
+
+        return await _ask_all(ask, queues)
+
+    async def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return await _ask_all(self._brokers.max_offset, queues)
+
+    async def search(
+        self, times_ms: Mapping[MessageQueue, int], bounds: Mapping[MessageQueue, Bounds], settings: PullSettings
+    ) -> dict[MessageQueue, int]:
+        """The first offset stored at or after the time; the maximum where nothing is that young.
+
+        For a time after the newest message brokers answer with that message; then its store time is looked at.
+        """
+
+        async def ask(queue: MessageQueue) -> int:
+            time_ms, end = times_ms[queue], bounds[queue].max_offset
+            found = await self._brokers.search_offset(queue, time_ms)
+            if found != end - 1:
+                return found
+            _, address = await self.opened.instance.find_reader(queue, MASTER_ID)
+            header = pull_header(queue, found, 1, attrs.evolve(settings, expression="*"))
+            newest = await self.opened.instance.api.pull_stored(address, header, settings.timeout_s)
+            stored_ms = store_timestamp_of(newest.body[:RECORD_HEAD_MAX])
+            return end if stored_ms is not None and stored_ms < time_ms else found
+
+        return await _ask_all(ask, times_ms)
+
+    async def committed(self, group: str, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int | None]:
+        async def ask(queue: MessageQueue) -> int | None:
+            return await self._brokers.query_consumer_offset(group, queue)
+
+        return await _ask_all(ask, queues)
+
+    async def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        async def ask(queue: MessageQueue) -> None:
+            await self._brokers.update_consumer_offset(group, queue, offsets[queue], oneway=False)
+
+        await _ask_all(ask, offsets)
+
+    async def start_pulls(self, wanted: Slice, settings: PullSettings) -> Pulls:
+        """Begin to read a slice; its pulls end with it, or with the cluster."""
+        pulls = Pulls(self.opened.instance, wanted, settings)
+        self.opened.nursery.start_soon(pulls.run)
+        return pulls
+
+    async def take(self, pulls: Pulls) -> list[StoredPull]:
+        return await pulls.take()
+
+    async def stop_pulls(self, pulls: Pulls) -> None:
+        pulls.stop()
+
+
+async def _ask_all(
+    ask: Callable[[MessageQueue], Awaitable[T]], queues: Iterable[MessageQueue]
+) -> dict[MessageQueue, T]:
+    """The answer for each queue, a bounded number at once. Raises the first error."""
+    answers: dict[MessageQueue, T] = {}
+    errors: list[Exception] = []
+    remaining = iter(sorted(queues))
+
+    async def work(scope: trio.CancelScope) -> None:
+        for queue in remaining:
+            try:
+                answers[queue] = await ask(queue)
+            except Exception as error:
+                errors.append(error)
+                scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(REQUESTS_AT_ONCE):
+            nursery.start_soon(work, nursery.cancel_scope)
+    if errors:
+        raise errors[0]
+    return answers
+
+
+class Cluster(Blocking[AsyncCluster]):
+    """AsyncCluster, blocking: for Spark's threads."""
+
+    def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
+        super().__init__(AsyncCluster(options, lifetime))
+
+    topics = blocking(AsyncCluster.topics)
+    queues = blocking(AsyncCluster.queues)
+    bounds = blocking(AsyncCluster.bounds)
+    max_offsets = blocking(AsyncCluster.max_offsets)
+    search = blocking(AsyncCluster.search)
+    committed = blocking(AsyncCluster.committed)
+    commit = blocking(AsyncCluster.commit)
+    start_pulls = blocking(AsyncCluster.start_pulls)
+    take = blocking(AsyncCluster.take)
+    stop_pulls = blocking(AsyncCluster.stop_pulls)
+
+
+class ClusterPool:
+    """The open clusters of this process."""
+
+    def __init__(self) -> None:
+        self._clusters: OrderedDict[tuple[int, ClientOptions], Cluster] = OrderedDict()
+
+    def get(self, options: ClientOptions) -> Cluster:
+        """The cluster for these options, opened if there is none; those of a parent process are not ours."""
+        key = (os.getpid(), options)
+        if key not in self._clusters:
+            self._clusters[key] = Cluster(options).start()
+        self._clusters.move_to_end(key)
+        while len(self._clusters) > CLUSTERS_MAX:
+            (pid, _), oldest = self._clusters.popitem(last=False)
+            if pid == os.getpid():
+                oldest.close()
+        return self._clusters[key]
+
+
+CLUSTERS = ClusterPool()

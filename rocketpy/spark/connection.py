@@ -1,0 +1,91 @@
+"""The options by which sources and sink reach a cluster: name servers and credentials."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rocketpy.client.options import ClientOptions, Credentials, ProducerOptions
+from rocketpy.errors import ConfigError
+
+from .options import boolean, directory, option, required, text
+
+ACCESS_KEY, SECRET_KEY, SECURITY_TOKEN = "accessKey", "secretKey", "securityToken"
+MAX_WAIT_S = 10.0
+
+
+@attrs.frozen(kw_only=True, slots=False)
+class ConnectionOptions:
+    """Credentials come from one place: the options themselves, a file, or the environment of each process."""
+
+    name_servers: str = required("nameServer", text, "host:port;host:port of the name servers")
+    access_key: str | None = option("accessKey", text, None, "for brokers with access control")
+    secret_key: str | None = attrs.field(
+        default=None, repr=False, metadata={"key": "secretKey", "parse": text, "meaning": "signs each request"}
+    )
+    security_token: str | None = attrs.field(
+        default=None, repr=False, metadata={"key": "securityToken", "parse": text, "meaning": "of temporary keys"}
+    )
+    credentials_file: Path | None = option(
+        "credentialsFile", directory, None, "lines accessKey=…, secretKey=…, on every executor"
+    )
+    credentials_env: str | None = option(
+        "credentialsEnv", text, None, "prefix P of the variables P_ACCESS_KEY, P_SECRET_KEY, P_SECURITY_TOKEN"
+    )
+    unit_name: str | None = option("unitName", text, None, "part of the client id")
+    vip_channel: bool = option("vipChannel", boolean, False, "sends and queries to the port - 2")
+
+    def client_options(self) -> ClientOptions:
+        """Options of the client. Reads the credentials: call it where they are.
+
+        Raises:
+            ConfigError: they are incomplete, or cannot be read.
+        """
+        return ClientOptions(**self._settings())
+
+    def producer_options(self, **settings: Any) -> ProducerOptions:
+        return ProducerOptions(**self._settings(), **settings)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "name_servers": self.name_servers,
+            "unit_name": self.unit_name,
+            "vip_channel": self.vip_channel,
+            "credentials": self._credentials(),
+            "api_timeout": MAX_WAIT_S,
+        }
+
+    def _credentials(self) -> Credentials | None:
+        places = [self.access_key or self.secret_key, self.credentials_file, self.credentials_env]
+        if sum(place is not None for place in places) > 1:
+            raise ConfigError("credentials come from accessKey and secretKey, credentialsFile, or credentialsEnv")
+        if self.credentials_file is not None:
+            return _complete(_read(self.credentials_file), f"credentialsFile {self.credentials_file}")
+        if self.credentials_env is not None:
+            prefix = self.credentials_env
+            names = {ACCESS_KEY: "ACCESS_KEY", SECRET_KEY: "SECRET_KEY", SECURITY_TOKEN: "SECURITY_TOKEN"}
+            found = {key: os.environ.get(f"{prefix}_{name}", "") for key, name in names.items()}
+            return _complete(found, f"credentialsEnv {prefix}")
+        if places[0] is None:
+            return None
+        given = {ACCESS_KEY: self.access_key, SECRET_KEY: self.secret_key, SECURITY_TOKEN: self.security_token}
+        return _complete({key: value or "" for key, value in given.items()}, "credentials")
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise ConfigError(f"cannot be read on this machine: {error}", key=f"credentialsFile {path}") from error
+    pairs = (line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _complete(found: dict[str, str], where: str) -> Credentials:
+    for key in (ACCESS_KEY, SECRET_KEY):
+        if not found.get(key):
+            raise ConfigError(f"{key} is missing", key=where)
+    return Credentials(found[ACCESS_KEY], found[SECRET_KEY], found.get(SECURITY_TOKEN) or None)

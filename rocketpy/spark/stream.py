@@ -1,0 +1,179 @@
+"""The streaming side of the source `rocketmq`.
+
+Spark asks in the driver where a batch should end (latestOffset) and which tasks read it (partitions), and keeps ends
+in the query's checkpoint. A restarted query reads the ranges in its checkpoint again: queue offsets make it exact.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rocketpy.errors import RocketError
+from rocketpy.message.message_queue import MessageQueue
+
+from .cluster import CLUSTERS, Bounds
+from .limits import MinimumBatch, share
+from .offsets import Document, Offsets, begin_of
+from .planning import MESSAGE_BYTES
+from .pulls import DataLost, Slice
+from .ranges import Ranges, slice_within
+from .slices import mean_message_bytes, partitions_of, read_partition
+from .topic_options import TopicOptions
+
+logger = logging.getLogger(__name__)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's source in the driver; its `read` runs in executors. Nothing is connected before it is used."""
+
+    def __init__(
+        self, options: TopicOptions, columns: tuple[str, ...], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.options = options
+        self.columns = columns
+        self._clock = clock
+        self._initial: Document | None = None
+        self._targets: Offsets | None = None  # of availableNow
+        self._queues: set[MessageQueue] = set()
+        self._bounds: dict[MessageQueue, Bounds] = {}
+        self._discovered_s = float("-inf")
+        self._message_bytes: int | None = None
+        self._minimum = MinimumBatch(options.offsets_min, options.trigger_delay_s, clock)
+
+    @property
+    def _ranges(self) -> Ranges:
+        return Ranges(self.options, CLUSTERS.get(self.options.client_options()))
+
+    # --- what Spark asks ----------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a new query begins. Spark asks twice, and again after a crash in the first batch; `from` in the end of
+        that batch then says where it began."""
+        if self._initial is None:
+            starts = self._ranges.starts(self._refresh(), "latest")
+            self._initial = Document(starts, is_initial=True)
+        return self._initial.encode()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """One of the limits that are set: Spark takes one. latestOffset applies all of them."""
+        options = self.options
+        if options.offsets_max is not None:
+            return ReadMaxRows(options.offsets_max)
+        if options.trigger_bytes_max is not None:
+            return ReadMaxBytes(options.trigger_bytes_max)
+        return ReadAllAvailable() if options.offsets_min is None else ReadMinRows(options.offsets_min)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Where the batch after `start` ends; `start` itself if there is nothing new."""
+        begin = Document.decode(start)
+        bounds = self._refresh()
+        latest = {queue: bound.max_offset for queue, bound in bounds.items()}
+        if self._targets is not None:
+            latest = {queue: min(at, latest[queue]) for queue, at in self._targets.items() if queue in latest}
+        known = {queue: at for queue, at in begin.ends.items() if not begin.is_initial or queue in latest}
+        self._check_positions(known, bounds)
+        begins = {queue: known.get(queue, bounds[queue].min_offset) for queue in latest}
+        backlog = {queue: max(0, latest[queue] - begins[queue]) for queue in latest}
+        granted = share(backlog, self._count_max(limit, backlog, begins))
+        is_unlimited = isinstance(limit, ReadAllAvailable) or self._targets is not None
+        if not begin.is_initial and not self._minimum.allows(sum(backlog.values()), always=is_unlimited):
+            return start
+        ends = {**known, **{queue: begins[queue] + count for queue, count in granted.items()}}
+        new = {queue: at for queue, at in begins.items() if begin.is_initial or queue not in begin.ends}
+        if not begin.is_initial and ends == begin.ends:
+            return start
+        return Document(ends, begins=new).encode()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """What the brokers have, for the query's progress: its lag."""
+        return Document({queue: bound.max_offset for queue, bound in self._bounds.items()}).encode()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """The query reads what is there now; messages and queues that come later wait for the next run."""
+        self._targets = {queue: bound.max_offset for queue, bound in self._refresh().items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        first, last = Document.decode(start), Document.decode(end)
+        bounds = self._bounds_of(last.ends)
+        slices = []
+        for queue, stop in last.ends.items():
+            begin = begin_of(queue, first, last)
+            if begin is None:  # a queue of a checkpoint that does not say where it began
+                begin = bounds[queue].min_offset if queue in bounds else stop
+            if begin > stop:
+                logger.warning("%s: the batch ends at %d, before its begin %d; nothing is read", queue, stop, begin)
+            found = slice_within(queue, begin, stop, bounds.get(queue), fail=self.options.fail_on_data_loss)
+            slices += [found] if found is not None else []
+        return partitions_of(self.options, slices, self._mean_bytes(slices))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(self.options, self.columns, partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is done. Spark says so when the next one begins, and never of the last one."""
+        if not self.options.commit_to_group or self.options.consumer_group is None:
+            return
+        try:
+            CLUSTERS.get(self.options.client_options()).commit(self.options.consumer_group, Document.decode(end).ends)
+        except RocketError as error:
+            logger.warning("cannot report progress to group %s: %s", self.options.consumer_group, error)
+
+    # --- what brokers have --------------------------------------------------------------------------------------------
+
+    def _refresh(self) -> dict[MessageQueue, Bounds]:
+        """The offsets of all queues now. New queues and minimums are asked for every discoveryInterval."""
+        cluster = self._ranges.cluster
+        if self._clock() - self._discovered_s >= self.options.discovery_s or not self._queues:
+            self._queues = self._ranges.queues()
+            self._bounds = cluster.bounds(self._queues)
+            self._discovered_s = self._clock()
+        else:
+            maxima = cluster.max_offsets(self._queues)
+            self._bounds = {queue: Bounds(self._bounds[queue].min_offset, at) for queue, at in maxima.items()}
+        return self._bounds
+
+    def _bounds_of(self, queues: Mapping[MessageQueue, int]) -> dict[MessageQueue, Bounds]:
+        """What is known, or asked for where a restarted query has not asked yet."""
+        if any(queue not in self._bounds or self._bounds[queue].max_offset < end for queue, end in queues.items()):
+            self._discovered_s = float("-inf")
+            self._refresh()
+        return self._bounds
+
+    def _check_positions(self, begins: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> None:
+        """Raises DataLost if a queue is gone, or ends before the query's position: its broker's store was replaced."""
+        for queue, begin in begins.items():
+            bound = bounds.get(queue, Bounds(0, 0))
+            if queue not in bounds or begin > bound.max_offset:
+                if self.options.fail_on_data_loss:
+                    raise DataLost(queue, begin, bound.min_offset, bound.max_offset)
+                logger.warning("%s: read up to %d, but the queue ends at %d", queue, begin, bound.max_offset)
+
+    # --- how much -----------------------------------------------------------------------------------------------------
+
+    def _count_max(self, limit: ReadLimit, backlog: Mapping[MessageQueue, int], begins: Offsets) -> int | None:
+        """Messages of a batch at most; None without limit."""
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        counts = [count for count in (self.options.offsets_max,) if count is not None]
+        if self.options.trigger_bytes_max is not None:
+            slices = [Slice(queue, begins[queue], begins[queue] + count) for queue, count in backlog.items() if count]
+            counts.append(max(1, self.options.trigger_bytes_max // self._mean_bytes(slices)))
+        return min(counts) if counts else None
+
+    def _mean_bytes(self, slices: list[Slice]) -> int:
+        if self._message_bytes is None and slices:
+            self._message_bytes = mean_message_bytes(self.options, slices)
+        return self._message_bytes or MESSAGE_BYTES

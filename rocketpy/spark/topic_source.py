@@ -1,0 +1,64 @@
+"""Source `rocketmq`: topics of running brokers as tables and streams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+
+from .cluster import CLUSTERS
+from .options import OF_SPARK, parse_options
+from .ranges import Ranges, slice_within
+from .schema import columns_of
+from .slices import mean_message_bytes, partitions_of, read_partition
+from .stream import TopicStreamReader
+from .topic_options import TopicOptions
+
+
+class TopicSource(DataSource):
+    """`spark.read.format("rocketmq")`, and `readStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def schema(self) -> str:
+        return _options(self.options).ddl()
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        options = _options(self.options)
+        return TopicReader(options, _columns(options, schema))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        options = _options(self.options)
+        return TopicStreamReader(options, _columns(options, schema))
+
+
+def _options(given: MutableMapping[str, str]) -> TopicOptions:
+    return parse_options(TopicOptions, given, ignored=OF_SPARK)
+
+
+def _columns(options: TopicOptions, schema: Any) -> tuple[str, ...]:
+    return columns_of(schema, json_properties=options.properties_as == "json")
+
+
+class TopicReader(DataSourceReader):
+    """Plans in the driver, reads in the executors; pickled between them. `load()` is a snapshot: one plan serves all
+    actions on its DataFrame."""
+
+    def __init__(self, options: TopicOptions, columns: tuple[str, ...]) -> None:
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        ranges = Ranges(self.options, CLUSTERS.get(self.options.client_options()))
+        bounds = ranges.cluster.bounds(ranges.queues())
+        starts, ends = ranges.starts(bounds, "earliest"), ranges.ends(bounds)
+        fail = self.options.fail_on_data_loss
+        found = (slice_within(queue, starts[queue], ends[queue], bounds[queue], fail=fail) for queue in bounds)
+        slices = [one for one in found if one is not None]
+        return partitions_of(self.options, slices, mean_message_bytes(self.options, slices))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return read_partition(self.options, self.columns, partition)

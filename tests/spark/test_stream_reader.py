@@ -1,0 +1,211 @@
+"""The streaming reader against a cluster of numbers: what a batch holds, over restarts, limits and lost messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra is missing: make test-spark installs it")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
+
+from rocketpy.client.options import ClientOptions
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark import stream
+from rocketpy.spark.cluster import Bounds
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.pulls import DataLost
+from rocketpy.spark.topic_options import TopicOptions
+
+Q0, Q1, Q2 = (MessageQueue("T", "b", number) for number in range(3))
+
+
+class Numbers:
+    """A cluster that has offsets and no messages."""
+
+    def __init__(self, **bounds: tuple[int, int]) -> None:
+        self.offsets = {MessageQueue("T", "b", int(name[1:])): Bounds(*both) for name, both in bounds.items()}
+        self.committed_offsets: dict[MessageQueue, int] = {}
+        self.now_s = 0.0
+
+    def get(self, options: ClientOptions) -> Numbers:
+        return self
+
+    def grow(self, **counts: int) -> None:
+        for name, count in counts.items():
+            queue = MessageQueue("T", "b", int(name[1:]))
+            old = self.offsets.get(queue, Bounds(0, 0))
+            self.offsets[queue] = Bounds(old.min_offset, old.max_offset + count)
+
+    def queues(self, topics: Iterable[str], wait_s: float) -> set[MessageQueue]:
+        return set(self.offsets)
+
+    def bounds(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, Bounds]:
+        return {queue: self.offsets[queue] for queue in queues}
+
+    def max_offsets(self, queues: Iterable[MessageQueue]) -> dict[MessageQueue, int]:
+        return {queue: self.offsets[queue].max_offset for queue in queues}
+
+    def commit(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
+        self.committed_offsets = dict(offsets)
+
+
+@pytest.fixture
+def numbers(monkeypatch: pytest.MonkeyPatch) -> Numbers:
+    cluster = Numbers(q0=(10, 100), q1=(0, 50))
+    monkeypatch.setattr(stream, "CLUSTERS", cluster)
+    monkeypatch.setattr(stream, "mean_message_bytes", lambda options, slices: 100)
+    return cluster
+
+
+def reader(numbers: Numbers, **given: str) -> stream.TopicStreamReader:
+    options = parse_options(TopicOptions, {"nameServer": "n:1", "topic": "T", **given})
+    return stream.TopicStreamReader(options, ("body",), clock=lambda: numbers.now_s)
+
+
+def kept(document: dict[str, Any]) -> dict[str, Any]:
+    """As the checkpoint gives it back."""
+    return dict(json.loads(json.dumps(document)))
+
+
+def ranges(source: stream.TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> dict[MessageQueue, Any]:
+    slices = [one for task in source.partitions(kept(start), kept(end)) for one in task.value]
+    found: dict[MessageQueue, tuple[int, int]] = {}
+    for one in sorted(slices, key=lambda one: one.begin):
+        begin, end_before = found.get(one.queue, (one.begin, one.begin))
+        assert one.begin == end_before
+        found[one.queue] = (begin, one.end)
+    return found
+
+
+def test_batches_follow_each_other(numbers: Numbers) -> None:
+    source = reader(numbers, startingOffsets="earliest")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    assert ranges(source, start, end) == {Q0: (10, 100), Q1: (0, 50)}
+    assert source.latestOffset(kept(end), ReadAllAvailable()) == end, "nothing is new"
+    numbers.grow(q1=5)
+    following = source.latestOffset(kept(end), ReadAllAvailable())
+    assert ranges(source, end, following) == {Q1: (50, 55)}
+
+
+def test_messages_of_the_start_are_not_lost_when_the_first_batch_crashes(numbers: Numbers) -> None:
+    """With `latest` the second start is later than the first; the first one is in the end of the batch."""
+    source = reader(numbers)
+    start = source.initialOffset()
+    numbers.grow(q0=200)
+    assert source.initialOffset() == start, "Spark asks twice"
+    end = kept(source.latestOffset(start, ReadAllAvailable()))
+    restarted = reader(numbers)
+    numbers.grow(q0=7)
+    later = restarted.initialOffset()
+    assert later != start
+    assert ranges(restarted, later, end) == {Q0: (100, 300)}
+
+
+def test_a_new_queue_is_read_from_its_begin_also_after_a_restart(numbers: Numbers) -> None:
+    source = reader(numbers, discoveryInterval="10s")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    numbers.grow(q2=30)
+    assert source.latestOffset(kept(end), ReadAllAvailable()) == end, "not looked for yet"
+    numbers.now_s = 10.0
+    following = kept(source.latestOffset(kept(end), ReadAllAvailable()))
+    assert ranges(reader(numbers), end, following) == {Q2: (0, 30)}
+    numbers.grow(q2=1)
+    third = source.latestOffset(following, ReadAllAvailable())
+    assert ranges(source, following, third) == {Q2: (30, 31)}
+
+
+def test_limits_of_a_batch(numbers: Numbers) -> None:
+    source = reader(numbers, startingOffsets="earliest", maxOffsetsPerTrigger="14")
+    assert source.getDefaultReadLimit() == ReadMaxRows(14)
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadMaxRows(14))
+    assert ranges(source, start, end) == {Q0: (10, 19), Q1: (0, 5)}
+    assert ranges(source, start, source.latestOffset(start, ReadAllAvailable())) == {Q0: (10, 100), Q1: (0, 50)}
+    by_bytes = reader(numbers, startingOffsets="earliest", maxBytesPerTrigger="1400")
+    assert by_bytes.getDefaultReadLimit() == ReadMaxBytes(1400)
+    assert ranges(by_bytes, start, by_bytes.latestOffset(start, ReadMaxBytes(1400))) == {Q0: (10, 19), Q1: (0, 5)}
+
+
+def test_a_batch_waits_for_its_minimum(numbers: Numbers) -> None:
+    source = reader(numbers, minOffsetsPerTrigger="20", maxTriggerDelay="60s")
+    assert source.getDefaultReadLimit() == ReadMinRows(20)
+    end = source.latestOffset(source.initialOffset(), ReadMinRows(20))
+    numbers.grow(q0=19)
+    assert source.latestOffset(end, ReadMinRows(20)) == end
+    numbers.now_s = 61.0
+    following = source.latestOffset(end, ReadMinRows(20))
+    assert ranges(source, end, following) == {Q0: (100, 119)}
+    numbers.grow(q0=20)
+    assert source.latestOffset(following, ReadMinRows(20)) != following
+
+
+def test_available_now_ends_where_it_began(numbers: Numbers) -> None:
+    source = reader(numbers, startingOffsets="earliest", maxOffsetsPerTrigger="100", discoveryInterval="0s")
+    source.prepareForTriggerAvailableNow()
+    numbers.grow(q0=1000, q2=5)
+    end, batches = source.initialOffset(), 0
+    while (following := kept(source.latestOffset(end, ReadMaxRows(100)))) != end:
+        end, batches = following, batches + 1
+    assert end["q"]["T"]["b"] == {"0": 100, "1": 50} and batches == 2
+
+
+def test_lost_messages_fail_the_query_or_are_passed_over(numbers: Numbers, caplog: pytest.LogCaptureFixture) -> None:
+    source = reader(numbers, startingOffsets="earliest")
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    numbers.offsets[Q0] = Bounds(40, 100)
+    with pytest.raises(DataLost, match="queue 0 of topic T on b: offset 10 is wanted, 40 to 100 are there"):
+        reader(numbers).partitions(kept(start), kept(end))
+    tolerant = reader(numbers, failOnDataLoss="false")
+    assert ranges(tolerant, start, end) == {Q0: (40, 100), Q1: (0, 50)}
+    assert "30 of the offsets 10 to 100 are not there any more" in caplog.text
+    del numbers.offsets[Q1]
+    with pytest.raises(DataLost, match="queue 1 of topic T on b: offset 0 is wanted, 0 to 0"):
+        reader(numbers).partitions(kept(start), kept(without(end, Q0)))
+
+
+def without(document: dict[str, Any], queue: MessageQueue) -> dict[str, Any]:
+    """The document without one queue."""
+    copy = kept(document)
+    for part in ("from", "q"):
+        del copy[part][queue.topic][queue.broker_name][str(queue.queue_id)]
+    return copy
+
+
+def test_a_replaced_store_is_seen(numbers: Numbers) -> None:
+    source = reader(numbers)
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    numbers.offsets[Q0] = Bounds(0, 3)
+    with pytest.raises(DataLost, match="offset 100 is wanted, 10 to 3 are there"):
+        source.latestOffset(end, ReadAllAvailable())
+    tolerant = reader(numbers, failOnDataLoss="false")
+    assert tolerant.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_queue_that_is_gone_fails_the_query(numbers: Numbers) -> None:
+    source = reader(numbers, discoveryInterval="0s")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    del numbers.offsets[Q1]
+    with pytest.raises(DataLost, match="queue 1 of topic T"):
+        source.latestOffset(end, ReadAllAvailable())
+    tolerant = reader(numbers, failOnDataLoss="false")
+    assert tolerant.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_progress_and_lag(numbers: Numbers) -> None:
+    source = reader(numbers, consumerGroup="g", commitToGroup="true")
+    end = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    source.commit(kept(end))
+    assert numbers.committed_offsets == {Q0: 100, Q1: 50}
+    numbers.grow(q0=5)
+    source.latestOffset(end, ReadAllAvailable())
+    assert source.reportLatestOffset() == {"q": {"T": {"b": {"0": 105, "1": 50}}}, "v": 1}
+    quiet = reader(numbers, consumerGroup="g")
+    numbers.committed_offsets = {}
+    quiet.commit(kept(end))
+    assert numbers.committed_offsets == {}

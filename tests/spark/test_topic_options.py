@@ -1,0 +1,88 @@
+"""Options of the source rocketmq, and what each wrong combination says."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+
+from rocketpy.client.options import Credentials
+from rocketpy.errors import ConfigError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark.options import OF_SPARK, parse_options
+from rocketpy.spark.ranges import matching
+from rocketpy.spark.topic_options import TopicOptions
+
+BASE = {"nameserver": "n:9876"}
+
+
+def options(**given: str) -> TopicOptions:
+    return parse_options(TopicOptions, {**BASE, **given}, ignored=OF_SPARK)
+
+
+def test_what_is_read() -> None:
+    assert options(topic="T").topics == {"T"}
+    assert options(subscribe="T, U").topics == {"T", "U"}
+    assert options(subscribePattern="T.*").topics is None
+    assigned = options(assign='{"T": {"b": [0, 1]}}')
+    assert assigned.topics == {"T"} and assigned.assign == {MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)}
+    assert options(topic="T", subExpression="a || b").selection.tags == {"a", "b"}
+    assert options(topic="T", subExpression="a = 1", expressionType="sql92").selection.tags == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "exactly one of topic, subscribe, subscribePattern and assign is needed"),
+        ({"topic": "T", "subscribe": "U"}, "exactly one of topic"),
+        ({"topics": "T"}, 'topics: unknown option; did you mean "topic"?'),
+        ({"topic": "T", "startingOffsets": "newest"}, 'startingOffsets: "newest" is no JSON'),
+        ({"topic": "T", "startingOffsets": '{"T": {"b": {"0": -3}}}'}, "has -3 for queue 0 of T.b, which is no offset"),
+        ({"topic": "T", "endingOffsets": "earliest"}, "endingOffsets: must be latest, or JSON without -2"),
+        ({"topic": "T", "endingOffsets": '{"T": {"b": {"0": -2}}}'}, "endingOffsets: must be latest, or JSON"),
+        ({"topic": "T", "startingOffsets": "group"}, "consumerGroup: is needed for"),
+        ({"topic": "T", "commitToGroup": "true"}, "consumerGroup: is needed for"),
+        ({"topic": "T", "minPartitions": "9", "maxPartitions": "3"}, "minPartitions: must not be above maxPartitions"),
+        ({"topic": "T", "subExpression": "||"}, 'subExpression: "||" holds no tag'),
+        ({"subscribePattern": "("}, 'subscribePattern: "(" is no regular expression'),
+        (
+            {"topic": "T", "startingTimestamp": "1", "startingOffsetsByTimestamp": '{"T": {"b": {"0": 1}}}'},
+            "startingTimestamp: excludes startingOffsetsByTimestamp",
+        ),
+    ],
+)
+def test_errors_name_the_option(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        options(**given)
+    with pytest.raises(ConfigError, match="nameServer: this option is required"):
+        parse_options(TopicOptions, {"topic": "T"})
+
+
+def test_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert options(topic="T").client_options().credentials is None
+    given = options(topic="T", accessKey="a", secretKey="s3cret")
+    assert given.client_options().credentials == Credentials("a", "s3cret")
+    assert "s3cret" not in repr(given)
+    file = tmp_path / "keys"
+    file.write_text("# of the data team\naccessKey = f\nsecretKey=g=h\n")
+    by_file = options(topic="T", credentialsFile=str(file))
+    assert by_file.client_options().credentials == Credentials("f", "g=h")
+    assert b"g=h" not in pickle.dumps(by_file)
+    monkeypatch.setenv("MQ_ACCESS_KEY", "e")
+    with pytest.raises(ConfigError, match="credentialsEnv MQ: secretKey is missing"):
+        options(topic="T", credentialsEnv="MQ").client_options()
+    monkeypatch.setenv("MQ_SECRET_KEY", "k")
+    assert options(topic="T", credentialsEnv="MQ").client_options().credentials == Credentials("e", "k")
+    with pytest.raises(ConfigError, match="credentials come from"):
+        options(topic="T", credentialsEnv="MQ", accessKey="a").client_options()
+    with pytest.raises(ConfigError, match=f"credentialsFile {tmp_path / 'none'}: cannot be read on this machine"):
+        options(topic="T", credentialsFile=str(tmp_path / "none")).client_options()
+
+
+def test_a_pattern_takes_special_topics_by_name_alone() -> None:
+    topics = ["Order", "Orders", "%RETRY%g", "%DLQ%g", "SCHEDULE_TOPIC_XXXX", "rmq_sys_TRACE_DATA_eu"]
+    assert matching(re.compile("Order.*"), topics) == {"Order", "Orders"}
+    assert matching(re.compile(".*"), topics) == {"Order", "Orders"}
+    assert matching(re.compile("Order|%RETRY%g"), topics) == {"Order", "%RETRY%g"}

@@ -1,0 +1,188 @@
+"""Topics of a real broker as tables and streams: what was sent is what is read, over restarts of both sides."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rocketpy.spark
+from rocketpy.client import Message, ProducerOptions, SendResult
+from rocketpy.client.sync import Producer
+from tests.support.broker import RunningBroker, running_broker
+
+TIMEOUT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with running_broker({"defaultTopicQueueNums": "4"}) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def producer(broker: RunningBroker) -> Iterator[Producer]:
+    with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as started:
+        yield started
+
+
+def send(producer: Producer, topic: str, first: int, count: int, **fields: Any) -> list[SendResult]:
+    """Messages whose bodies are their numbers; the number is the key as well."""
+    futures = [
+        producer.send_soon(Message(topic, b"%d" % n, keys=(f"k{n}",), **fields)) for n in range(first, first + count)
+    ]
+    return [future.result() for future in futures]
+
+
+def numbers(frame: Any) -> list[int]:
+    return sorted(int(bytes(row.body)) for row in frame.select("body").collect())
+
+
+def load(spark: Any, broker: RunningBroker, **options: Any) -> Any:
+    return rocketpy.spark.read(spark, nameServer=broker.namesrv, **options)
+
+
+def test_a_topic_is_a_table(spark: Any, broker: RunningBroker, producer: Producer) -> None:
+    results = send(producer, "Batch", 0, 500, tags="blue", properties={"region": "eu"})
+    rows = load(spark, broker, topic="Batch", columns="all", targetPartitionBytes=4096).collect()
+    assert sorted(int(bytes(row.body)) for row in rows) == list(range(500))
+    places = {(row.queueId, row.queueOffset): int(bytes(row.body)) for row in rows}
+    assert places == {(result.queue.queue_id, result.queue_offset): n for n, result in enumerate(results)}
+    by_number = {int(bytes(row.body)): row for row in rows}
+    for n in (0, 250, 499):
+        row, result = by_number[n], results[n]
+        assert (row.topic, row.tags, row.keys, row.properties["region"]) == ("Batch", "blue", f"k{n}", "eu")
+        assert (row.msgId, row.offsetMsgId) == (result.msg_id, result.offset_msg_id)
+        assert row.brokerName == result.queue.broker_name
+
+
+def test_tags_ranges_and_queues(spark: Any, broker: RunningBroker, producer: Producer) -> None:
+    red = send(producer, "Chosen", 0, 40, tags="red")
+    send(producer, "Chosen", 40, 40, tags="green")
+    assert numbers(load(spark, broker, topic="Chosen", subExpression="green || x")) == list(range(40, 80))
+    name = red[0].queue.broker_name
+    half = json.dumps({"Chosen": {name: {"0": 5, "1": 10}}})
+    assert load(spark, broker, topic="Chosen", startingOffsets=half, columns="min").count() == 80 - 15
+    assert load(spark, broker, topic="Chosen", endingOffsets=half, columns="min").count() == 15 + 40
+    assigned = json.dumps({"Chosen": {name: [3]}})
+    rows = load(spark, broker, assign=assigned, columns="min").collect()
+    assert {row.queueId for row in rows} == {3} and len(rows) == 20
+    assert load(spark, broker, subscribePattern="Cho.*", columns="min").count() == 80
+    later = int(time.time() * 1000) + 3_600_000
+    assert load(spark, broker, topic="Chosen", endingTimestamp=later, columns="min").count() == 80
+    young = load(spark, broker, topic="Chosen", startingTimestamp=later, startingOffsetsByTimestampStrategy="latest")
+    assert young.count() == 0
+    assert load(spark, broker, topic="Chosen", startingTimestamp=1, columns="min").count() == 80
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topic": "Missing"}, "topic Missing does not exist (option waitForTopic waits for one)"),
+        ({"topic": "Batch", "assign": "{}"}, "names no queue"),
+        ({"topic": "Batch", "startingOffsets": '{"Batch": {"nowhere": {"0": 1}}}'}, "is not among those read"),
+        ({"topic": "Batch", "startingTimestamp": "9999999999999"}, "has nothing stored at 9999999999999 or later"),
+        ({"topic": "Batch", "maxPartition": "3"}, 'did you mean "maxPartitions"?'),
+    ],
+)
+def test_errors_say_what_to_do(
+    spark: Any, broker: RunningBroker, producer: Producer, options: dict[str, str], message: str
+) -> None:
+    from pyspark.errors import PySparkException
+
+    send(producer, "Batch", 1000, 1)
+    with pytest.raises(PySparkException) as caught:
+        load(spark, broker, **options).count()
+    assert message in str(caught.value)
+
+
+def stream(spark: Any, broker: RunningBroker, out: Path, **options: Any) -> Any:
+    """A query that reads all that is there now into Parquet; it has ended when this returns."""
+    query = start(spark, broker, out, {"availableNow": True}, **options)
+    assert query.awaitTermination(TIMEOUT_S), "the query does not end"
+    return query
+
+
+def start(spark: Any, broker: RunningBroker, out: Path, trigger: dict[str, Any], **options: Any) -> Any:
+    texts = {"nameServer": broker.namesrv, "startingOffsets": "earliest", **options}
+    reader = spark.readStream.format("rocketmq").options(**{key: str(value) for key, value in texts.items()})
+    writer = reader.load().writeStream.format("parquet").option("path", str(out / "data"))
+    return writer.option("checkpointLocation", str(out / "checkpoint")).trigger(**trigger).start()
+
+
+def written(spark: Any, out: Path) -> list[int]:
+    return numbers(spark.read.parquet(str(out / "data")))
+
+
+def test_a_stream_goes_on_where_it_stopped(
+    spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path
+) -> None:
+    send(producer, "Stream", 0, 300)
+    first = stream(spark, broker, tmp_path, topic="Stream", maxOffsetsPerTrigger=120)
+    assert len([entry for entry in first.recentProgress if entry.numInputRows]) == 3
+    send(producer, "Stream", 300, 50)
+    stream(spark, broker, tmp_path, topic="Stream")
+    stream(spark, broker, tmp_path, topic="Stream")
+    assert written(spark, tmp_path) == list(range(350))
+
+
+def test_a_stream_goes_on_through_the_death_of_the_broker(spark: Any, tmp_path: Path) -> None:
+    with running_broker() as broker:
+        with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+            send(producer, "Killed", 0, 100)
+        stream(spark, broker, tmp_path, topic="Killed")
+        broker.kill_all()
+        broker.start()
+        with Producer("tests", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+            send(producer, "Killed", 100, 100)
+        stream(spark, broker, tmp_path, topic="Killed")
+    assert written(spark, tmp_path) == list(range(200))
+
+
+def test_a_batch_that_failed_is_read_again_exactly(
+    spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path
+) -> None:
+    """The query dies after its batch is planned and before it is done; more arrives; the batch stays what it was."""
+    send(producer, "Again", 0, 100)
+    stream(spark, broker, tmp_path, topic="Again")
+    (tmp_path / "checkpoint/commits/0").unlink()
+    (tmp_path / "checkpoint/commits/.0.crc").unlink(missing_ok=True)
+    send(producer, "Again", 100, 100)
+    stream(spark, broker, tmp_path, topic="Again")
+    assert written(spark, tmp_path) == list(range(200))
+
+
+def test_a_failed_task_is_tried_again(spark: Any, broker: RunningBroker, producer: Producer) -> None:
+    send(producer, "Tasks", 0, 200)
+    frame = load(spark, broker, topic="Tasks", columns="min")
+
+    def fail_once(rows: Iterator[Any]) -> Iterator[Any]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        for count, row in enumerate(rows):
+            if count == 10 and context.attemptNumber() == 0:
+                raise RuntimeError("this attempt ends here")
+            yield int(bytes(row.body))
+
+    found = frame.rdd.mapPartitions(fail_once).collect()
+    assert sorted(found) == list(range(200))
+
+
+def test_progress_is_reported_to_a_group(spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path) -> None:
+    results = send(producer, "Reported", 0, 80)
+    options = {"topic": "Reported", "consumerGroup": "lag", "commitToGroup": "true", "maxOffsetsPerTrigger": 40}
+    stream(spark, broker, tmp_path, **options)
+    from rocketpy.client.options import ClientOptions
+    from rocketpy.spark.cluster import CLUSTERS
+
+    queues = {result.queue for result in results}
+    committed = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv)).committed("lag", queues)
+    assert sum(offset or 0 for offset in committed.values()) == 40, "Spark does not tell of the last batch"
+    rest = load(spark, broker, topic="Reported", startingOffsets="group", consumerGroup="lag")
+    assert rest.count() == 40
