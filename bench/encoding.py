@@ -15,7 +15,11 @@ from collections.abc import Mapping
 import attrs
 
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, PULL_MESSAGE = 310, 320, 11
+END_TRANSACTION, ONEWAY = 37, 2
 VERSION = 407  # V4_9_7
+PRODUCER_GROUP = "bench_producer"
+SYS_FLAG_PREPARED, COMMIT = 4, 8
+END_DIGITS = 19  # as the driver writes both offsets
 OPAQUE = 100_000_000  # nine digits, as the driver keeps them
 OFFSET_DIGITS_MAX = 10
 KEY_TAIL = "0123456789ABCDEF"  # 16 hexadecimal digits that the driver counts up
@@ -41,12 +45,36 @@ class Template:
     messages: int = 1
 
 
-def header_json(code: int, fields: Mapping[str, str], opaque: int) -> bytes:
+@attrs.frozen
+class EndTemplate:
+    """END_TRANSACTION, and where its two offsets stand."""
+
+    frame: bytes
+    queue_offset_at: int
+    phy_offset_at: int
+
+
+def end_template() -> EndTemplate:
+    """One-way, as producers send it: commit."""
+    table, log = "1" * END_DIGITS, "2" * END_DIGITS
+    fields = {
+        "commitLogOffset": log,
+        "commitOrRollback": str(COMMIT),
+        "fromTransactionCheck": "false",
+        "producerGroup": PRODUCER_GROUP,
+        "tranStateTableOffset": table,
+    }
+    header = header_json(END_TRANSACTION, fields, OPAQUE, flag=ONEWAY)
+    data = struct.pack(">ii", 4 + len(header), len(header)) + header
+    return EndTemplate(data, data.index(table.encode()), data.index(log.encode()))
+
+
+def header_json(code: int, fields: Mapping[str, str], opaque: int, flag: int = 0) -> bytes:
     """Keys in alphabetical order, no white space, control characters escaped: as fastjson does."""
     header = {
         "code": code,
         "extFields": dict(fields),
-        "flag": 0,
+        "flag": flag,
         "language": "JAVA",
         "opaque": opaque,
         "serializeTypeCurrentRPC": "JSON",
@@ -91,7 +119,7 @@ def properties(prefix: str, *, wait: bool = True) -> str:
 def send_fields(topic: str, queue_id: int, props: str, *, born_timestamp_ms: int, batch: bool) -> dict[str, str]:
     """SendMessageRequestHeaderV2, one letter per field."""
     return {
-        "a": "bench_producer",
+        "a": PRODUCER_GROUP,
         "b": topic,
         "c": "TBW102",
         "d": "4",
@@ -135,9 +163,14 @@ def send_template(
     born_timestamp_ms: int,
     serialize: Serialize = Serialize.JSON,
     stamped: bool = False,
+    is_half: bool = False,
 ) -> Template:
-    """A single send (310). `stamped`: the body starts with the time it should have been sent at."""
-    fields = send_fields(topic, queue_id, properties(prefix), born_timestamp_ms=born_timestamp_ms, batch=False)
+    """A single send (310). `stamped`: the body starts with the time it should have been sent at. `is_half`: it is a
+    half message."""
+    props = properties(prefix) + (f"TRAN_MSG\x01true\x02PGROUP\x01{PRODUCER_GROUP}\x02" if is_half else "")
+    fields = send_fields(topic, queue_id, props, born_timestamp_ms=born_timestamp_ms, batch=False)
+    if is_half:
+        fields["f"] = str(SYS_FLAG_PREPARED)
     data = frame(SEND_MESSAGE_V2, fields, _body(body_size, queue_id), serialize=serialize)
     return Template(
         frame=data,

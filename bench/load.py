@@ -16,7 +16,7 @@ import attrs
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhistogram ships no types
 
 from .driver import load_driver
-from .encoding import OFFSET_DIGITS_MAX, Serialize, Template, batch_template, pull_template, send_template
+from .encoding import OFFSET_DIGITS_MAX, Serialize, Template, batch_template, end_template, pull_template, send_template
 
 _driver = load_driver()
 ffi: Any = _driver.ffi
@@ -46,6 +46,7 @@ class Workload:
     reconnect: bool = False
     record_acks: bool = False
     timeout_s: float = 5.0
+    in_transactions: bool = False  # each send is a half message, committed when it is acknowledged
 
 
 @attrs.frozen
@@ -139,6 +140,7 @@ def encode(
                     born_timestamp_ms=born_timestamp_ms,
                     serialize=workload.serialize,
                     stamped=workload.mode is Mode.END_TO_END,
+                    is_half=workload.in_transactions,
                 )
             )
         if workload.mode is not Mode.SEND:
@@ -169,8 +171,10 @@ class Load:
         queues: int,
         prefix: str,
         offsets: Sequence[int] = (),
+        commits: bool = True,
     ) -> None:
-        """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins."""
+        """`queues` of each topic. `offsets` per queue: for pulls where it ends, end to end where it begins. `commits`:
+        half messages are committed, else left open."""
         self.workload = workload
         topics = (topic,) if isinstance(topic, str) else topic
         destinations = [(name, queue_id) for name in topics for queue_id in range(queues)]
@@ -194,6 +198,11 @@ class Load:
         config.timeout_ns = int(workload.timeout_s * 1e9)
         config.send = self._templates(sends)
         config.pull = self._templates(pulls)
+        if workload.in_transactions and commits:
+            end = end_template()
+            config.end.bytes = self._borrow(ffi.from_buffer("uint8_t[]", end.frame))
+            config.end.size = len(end.frame)
+            config.end.queue_offset_at, config.end.phy_offset_at = end.queue_offset_at, end.phy_offset_at
         config.offsets = self._borrow(ffi.new("uint64_t[]", list(offsets) or [0] * len(destinations)))
         self._load = lib.load_open(config)
         if self._load == ffi.NULL:
@@ -306,6 +315,12 @@ class Load:
     def histogram(self, which: int) -> HdrHistogram:
         counts = ffi.unpack(lib.load_histogram(self._load, which), lib.load_bucket_count())
         return to_hdr(counts, lib.load_histogram_max_ns(self._load, which))
+
+    def received(self) -> int:
+        """Messages that the consumer has, end to end, since the warm-up."""
+        stats = ffi.new("load_stats *")
+        lib.load_stats_get(self._load, stats)
+        return int(stats.messages_received)
 
     def acks(self) -> list[Ack]:
         count = ffi.new("uint64_t *")

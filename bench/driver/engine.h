@@ -67,6 +67,8 @@ void connection_lose(load *l, connection *c);
 int connection_watch(load *l, connection *c, int operation, uint32_t events);
 void slot_free(load *l, connection *c, slot *s);
 int may_start(const load *l);
+/* Send the end of a half message behind what is already waiting. -1: the peer reads too slowly. */
+int send_end(load *l, connection *c, uint64_t queue_offset, uint64_t phy_offset);
 /* -1: no free slot, or the peer reads too slowly. */
 int start_pull(load *l, connection *c, uint32_t queue, uint64_t offset, int64_t now);
 /* An end-to-end consumer holds one pull per queue; the queues are shared out among the consumers. */

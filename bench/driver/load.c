@@ -131,7 +131,7 @@ static int open_connection(load *l, uint32_t index) {
     c->slots = calloc(c->slot_count, sizeof *c->slots);
     c->free_slots = calloc(c->slot_count, sizeof *c->free_slots);
     c->in.capacity = IN_SIZE_FIRST;
-    c->out.capacity = (uint64_t)c->slot_count * l->template_size_max;
+    c->out.capacity = (uint64_t)c->slot_count * (l->template_size_max + l->config.end.size);
     c->in.bytes = malloc(c->in.capacity);
     c->out.bytes = malloc(c->out.capacity);
     if (!c->slots || !c->free_slots || !c->in.bytes || !c->out.bytes) return -1;

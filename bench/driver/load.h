@@ -20,6 +20,16 @@ typedef struct load_template {
     const uint32_t *key_at;    /* 16 hexadecimal digits each: the tail of a unique message id */
 } load_template;
 
+/* END_TRANSACTION (one-way), sent after each acknowledged half message; all numbers are decimal digits of fixed width.
+ */
+enum { LOAD_END_DIGITS = 19 };
+typedef struct load_end {
+    const uint8_t *bytes;
+    uint32_t size; /* 0: messages are no half messages */
+    uint32_t queue_offset_at;
+    uint32_t phy_offset_at;
+} load_end;
+
 typedef struct load_config {
     const char *host;          /* numeric IPv4 */
     uint32_t port;
@@ -37,6 +47,7 @@ typedef struct load_config {
     int64_t timeout_ns;        /* a request without answer for so long is counted and forgotten */
     const load_template *send; /* queue_count templates */
     const load_template *pull; /* queue_count x LOAD_OFFSET_DIGITS_MAX templates, by number of digits */
+    load_end end;
     const uint64_t *offsets;   /* per queue; LOAD_PULL: its end (walked from 0); LOAD_END_TO_END: where to begin */
 } load_config;
 

@@ -89,6 +89,14 @@ static void finish_pull(load *l, connection *c, slot *s, const wire_head *head, 
     }
 }
 
+/* The half message's place in the log is the second half of its message id. */
+static int end_half(load *l, connection *c, const wire_head *head) {
+    int64_t queue_offset = wire_json_field(head, "\"queueOffset\"");
+    uint64_t phy_offset = 0;
+    if (queue_offset < 0 || wire_json_message_id(head, &phy_offset) != 0) return -1;
+    return send_end(l, c, (uint64_t)queue_offset, phy_offset);
+}
+
 static int finish(load *l, connection *c, const uint8_t *frame, uint32_t size, int64_t now) {
     wire_head head;
     if (wire_read(frame, size, &head) != 0) return -1;
@@ -104,6 +112,7 @@ static int finish(load *l, connection *c, const uint8_t *frame, uint32_t size, i
     if (head.code == 0) {
         if (reserve_acks(l) != 0) return -1;
         if (l->config.record_acks) remember(l, s, &head);
+        if (l->config.end.size && end_half(l, c, &head) != 0) return -1;
         succeed(l, c, s, s->messages, now);
     } else {
         count_code(&l->stats, head.code);

@@ -71,6 +71,12 @@ static uint8_t *room(buffer *b, uint32_t size) {
     return b->capacity - b->end < size ? NULL : b->bytes + b->end;
 }
 
+static void mark_dirty(load *l, connection *c) {
+    if (c->is_dirty) return;
+    c->is_dirty = 1;
+    l->dirty[l->dirty_count++] = c->index;
+}
+
 static int start_request(load *l, connection *c, const load_template *t, uint32_t queue, uint64_t offset, int64_t now) {
     uint8_t *frame = c->free_count == 0 ? NULL : room(&c->out, t->size);
     if (frame == NULL) return -1;
@@ -91,10 +97,23 @@ static int start_request(load *l, connection *c, const load_template *t, uint32_
     l->next_key += t->key_count;
     l->in_flight++;
     count(&l->stats.requests_sent, 1);
-    if (!c->is_dirty) {
-        c->is_dirty = 1;
-        l->dirty[l->dirty_count++] = c->index;
-    }
+    mark_dirty(l, c);
+    return 0;
+}
+
+static void put_digits(uint8_t *at, uint64_t value) {
+    for (uint32_t i = LOAD_END_DIGITS; i-- > 0; value /= 10) at[i] = (uint8_t)('0' + value % 10);
+}
+
+int send_end(load *l, connection *c, uint64_t queue_offset, uint64_t phy_offset) {
+    const load_end *end = &l->config.end;
+    uint8_t *frame = room(&c->out, end->size);
+    if (frame == NULL) return -1;
+    memcpy(frame, end->bytes, end->size);
+    put_digits(frame + end->queue_offset_at, queue_offset);
+    put_digits(frame + end->phy_offset_at, phy_offset);
+    c->out.end += end->size;
+    mark_dirty(l, c);
     return 0;
 }
 

@@ -75,6 +75,21 @@ int64_t wire_json_field(const wire_head *head, const char *quoted_name) {
     return at == NULL ? -1 : decimal(at + size, head->header + head->header_size);
 }
 
+int wire_json_message_id(const wire_head *head, uint64_t *phy_offset) {
+    enum { AT = 16, DIGITS = 16 }; /* behind an IPv4 address and a port */
+    static const char name[] = "\"msgId\"";
+    const uint8_t *end = head->header + head->header_size, *at = memmem(head->header, head->header_size, name, 7);
+    if (at != NULL) at = memchr(at + 7, '"', (size_t)(end - at - 7));
+    if (at == NULL || end - at <= 1 + AT + DIGITS) return -1;
+    *phy_offset = 0;
+    for (const uint8_t *digits = at + 1 + AT; digits < at + 1 + AT + DIGITS; digits++) {
+        uint32_t digit = (uint32_t)(*digits <= '9' ? *digits - '0' : *digits - 'A' + 10);
+        if (digit > 15) return -1;
+        *phy_offset = *phy_offset << 4 | digit;
+    }
+    return 0;
+}
+
 int wire_read(const uint8_t *frame, uint32_t size, wire_head *head) {
     if (size < 8) return -1;
     uint32_t descriptor = load32(frame + 4);

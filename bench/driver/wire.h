@@ -26,6 +26,9 @@ int wire_read(const uint8_t *frame, uint32_t size, wire_head *head);
 /* A decimal field of a JSON header by its quoted name; -1 if absent. */
 int64_t wire_json_field(const wire_head *head, const char *quoted_name);
 
+/* The place in the log that the msgId of a JSON header names. 0, or -1 if there is none. */
+int wire_json_message_id(const wire_head *head, uint64_t *phy_offset);
+
 typedef struct wire_record {
     uint32_t size;
     uint64_t queue_offset;

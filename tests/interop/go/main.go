@@ -1,4 +1,4 @@
-// One official Go client, driven by arguments: send, push, litepull, request or reply.
+// One official Go client, driven by arguments: send, push, litepull, request, reply or transaction.
 //
 // Prints one JSON object per line. A consumer runs until its standard input ends, then leaves its group in good order.
 package main
@@ -66,6 +66,8 @@ func main() {
 		request(given)
 	case "reply":
 		reply(given)
+	case "transaction":
+		transaction(given)
 	default:
 		check(fmt.Errorf("no such command: %s", given.command))
 	}

@@ -1,4 +1,5 @@
-"""Our own client, driven like the official ones: send, push, litepull, request or reply. Runs until its input ends."""
+"""Our own client, driven like the official ones: send, push, litepull, request, reply or transaction. Runs until its
+input ends."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from rocketpy.client.producer import Producer
 from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.push_consumer import PushConsumer
 from rocketpy.client.results import SendResult
+from rocketpy.client.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
 
@@ -213,6 +215,35 @@ async def reply(given: dict[str, str]) -> None:
     show("done")
 
 
+class Decider:
+    """Says the outcome of a message by its number."""
+
+    def __init__(self, given: dict[str, str]) -> None:
+        self._outcomes = given.get("outcomes", "commit").split(",")
+        self._answers = given.get("answers", "commit").split(",")
+
+    async def execute(self, message: Message, number: int) -> LocalTransactionState:
+        return LocalTransactionState[self._outcomes[number % len(self._outcomes)].upper()]
+
+    async def check(self, message: ReceivedMessage) -> LocalTransactionState:
+        show("checked", key=" ".join(message.keys), msgId=message.msg_id)
+        return LocalTransactionState[self._answers[int(message.properties["number"]) % len(self._answers)].upper()]
+
+
+async def transaction(given: dict[str, str]) -> None:
+    """Sends messages in transactions whose outcome is the one of their number in turn, and answers checks likewise."""
+    options = ProducerOptions(name_servers=given["namesrv"], send_timeout=10.0)
+    async with TransactionProducer(given["group"], Decider(given), options) as producer:
+        await producer.queues(given["topic"])
+        show("ready")
+        for i in range(int(given.get("count", "0"))):
+            message = make_message(given, i)
+            show_sent(message.keys[0], (await producer.send_in_transaction(message, i)).send)
+        show("ended")
+        await wait_for_end_of_input()
+    show("done")
+
+
 def chosen(given: dict[str, str], queue_id: int) -> bool:
     return "queues" not in given or str(queue_id) in given["queues"].split(",")
 
@@ -220,7 +251,14 @@ def chosen(given: dict[str, str], queue_id: int) -> bool:
 def main() -> None:
     command, *pairs = sys.argv[1:]
     given = {name.removeprefix("--"): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
-    commands = {"send": send, "push": push, "litepull": lite_pull, "request": request, "reply": reply}
+    commands = {
+        "send": send,
+        "push": push,
+        "litepull": lite_pull,
+        "request": request,
+        "reply": reply,
+        "transaction": transaction,
+    }
     trio.run(commands[command], given)
 
 

@@ -60,6 +60,11 @@ class Broker:
                     return
                 connection.sendall(data)
 
+    def join(self) -> None:
+        """Wait until all that the connections have sent is read; they must be closed."""
+        for thread in self._threads[1:]:
+            thread.join()
+
     def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -144,3 +149,24 @@ def test_a_pull_reply_that_is_not_what_was_asked_for_is_bad(serve: Callable[[Ans
         assert load.run(TIMEOUT_S)
         result = load.result(1.0, 0.0)
     assert (result.messages, result.errors) == (0, {"bad": 1})
+
+
+def test_each_acknowledged_half_message_is_committed(serve: Callable[[Answer], Broker]) -> None:
+    ends: list[tuple[int, int]] = []
+
+    def answer(count: int, header: dict[str, object]) -> bytes:
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        if header["code"] == 37:
+            assert (header["flag"], fields["commitOrRollback"], fields["producerGroup"]) == (2, "8", "bench_producer")
+            ends.append((int(fields["tranStateTableOffset"]), int(fields["commitLogOffset"])))
+            return b""
+        assert fields["f"] == "4" and "TRAN_MSG\x01true\x02PGROUP\x01bench_producer" in fields["i"]
+        return reply(header, 0, msgId=f"7F00000100002A9F{0xABC0 + count:016X}", queueId="0", queueOffset=str(count))
+
+    broker = serve(answer)
+    with open_load(broker, Workload(Mode.SEND, 1, 1, 64, requests_max=5, in_transactions=True)) as load:
+        assert load.run(TIMEOUT_S)
+        load.run(TIMEOUT_S, drain=True)
+    broker.join()
+    assert ends == [(count, 0xABC0 + count) for count in (1, 3, 5, 7, 9)]

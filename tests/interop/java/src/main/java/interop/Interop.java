@@ -1,7 +1,7 @@
 package interop;
 
 /**
- * One official Java client, driven by arguments: send, push, litepull, request or reply.
+ * One official Java client, driven by arguments: send, push, litepull, request, reply or transaction.
  *
  * Prints one JSON object per line. A consumer runs until its standard input ends, then leaves its group in good order.
  */
@@ -17,6 +17,7 @@ public final class Interop {
             case "litepull" -> LitePull.run(arguments);
             case "request" -> RequestReply.request(arguments);
             case "reply" -> RequestReply.reply(arguments);
+            case "transaction" -> Transactions.run(arguments);
             default -> throw new IllegalArgumentException("no such command: " + arguments.command);
         }
         System.exit(0); // threads of the client may outlive it; everything we wait for has ended here
