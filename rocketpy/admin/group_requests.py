@@ -79,6 +79,7 @@ class GroupRequests(TopicRequests):
                 known = {connection.client_id for connection in merged.connection_set}
                 merged.connection_set += [c for c in found.connection_set if c.client_id not in known]
                 merged.subscription_table = found.subscription_table | merged.subscription_table
+                merged.differing_subscriptions = merged.differing_subscriptions or found.differing_subscriptions
         if merged is None or not merged.connection_set:
             raise failure or BrokerError(ResponseCode.CONSUMER_NOT_ONLINE, f"group {group} has no member online")
         return merged

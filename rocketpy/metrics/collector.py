@@ -90,6 +90,8 @@ class BrokerCollector(Collector):
                 for item in snapshot.consumption
             ],
         )
+        differing = [((group,), count) for group, count in snapshot.differing_groups.items()]
+        yield from _family(table.GROUP_DIFFERING, differing)
         yield from _family(table.BACKLOG_ALARMS, [((), snapshot.backlog_alarms)])
         yield from _family(table.TABLE_ENTRIES, [((bound.name,), bound.entries) for bound in snapshot.tables])
         yield from _family(table.TABLE_MAX, [((bound.name,), bound.maximum) for bound in snapshot.tables])

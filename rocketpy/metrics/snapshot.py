@@ -119,6 +119,7 @@ class Snapshot:
     topic_count: int | None = None
     topics: Sequence[TopicSnapshot] | None = None  # None: too many to show
     groups: int | None = None  # subscription groups
+    differing_groups: Mapping[str, int] = attrs.field(factory=dict)  # number of different subscriptions of members
     backlog_alarms: int | None = None  # pairs of group and topic beyond a bound of the settings
     consumption: Sequence[ConsumptionSnapshot] = ()
     producers: Mapping[str, int] = attrs.field(factory=dict)  # producer group to members

@@ -144,6 +144,11 @@ CONSUMER_LAG = _gauge("rocketpy_consumer_lag_messages", "group topic", "Messages
 CONSUMER_OLDEST = _gauge(
     "rocketpy_consumer_oldest_age_seconds", "group topic", "Age of the oldest message that is not consumed; 0: none."
 )
+GROUP_DIFFERING = _gauge(
+    "rocketpy_group_differing_subscriptions",
+    "group",
+    "How many different subscriptions the members of a group have; only groups with more than one, at most 100.",
+)
 BACKLOG_ALARMS = _gauge(
     "rocketpy_consumer_backlog_alarms",
     "",
@@ -181,7 +186,8 @@ OWN_METRICS = (
     BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
     RING_USED, RING_CAPACITY, POOL_WAITING, POOL_QUEUE_MAX, POOL_HEAD_WAIT, STORE_MIN, STORE_PUBLISHED,
     STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
-    GROUPS, TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, CONSUMER_OLDEST, BACKLOG_ALARMS, TABLE_ENTRIES, TABLE_MAX,
+    GROUPS, GROUP_DIFFERING,
+    TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, CONSUMER_OLDEST, BACKLOG_ALARMS, TABLE_ENTRIES, TABLE_MAX,
     TABLE_REFUSED, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
     REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,
 )  # fmt: skip

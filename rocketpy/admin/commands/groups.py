@@ -139,7 +139,10 @@ async def consumer_connection(admin: Admin, out: Output, consumer_group: str, br
         consume_type=connection.consume_type,
         message_model=connection.message_model,
         consume_from_where=connection.consume_from_where,
+        differing_subscriptions=[dict(each.wire_members()) for each in connection.differing_subscriptions or ()],
     )
+    for each in connection.differing_subscriptions or ():
+        click.echo(f"WARN: {each.members} members subscribe like {each.client_id}: {each.text}", err=True)
     return None if connection.connection_set else EXIT_NOT_FOUND
 
 

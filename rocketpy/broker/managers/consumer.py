@@ -1,19 +1,21 @@
 """Consumer groups that are online: their members and subscriptions.
 
-The last heartbeat wins: members with different settings overwrite each other's, as in the reference. Two differences
-are intended. A client has one entry per group, so a quick reconnect never shows it twice (allocation counts entries).
-Members that fell silent raise the same events as members that left.
+The last heartbeat wins: members with different settings overwrite each other's, as in the reference; it is reported
+(subscription_views.py). Two differences are intended. A client has one entry per group, so a quick reconnect never
+shows it twice (allocation counts entries). Members that fell silent raise the same events as members that left.
 
 Source: RocketMQ 4.9 `ConsumerManager`, `ConsumerGroupInfo`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+import logging
+from collections.abc import Callable, Collection, Generator, Iterable
 
 import attrs
 
 from rocketpy.faults import do_each
+from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.bodies.heartbeat import (
     ConsumeFromWhere,
@@ -27,7 +29,11 @@ from ..clock import Clock
 from ..process_pauses import ProcessPauses
 from .client_channel import CHANNEL_EXPIRED_MS, ClientChanges, ClientChannelInfo
 from .fast_path_tables import FastPathTables
+from .subscription_views import SubscriptionViews
 
+logger = logging.getLogger(__name__)
+
+LOG_KINDS = 64  # groups whose lines are limited independently of one another
 COMES_BACK_MS = 45_000  # a client sends a heartbeat every 30 s
 GROUPS_PER_STEP = 500
 
@@ -42,11 +48,16 @@ class ConsumerGroupInfo:
     consume_from_where: ConsumeFromWhere
     channels: dict[int, ClientChannelInfo] = attrs.field(factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
+    views: SubscriptionViews = attrs.field(factory=SubscriptionViews)
+    is_differing: bool = False  # its members subscribe differently, and this was reported
     _connection_of: dict[str, int] = attrs.field(init=False, factory=dict)  # by client id: a group may have 50 000
 
     @property
     def client_ids(self) -> list[str]:
         return [info.client_id for info in self.channels.values()]
+
+    def client_id_of(self, connection: int) -> str:
+        return self.channels[connection].client_id
 
     @property
     def member_channels(self) -> list[Channel]:
@@ -73,6 +84,7 @@ class ConsumerGroupInfo:
         info = self.channels.pop(connection, None)
         if info is not None:
             del self._connection_of[info.client_id]
+            self.views.left(connection)
         return info is not None
 
     @property
@@ -111,6 +123,8 @@ class ConsumerManager:
         self._members_changed = members_changed
         self._groups: dict[str, ConsumerGroupInfo] = {}
         self._connections: dict[int, set[str]] = {}  # connection -> all groups that it was a member of
+        self._differing: dict[str, ConsumerGroupInfo] = {}
+        self._log = LogLimit(now_s=lambda: clock.monotonic_ms() / 1000)
         self.changes = ClientChanges()
         self.on_group: Callable[[ConsumerGroupInfo], None] = lambda entry: None
         self.on_group_gone: Callable[[str], None] = lambda group: None
@@ -123,7 +137,7 @@ class ConsumerManager:
         consume_type: ConsumeType,
         message_model: MessageModel,
         consume_from_where: ConsumeFromWhere,
-        subscriptions: Iterable[SubscriptionData],
+        subscriptions: Collection[SubscriptionData],
         notify: bool,
     ) -> bool:
         """Process one group of a member's heartbeat. Returns True if members or topics changed. `changes.tell()`
@@ -139,6 +153,8 @@ class ConsumerManager:
         changed = entry.put_channel(info)
         self._connections.setdefault(info.connection, set()).add(group)
         changed = entry.put_subscriptions(subscriptions) or changed
+        entry.views.heard(info.connection, consume_type, message_model, subscriptions)
+        self._compare(entry)
         if is_new or entry.description != before:
             self.on_group(entry)
         if known is None or known.client_id != info.client_id:
@@ -151,6 +167,31 @@ class ConsumerManager:
         if changed and notify:
             self._members_changed(entry)
         return changed
+
+    @property
+    def differing(self) -> list[ConsumerGroupInfo]:
+        """The groups whose members subscribe differently."""
+        return list(self._differing.values())
+
+    def _compare(self, entry: ConsumerGroupInfo) -> None:
+        """Report when the members of a group begin to subscribe differently, and when they agree again."""
+        if entry.is_differing == (entry.views.count > 1):
+            return
+        entry.is_differing = not entry.is_differing
+        if not entry.is_differing:
+            self._differing.pop(entry.group, None)
+            if entry.channels:
+                logger.info("group %s: all members subscribe alike again", entry.group)
+            return
+        self._differing[entry.group] = entry
+        if told := self._log.take(hash(entry.group) % LOG_KINDS):
+            logger.warning(
+                "group %s: its members subscribe differently and overwrite each other's subscriptions, so messages may "
+                "be missed; give all of them the same subscriptions: %s%s",
+                entry.group,
+                entry.views.describe(entry.client_id_of),
+                and_more(told),
+            )
 
     def restore(self, group: ConsumerData, members: Iterable[ClientChannelInfo]) -> None:
         """Restore a group of the previous manager; only the fast path is told."""
@@ -186,6 +227,7 @@ class ConsumerManager:
         do_each(lambda entry: self._has_lost_member(entry, notify), entries)
 
     def _has_lost_member(self, entry: ConsumerGroupInfo, notify: bool) -> None:
+        self._compare(entry)
         if not entry.channels:
             del self._groups[entry.group]
             self._tables.group_offline(entry.group)

@@ -91,6 +91,11 @@ class AdminGroupProcessor(TableProcessor):
             "messageModel": entry.message_model,
             "subscriptionTable": entry.subscriptions,
         }
+        if entry.is_differing:  # clients of other versions do not read it
+            body["differingSubscriptions"] = [
+                {"clientId": entry.client_id_of(view.connection), "members": view.members, "text": view.text}
+                for view in entry.views.shown
+            ]
         return RemotingCommand.response(body=await encoded_body(body))
 
     async def _producers(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:

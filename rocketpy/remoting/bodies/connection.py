@@ -17,12 +17,22 @@ class Connection(Body):
 
 
 @body
+class DifferingSubscription(Body):
+    """What `members` of a group subscribe to, unlike others of it. Of rocketpy alone."""
+
+    client_id: str = wire("clientId", default="")  # one of them
+    members: Int = wire("members", default=0)
+    text: str = wire("text", default="")
+
+
+@body
 class ConsumerConnection(Body):
     connection_set: list[Connection] = wire("connectionSet", factory=list)
     consume_from_where: ConsumeFromWhere | None = wire("consumeFromWhere", default=None)
     consume_type: ConsumeType | None = wire("consumeType", default=None)
     message_model: MessageModel | None = wire("messageModel", default=None)
     subscription_table: dict[str, SubscriptionData] = wire("subscriptionTable", factory=dict)
+    differing_subscriptions: list[DifferingSubscription] | None = wire("differingSubscriptions", default=None)
 
 
 @body

@@ -40,6 +40,7 @@ from .traffic_rows import consumption_rows, online_consumers, topic_row
 TOPICS_MAX = 2_000  # beyond it, figures by topic and group would make a scrape too slow
 BACKLOG_AGE_S = 5.0  # figures of groups are so old at most
 READS_PER_STEP = 200
+DIFFERING_GROUPS_MAX = 100
 SUPERVISOR = "supervisor"
 
 
@@ -90,6 +91,9 @@ class SnapshotTaker:
             topics=topic_rows,
             groups=len(services.groups.groups),
             consumption=consumption,
+            differing_groups={
+                entry.group: entry.views.count for entry in services.consumers.differing[:DIFFERING_GROUPS_MAX]
+            },
             backlog_alarms=self.controller.backlog.alarms,
             consumers=await online_consumers(services, self.settings.broker_addr, steps) if is_small else [],
             put_tps=services.stats.minute(BROKER_PUT_NUMS, self.settings.broker.broker_cluster_name).tps,

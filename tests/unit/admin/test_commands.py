@@ -21,6 +21,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.connection import (
     Connection,
     ConsumerConnection,
+    DifferingSubscription,
     ProducerConnection,
     ProducerInfo,
     ProducerTableInfo,
@@ -566,6 +567,19 @@ def test_consumer_progress_of_all(mqadmin: Mqadmin) -> None:
     lines = mqadmin("consumerProgress", script=script)
     assert lines[1].split() == ["g", "1", "V4_9_8", "PUSH", "CLUSTERING", "41", "30"]
     assert lines[2].split() == ["off", "0", "OFFLINE", "0", "0"]
+
+
+def test_members_that_subscribe_differently_are_named_beside_the_known_text(mqadmin: Mqadmin) -> None:
+    def script(cluster: FakeCluster) -> None:
+        broker = with_group(cluster)
+        differing = [DifferingSubscription(client_id="c1", members=2, text="CLUSTERING, T 'a'")]
+        members = [Connection(client_id="c1", client_addr="a:1", language=LanguageCode.JAVA, version=407)]
+        connection = ConsumerConnection(connection_set=members, differing_subscriptions=differing)
+        broker.answer(RequestCode.GET_CONSUMER_CONNECTION_LIST, connection)
+
+    lines = mqadmin("consumerConnection", "-g", "g", script=script)
+    assert not [line for line in lines if "WARN" in line], "scripts read the known text"
+    assert "WARN: 2 members subscribe like c1: CLUSTERING, T 'a'" in mqadmin.error
 
 
 def test_connections(mqadmin: Mqadmin) -> None:

@@ -84,6 +84,7 @@ def full_snapshot() -> Snapshot:
             TopicSnapshot(topic="%DLQ%G", queues=1, min_offset_sum=0, max_offset_sum=2),
         ],
         groups=2,
+        differing_groups={"G": 2},
         backlog_alarms=1,
         consumption=[
             ConsumptionSnapshot(
