@@ -234,6 +234,9 @@ class FastPath:
     def tell_send(self, kind: int, data: bytes) -> None:
         self._tell(self.manager_to_send, kind, data)
 
+    def tell_pull(self, kind: int, data: bytes) -> None:
+        self._tell(self.manager_to_pull, kind, data)
+
     def tell_broker(self, permission: int, max_message_size: int) -> None:
         data = BROKER.write(permission=permission, max_message_size=max_message_size)
         self._tell(self.manager_to_send, lib.RP_MSG_BROKER, data)
