@@ -80,7 +80,13 @@ def command(*, example: str, destructive: str | None = None) -> Callable[[Comman
         decorated: Any = entry
         decorated = click.option("--debug", is_flag=True, help="Show the stack trace of an error.")(decorated)
         decorated = click.option(
-            "--timeout", type=float, default=TIMEOUT_S, show_default=True, help="Seconds for each request."
+            "--timeout",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="SECONDS",
+            default=TIMEOUT_S,
+            show_default=True,
+            help="Seconds (not milliseconds) that a server may take for one answer; three times as long for queries, "
+            "for backlogs, and for what a broker asks of a client.",
         )(decorated)
         decorated = click.option(
             "--output",

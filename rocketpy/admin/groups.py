@@ -11,6 +11,7 @@ import attrs
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 
 from .admin import Admin
+from .java_text import fields, group_fields
 
 
 @attrs.frozen
@@ -51,7 +52,4 @@ async def change_group(
 
 def config_text(config: SubscriptionGroupConfig) -> str:
     """The settings in Java's form."""
-    fields = ", ".join(
-        f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in config.wire_members()
-    )
-    return f"SubscriptionGroupConfig [{fields}]"
+    return f"SubscriptionGroupConfig [{fields(group_fields(config))}]"

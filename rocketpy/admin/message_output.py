@@ -9,9 +9,9 @@ import click
 
 from rocketpy.client.messages import ReceivedMessage
 from rocketpy.message.host import format_host
-from rocketpy.remoting.fastjson import dump_text
 
 from .admin import Admin
+from .java_text import consume_result_text
 from .messages import message_tracks
 from .output import Output, java_map, time_text
 
@@ -29,7 +29,13 @@ def body_options(function: Any) -> Any:
 
 
 def print_detail(
-    out: Output, message: ReceivedMessage, *, java_compat: bool, body_file: str | None, print_body: bool
+    out: Output,
+    message: ReceivedMessage,
+    *,
+    java_compat: bool,
+    body_file: str | None,
+    print_body: bool,
+    with_offset_id: bool = True,
 ) -> None:
     """The detail block; the body goes where the options say."""
     path = JAVA_BODY_DIRECTORY / message.msg_id if java_compat else Path(body_file) if body_file else None
@@ -53,7 +59,7 @@ def print_detail(
         ("Properties:", java_map(dict(message.properties))),
         ("Message Body Path:", path if path is not None else f"not written ({len(message.body)} bytes)"),
     ]
-    for label, value in fields:
+    for label, value in fields if with_offset_id else fields[1:]:
         out.line(f"{label:<20} {value}")
     if print_body:
         out.line(f"{'Message Body:':<20} {message.body.decode('utf-8', 'replace')}")
@@ -88,13 +94,13 @@ def message_record(message: ReceivedMessage, *, with_body: bool) -> dict[str, ob
 
 
 async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> None:
+    """What became of the message in each group: one line for all of them, as in Java."""
+    out.line()
     out.line()
     tracks = await message_tracks(admin, message)
-    if not tracks:
-        out.line("WARN: No Consumer")
+    out.line("".join(str(track) for track in tracks) or "WARN: No Consumer")
     for track in tracks:
-        out.done(
-            str(track),
+        out.record(
             consumer_group=track.consumer_group,
             track_type=track.track_type.value,
             exception_desc=track.exception_desc,
@@ -103,7 +109,7 @@ async def print_tracks(admin: Admin, out: Output, message: ReceivedMessage) -> N
 
 async def consume_directly(admin: Admin, out: Output, message: ReceivedMessage, group: str, client_id: str) -> None:
     result = await admin.consume_directly(format_host(message.store_host), group, client_id, message.offset_msg_id)
-    out.line(dump_text(result))
+    out.line(consume_result_text(result))
     out.record(consume_result=str(result.consume_result), remark=result.remark, spent_time_ms=result.spent_time_ms)
 
 

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9 `MQAdminImpl`, `DefaultMQAdminExtImpl#messageTrackDetail`.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
 
@@ -14,9 +15,10 @@ import attrs
 from rocketpy.client.consuming.pull_loop import Puller
 from rocketpy.client.consuming.subscription import build_subscription
 from rocketpy.client.messages import ReceivedMessage
-from rocketpy.client.results import PullStatus
+from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError, RocketError
+from rocketpy.message import properties as names
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
@@ -31,6 +33,10 @@ LONG_MAX = (1 << 63) - 1
 UNIQUE_ID_TIME_HEX = slice(-12, -4)  # 4 bytes: ms since the first of the month
 CLOCK_TOLERANCE_MS = 1000
 PULL_COUNT_MAX = 32
+NO_OFFSETS = (  # of a group that broadcasts, or has consumed nothing yet; Java's words
+    "Not found the consumer group consume stats, because return offset table is empty, "
+    "maybe the consumer not consume any message"
+)
 
 
 async def view_by_offset_id(admin: Admin, message_id: str) -> ReceivedMessage:
@@ -123,6 +129,21 @@ async def read_queue(
 
     Close it (`aclosing`) when leaving early.
     """
+    async with aclosing(pulls(admin, queue, begin, end, expression)) as results:
+        async for result in results:
+            for message in result.messages:
+                if message.queue_offset >= end:
+                    return
+                yield message
+
+
+async def pulls(
+    admin: Admin, queue: MessageQueue, begin: int, end: int, expression: str | None = None
+) -> AsyncGenerator[PullResult, None]:
+    """The answers of pulls from offset `begin` on, until one begins at `end` or there is nothing more.
+
+    The messages have the ends of the queue as properties, as with Java's client. Close it (`aclosing`) when leaving.
+    """
     puller = Puller(TOOLS_CONSUMER_GROUP, admin.instance)
     subscription = build_subscription(queue.topic, expression, 0)
     offset = begin
@@ -136,24 +157,41 @@ async def read_queue(
             suspend_s=0,
             timeout_s=admin.timeout_s * 3,
         )
-        for message in result.messages:
-            if message.queue_offset >= end:
-                return
-            yield message
-        if result.status is PullStatus.NO_NEW_MSG or result.next_begin_offset <= offset:
+        bounds = {names.MIN_OFFSET: str(result.min_offset), names.MAX_OFFSET: str(result.max_offset)}
+        yield attrs.evolve(
+            result,
+            messages=tuple(
+                attrs.evolve(message, properties={**message.properties, **bounds}) for message in result.messages
+            ),
+        )
+        if result.status in (PullStatus.NO_NEW_MSG, PullStatus.OFFSET_ILLEGAL) or result.next_begin_offset <= offset:
             return
         offset = result.next_begin_offset
 
 
-async def offset_range(admin: Admin, queue: MessageQueue, begin_ms: int | None, end_ms: int | None) -> tuple[int, int]:
-    """(first, one past the last) offset of a queue, within times where given."""
+@attrs.frozen
+class OffsetRange:
+    """What to read of a queue: from `low` up to but not including `end`. `high` is the end that Java's mqadmin prints.
+
+    The offset that a broker finds for a time after the last message is the one of that message, so that Java's tool
+    leaves it out. It is to be read, and then compared with the time.
+    """
+
+    low: int
+    high: int
+    end: int
+
+
+async def offset_range(admin: Admin, queue: MessageQueue, begin_ms: int | None, end_ms: int | None) -> OffsetRange:
+    """The offsets of a queue, within times where given."""
     low = await admin.brokers.min_offset(queue)
-    high = await admin.brokers.max_offset(queue)
+    high = end = await admin.brokers.max_offset(queue)
     if begin_ms is not None and begin_ms > 0:
         low = max(low, await admin.brokers.search_offset(queue, begin_ms))
     if end_ms is not None and end_ms > 0:
-        high = min(high, await admin.brokers.search_offset(queue, end_ms))
-    return low, high
+        found = await admin.brokers.search_offset(queue, end_ms)
+        high, end = min(high, found), min(high, found + 1)
+    return OffsetRange(low, high, end)
 
 
 class TrackType(Enum):
@@ -191,15 +229,15 @@ async def _track(admin: Admin, message: ReceivedMessage, group: str) -> MessageT
         connection = await admin.consumer_connection(group)
         if connection.consume_type is ConsumeType.CONSUME_ACTIVELY:
             return MessageTrack(group, TrackType.PULL)
-        offset = (await admin.consume_stats(group, message.topic)).offset_table.get(message.queue)
+        offset = (await admin.consume_stats(group)).offset_table.get(message.queue)
+        if offset is None:
+            raise BrokerError(ResponseCode.CONSUMER_NOT_ONLINE, NO_OFFSETS)
     except BrokerError as error:
-        if error.code == ResponseCode.CONSUMER_NOT_ONLINE:
-            return MessageTrack(group, TrackType.NOT_ONLINE, str(error))
-        return MessageTrack(group, TrackType.UNKNOWN, str(error))
+        description = f"CODE:{int(error.code)} DESC:{error.remark}"
+        offline = error.code == ResponseCode.CONSUMER_NOT_ONLINE
+        return MessageTrack(group, TrackType.NOT_ONLINE if offline else TrackType.UNKNOWN, description)
     except RocketError as error:
         return MessageTrack(group, TrackType.UNKNOWN, str(error))
-    if offset is None:
-        return MessageTrack(group, TrackType.UNKNOWN, "the group has no offset of the queue")
     if offset.consumer_offset <= message.queue_offset:
         return MessageTrack(group, TrackType.NOT_CONSUME_YET)
     subscription = connection.subscription_table.get(message.topic)

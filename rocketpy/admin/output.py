@@ -131,6 +131,11 @@ def second_text(timestamp_ms: int) -> str:
     return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
 
 
+def stamp_text(timestamp_ms: int) -> str:
+    """`yyyyMMddHHmmssSSS` in local time."""
+    return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y%m%d%H%M%S") + f"{timestamp_ms % 1000:03d}"
+
+
 def parse_time_ms(text: str) -> int:
     """`now` is -1; milliseconds; or `yyyy-MM-dd#HH:mm:ss:SSS` in local time. Raises ValueError."""
     if text == "now":

@@ -9,16 +9,17 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from rocketpy.codes import version_name
-from rocketpy.errors import RocketError
+from rocketpy.codes import ResponseCode, version_name
+from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import RETRY_PREFIX, is_retry_topic
 from rocketpy.message.numbers import long_or
 from rocketpy.remoting.bodies.connection import ConsumerConnection
 from rocketpy.remoting.bodies.consume_stats import ConsumeStats
-from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo, ProcessQueueInfo
+from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
 
 from .admin import Admin
+from .java_text import process_queue_text
 
 YOUNG_MS = 2 * 60 * 1000  # members this young may not have the same subscriptions yet
 BLOCKED_MS = 60 * 1000  # nothing consumed for this long, although there are messages
@@ -53,7 +54,7 @@ async def group_progress(admin: Admin, group: str) -> GroupProgress:
         count=len(members),
         version=version_name(min(member.version for member in members)) if members else "OFFLINE",
         consume_type=consume_type,
-        model="" if connection is None or connection.message_model is None else connection.message_model.value,
+        model="" if connection is None or consume_type == "PULL" else str(connection.message_model or ""),
         consume_tps=stats.consume_tps,
         diff_total=stats.total_diff,
     )
@@ -65,9 +66,15 @@ async def all_groups(admin: Admin) -> list[str]:
 
 
 async def queue_owners(admin: Admin, group: str) -> dict[MessageQueue, str]:
-    """Queue -> address part of the client id that consumes it, as reported by the members."""
+    """Queue -> address part of the client id that consumes it, as the members report; empty when none is online."""
     owners: dict[MessageQueue, str] = {}
-    for member in (await admin.consumer_connection(group)).connection_set:
+    try:
+        members = (await admin.consumer_connection(group)).connection_set
+    except BrokerError as error:
+        if error.code != ResponseCode.CONSUMER_NOT_ONLINE:
+            raise
+        members = []
+    for member in members:
         try:
             info = await admin.running_info(group, member.client_id)
         except RocketError:
@@ -114,20 +121,21 @@ def running_info_text(info: ConsumerRunningInfo) -> str:
     """The sections of a member's account, as Java prints them: properties, subscriptions, offsets, queues, rates."""
     lines = ["#Consumer Properties#"]
     lines += [f"{key:<40}: {value}" for key, value in sorted(info.properties.items())]
-    lines += ["", "#Consumer Subscription#"]
+    lines += ["", "", "#Consumer Subscription#"]
     lines += [
         f"{number:03d} Topic: {data.topic:<40} ClassFilter: {str(data.class_filter_mode).lower():<8} "
         f"SubExpression: {data.sub_string}"
         for number, data in enumerate(info.subscription_set, 1)
     ]
-    lines += ["", "#Consumer Offset#", f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}  {'#Consumer Offset':<20}"]
+    heading = f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}  {'#Consumer Offset':<20}"
+    lines += ["", "", "#Consumer Offset#", heading]
     queues = sorted(info.mq_table.items())
-    lines += [f"{q.topic:<64}  {q.broker_name:<32}  {q.queue_id:<4}  {s.commit_offset:<20}" for q, s in queues]
+    lines += [f"{q.topic:<32}  {q.broker_name:<32}  {q.queue_id:<4}  {s.commit_offset:<20}" for q, s in queues]
     queue_heading = f"{'#Topic':<64}  {'#Broker Name':<32}  {'#QID':<4}"
-    lines += ["", "#Consumer MQ Detail#", f"{queue_heading}  #ProcessQueueInfo"]
-    lines += [f"{q.topic:<64}  {q.broker_name:<32}  {q.queue_id:<4}  {_state_text(s)}" for q, s in queues]
+    lines += ["", "", "#Consumer MQ Detail#", f"{queue_heading}  #ProcessQueueInfo"]
+    lines += [f"{q.topic:<64}  {q.broker_name:<32}  {q.queue_id:<4}  {process_queue_text(s)}" for q, s in queues]
     rates = ("#Pull RT", "#Pull TPS", "#Consume RT", "#ConsumeOK TPS", "#ConsumeFailed TPS", "#ConsumeFailedMsgsInHour")
-    lines += ["", "#Consumer RT&TPS#", f"{'#Topic':<64}  " + " ".join(f"{rate:>14}" for rate in rates)]
+    lines += ["", "", "#Consumer RT&TPS#", f"{'#Topic':<64}  " + rates_line(rates)]
     for topic, status in sorted(info.status_table.items()):
         figures: Sequence[float] = (
             status.pull_rt_ms,
@@ -136,12 +144,12 @@ def running_info_text(info: ConsumerRunningInfo) -> str:
             status.consume_ok_tps,
             status.consume_failed_tps,
         )
-        cells = [f"{figure:>14.2f}" for figure in figures] + [f"{status.consume_failed_msgs:>25}"]
-        lines.append(f"{topic:<64}  " + " ".join(cells))
+        cells = [f"{figure:.2f}" for figure in figures] + [str(status.consume_failed_msgs)]
+        lines.append(f"{topic:<32}  " + rates_line(cells))  # narrower than the heading, as in Java
     if info.jstack:
-        lines += ["", "#Consumer jstack#", info.jstack]
+        lines += ["", "", "#Consumer jstack#", info.jstack]
     return "\n".join(lines)
 
 
-def _state_text(state: ProcessQueueInfo) -> str:
-    return "{" + ", ".join(f"{name}={value}" for name, value in state.wire_members()) + "}"
+def rates_line(cells: Sequence[str]) -> str:
+    return " ".join(cell.rjust(width) for cell, width in zip(cells, (14, 14, 14, 14, 18, 25), strict=True))

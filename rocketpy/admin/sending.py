@@ -17,6 +17,7 @@ from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import CLIENT_INNER_PRODUCER_GROUP
 
 from .admin import Admin
+from .java_text import send_result_text
 
 
 def send_loop(admin: Admin) -> SendLoop:
@@ -61,7 +62,7 @@ class Timed:
 
     @property
     def outcome(self) -> str:
-        return self.result.status.value if self.result is not None else f"{type(self.error).__name__}: {self.error}"
+        return f"{type(self.error).__name__}: {self.error}" if self.result is None else send_result_text(self.result)
 
 
 async def timed_send(admin: Admin, message: Message) -> Timed:

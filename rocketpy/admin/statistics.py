@@ -9,6 +9,7 @@ import attrs
 
 from rocketpy.codes import ResponseCode
 from rocketpy.errors import BrokerError
+from rocketpy.remoting.bodies.stats import BrokerStatsData
 
 from .admin import Admin
 
@@ -64,20 +65,33 @@ async def topic_figures(admin: Admin, topic: str) -> TopicFigures:
 
 
 async def _traffic(admin: Admin, addresses: list[str], name: str, key: str) -> Traffic:
-    """The sum over brokers; one that has no such statistics has had no such traffic.
-
-    A broker samples the day once an hour and the hour every ten minutes. A figure that is still 0 is taken from the
-    next shorter window, as Java's command does.
-    """
+    """The sum over brokers; one that has no such statistics has had no such traffic."""
     total = Traffic()
     for address in addresses:
         try:
             stats = await admin.broker_stats(address, name, key)
         except BrokerError:
             continue
-        day = stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
-        total += Traffic(stats.stats_minute.tps, day)
+        total += Traffic(stats.stats_minute.tps, day_sum(stats))
     return total
+
+
+def day_sum(stats: BrokerStatsData) -> int:
+    """Of 24 hours.
+
+    A broker samples the day once an hour and the hour every ten minutes. A figure that is still 0 is taken from the
+    next shorter window, as Java's commands do.
+    """
+    return stats.stats_day.sum or stats.stats_hour.sum or stats.stats_minute.sum
+
+
+def first_number(text: str | None) -> float:
+    """The first of several averages separated by spaces; 0 when there is none."""
+    words = (text or "").split()
+    try:
+        return float(words[0]) if words else 0.0
+    except ValueError:
+        return 0.0
 
 
 async def _backlog(admin: Admin, topic: str, group: str) -> int:

@@ -50,6 +50,7 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         consumeMessage="Read messages without a group's offsets",
         queryCq="Dump entries of a consume queue",
     )
+    | _entries("traces", queryMsgTraceById="Show who sent and who consumed a message")
     | _entries(
         "sending",
         sendMessage="Send one message",
@@ -97,11 +98,30 @@ REGISTRY: Mapping[str, Entry] = MappingProxyType(
         getNamesrvConfig="Show the configuration of the name servers",
         updateNamesrvConfig="Change one key of the name servers' configuration",
     )
+    | _entries(
+        "exports",
+        exportMetadata="Write the settings of topics and groups to a file",
+        exportConfigs="Write important settings of a cluster to a file",
+        exportMetrics="Write figures of a cluster to a file",
+    )
+    | _entries("monitoring", startMonitoring="Watch the backlog and the members of all groups")
+    | _entries(
+        "access_control",
+        updateAclConfig="Create or change an account (not there yet)",
+        deleteAclConfig="Delete an account (not there yet)",
+        getAclConfig="Show the accounts (not there yet)",
+        clusterAclConfigVersion="Show the versions of the files of accounts (not there yet)",
+        updateGlobalWhiteAddr="Set the addresses that need no signature (not there yet)",
+    )
 )
+
+
+ALIASES = MappingProxyType({"deleteaccessconfig": "deleteAclConfig"})  # Java's second names
 
 
 def find(name: str) -> tuple[str, Entry] | None:
     """A command by its name in any case."""
+    name = ALIASES.get(name.lower(), name)
     for known, entry in REGISTRY.items():
         if known.lower() == name.lower():
             return known, entry

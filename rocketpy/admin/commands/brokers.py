@@ -17,13 +17,14 @@ from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, opti
 from ..core import MASTER_ID
 from ..errors import NotFound
 from ..output import Column, Output, Table
+from ..statistics import first_number
 
 CLUSTER_LIST = Table(
     (
         Column("Cluster Name", 16),
         Column("Broker Name", 22),
         Column("BID", 4),
-        Column("Addr", 22),
+        Column("Addr", 22, gap=1),
         Column("Version", 16, gap=1),
         Column("InTPS(LOAD)", 19, right=True, gap=1),
         Column("OutTPS(LOAD)", 19, right=True, gap=1),
@@ -52,7 +53,6 @@ async def cluster_list(admin: Admin, out: Output, more_stats: bool, interval: fl
     status = await _cluster_list(admin, out, more_stats)
     while interval is not None:
         await trio.sleep(interval)
-        out.line("-" * 80)
         status = await _cluster_list(admin, out, more_stats)
     return status
 
@@ -125,15 +125,6 @@ def more_row(cluster: str, name: str, figures: Mapping[str, str]) -> tuple[objec
     )
 
 
-def first_number(text: str | None) -> float:
-    """The first of several averages separated by spaces; 0 when there is none."""
-    words = (text or "").split()
-    try:
-        return float(words[0]) if words else 0.0
-    except ValueError:
-        return 0.0
-
-
 @command(example="mqadmin brokerStatus -n 127.0.0.1:9876 -b 127.0.0.1:10911")
 @broker_or_cluster()
 async def broker_status(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
@@ -151,9 +142,14 @@ async def broker_status(admin: Admin, out: Output, broker_addr: str | None, clus
 @broker_or_cluster()
 async def get_broker_config(admin: Admin, out: Output, broker_addr: str | None, cluster_name: str | None) -> None:
     """Show the configuration of a broker, or of all brokers of a cluster."""
+    roles: dict[str, str] = {}
+    if cluster_name and not broker_addr:
+        masters = await admin.addresses_of(cluster_name)
+        everyone = await admin.addresses_of(cluster_name, masters_only=False)
+        roles = {address: "Master: " if address in masters else "My Slave: " for address in everyone}
     for address in await brokers_named(admin, broker_addr, cluster_name, masters_only=False):
         config = await admin.broker_config(address)
-        out.line(f"============{address}============")
+        out.line(f"============{roles.get(address, '')}{address}============")
         if out.is_json:
             out.record(address=address, **config)
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from rocketpy.codes import LanguageCode, version_name
+from rocketpy.codes import version_name
 from rocketpy.errors import RocketError
 from rocketpy.message.names import dlq_topic, retry_topic
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
@@ -15,17 +15,13 @@ from ..admin import Admin
 from ..base import EXIT_NOT_FOUND, broker_or_cluster, brokers_named, command, option
 from ..errors import NotFound
 from ..groups import GroupChange, change_group, config_text
+from ..java_text import group_fields, language_name
 from ..output import Column, Output, Table
 
 CONNECTIONS = Table(
     (Column("ClientId", 36, gap=1), Column("ClientAddr", 22, gap=1), Column("Language", 10, gap=1), Column("Version"))
 )
 SUBSCRIPTIONS = Table((Column("Topic", 20, gap=1), Column("SubExpression")))
-
-
-def language_name(language: LanguageCode | None) -> str:
-    """The language as Java prints it: one that is not known is null. (JAVA is number 0: do not test for truth.)"""
-    return "null" if language is None else language.name
 
 
 @command(example="mqadmin updateSubGroup -n 127.0.0.1:9876 -c DefaultCluster -g billing -q 1")
@@ -88,7 +84,8 @@ async def delete_sub_group(
         except RocketError as error:
             out.progress(f"{topic}: {error}")
             continue
-        out.done(f"delete topic [{topic}] from cluster [{cluster_name}] success.", topic=topic)
+        out.line(f"delete topic [{topic}] from cluster [{cluster_name}] success.")
+        out.done(f"delete topic [{topic}] from NameServer success.", topic=topic)
 
 
 @command(example="mqadmin getConsumerConfig -n 127.0.0.1:9876 -g billing")
@@ -104,11 +101,10 @@ async def get_consumer_config(admin: Admin, out: Output, group_name: str) -> int
             if config is None:
                 continue
             found = True
-            fields = dict(config.wire_members())
             out.line(f"============================={cluster}:{broker_name}=============================")
-            for key, value in fields.items():
-                out.line(f"{key:<40}=  {str(value).lower() if isinstance(value, bool) else value}")
-            out.record(cluster=cluster, broker_name=broker_name, **fields)
+            for key, value in group_fields(config):
+                out.line(f"{key:<40}=  {value}")
+            out.record(cluster=cluster, broker_name=broker_name, **dict(config.wire_members()))
     if not found:
         raise NotFound(f"no broker has the group {group_name}")
     return None
@@ -172,7 +168,7 @@ async def producer(admin: Admin, out: Output, broker: str) -> None:
         for member in members:
             language = language_name(member.language)
             out.done(
-                f"producer group[{group}] instance: clientId={member.client_id},remoteIP={member.remote_ip}, "
+                f"producer group ({group}) instance : clientId={member.client_id},remoteIP={member.remote_ip}, "
                 f"language={language}, version={member.version}, lastUpdateTimestamp={member.last_update_timestamp_ms}",
                 group=group,
                 client_id=member.client_id,

@@ -50,4 +50,6 @@ async def update_namesrv_config(admin: Admin, out: Output, key: str, value: str)
         if key not in config:
             raise NotFound(f"name server {address} has no configuration key {key}")
     await admin.update_namesrv_config({key: value})
-    out.done(f"update name server config success! [{key}={value}]", key=key, value=value)
+    addresses = ", ".join(admin.options.name_server_list)
+    out.line(f"update name server config success![{addresses}]")
+    out.done(f"{key} : {value}", key=key, value=value)

@@ -20,20 +20,30 @@ RESET_OFFLINE = Table(
 )
 
 
-async def reset(admin: Admin, out: Output, group: str, topic: str, timestamp_ms: int, force: bool) -> None:
-    """Move an online group through its brokers, an offline one by writing offsets; print what happened."""
-    out.line(
-        f"start reset consumer offset by specified, group[{group}], topic[{topic}], force[{str(force).lower()}], "
-        f"timestamp(long)[{timestamp_ms}]"
+async def reset(
+    admin: Admin, out: Output, group: str, topic: str, timestamp_ms: int, force: bool, *, timestamp: str | None = None
+) -> None:
+    """Move an online group through its brokers, an offline one by writing offsets; print what happened.
+
+    Args:
+        timestamp: the time as it was given, to be repeated.
+    """
+    given = (
+        f"[{group}], topic[{topic}], force[{str(force).lower()}], "
+        f"timestamp(string)[{timestamp}], timestamp(long)[{timestamp_ms}]"
     )
     moved = await reset_online(admin, group, topic, timestamp_ms, force=force)
     if moved is not None:
+        if timestamp is not None:
+            out.line(f"rollback consumer offset by specified group{given}")
         rows = [(queue.broker_name, queue.queue_id, offset) for queue, offset in sorted(moved.items())]
         out.table(RESET, rows)
         return
     rollbacks = await reset_offline(admin, group, topic, timestamp_ms, force=force)
     if not rollbacks:
         raise NotFound(f"group {group} is offline and has no offset in topic {topic}")
+    if timestamp is not None:
+        out.line(f"rollback consumer offset by specified consumerGroup{given}")
     out.table(
         RESET_OFFLINE,
         [
@@ -67,7 +77,7 @@ async def reset_offset_by_time(
         timestamp_ms = parse_time_ms(timestamp)
     except ValueError:
         raise click.BadParameter(f"-s {timestamp!r} is neither now, ms, nor yyyy-MM-dd#HH:mm:ss:SSS") from None
-    await reset(admin, out, group, topic, timestamp_ms, force)
+    await reset(admin, out, group, topic, timestamp_ms, force, timestamp=timestamp)
 
 
 @command(

@@ -31,7 +31,7 @@ _QUEUE = (
     Column("Consumer Offset", 20),
 )
 PROGRESS = Table((*_QUEUE, Column("Diff", 20), Column("LastTime")))
-PROGRESS_WITH_IP = Table((*_QUEUE, Column("Client IP", 20), Column("Diff", 20), Column("LastTime")))
+PROGRESS_WITH_IP = Table((*_QUEUE, Column("Client IP", 20, gap=1), Column("Diff", 20), Column("LastTime")))
 ALL_GROUPS = Table(
     (
         Column("Group", 64),
@@ -130,7 +130,7 @@ async def broker_consume_stats(
             for stats in stats_of_topics:
                 for queue, offset in sorted(stats.offset_table.items()):
                     diff = offset.broker_offset - offset.consumer_offset
-                    if diff >= level:
+                    if diff >= level and (diff or offset.last_timestamp_ms > 0):  # not empty queues, as in Java
                         out.row(
                             BROKER_STATS,
                             (
@@ -193,13 +193,13 @@ def analyse(out: Output, infos: dict[str, ConsumerRunningInfo], now_ms: int) -> 
         text for client_id, info in sorted(infos.items()) for text in queue_complaints(client_id, info, now_ms)
     ]
     out.line()
-    out.line(
-        "Same subscription in the same group of consumer"
-        if same
-        else "WARN: Different subscription in the same group of consumer!!!"
-    )
+    out.line()
+    if same:
+        out.line("Same subscription in the same group of consumer")
+        out.line()
+        out.line("Rebalance OK")
+    else:
+        out.line("WARN: Different subscription in the same group of consumer!!!")
     for complaint in complaints:
         out.line(complaint)
-    if same and not complaints:
-        out.line("Process queues: OK")
     out.record(same_subscriptions=same, complaints=complaints)

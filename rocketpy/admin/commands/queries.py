@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
@@ -11,24 +11,26 @@ import click
 
 from rocketpy.client.cluster.route import subscribe_queues
 from rocketpy.client.messages import ReceivedMessage
+from rocketpy.client.results import PullResult, PullStatus
 from rocketpy.codes import RequestCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.stats import QueryConsumeQueueResponseBody
-from rocketpy.remoting.fastjson import dump_text
 from rocketpy.remoting.headers.query import QueryConsumeQueueRequestHeader
 
 from ..admin import Admin
 from ..base import command, option
 from ..errors import NotFound
+from ..java_text import RULE, message_text, pretty_json, queue_text, send_result_text, unit_text
 from ..message_output import body_options, message_record, print_detail, print_tracks, show_or_consume
 from ..messages import (
     offset_range,
+    pulls,
     query_by_key,
     query_by_unique_key,
     read_queue,
     view_by_offset_id,
 )
-from ..output import Column, Output, Table, java_map, parse_time_ms, time_text
+from ..output import Column, Output, Table, parse_time_ms
 from ..sending import send_again
 
 BY_KEY = Table((Column("Message ID", 50, gap=1), Column("QID", 4, right=True, gap=1), Column("Offset", 40, right=True)))
@@ -57,7 +59,7 @@ async def query_msg_by_id(
         if send_message:
             result = await send_again(admin, message)
             out.done(
-                f"prepare resend msg. originalMsgId={one} SendResult={result.status.value} msgId={result.msg_id}",
+                f"prepare resend msg. originalMsgId={one}{send_result_text(result)}",
                 original_msg_id=one,
                 msg_id=result.msg_id,
                 status=result.status.value,
@@ -88,7 +90,7 @@ async def query_msg_by_unique_key(
     if not found:
         raise NotFound(f"no message {msg_id} in topic {topic}")
     for message in found if show_all else found[:1]:
-        await show_or_consume(admin, out, message, consumer_group, client_id, body)
+        await show_or_consume(admin, out, message, consumer_group, client_id, {**body, "with_offset_id": False})
 
 
 @command(example="mqadmin queryMsgByKey -n 127.0.0.1:9876 -t OrderTopic -k order-1001")
@@ -130,13 +132,25 @@ def printer(out: Output, charset: str, *, with_body: bool) -> Callable[[Received
             out.record(**message_record(message, with_body=with_body))
             return
         body = message.body.decode(charset, "replace") if with_body else "NOT PRINT BODY"
-        out.line(
-            f"MSGID: {message.msg_id} {message.queue} offset={message.queue_offset} tags={message.tags} "
-            f"keys={' '.join(message.keys)} stored={time_text(message.store_timestamp_ms)} "
-            f"properties={java_map(dict(message.properties))} BODY: {body}"
-        )
+        out.line(f"MSGID: {message.msg_id} {message_text(message)} BODY: {body}")
 
     return show
+
+
+def within(messages: Sequence[ReceivedMessage], end_ms: int | None) -> Sequence[ReceivedMessage]:
+    """Those stored at or before a time; the offset that a queue has for it may be that of an earlier message."""
+    if end_ms is None or end_ms <= 0:
+        return messages
+    return [message for message in messages if message.store_timestamp_ms <= end_ms]
+
+
+def tell_end(out: Output, queue: MessageQueue, result: PullResult) -> None:
+    """Say why a pull gave no message."""
+    where = f"status={result.status.value}, offset={result.next_begin_offset}"
+    if result.status is PullStatus.NO_MATCHED_MSG:
+        out.line(f"{queue_text(queue)} no matched msg. {where}")
+    elif result.status is not PullStatus.FOUND:
+        out.line(f"{queue_text(queue)} print msg finished. {where}")
 
 
 def time_of(ctx: click.Context, param: click.Parameter, text: str | None) -> int | None:
@@ -172,12 +186,14 @@ async def print_msg(
     """Print the messages of a topic, queue by queue."""
     show = printer(out, charset_name, with_body=print_body)
     for queue in sorted(subscribe_queues(topic, await admin.route(topic))):
-        low, high = await offset_range(admin, queue, begin_timestamp, end_timestamp)
-        out.line(f"minOffset={low}, maxOffset={high}, {queue}")
-        async with aclosing(read_queue(admin, queue, low, high, sub_expression)) as messages:
-            async for message in messages:
-                show(message)
-        out.line("-" * 50)
+        span = await offset_range(admin, queue, begin_timestamp, end_timestamp)
+        out.line(f"minOffset={span.low}, maxOffset={span.high}, {queue_text(queue)}")
+        async with aclosing(pulls(admin, queue, span.low, span.end, sub_expression)) as results:
+            async for result in results:
+                for message in within(result.messages, end_timestamp):
+                    show(message)
+                tell_end(out, queue, result)
+        out.line("-" * 56)
 
 
 @command(example="mqadmin printMsgByQueue -n 127.0.0.1:9876 -t OrderTopic -a broker-a -i 0 -p true -d true")
@@ -209,15 +225,16 @@ async def print_msg_by_queue(
     await admin.route(topic)
     queue = MessageQueue(topic, broker_name, queue_id)
     show = printer(out, charset_name, with_body=print_body)
-    low, high = await offset_range(admin, queue, begin_timestamp, end_timestamp)
+    span = await offset_range(admin, queue, begin_timestamp, end_timestamp)
     counts: Counter[str] = Counter()
-    async with aclosing(read_queue(admin, queue, low, high, sub_expression)) as messages:
-        async for message in messages:
-            counts[message.tags or ""] += 1
-            if print_msg:
-                show(message)
-            elif counts.total() % 1000 == 0:
-                out.progress(f"{counts.total()} messages")
+    async with aclosing(pulls(admin, queue, span.low, span.end, sub_expression)) as results:
+        async for result in results:
+            for message in within(result.messages, end_timestamp):
+                counts[message.tags or ""] += 1
+                if print_msg:
+                    show(message)
+                elif counts.total() % 1000 == 0:
+                    out.progress(f"{counts.total()} messages")
     if calculate:
         for tag, count in counts.most_common():
             out.done(f"Tag: {tag:<30} Count: {count}", tag=tag, count=count)
@@ -259,29 +276,27 @@ async def consume_message(
     show = printer(out, "utf-8", with_body=True)
     left = message_number
     for queue in queues:
-        left -= await _consume(admin, queue, offset, begin_timestamp, end_timestamp, left, show)
+        span = await offset_range(admin, queue, begin_timestamp, end_timestamp)
+        first = span.low if offset is None else max(span.low, offset)
+        if first > span.high:
+            out.line(f"{queue_text(queue)} no matched msg, offset={first}")
+            continue
+        if left < span.high - first:
+            of_queue = "" if queue_id is not None else f" of the {queue.queue_id} queue"
+            older = "oldler" if queue_id is not None else "older"  # so spelled in Java
+            out.line(f"The {older} {left} message{of_queue} will be provided")
+        # As in Java, one pull more tells that there is nothing more; but not when the number is reached.
+        async with aclosing(pulls(admin, queue, first, min(first + left, span.high + 1))) as results:
+            async for result in results:
+                if result.status is PullStatus.FOUND:
+                    out.line("Consume ok")
+                found = within(result.messages, end_timestamp)[:left]
+                for message in found:
+                    show(message)
+                left -= len(found)
+                tell_end(out, queue, result)
         if left <= 0:
             return
-
-
-async def _consume(
-    admin: Admin,
-    queue: MessageQueue,
-    offset: int | None,
-    begin_ms: int | None,
-    end_ms: int | None,
-    count_max: int,
-    show: Callable[[ReceivedMessage], None],
-) -> int:
-    low, high = await offset_range(admin, queue, begin_ms, end_ms)
-    count = 0
-    async with aclosing(read_queue(admin, queue, low if offset is None else offset, high)) as messages:
-        async for message in messages:
-            show(message)
-            count += 1
-            if count == count_max:
-                break
-    return count
 
 
 @command(example="mqadmin queryCq -n 127.0.0.1:9876 -t OrderTopic -b 127.0.0.1:10911 -q 0 -i 0 -c 10")
@@ -304,14 +319,18 @@ async def query_cq(
         raise NotFound(response.remark or f"no entries at index {index}")
     found = QueryConsumeQueueResponseBody.decode(response.body)
     if found.subscription_data is not None:
-        out.line(f"Subscription data: {dump_text(found.subscription_data)}")
+        for line in ("Subscription data: ", pretty_json(found.subscription_data), RULE):
+            out.line(line)
     if found.filter_data:
-        out.line(f"Filter data: {found.filter_data}")
-    out.line(f"Queue data: minQueueIndex={found.min_queue_index}, maxQueueIndex={found.max_queue_index}")
+        for line in ("Filter data: ", found.filter_data, RULE):
+            out.line(line)
+    out.line("Queue data: ")
+    out.line(f"max: {found.max_queue_index}, min: {found.min_queue_index}")
+    out.line(RULE)
     for position, entry in enumerate(found.queue_data or (), index):
-        out.done(
-            f"idx: {position} phyOffset={entry.physic_offset} size={entry.physic_size} tagsCode={entry.tags_code} "
-            f"eval={str(entry.eval).lower()}",
+        for line in (f"idx: {position}", unit_text(entry), RULE):
+            out.line(line)
+        out.record(
             index=position,
             phy_offset=entry.physic_offset,
             size=entry.physic_size,

@@ -26,6 +26,15 @@ CLUSTER_RT = Table(
         Column("failCount", 16),
     )
 )
+CLUSTER_RT_HEADING = Table(
+    (
+        Column("Cluster Name", 24),
+        Column("Broker Name", 24),
+        Column("RT", 4),
+        Column("successCount", 8),
+        Column("failCount", 8),
+    )
+)
 
 
 def test_body(size: int) -> bytes:
@@ -120,7 +129,7 @@ async def cluster_rt(
 ) -> int | None:
     """Measure the send latency of every broker, again and again, by messages to the topic named like it."""
     if not print_log:
-        out.heading(CLUSTER_RT)
+        out.heading(CLUSTER_RT_HEADING)  # narrower than the rows, as in Java
     done = 0
     while True:
         any_failed = await _round(admin, out, amount, size, cluster, machine_room if print_log else None)

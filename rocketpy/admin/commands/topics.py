@@ -16,6 +16,7 @@ from rocketpy.remoting.bodies.route import TopicRouteData
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
 from ..errors import NotFound
+from ..java_text import pretty_json
 from ..output import Column, Output, Table, java_map, time_text
 from ..server_requests import ORDER_TOPIC_CONFIG
 from ..statistics import topic_figures
@@ -42,6 +43,7 @@ TOPIC_ROUTE = Table(
     )
 )
 TOPIC_LIST = Table((Column("Cluster Name", 20), Column("Topic", 64), Column("Consumer Group", 64)))
+TOPIC_LIST_HEADING = Table((Column("Cluster Name", 20), Column("Topic", 48), Column("Consumer Group", 48)))
 ROUTE_RULE_WIDTH = 158
 
 
@@ -72,7 +74,10 @@ async def update_topic(
     queue_nums: dict[str, int] = {}
     for address in addresses:
         config = await change_topic(admin, address, topic, wanted, replace=replace)
-        out.line(f"create topic to {address} success.")
+        if wanted.order:
+            queue_nums[await _broker_name(admin, address)] = config.write_queue_nums
+        order_text = await _put_order(admin, topic, queue_nums, "broker") if broker_addr else ""
+        out.line(f"{order_text}create topic to {address} success.")
         out.record(
             address=address,
             topic=topic,
@@ -81,12 +86,22 @@ async def update_topic(
             write_queue_nums=config.write_queue_nums,
             order=config.order,
         )
-        if wanted.order:
-            queue_nums[await _broker_name(admin, address)] = config.write_queue_nums
-    if queue_nums:
-        value = await put_order_conf(admin, topic, queue_nums, merge=broker_addr is not None)
-        out.line(f"set cluster orderConf. isOrder=true, orderConf=[{value}]")
-    out.line(config_text(config))
+    order_text = "" if broker_addr else await _put_order(admin, topic, queue_nums, "cluster")
+    out.line(order_text + config_text(config))
+
+
+async def _put_order(admin: Admin, topic: str, queue_nums: dict[str, int], what: str) -> str:
+    """Write the order configuration of a `broker` or a `cluster`. Returns: Java's text of it, without a line end."""
+    if not queue_nums:
+        return ""
+    value = await put_order_conf(admin, topic, queue_nums, merge=what == "broker")
+    return f"set {what} orderConf. isOrder=true, orderConf=[{value}]"
+
+
+def _route_members(route: TopicRouteData) -> dict[str, object]:
+    """A route with its broker ids as numbers, as Java prints it; on the wire they are quoted."""
+    brokers = [{**dict(data.wire_members()), "brokerAddrs": data.broker_addrs} for data in route.broker_datas]
+    return {**dict(route.wire_members()), "brokerDatas": brokers}
 
 
 async def _broker_name(admin: Admin, address: str) -> str:
@@ -124,10 +139,12 @@ async def update_topic_perm(
         if present is None:
             raise NotFound(f"broker {address} has no topic {topic}")
         if present.perm == perm:
-            out.line(f"new perm equals to the old one! {address}")
+            out.line("new perm equals to the old one!")
         else:
-            await change_topic(admin, address, topic, TopicChange(perm=perm))
+            config = await change_topic(admin, address, topic, TopicChange(perm=perm))
             out.line(f"update topic perm from {present.perm} to {perm} in {address} success.")
+            if broker_addr:
+                out.line(f"{config_text(config)}.")
         out.record(address=address, topic=topic, old_perm=present.perm, new_perm=perm)
 
 
@@ -138,7 +155,7 @@ async def topic_route(admin: Admin, out: Output, topic: str, as_list: bool) -> N
     """Show where a topic lives: its brokers, queues and permissions."""
     route = await admin.route(topic)
     if not as_list:
-        out.line(json.dumps(json.loads(route.encode()), indent=2, ensure_ascii=False))
+        out.line(pretty_json(_route_members(route)))
         if out.is_json:
             out.record(**json.loads(route.encode()))
         return
@@ -214,7 +231,7 @@ async def topic_list(admin: Admin, out: Output, cluster_model: bool) -> int | No
         for topic in topics:
             out.done(topic, topic=topic)
         return None
-    out.heading(TOPIC_LIST)
+    out.heading(TOPIC_LIST_HEADING)  # narrower than the rows, as in Java
     failed = 0
     shown = [topic for topic in topics if not is_retry_topic(topic) and not is_dlq_topic(topic)]
     for index, topic in enumerate(shown, 1):
@@ -258,7 +275,7 @@ async def update_order_conf(admin: Admin, out: Output, topic: str, order_conf: s
 async def allocate_mq(admin: Admin, out: Output, topic: str, ip_list: str) -> None:
     """Show how the averaging strategy would share the topic's queues among consumers."""
     shares = _shares(topic, await admin.route(topic), [ip.strip() for ip in ip_list.split(",") if ip.strip()])
-    out.line(json.dumps({"result": shares}))
+    out.line(json.dumps({"result": shares}, separators=(",", ":")))
     out.record(result=shares)
 
 

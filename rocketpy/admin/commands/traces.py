@@ -1,0 +1,53 @@
+"""Message trace: who sent a message, and who consumed it."""
+
+from __future__ import annotations
+
+from rocketpy.message.names import TRACE_TOPIC
+
+from ..admin import Admin
+from ..base import command, option
+from ..errors import NotFound
+from ..output import Column, Output, Table, second_text
+from ..traces import message_trace
+
+
+def trace_table(group: str, time: str) -> Table:
+    return Table(
+        (
+            Column("Type", 10, gap=1),
+            Column(group, 20, gap=1),
+            Column("ClientHost", 20, gap=1),
+            Column(time, 20, gap=1),
+            Column("CostTimes", 10, gap=1),
+            Column("Status", 10),
+        )
+    )
+
+
+SENDS = trace_table("ProducerGroup", "SendTime")
+CONSUMPTIONS = trace_table("ConsumerGroup", "ConsumerTime")
+
+
+@command(example="mqadmin queryMsgTraceById -n 127.0.0.1:9876 -i C0A8010A12670BADCAFE16D1862B002A")
+@option("-i", "--msgId", required=True, help="Producer's message id.")
+@option("-t", "--traceTopic", default=TRACE_TOPIC, show_default=True, help="Topic that clients write traces to.")
+async def query_msg_trace_by_id(admin: Admin, out: Output, msg_id: str, trace_topic: str) -> None:
+    """Show who sent a message and who consumed it, from the traces that clients wrote."""
+    trace = await message_trace(admin, msg_id, trace_topic)
+    if not trace.sends and not trace.consumptions:
+        raise NotFound(f"no trace of message {msg_id} in topic {trace_topic}")
+    for sent, host in trace.sends:
+        out.table(SENDS, [("Pub", sent.group, host, *_figures(sent.timestamp_ms, sent.cost_ms, sent.is_success))])
+        out.line()
+    for group in trace.groups:
+        rows = [
+            ("Sub", group, host, *_figures(record.timestamp_ms, record.cost_ms, record.is_success))
+            for record, host in trace.consumptions
+            if record.group == group
+        ]
+        out.table(CONSUMPTIONS, rows)
+        out.line()
+
+
+def _figures(timestamp_ms: int, cost_ms: int, is_success: bool) -> tuple[str, str, str]:
+    return second_text(timestamp_ms), f"{cost_ms}ms", "success" if is_success else "failed"

@@ -1,0 +1,10 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.support.admin import Mqadmin
+
+
+@pytest.fixture
+def mqadmin(capsys: pytest.CaptureFixture[str]) -> Mqadmin:
+    return Mqadmin(capsys)
