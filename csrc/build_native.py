@@ -30,6 +30,7 @@ HEADERS = [
     "wire/proxy_header.h",
     "ipc/worker.h",
     "ipc/ring.h",
+    "ipc/worker_counters.h",
     "ipc/worker_messages.h",
     "ipc/transaction_messages.h",
     "ipc/queue_owner.h",
@@ -38,6 +39,8 @@ HEADERS = [
     "store/delivery_marks.h",
     "store/half_states.h",
     "store/half_recovery.h",
+    "store/timer_marks.h",
+    "store/timers.h",
     "store/commitlog.h",
     "store/consume_queue.h",
     "store/consume_queue_ext.h",
@@ -58,7 +61,14 @@ HEADERS = [
     "arrow/columns.h",
 ]
 # Every other header is exported once the C file of its name is there.
-TYPES_ONLY = {"base/status.h", "base/host.h", "ipc/worker_messages.h", "ipc/transaction_messages.h", "wire/codes.h"}
+TYPES_ONLY = {
+    "base/status.h",
+    "base/host.h",
+    "ipc/worker_counters.h",
+    "ipc/worker_messages.h",
+    "ipc/transaction_messages.h",
+    "wire/codes.h",
+}
 FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
 # cffi's own code converts freely; only ours is held to -Wconversion.
 GENERATED_CODE = '#pragma GCC diagnostic ignored "-Wconversion"\n#pragma GCC diagnostic ignored "-Wsign-conversion"\n'

@@ -10,10 +10,11 @@
  *                          COMPLETED after each SEND of the slow path; to send POSITION and END_TRANSACTION
  *                          (answered by PUT_RESULT)
  *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
- *   store -> pull          ARRIVAL
+ *   store -> pull          ARRIVAL                  -> send  TIMER
  *   any -> selector        REPLY, PULL_REPLY */
 #include <stdint.h>
 #include "base/host.h"
+#include "ipc/worker_counters.h"
 
 enum {
     RP_MSG_FRAME = 1,
@@ -38,7 +39,8 @@ enum {
     RP_MSG_SETTINGS = 20, /* manager -> store: `key=value` lines of what was changed at run time */
     RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h */
     RP_MSG_POSITION = 21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
-    RP_MSG_TRAFFIC = 22 /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
+    RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
+    RP_MSG_TIMER = 23 /* store -> send: rp_msg_timer: deliver this timer; timer_marks.h says whether it was */
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -69,7 +71,8 @@ enum { /* rp_msg_send.flags, rp_msg_pull.flags */
        RP_REQUEST_DELIVERY = 512, /* internal put: an rp_delivery (delivery_marks.h) stands in the group's place */
        RP_REQUEST_HAS_WAIT = 1024, /* send: the client gave WAIT, whatever its value */
        RP_REQUEST_HALF = 2048, /* send: a half message (TRAN_MSG=true), which is stored in the half queue */
-       RP_REQUEST_END = 4096 /* of an END_TRANSACTION whose reply waits for the disk (send_wait.h) */
+       RP_REQUEST_END = 4096, /* of an END_TRANSACTION whose reply waits for the disk (send_wait.h) */
+       RP_REQUEST_TIMER = 8192 /* send: it has a property that makes it a timer (send_timer.h) */
 };
 
 typedef struct rp_msg_send {
@@ -197,6 +200,15 @@ typedef struct rp_msg_arrival {
     uint32_t reserved;
 } rp_msg_arrival;
 
+/* A timer that is due. */
+typedef struct rp_msg_timer {
+    uint64_t phy_offset; /* of its record */
+    uint64_t number;     /* offset in the timer queue */
+    int64_t due_ms;      /* of the broker's clock */
+    uint32_t size;       /* of its record */
+    uint32_t reserved;
+} rp_msg_timer;
+
 /* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
 typedef struct rp_msg_clean_topic {
     uint64_t token; /* one per deletion; 0: CLEAN_EXPIRED */
@@ -246,55 +258,4 @@ typedef struct rp_msg_broker {
     uint32_t max_message_size; /* bytes of body; 0: unchanged */
     uint32_t reject_transactions; /* rejectTransactionMessage */
 } rp_msg_broker;
-
-/* Counters of a worker's block; each worker adds to those it knows. */
-enum {
-    RP_COUNT_LOOPS = 0,
-    RP_COUNT_SLEEPS = 1,
-    RP_COUNT_CONNECTIONS_OPENED = 2,
-    RP_COUNT_CONNECTIONS_CLOSED = 3,
-    RP_COUNT_CONNECTIONS_REFUSED = 4,
-    RP_COUNT_BYTES_IN = 5,
-    RP_COUNT_BYTES_OUT = 6,
-    RP_COUNT_FRAMES_IN = 7,
-    RP_COUNT_FRAMES_OUT = 8,
-    RP_COUNT_FRAMES_BAD = 9,
-    RP_COUNT_STALLS = 10,
-    RP_COUNT_IDLE_CLOSED = 11,
-    RP_COUNT_PROXY_BAD = 12, /* connections of a proxy without a PROXY header; also counted in FRAMES_BAD */
-    RP_COUNT_PINNING_CLOSED = 13,
-    RP_COUNT_UNFINISHED_CLOSED = 14,
-    RP_COUNT_UNSENT_CLOSED = 15, /* selector_limits.c */
-    RP_COUNT_MESSAGES_PUT = 16,
-    RP_COUNT_BYTES_PUT = 17,
-    RP_COUNT_PUT_FAILED = 18,
-    RP_COUNT_BUSY = 19,
-    RP_COUNT_SLOW = 20,
-    RP_COUNT_ROLLS = 21,
-    RP_COUNT_MESSAGES_GET = 24,
-    RP_COUNT_BYTES_GET = 25,
-    RP_COUNT_PULLS = 26,
-    RP_COUNT_PULL_MISS = 27,
-    RP_COUNT_SUSPENDED = 28, /* gauge: suspended pulls */
-    RP_COUNT_SUSPENDED_BYTES = 29, /* gauge: memory of the suspended pulls */
-    RP_COUNT_SUSPEND_REFUSED = 30, /* pulls answered at once because of the bounds in suspended_pulls.h */
-    RP_COUNT_SUSPENDED_STEPS = 31, /* suspended pulls examined by the sweep or after an arrival */
-    RP_COUNT_DISPATCHED = 32,
-    RP_COUNT_INDEXED = 33,
-    RP_COUNT_FLUSHES = 34,
-    RP_COUNT_FLUSH_NS = 35,
-    RP_COUNT_KEYS_CUT_SHORT = 36, /* messages with more keys than the index stores */
-    RP_COUNT_STORE_FAULTS = 37, /* background steps of the store worker that failed */
-    RP_COUNT_WAITING = 38, /* gauge, of a query worker: requests that wait for its tasks */
-    RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
-    RP_COUNT_HALF_MESSAGES = 44,
-    RP_COUNT_TRANSACTIONS_COMMITTED = 45,
-    RP_COUNT_TRANSACTIONS_ROLLED_BACK = 46,
-    RP_COUNT_TRANSACTIONS_DISCARDED = 47,
-    RP_COUNT_ENDS_REFUSED = 48, /* END_TRANSACTION that named no open half message */
-    RP_COUNT_GET_TIME_MAX_US = 49, /* gauge: the longest service of a pull since the start */
-    RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
-    RP_COUNT_PUT_LATENCY_BUCKETS = 24,
-    RP_COUNT_PUT_LATENCY_SUM_US = 88
-};
 #endif

@@ -1,6 +1,8 @@
 /* See unit_tags.h. */
 #include "store/unit_tags.h"
 #include <string.h>
+#include "base/numbers.h"
+#include "store/timer_properties.h"
 
 enum { UNKNOWN_LEVEL_DELAY_MS = 1000 };
 static const uint8_t SCHEDULE_TOPIC[] = "SCHEDULE_TOPIC_XXXX";
@@ -31,5 +33,9 @@ int64_t rp_unit_tags_code(const rp_record_view *record, const int64_t *delay_lev
         if (level > 0) delay_ms = delay_level_ms[level - 1];
         if (number_of(value, size) > 0) return record->store_timestamp_ms + delay_ms;
     }
+    int64_t due_ms;
+    if (rp_timer_is_timer(record) && find_property(record, RP_TIMER_OUT_MS, &value, &size) &&
+        rp_parse_int64(value, size, &due_ms) == RP_OK)
+        return due_ms;
     return find_property(record, "TAGS", &value, &size) ? rp_string_hash(value, size) : 0;
 }

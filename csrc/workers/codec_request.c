@@ -9,6 +9,7 @@
 #include "wire/codes.h"
 #include "ipc/transaction_messages.h"
 #include "store/record.h"
+#include "store/timer_properties.h"
 
 enum send_field {
     GROUP,
@@ -116,6 +117,7 @@ static int piece_value_is(const uint8_t *value, uint32_t size, const char *text)
  * storing it), and note what makes a send special. Returns the new size. */
 static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
     uint8_t *out = text;
+    int is_delivered = 0; /* a consumer sends a delivered timer again */
     for (uint32_t start = 0; start < size;) {
         const uint8_t *end = memchr(text + start, 2, size - start);
         uint32_t piece_size = end ? (uint32_t)(end - (text + start)) : size - start;
@@ -136,6 +138,10 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
         } else if (name_size == 8 && piece_is(piece, 8, "TRAN_MSG") && value_size) { /* the last one counts */
             *flags &= ~(uint32_t)RP_REQUEST_HALF;
             if (piece_value_is(value, value_size, "true")) *flags |= RP_REQUEST_HALF;
+        } else if (value_size && rp_timer_is_property(piece, name_size)) {
+            *flags |= RP_REQUEST_TIMER;
+        } else if (value_size && piece_is(piece, name_size, RP_TIMER_OUT_MS)) {
+            is_delivered = 1;
         }
         uint32_t whole = piece_size + (end ? 1 : 0);
         if (!dropped) {
@@ -144,6 +150,7 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
         }
         start += whole;
     }
+    if (is_delivered || *flags & RP_REQUEST_HALF) *flags &= ~(uint32_t)RP_REQUEST_TIMER;
     return (uint32_t)(out - text);
 }
 

@@ -13,6 +13,7 @@
 #include "store/record.h"
 #include "store/recovery.h"
 #include "workers/send_private.h"
+#include "workers/send_timer.h"
 
 enum {
     BATCH_REQUESTS = 256,
@@ -38,15 +39,17 @@ rp_send *rp_send_open(const rp_send_config *config) {
                       config->page_cache_busy_ms);
     rp_admission_bound_lag(&send->admission, send->control, config->dispatch_lag_max);
     send->region_size = (uint32_t)strlen(config->region);
-    send->inputs = calloc(config->input_count + 1, sizeof *send->inputs);
-    send->input_rings = calloc(config->input_count + 1, sizeof *send->input_rings);
+    send->inputs = calloc(config->input_count + 2, sizeof *send->inputs);
+    send->input_rings = calloc(config->input_count + 2, sizeof *send->input_rings);
     send->selectors = calloc(config->selector_count + 1, sizeof *send->selectors);
     send->cluster_size = config->cluster_property ? (uint32_t)strlen(config->cluster_property) : 0;
     if (!send->inputs || !send->input_rings || !send->selectors || rp_map_init(&send->topics, 256) != 0 ||
         rp_traffic_init(&send->traffic) != 0)
         goto fail;
-    for (uint32_t i = 0; i < config->input_count + 1; i++, send->input_count++) {
-        send->input_rings[i] = i < config->input_count ? config->inputs[i] : config->from_manager;
+    for (uint32_t i = 0; i < config->input_count; i++) send->input_rings[i] = config->inputs[i];
+    send->input_rings[config->input_count] = config->from_manager;
+    send->input_rings[config->input_count + 1] = config->from_store;
+    for (uint32_t i = 0; i < config->input_count + 1 + (config->from_store != NULL); i++, send->input_count++) {
         if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) goto fail;
     }
     for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
@@ -65,7 +68,8 @@ rp_send *rp_send_open(const rp_send_config *config) {
         errno = EINVAL;
         goto fail;
     }
-    rp_resume(send->config.worker, send->inputs, send->input_count, reached, send);
+    if (config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
+    rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
     return send;
 fail:;
     int error = errno;
@@ -81,6 +85,7 @@ void rp_send_close(rp_send *send) {
     if (send->manager) rp_ring_writer_close(send->manager);
     if (send->log) rp_commitlog_close(send->log);
     rp_send_halves_close(send);
+    rp_log_view_close(send->timer_records);
     rp_map_destroy(&send->topics, free);
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);
@@ -126,6 +131,8 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
             return size >= sizeof(rp_msg_position) ? tell_position(send, ((const rp_msg_position *)data)->token)
                                                    : RP_OK;
         case RP_MSG_SEND: return rp_send_take(send, data, size);
+        case RP_MSG_TIMER:
+            return size >= sizeof(rp_msg_timer) ? rp_send_timer_deliver(send, (const rp_msg_timer *)data) : RP_OK;
         case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
         case RP_MSG_TOPIC: return set_topic(send, data, size);
         case RP_MSG_COMPLETED:
@@ -141,10 +148,6 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
     }
 }
 
-static void look_at_clock(rp_send *send) {
-    send->now_ms = rp_broker_clock_tick(&send->clock, send->config.wall_ms(), send->config.boot_ms());
-}
-
 static uint32_t drain(rp_send *send, uint32_t input) {
     rp_ring_reader *reader = send->inputs[input];
     const uint8_t *data;
@@ -152,7 +155,7 @@ static uint32_t drain(rp_send *send, uint32_t input) {
     uint16_t type;
     send->current_input = input;
     while (taken < BATCH_REQUESTS && rp_ring_read(reader, &data, &size, &type) == RP_OK) {
-        if (rp_admission_look(&send->admission)) look_at_clock(send);
+        if (rp_admission_look(&send->admission)) rp_send_look_at_clock(send);
         rp_serving_record(send->config.worker, data, type == RP_MSG_SEND || type == RP_MSG_END_TRANSACTION ? size : 0);
         rp_status status = take(send, data, size, type);
         if (status == RP_FULL || status == RP_NO_MEMORY) {
@@ -176,15 +179,17 @@ static void flush_to_manager(rp_send *send) {
 
 static uint32_t pass(rp_send *send) {
     rp_admission_begin(&send->admission);
-    look_at_clock(send);
+    rp_send_look_at_clock(send);
     send->appended = 0;
     send->is_awaited = send->is_blocked = 0;
     /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
     flush_to_manager(send);
-    uint32_t manager = send->input_count - 1;
+    uint32_t manager = send->config.input_count;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
+    if (manager + 1 < send->input_count && send->tables_ready && !rp_load_acquire32(&send->config.worker->stop))
+        taken += drain(send, manager + 1);
     rp_admission_end(&send->admission, taken);
     taken += rp_send_release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);

@@ -13,6 +13,7 @@
 #include "store/delivery_marks.h"
 #include "store/half_states.h"
 #include "store/record.h"
+#include "store/timer_marks.h"
 
 typedef struct rp_send_config {
     rp_worker *worker;
@@ -27,6 +28,9 @@ typedef struct rp_send_config {
     rp_ring **selectors;          /* reply rings */
     rp_delivery_marks *marks; /* NULL: repeated deliveries are not detected */
     rp_half_states *halves;   /* NULL: half messages go to the manager, and END_TRANSACTION is refused */
+    rp_ring *from_store;          /* TIMER messages; NULL: there are no timers */
+    rp_timer_marks *timers;
+    int64_t timer_max_delay_ms;   /* timerMaxDelaySec */
     rp_host store_host;           /* brokerIP1:listenPort */
     const char *cluster_property; /* "CLUSTER\x01name"; kept by the caller */
     const char *region;           /* regionId; needs no JSON escapes */

@@ -28,9 +28,10 @@ struct rp_send {
     rp_send_config config;
     rp_control *control;
     rp_commitlog *log;
-    rp_ring_reader **inputs; /* codecs, then the manager */
+    rp_log_view *timer_records; /* where timers are read; NULL without timers */
+    rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker */
     rp_ring **input_rings;
-    uint32_t input_count;    /* codecs + 1 */
+    uint32_t input_count;    /* codecs + 1, + 1 if there are timers */
     rp_ring_writer *manager;
     rp_ring_writer **selectors;
     uint32_t selector_count;
@@ -61,6 +62,11 @@ struct rp_send {
 
 static inline void count(rp_send *send, uint32_t counter, uint64_t n) {
     rp_add(&send->config.worker->counters[counter], n);
+}
+
+/* Look at the broker's clock. */
+static inline void rp_send_look_at_clock(rp_send *send) {
+    send->now_ms = rp_broker_clock_tick(&send->clock, send->config.wall_ms(), send->config.boot_ms());
 }
 
 /* Serve one SEND message. RP_FULL: no room, it stays in the ring. */

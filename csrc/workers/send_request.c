@@ -10,6 +10,7 @@
 #include "workers/send_private.h"
 #include "workers/send_reply.h"
 #include "workers/send_store.h"
+#include "workers/send_timer.h"
 
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
@@ -131,6 +132,21 @@ static rp_status append(rp_send *send, const rp_put *put) {
     return RP_OK;
 }
 
+/* A send with a property that asks for a later delivery. */
+static rp_status append_timer(rp_send *send, rp_put *put, const uint8_t *data, uint32_t size) {
+    rp_timed timed;
+    switch (rp_send_timer_accept(send, put, &timed)) {
+        case RP_OK: return append(send, put);
+        case RP_NOT_FOUND: /* the manager creates the timer topic */
+            if (!(put->request->flags & RP_REQUEST_RESOLVED)) return divert(send, data, size);
+            return refuse(send, put->request, RP_RESPONSE_SYSTEM_ERROR, "the timer topic is missing");
+        case RP_FULL:
+            return refuse(send, put->request, RP_RESPONSE_SYSTEM_BUSY,
+                          "[TIMER_SPAN]system busy, too many timers since the oldest pending one");
+        default: return refuse(send, put->request, RP_RESPONSE_MESSAGE_ILLEGAL, timed.fault);
+    }
+}
+
 /* Estimated number of requests of `size` bytes that wait in the same ring, for the remark. */
 static uint64_t waiting(const rp_send *send, uint32_t size) {
     return rp_ring_depth(send->input_rings[send->current_input]) / size;
@@ -184,5 +200,5 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     put.extra_sys_flag = topic && topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
     put.store_host = send->config.store_host;
     put.store_timestamp_ms = send->now_ms;
-    return append(send, &put);
+    return request->flags & RP_REQUEST_TIMER ? append_timer(send, &put, data, size) : append(send, &put);
 }

@@ -2,6 +2,7 @@
  * offsets:
  *
  *   entry: size(4) magic(4) crc(4) flag(4) body size(4) body properties size(2) properties */
+#define _GNU_SOURCE
 #include "workers/send_store.h"
 
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/crash_point.h"
 #include "base/endian.h"
 #include "store/has_unit.h"
+#include "store/timer_properties.h"
 
 int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     const rp_msg_send *request = (const rp_msg_send *)data;
@@ -71,6 +73,18 @@ static int are_properties_legal(const rp_put *put, const rp_record *record) {
            !memchr(record->properties, 0, record->properties_size);
 }
 
+/* A message of a batch cannot be a timer: it would be delivered at once. */
+static int is_timer(const rp_record *record) {
+    const uint8_t *value;
+    uint32_t size;
+    if (!record->properties_size || !memmem(record->properties, record->properties_size, "TIMER_D", 7)) return 0;
+    for (uint32_t i = 0; i < sizeof RP_TIMER_PROPERTIES / sizeof *RP_TIMER_PROPERTIES; i++)
+        if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)RP_TIMER_PROPERTIES[i],
+                             (uint32_t)strlen(RP_TIMER_PROPERTIES[i]), &value, &size) == RP_OK)
+            return 1;
+    return 0;
+}
+
 uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
     rp_record record;
     uint32_t count = 0, size;
@@ -83,7 +97,7 @@ uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
     const uint8_t *at = put->body, *end = put->body + put->request->body_size;
     while (at < end) {
         if (!(at = next_entry(at, end, &record)) || !(size = rp_record_size(&record))) return 0;
-        if (!are_properties_legal(put, &record)) return 0;
+        if (!are_properties_legal(put, &record) || is_timer(&record)) return 0;
         *total += size;
         count++;
     }

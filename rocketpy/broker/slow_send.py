@@ -19,7 +19,14 @@ from rocketpy.codes import MQVersion, ResponseCode
 from rocketpy.errors import RocketError
 from rocketpy.faults import Faults
 from rocketpy.message import names
-from rocketpy.message.properties import CLUSTER, DELAY, PROPERTIES_SIZE_MAX, TRAN_MSG, without_property
+from rocketpy.message.properties import (
+    CLUSTER,
+    DELAY,
+    PROPERTIES_SIZE_MAX,
+    TIMER_PROPERTIES,
+    TRAN_MSG,
+    without_property,
+)
 from rocketpy.message.sys_flag import (
     MULTI_TAGS,
     TOPIC_SYS_FLAG_UNIT,
@@ -277,8 +284,11 @@ class SlowSend:
         level = self._delay_levels.clamp(delay_level_of(request.properties))
         if level > 0:
             real = {"REAL_TOPIC": request.topic, "REAL_QID": str(queue_id)}
-            properties = with_values(request.properties, DELAY=str(level), **real, **_wait(request))
+            properties = with_values(without_timer(request.properties), DELAY=str(level), **real, **_wait(request))
             return self._elsewhere(request, names.SCHEDULE_TOPIC, level - 1, queue_id, sys_flag, properties)
+        if request.is_timer:  # the send worker stores it there
+            self._topics.create_if_missing(names.TIMER_TOPIC, queue_nums=1)
+            self._topics.create_if_missing(names.dlq_topic(names.TIMER_TOPIC), queue_nums=1)
         return Resend(queue_id, sys_flag)
 
     def _check_retry(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict | None:
@@ -336,6 +346,13 @@ class SlowSend:
 
     def _random_queue(self, queue_nums: int) -> int:
         return self._choose.randrange(queue_nums) if queue_nums > 0 else 0
+
+
+def without_timer(properties: bytes) -> bytes:
+    """The properties without those that make a timer: of a message that has both, the delay level counts."""
+    for name in TIMER_PROPERTIES:
+        properties = without_property(properties, name.encode())
+    return properties
 
 
 def _wait(request: SendRequest) -> dict[str, str]:

@@ -295,6 +295,15 @@ class RocketpyConfig:
         "such header. A proxy on this machine should have an address of its own, such as 127.0.0.2, so that local "
         "tools need none. Empty: no proxies.",
     )
+    timer_max_delay_sec: int = setting(
+        259_200,
+        "timerMaxDelaySec",
+        "How far ahead a timer (TIMER_DELAY_MS, TIMER_DELAY_SEC, TIMER_DELIVER_MS, __STARTDELIVERTIME) may be; one "
+        "further ahead is refused. Log files are kept until their timers are delivered, whatever fileReservedTime is.",
+        unit="s",
+        at_least=1,
+        at_most=31_536_000,
+    )
     metrics_host: str = setting(
         "127.0.0.1",
         "metricsHost",

@@ -17,7 +17,7 @@ docs/metrics.md is generated from `table.py` (`python -m rocketpy.metrics.refere
 """
 
 from .address import listen, listen_by_default, port_of
-from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, Count
+from .counters import COUNTERS_MAX, PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
 from .process_memory import ProcessMemory, process_memory
 from .snapshot import (
     ConsumptionSnapshot,
@@ -35,6 +35,7 @@ from .snapshot import (
 __all__ = [
     "COUNTERS_MAX",
     "PUT_LATENCY_BUCKETS",
+    "TIMER_LATENESS_BUCKETS",
     "ConsumptionSnapshot",
     "Count",
     "NamesrvSnapshot",

@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from . import table
-from .counters import PUT_LATENCY_BUCKETS, Count
+from .counters import PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
 from .snapshot import (
     ConsumptionSnapshot,
     NamesrvSnapshot,
@@ -150,21 +150,26 @@ def _workers(workers: Sequence[WorkerSnapshot]) -> Iterator[Family]:
         table.CONNECTIONS,
         [((w.name,), _count(w, Count.CONNECTIONS_OPENED) - _count(w, Count.CONNECTIONS_CLOSED)) for w in selectors],
     )
-    yield from _put_latency([worker for worker in workers if worker.role == "send"])
+    sends = [worker for worker in workers if worker.role == "send"]
+    put_sum, late_sum = Count.PUT_LATENCY_SUM_US, Count.TIMER_LATENESS_SUM_MS
+    yield from _histogram(table.PUT_LATENCY, sends, Count.PUT_LATENCY, PUT_LATENCY_BUCKETS, put_sum, 1e6)
+    yield from _histogram(table.TIMER_LATENESS, sends, Count.TIMER_LATENESS, TIMER_LATENESS_BUCKETS, late_sum, 1e3)
 
 
-def _put_latency(workers: Sequence[WorkerSnapshot]) -> Iterator[Family]:
-    """The histogram. The last bucket also holds what took longer, so it is the one without a bound."""
-    metric = table.PUT_LATENCY
+def _histogram(
+    metric: Metric, workers: Sequence[WorkerSnapshot], first: int, count: int, sum_at: int, per_second: float
+) -> Iterator[Family]:
+    """A histogram of `count` buckets, of up to 2^k parts of a second. The last one also holds what took longer, so it
+    is the one without a bound."""
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
     for worker in workers:
         total = 0
         buckets: list[tuple[str, float]] = []
-        for k in range(PUT_LATENCY_BUCKETS):
-            total += _count(worker, Count.PUT_LATENCY + k)
-            bound = "+Inf" if k == PUT_LATENCY_BUCKETS - 1 else repr(2**k / 1e6)
+        for k in range(count):
+            total += _count(worker, first + k)
+            bound = "+Inf" if k == count - 1 else repr(2**k / per_second)
             buckets.append((bound, total))
-        family.add_metric((worker.name,), buckets, sum_value=_count(worker, Count.PUT_LATENCY_SUM_US) / 1e6)
+        family.add_metric((worker.name,), buckets, sum_value=_count(worker, sum_at) / per_second)
     if family.samples:
         yield family
 

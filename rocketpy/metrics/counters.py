@@ -1,4 +1,4 @@
-"""Where each count of a worker stands in its block of counters: `RP_COUNT_*` of csrc/ipc/worker_messages.h, by the same
+"""Where each count of a worker stands in its block of counters: `RP_COUNT_*` of csrc/ipc/worker_counters.h, by the same
 names."""
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ import enum
 
 COUNTERS_MAX = 128
 PUT_LATENCY_BUCKETS = 24
+TIMER_LATENESS_BUCKETS = 20
 
 
 class Count(enum.IntEnum):
@@ -50,11 +51,19 @@ class Count(enum.IntEnum):
     STORE_FAULTS = 37
     WAITING = 38
     WAITING_SINCE_NS = 39
+    TIMERS_ACCEPTED = 40
+    TIMERS_DELIVERED = 41
+    TIMERS_BURIED = 42
+    TIMERS_SKIPPED = 43
     HALF_MESSAGES = 44
     TRANSACTIONS_COMMITTED = 45
     TRANSACTIONS_ROLLED_BACK = 46
     TRANSACTIONS_DISCARDED = 47
     ENDS_REFUSED = 48
     GET_TIME_MAX_US = 49
+    TIMERS_PENDING = 50  # gauge
+    TIMERS_NEXT_DUE_MS = 51  # gauge
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88
+    TIMER_LATENESS = 96  # the first of TIMER_LATENESS_BUCKETS; bucket k counts what was up to 2^k milliseconds late
+    TIMER_LATENESS_SUM_MS = 116

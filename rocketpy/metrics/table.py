@@ -106,6 +106,17 @@ WORKER_COUNTERS = (
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
     _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
              scale=1e-9),
+    _counter("rocketpy_timer_accepted", Count.TIMERS_ACCEPTED, "send", "Timers accepted."),
+    _counter("rocketpy_timer_delivered", Count.TIMERS_DELIVERED, "send",
+             "Timers delivered, those to the dead letters included."),
+    _counter("rocketpy_timer_dead_letters", Count.TIMERS_BURIED, "send",
+             "Timers whose topic was gone: delivered to %DLQ%rmq_sys_wheel_timer."),
+    _counter("rocketpy_timer_skipped", Count.TIMERS_SKIPPED, "send",
+             "Timers whose records could not be read: the log is damaged."),
+    _counter("rocketpy_timer_pending_messages", Count.TIMERS_PENDING, "store", "Timers that are not delivered yet.",
+             kind=Kind.GAUGE),
+    _counter("rocketpy_timer_next_due_seconds", Count.TIMERS_NEXT_DUE_MS, "store",
+             "Time of the first pending timer, seconds since 1970; 0: none is pending.", kind=Kind.GAUGE, scale=1e-3),
     _counter("rocketpy_store_faults", Count.STORE_FAULTS, "store",
              "Background steps (cleaning, allocation, flushing units) that failed and are tried again; see the log."),
 )  # fmt: skip
@@ -119,6 +130,8 @@ BUILD_INFO = _gauge("rocketpy_build_info", "version cluster broker address", "Al
 CONNECTIONS = _gauge("rocketpy_remoting_connections", "worker", "Connections that are open now.")
 PUT_LATENCY = Metric("rocketpy_send_latency_seconds", Kind.HISTOGRAM, ("worker",),
                      "From the last byte of a send to its reply, inside the broker.")  # fmt: skip
+TIMER_LATENESS = Metric("rocketpy_timer_lateness_seconds", Kind.HISTOGRAM, ("worker",),
+                        "From the time of a timer to its delivery.")  # fmt: skip
 WORKER_READY = _gauge("rocketpy_worker_ready", "worker role", "1 while the worker serves.")
 WORKER_HEARTBEAT = _gauge("rocketpy_worker_heartbeat_age_seconds", "worker", "Since the worker's loop last turned.")
 WORKER_RESTARTS = Metric("rocketpy_worker_restarts", Kind.COUNTER, ("worker",), "Times the worker was replaced.")
@@ -183,7 +196,8 @@ REGISTRATION_LAST_SUCCESS = _gauge("rocketpy_registration_last_success_seconds",
                                    "When a name server last took a registration, seconds since 1970.")  # fmt: skip
 
 OWN_METRICS = (
-    BUILD_INFO, CONNECTIONS, PUT_LATENCY, WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
+    BUILD_INFO, CONNECTIONS, PUT_LATENCY, TIMER_LATENESS,
+    WORKER_READY, WORKER_HEARTBEAT, WORKER_RESTARTS, WORKER_RSS, WORKER_PSS,
     RING_USED, RING_CAPACITY, POOL_WAITING, POOL_QUEUE_MAX, POOL_HEAD_WAIT, STORE_MIN, STORE_PUBLISHED,
     STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
     GROUPS, GROUP_DIFFERING,

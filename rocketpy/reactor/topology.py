@@ -2,7 +2,7 @@
 
     acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull k, -COMMAND-> manager, query l
     send, pull k, manager, query l, codec j -REPLY-> selector i
-    send <-> manager <-> pull k, store <-> manager, store -> pull k, manager -> query l
+    send <-> manager <-> pull k, store <-> manager, store -> pull k, store -> send, manager -> query l
 
 With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the workers that serve them, and
 one leads back to itself for requests that it refuses while decoding.
@@ -106,6 +106,7 @@ def wires(sizes: ReactorSizes) -> Iterator[Wire]:
         yield Wire(STORE, pull, 0.25)
     for query in sizes.queries:
         yield Wire(MANAGER, query, 0.125)
+    yield Wire(STORE, SEND, 0.125)
     yield Wire(STORE, MANAGER, 0.125)
     yield Wire(MANAGER, STORE, 0.125)
 

@@ -171,6 +171,7 @@ def decode_send(record: bytes, channel: Channel) -> SendRequest:
         properties=properties,
         body=body,
         raw=record,
+        is_timer=bool(flags & lib.RP_REQUEST_TIMER),
     )
 
 

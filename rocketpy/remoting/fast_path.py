@@ -46,6 +46,7 @@ class SendRequest:
     properties: bytes
     body: bytes
     raw: bytes = attrs.field(repr=False)  # the ring message, to pass it back unchanged
+    is_timer: bool = False  # a property asks for a later delivery; the send worker sees to it
 
 
 @attrs.frozen

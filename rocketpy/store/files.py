@@ -36,6 +36,7 @@ class StorePaths:
     abort: Path
     lock: Path
     control: Path
+    timer: Path
 
     @classmethod
     def of(cls, root: str | Path, commitlog: str | Path = "") -> StorePaths:
@@ -51,6 +52,7 @@ class StorePaths:
             abort=root / "abort",
             lock=root / "lock",
             control=root / "control",
+            timer=root / "timer",
         )
 
 

@@ -69,7 +69,7 @@ class FastPath:
         self.codec_replies = ring("selector", "selector")
         self.send_manager, self.manager_send = ring("send", "manager"), ring("manager", "send")
         self.pull_manager, self.manager_pull = ring("pull", "manager"), ring("manager", "pull")
-        self.store_pull = ring("store", "pull")
+        self.store_pull, self.store_send = ring("store", "pull"), ring("store", "send")
         self.suspended = lib.rp_suspension_slots_create(100)
         self.send_options = send_options
         self.pull_options = pull_options or {}
@@ -100,6 +100,10 @@ class FastPath:
         ring = lib.rp_ring_create(1 << 18, self.workers[producer], self.workers[consumer])
         assert ring != ffi.NULL
         return ring
+
+    def renew_store_ring(self) -> None:
+        """The ring of timers is empty, as after the death of the whole broker."""
+        self.store_send = self._ring("store", "send")
 
     def _string(self, text: str) -> Any:
         value = ffi.new("char[]", text.encode())
@@ -157,6 +161,8 @@ class FastPath:
             "sync_flush_timeout_ms": 5000,
             "wait_time_in_queue_ms": 200,
         }
+        if "timers" in self.send_options:
+            options["from_store"] = self.store_send
         config = ffi.new("rp_send_config *", options | self.send_options)
         config.store_host.address[0:4] = [127, 0, 0, 1]
         config.store_host.port, config.store_host.family = 10911, 4

@@ -44,7 +44,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     "store": (
         {"clocks", "files"},
         {"control_block", "disk"},
-        {"running_flags"},
+        {"running_flags", "timers"},
         {"formats"},
         {"dispatch"},
         {"reading"},

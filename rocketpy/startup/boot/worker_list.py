@@ -20,6 +20,7 @@ from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.delay_level import parse_delay_levels
 from rocketpy.store.recovery.lifecycle import OpenedStore
+from rocketpy.store.timers import TimerMarks
 
 from ..workers.manager import ManagerMain
 from ..workers.query import QueryMain
@@ -95,9 +96,12 @@ def worker_specs(
 
     levels = len(parse_delay_levels(settings.store.message_delay_level))
     marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
+    timers = TimerMarks.open(opened.paths, opened.files, control)
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    yield spec(STORE, STORE, StoreMain(topology, control, settings.store), StopPhase.STORE, keep_fds=writes)
-    yield spec(SEND, SEND, SendMain(topology, control, settings, marks, halves), StopPhase.FAST_PATH, keep_fds=writes)
+    store = StoreMain(topology, control, settings.store, timers)
+    yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
+    send = SendMain(topology, control, settings, marks, halves, timers)
+    yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.FAST_PATH)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves)
@@ -108,14 +112,9 @@ def worker_specs(
         yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
     selector_settings = _selector_settings(settings, control)
     for selector in sizes.selectors:
-        yield spec(
-            selector,
-            "selector",
-            SelectorMain(topology, selector, table, selector_settings),
-            StopPhase.SELECTORS,
-            quiet_phase=StopPhase.INTAKE,
-            keep_fds=(topology.handoffs[selector][1].fileno(),),
-        )
+        fds = (topology.handoffs[selector][1].fileno(),)
+        main = SelectorMain(topology, selector, table, selector_settings)
+        yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
     acceptor, kept = _acceptor(topology, listeners)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
 

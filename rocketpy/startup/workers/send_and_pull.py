@@ -21,6 +21,7 @@ from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.unit import rounded_file_size
+from rocketpy.store.timers import TimerMarks
 
 TURN_NS = 1_000_000_000
 QUEUE_FILES_MAX = 4096  # consume queue files that all pull workers together keep open
@@ -36,6 +37,7 @@ class SendMain:
         settings: BrokerSettings,
         delivered: DeliveryMarks,
         halves: SharedHalfStates,
+        timers: TimerMarks,
     ) -> None:
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
@@ -49,7 +51,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, strings, inputs, selectors
+        self._kept = control, delivered, halves, timers, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -65,6 +67,8 @@ class SendMain:
                 "selectors": selectors,
                 "marks": delivered.pointer,
                 "halves": halves.pointer,
+                "from_store": topology.ring(STORE, SEND).pointer,
+                "timers": timers.pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[1],
                 "region": strings[2],
@@ -145,6 +149,7 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
         "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,
         "page_cache_busy_ms": store.os_page_cache_busy_time_out_mills,
         "dispatch_lag_max": settings.rocketpy.dispatch_lag_max,
+        "timer_max_delay_ms": settings.rocketpy.timer_max_delay_sec * 1000,
     }
 
 

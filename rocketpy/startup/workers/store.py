@@ -12,6 +12,7 @@ from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.services.store_service import StoreSeams, StoreService
+from rocketpy.store.timers import TimerMarks
 
 
 @attrs.frozen(eq=False)
@@ -21,6 +22,7 @@ class StoreMain:
     topology: Topology
     control: ControlBlock
     config: MessageStoreConfig
+    timers: TimerMarks
 
     def __call__(self, context: WorkerContext) -> None:
         topology = self.topology
@@ -35,6 +37,8 @@ class StoreMain:
             manager_in=reader,
             manager_out=writers[-1],
             send=topology.blocks[SEND].pointer,
+            timers=self.timers,
+            timers_out=topology.ring(STORE, SEND).pointer,
         )
         service = StoreService(self.config, self.control, seams)
         service.run(context.report_ready)

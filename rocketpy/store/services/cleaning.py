@@ -24,6 +24,7 @@ from ..disk import disk_ratio
 from ..files import Files, StorePaths, file_name
 from ..formats.index_file import index_files, read_header
 from ..running_flags import RunningFlag, RunningFlags
+from ..timers import TimerMarks
 from .faults import FaultLog
 from .queue_trim import QueueTrim
 
@@ -56,6 +57,7 @@ class Cleaner:
         pause: Callable[[float], object],
         queue_lock: threading.Lock | None = None,
         faults: FaultLog | None = None,
+        timers: TimerMarks | None = None,
     ) -> None:
         """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed."""
         self.config = config  # replaced when settings change
@@ -65,6 +67,7 @@ class Cleaner:
         self._now_ms = now_ms
         self._pause = pause
         self._queue_lock = queue_lock or threading.Lock()
+        self._timers = timers
         self._faults = faults or FaultLog(time.monotonic)
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._trim = QueueTrim(config, control, files)
@@ -155,6 +158,8 @@ class Cleaner:
             header.dispatched_phy_offset,
             header.units_durable_phy_offset,
         )
+        if self._timers is not None:  # a pending timer is delivered from the log
+            done = min(done, self._timers.held_phy_offset(done))
         deleted = 0
         for start in self._log_files(size):
             path = self._paths.commitlog / file_name(start)

@@ -1,4 +1,4 @@
-"""The store worker: dispatch in its main thread; flush, allocation and cleaning in other threads.
+"""The store worker: dispatch in its main thread; flush, allocation, cleaning and timers in other threads.
 
 Every long call is C with the GIL released. The main thread returns to Python for requests of the manager, for errors,
 and once a second. The worker ends when it is ordered to stop and has dispatched all published records.
@@ -28,12 +28,14 @@ from ..dispatch import Dispatch, sync_units
 from ..files import DiskFiles, Files, StorePaths
 from ..recovery.lifecycle import save_checkpoint
 from ..running_flags import RunningFlag, RunningFlags
+from ..timers import TimerMarks
 from .allocation import allocate_ahead
 from .cleaning import Cleaner
 from .faults import FaultLog
 from .intervals import FlushIntervals, HousekeepingIntervals
 from .queue_cleaning import QueueCleaning
 from .queue_trim import QueueTrim
+from .timer_thread import TimerThread
 
 logger = logging.getLogger(__name__)
 
@@ -57,6 +59,8 @@ class StoreSeams:
     manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC, CLEAN_EXPIRED
     manager_out: Any = None  # rp_ring_writer *: CLEANED
     send: Any = None  # rp_worker *: waits for the durable position (sync flush)
+    timers: TimerMarks | None = None  # with timers_out
+    timers_out: Any = None  # rp_ring *: TIMER, to the send worker
 
 
 @attrs.define(eq=False)
@@ -113,6 +117,9 @@ class StoreService:
             dispatch.handle, ffi.new("rp_ring_writer *[]", list(self._seams.pulls)), len(self._seams.pulls)
         )
         duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
+        timers = self._open_timers()
+        if timers is not None:
+            duties += [timers.run, timers.keep_synced]
         threads = [threading.Thread(target=self._guard, args=(duty,)) for duty in duties]
         for thread in threads:
             thread.start()
@@ -125,11 +132,15 @@ class StoreService:
             self._stop.set()
             self._sync_units.set()
             lib.rp_flush_stop(flush)
+            if timers is not None:
+                timers.stop()
             for thread in threads:
                 thread.join(JOIN_TIMEOUT_S)
             if not any(thread.is_alive() for thread in threads):
                 lib.rp_flush_close(flush)
                 dispatch.close()
+                if timers is not None:
+                    timers.close()
             trim.close()
         if self._failure is not None:
             raise self._failure
@@ -283,6 +294,14 @@ class StoreService:
 
     # --- threads ---
 
+    def _open_timers(self) -> TimerThread | None:
+        seams = self._seams
+        if seams.timers is None:
+            return None
+        return TimerThread(
+            self._config, self._control, seams.timers, seams.worker, seams.timers_out, self._fault_log, self._stop
+        )
+
     def _flush_log(self, flush: Any) -> None:
         intervals = FlushIntervals.of_log(self._config, time.monotonic())
         if not self._is_sync_flush:
@@ -338,6 +357,7 @@ class StoreService:
             self._stop.wait,
             self._queues_lock,
             self._fault_log,
+            timers=self._seams.timers,
         )
         intervals = HousekeepingIntervals.of(self._config, time.monotonic())
         is_full = False

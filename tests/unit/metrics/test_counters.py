@@ -1,9 +1,9 @@
-"""Our indexes are those of csrc/ipc/worker_messages.h."""
+"""Our indexes are those of csrc/ipc/worker_counters.h."""
 
 import re
 from pathlib import Path
 
-from rocketpy.metrics import COUNTERS_MAX, PUT_LATENCY_BUCKETS, Count
+from rocketpy.metrics import COUNTERS_MAX, PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
 
 CSRC = Path(__file__).parents[3] / "csrc"
 
@@ -11,9 +11,10 @@ CSRC = Path(__file__).parents[3] / "csrc"
 def test_indexes_are_those_of_the_c_core() -> None:
     defined = {
         name: int(value)
-        for name, value in re.findall(r"\bRP_COUNT_(\w+) = (\d+)", (CSRC / "ipc/worker_messages.h").read_text())
+        for name, value in re.findall(r"\bRP_COUNT_(\w+) = (\d+)", (CSRC / "ipc/worker_counters.h").read_text())
     }
     assert defined.pop("PUT_LATENCY_BUCKETS") == PUT_LATENCY_BUCKETS
+    assert defined.pop("TIMER_LATENESS_BUCKETS") == TIMER_LATENESS_BUCKETS
     assert defined == {count.name: count.value for count in Count}
 
 
@@ -22,3 +23,4 @@ def test_size_of_a_block() -> None:
     assert int(size) == COUNTERS_MAX
     assert max(Count) < COUNTERS_MAX
     assert Count.PUT_LATENCY + PUT_LATENCY_BUCKETS <= Count.PUT_LATENCY_SUM_US
+    assert Count.TIMER_LATENESS + TIMER_LATENESS_BUCKETS <= Count.TIMER_LATENESS_SUM_MS

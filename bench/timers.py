@@ -1,0 +1,254 @@
+"""`python -m bench.timers`: how many timers a second, how late, and what a million that wait cost at a restart.
+
+**steady**: timers of 1 to 5 s are sent at a fixed rate over one connection, so that as many become due each second as
+are accepted. How late each is, is read from the log: its store time minus its time. **restart**: a million timers wait;
+the whole broker is killed with SIGKILL and started again. From `exec` it takes `boot_s` to the first acknowledged send
+and `served_s` to the first delivery of a timer that had become due meanwhile; then every one must be there, once, and
+not early.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shlex
+import socket
+import struct
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import attrs
+import click
+
+from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
+from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.remoting.command import RemotingCommand
+
+from . import report
+from .brokers import HOST, Broker, boot, running, work_directory
+
+TOPIC, QUEUES = "bench_timers", 4
+BODY = b"t" * 100
+SEND_MESSAGE_V2 = 310
+TICK_S = 0.005
+WINDOW = 4000  # sends without an answer, when there is no rate
+LATE_BAR_MS, SERVED_BAR_S = 20, 2.0
+SETTINGS = {"mappedFileSizeCommitLog": str(256 << 20)}
+
+
+def frame(number: int, properties: str) -> bytes:
+    fields = {"a": "P", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(number % QUEUES), "f": "0", "g": "0", "h": "0"}
+    fields |= {"i": properties, "j": "0", "k": "false", "m": "false"}
+    command = RemotingCommand.request(SEND_MESSAGE_V2, ext_fields=fields, body=BODY + b"%d" % number)
+    command.opaque = number
+    return command.encode()
+
+
+class Answers(threading.Thread):
+    """Counts the answers of a connection, by code of success or not."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(daemon=True)
+        self._connection = connection
+        self.good = self.bad = 0
+
+    def run(self) -> None:
+        data = b""
+        while piece := self._connection.recv(1 << 18):
+            data += piece
+            at = 0
+            while len(data) - at >= 4:
+                (size,) = struct.unpack_from(">I", data, at)
+                if len(data) - at < 4 + size:
+                    break
+                is_good = b'"code":0,' in data[at : at + 4 + size]
+                self.good += is_good
+                self.bad += not is_good
+                at += 4 + size
+            data = data[at:]
+
+    @property
+    def count(self) -> int:
+        return self.good + self.bad
+
+
+def send_all(port: int, frames: Sequence[bytes], rate: int | None) -> Answers:
+    """Send at `rate` per second, or as fast as WINDOW allows; returns when all are answered."""
+    connection = socket.create_connection((HOST, port))
+    answers = Answers(connection)
+    answers.start()
+    started, sent = time.monotonic(), 0
+    while sent < len(frames):
+        if rate is None:
+            upto = min(len(frames), answers.count + WINDOW)
+        else:
+            upto = min(len(frames), int((time.monotonic() - started) * rate))
+        if upto > sent:
+            connection.sendall(b"".join(frames[sent:upto]))
+            sent = upto
+        else:
+            time.sleep(TICK_S if rate else 0.0005)
+    while answers.count < len(frames):
+        time.sleep(TICK_S)
+    connection.shutdown(socket.SHUT_RDWR)
+    answers.join()
+    connection.close()
+    return answers
+
+
+def records(store: Path) -> Iterator[StoredRecord]:
+    """What was delivered, in the order of the log."""
+    for path in sorted((store / "commitlog").iterdir()):
+        for record in decode_records(path.read_bytes(), int(path.name)):
+            if record.topic == TOPIC:
+                yield record
+
+
+@attrs.frozen
+class Delivered:
+    """What the log says."""
+
+    lateness_ms: list[int]  # sorted
+    repeated: int
+    last_store_ms: int
+    first_store_ms: int
+
+    @classmethod
+    def of(cls, store: Path) -> Delivered:
+        late, bodies, times = [], Counter[bytes](), []
+        for record in records(store):
+            due_ms = int(decode_properties(record.properties.decode())[TIMER_OUT_MS])
+            late.append(record.store_timestamp_ms - due_ms)
+            bodies[bytes(record.body)] += 1
+            times.append(record.store_timestamp_ms)
+        late.sort()
+        repeated = sum(count - 1 for count in bodies.values())
+        return cls(late, repeated, max(times, default=0), min(times, default=0))
+
+    def percentile(self, share: float) -> int:
+        return self.lateness_ms[min(len(self.lateness_ms) - 1, int(len(self.lateness_ms) * share))]
+
+
+def wait_delivered(broker: Broker, count: int, timeout_s: float) -> None:
+    """Wait until the topic has this many messages."""
+    deadline = time.monotonic() + timeout_s
+    with broker.control() as control:
+        while sum(control.max_offset(TOPIC, queue_id) for queue_id in range(QUEUES)) < count:
+            broker.check_alive()
+            if time.monotonic() > deadline:
+                raise click.ClickException("timers are missing")
+            time.sleep(0.1)
+
+
+def steady(rate: int, seconds: float) -> dict[str, float]:
+    """Accept and deliver at one rate: how late are timers?"""
+    choose = random.Random(1)
+    with running("rocketpy", settings=SETTINGS) as broker:
+        broker.create_topic(TOPIC, QUEUES)
+        send_all(broker.port, [frame(n, f"TIMER_DELAY_MS\x01{10}\x02") for n in range(100)], None)
+        frames = [
+            frame(number, f"TIMER_DELAY_MS\x01{choose.randint(1000, 5000)}\x02")
+            for number in range(100, 100 + int(rate * seconds))
+        ]
+        wait_delivered(broker, 100, 10)
+        cpu, started = broker.cpu_s(), time.monotonic()
+        answers = send_all(broker.port, frames, rate)
+        sending_s = time.monotonic() - started
+        wait_delivered(broker, 100 + answers.good, 60)
+        cpu = broker.cpu_s() - cpu
+        found = Delivered.of(broker.store)
+    return {
+        "accepted_per_s": answers.good / sending_s,
+        "refused": answers.bad,
+        "delivered": len(found.lateness_ms) - 100,
+        "repeated": found.repeated,
+        "early": sum(late < 0 for late in found.lateness_ms),
+        "late_p50_ms": found.percentile(0.5),
+        "late_p99_ms": found.percentile(0.99),
+        "late_p999_ms": found.percentile(0.999),
+        "late_max_ms": found.lateness_ms[-1],
+        "cpu_us_per_timer": cpu * 1e6 / max(1, answers.good),
+    }
+
+
+def restart(pending: int, rate: int) -> dict[str, float]:
+    """Kill the broker while timers wait; how soon does it go on, and is every one delivered once?"""
+    with work_directory("timers") as directory:
+        broker = boot("rocketpy", directory, SETTINGS)
+        try:
+            broker.create_topic(TOPIC, QUEUES)
+            first_ms = int(time.time() * 1000) + pending // 20 + 5000  # all are accepted before
+            frames = [frame(n, f"TIMER_DELIVER_MS\x01{first_ms + n * 1000 // rate}\x02") for n in range(pending)]
+            started = time.monotonic()
+            answers = send_all(broker.port, frames, None)
+            accepted_per_s = answers.good / (time.monotonic() - started)
+            pss = broker.pss_mib()
+            time.sleep(max(0.0, first_ms / 1000 - time.time() - 0.5))
+            broker.kill()
+            exec_ms = time.time() * 1000
+            broker = boot("rocketpy", directory, SETTINGS)
+            wait_delivered(broker, answers.good, pending / rate + 60)
+            found = Delivered.of(broker.store)
+        finally:
+            broker.stop()
+        return {
+            "pending": answers.good,
+            "accepted_per_s": accepted_per_s,
+            "pss_mib": pss,
+            "boot_s": broker.boot_s,
+            "served_s": (found.first_store_ms - exec_ms) / 1000,
+            "delivered": len(found.lateness_ms),
+            "repeated": found.repeated,
+            "early": sum(late < 0 for late in found.lateness_ms),
+            "late_max_ms": found.lateness_ms[-1],
+        }
+
+
+def markdown(answers: dict[str, dict[str, float]], command: str) -> str:
+    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
+    rows = "\n".join(
+        f"| {name} | {metric} | {value:,.2f} |".replace(".00 |", " |")
+        for name, answer in answers.items()
+        for metric, value in answer.items()
+    )
+    return f"""# Timers
+
+Written by `{command}`. {about}.
+
+{(__doc__ or "").split(chr(10), 2)[2].strip()}
+
+Bars: 20 000 timers a second accepted and delivered with `late_p99_ms` at most {LATE_BAR_MS}; a million pending survive
+kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.
+
+| question | metric | value |
+|---|---|---|
+{rows}
+"""
+
+
+@click.command(help=__doc__)
+@click.option("--rate", default=20_000, help="Timers per second.")
+@click.option("--seconds", default=30.0, help="How long the steady part sends.")
+@click.option("--pending", default=1_000_000, help="Timers that wait at the restart; 0: leave it out.")
+@click.option("--docs", type=click.Path(path_type=Path), help="Write the page of the documentation.")
+@click.option("--strict", is_flag=True, help="A missed bar is a failure.")
+def main(rate: int, seconds: float, pending: int, docs: Path | None, strict: bool) -> None:
+    answers = {"steady": steady(rate, seconds)}
+    if pending:
+        answers["restart"] = restart(pending, rate)
+    click.echo(json.dumps(answers, indent=1))
+    if docs:
+        docs.write_text(markdown(answers, "python -m bench.timers " + shlex.join(sys.argv[1:])))
+    is_good = answers["steady"]["late_p99_ms"] <= LATE_BAR_MS and answers["steady"]["accepted_per_s"] >= rate * 0.98
+    is_good &= all(answer["repeated"] == answer["early"] == 0 for answer in answers.values())
+    is_good &= answers.get("restart", {"served_s": 0.0})["served_s"] <= SERVED_BAR_S
+    if strict and not is_good:
+        raise SystemExit("a bar is missed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+#ifndef ROCKETPY_TIMER_MARKS_H
+#define ROCKETPY_TIMER_MARKS_H
+/* Which timers have been delivered: one bit for each number, and a journal of the latest deliveries, in a sparse mapped
+ * file that outlives the broker (docs/adr/0110). A timer's number is its offset in the timer queue.
+ *
+ * The send worker adds a delivery to the journal in the step that publishes its record. The timer thread sets the bit
+ * once the record is on the disk, and frees the entry. So a set bit is true after a power failure as well; the journal
+ * is true only under the kernel that wrote it. Mapped before the first fork. */
+#include <stdint.h>
+#include "base/status.h"
+#include "store/control_block.h"
+
+#define RP_TIMER_TOPIC "rmq_sys_wheel_timer"
+#define RP_TIMER_DEAD_LETTERS "%DLQ%rmq_sys_wheel_timer"
+enum {
+    RP_TIMER_JOURNAL_MAX = 65536, /* entries */
+    RP_TIMER_SPAN_MAX = 1 << 30   /* numbers from the oldest pending timer on */
+};
+
+typedef struct rp_timer_header {
+    uint64_t magic;
+    uint32_t layout_version;
+    uint32_t must_scan;       /* 1: deliveries from scanned_phy_offset on are to be read from the log */
+    uint8_t boot_id[16];      /* of the kernel that wrote the journal */
+    uint64_t journal_end;     /* send worker: entries written */
+    uint64_t journal_begin;   /* timer thread: entries whose bits are set */
+    uint64_t floor;           /* timer thread: all numbers below it are delivered */
+    uint64_t reserved;        /* timer thread: bits of numbers below it are zeroed and have their blocks */
+    uint64_t filed;           /* timer thread: pending numbers below it are in runs */
+    uint64_t filed_durable;   /* the same, of runs on the disk */
+    uint64_t settled_phy_offset; /* timer thread: deliveries below it have their bits */
+    uint64_t scanned_phy_offset; /* the same, of bits on the disk */
+    uint64_t next_run;        /* timer thread: name of the next run */
+    uint64_t held_phy_offset; /* timer thread: 1 + place in the log of the oldest pending timer; 0: none */
+    uint64_t pending;     /* timer thread: number of pending timers */
+    int64_t next_due_ms;  /* timer thread: time of the first of them; 0: none */
+} rp_timer_header;
+
+typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */
+
+/* Map the file at `path`, creating it if it is absent or not ours. NULL with errno. */
+rp_timer_marks *rp_timer_marks_open(const char *path, const rp_control *control);
+void rp_timer_marks_close(rp_timer_marks *marks);
+rp_timer_header *rp_timer_marks_header(rp_timer_marks *marks);
+/* The descriptor of the file, which the store worker keeps open: it allocates and frees blocks. */
+int rp_timer_marks_descriptor(const rp_timer_marks *marks);
+
+/* Send worker, at its start: remove the entry of a record that was not published. */
+void rp_timer_journal_recover(rp_timer_marks *marks, uint64_t published_phy_offset);
+/* Send worker: 1 if the journal has room for a delivery. */
+int rp_timer_journal_has_room(const rp_timer_marks *marks);
+/* Send worker: 1 if this timer was the last one to be added: the previous process has delivered it. */
+int rp_timer_journal_is_last(const rp_timer_marks *marks, uint64_t number);
+/* Send worker: the timer `number` is delivered once the published position reaches `end_phy_offset`. There is room. */
+void rp_timer_journal_add(rp_timer_marks *marks, uint64_t number, uint64_t end_phy_offset);
+
+/* The timer thread. */
+/* Entry `at` of the journal, journal_begin <= at < journal_end: returns its number; *end_phy_offset is set. */
+uint64_t rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at, uint64_t *end_phy_offset);
+/* 1 if its bit is set, or it is below the floor. */
+int rp_timer_is_delivered(const rp_timer_marks *marks, uint64_t number);
+/* Make room for the bits of numbers up to `number`. RP_OK; RP_FULL: too far beyond the floor; RP_NO_SPACE, RP_IO_ERROR
+ * with errno. */
+rp_status rp_timer_marks_reserve(rp_timer_marks *marks, uint64_t number);
+/* Set the bit of a number below `reserved`. */
+void rp_timer_set_delivered(rp_timer_marks *marks, uint64_t number);
+/* Move the floor over delivered numbers, at most to `end` and not below `least`; frees bits behind it. */
+void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t end);
+/* Numbers in [floor, end) that are not delivered; reads all their bits. */
+uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end);
+/* Write the bits and the header to the disk. Any thread of the store worker. RP_OK; RP_IO_ERROR with errno. */
+rp_status rp_timer_marks_sync(rp_timer_marks *marks);
+#endif

@@ -1,0 +1,33 @@
+#ifndef ROCKETPY_TIMER_PROPERTIES_H
+#define ROCKETPY_TIMER_PROPERTIES_H
+/* Names that make a message a timer, and what a stored timer looks like. C only. */
+#include <stdint.h>
+#include <string.h>
+#include "store/record.h"
+#include "store/timer_marks.h"
+
+#define RP_TIMER_OUT_MS "TIMER_OUT_MS" /* of a stored timer: its time; of a delivered one: the time it had */
+/* In the order of their precedence; of 5.x clients, and of ONS clients. */
+static const char *const RP_TIMER_PROPERTIES[] = {"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
+                                                  "__STARTDELIVERTIME"};
+enum {
+    RP_TIMER_DELAY_SEC,
+    RP_TIMER_DELAY_MS,
+    RP_TIMER_DELIVER_MS,
+    RP_TIMER_START_DELIVER_TIME,
+    RP_TIMER_PROPERTY_COUNT
+};
+
+static inline int rp_timer_is_property(const uint8_t *name, uint32_t size) {
+    if (size < 14 || (name[0] != 'T' && name[0] != '_')) return 0;
+    for (uint32_t i = 0; i < RP_TIMER_PROPERTY_COUNT; i++)
+        if (strlen(RP_TIMER_PROPERTIES[i]) == size && memcmp(RP_TIMER_PROPERTIES[i], name, size) == 0) return 1;
+    return 0;
+}
+
+/* 1 if the record is in the timer topic. */
+static inline int rp_timer_is_timer(const rp_record_view *record) {
+    return record->topic_size == sizeof RP_TIMER_TOPIC - 1 &&
+           memcmp(record->topic, RP_TIMER_TOPIC, sizeof RP_TIMER_TOPIC - 1) == 0;
+}
+#endif

@@ -1,0 +1,15 @@
+#ifndef ROCKETPY_TIMER_SCAN_H
+#define ROCKETPY_TIMER_SCAN_H
+/* Reads from the log which timers have been delivered: after a power failure, or if timer/ was lost. C only. */
+#include <stdint.h>
+#include "base/status.h"
+#include "store/commitlog.h"
+#include "store/record.h"
+#include "store/timer_marks.h"
+
+/* Set the bits of the timers whose deliveries lie in [from, to) of the log. Damage is passed over as dispatch does.
+ * RP_OK; RP_STOPPED: *stop became 1; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY with errno; RP_FULL as
+ * rp_timer_marks_reserve. */
+rp_status rp_timer_scan(rp_timer_marks *marks, rp_log_view *view, uint64_t file_size, uint64_t from, uint64_t to,
+                        const uint32_t *stop);
+#endif

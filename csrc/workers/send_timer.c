@@ -1,0 +1,226 @@
+/* See send_timer.h. */
+#include "workers/send_timer.h"
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include "base/numbers.h"
+#include "store/timer_properties.h"
+
+enum {
+    SPAN_MARGIN = 1 << 25, /* numbers: more than can be on their way between the check and the timer thread */
+    LOG_FILES = 4          /* that are mapped to read timers */
+};
+
+static const uint8_t TIMER_TOPIC[] = RP_TIMER_TOPIC;
+static const uint8_t DEAD_LETTERS[] = RP_TIMER_DEAD_LETTERS;
+enum { TIMER_TOPIC_SIZE = sizeof TIMER_TOPIC - 1, DEAD_LETTERS_SIZE = sizeof DEAD_LETTERS - 1 };
+
+rp_status rp_send_timer_open(rp_send *send) {
+    rp_timer_journal_recover(send->config.timers, send->control->published_phy_offset);
+    send->timer_records =
+        rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_FILES);
+    return send->timer_records ? RP_OK : RP_NO_MEMORY;
+}
+
+/* ------------------------------------------------------------------ accept */
+
+static int find(const uint8_t *properties, uint32_t size, const char *name, const uint8_t **value,
+                uint32_t *value_size) {
+    return rp_property_find(properties, size, (const uint8_t *)name, (uint32_t)strlen(name), value, value_size) ==
+           RP_OK;
+}
+
+/* The time that the properties ask for; 0 if it is no number, or beyond all bounds. */
+static int64_t due_of(const rp_put *put, int64_t now_ms) {
+    const uint8_t *value;
+    uint32_t size;
+    int64_t number, due_ms;
+    for (int i = 0; i < RP_TIMER_PROPERTY_COUNT; i++) {
+        if (!find(put->properties, put->request->properties_size, RP_TIMER_PROPERTIES[i], &value, &size)) continue;
+        if (rp_parse_int64(value, size, &number) != RP_OK) return 0;
+        if (i == RP_TIMER_DELAY_SEC && __builtin_mul_overflow(number, 1000, &number)) return 0;
+        if (i > RP_TIMER_DELAY_MS) return number < 0 ? 0 : number ? number : 1;
+        if (__builtin_add_overflow(now_ms, number, &due_ms)) return 0;
+        return due_ms > 0 ? due_ms : 1;
+    }
+    return 1;
+}
+
+static rp_status refuse_far(const rp_send *send, rp_timed *timed) {
+    snprintf(timed->fault, sizeof timed->fault,
+             "timer message illegal, the delay time should not be bigger than the max delay %lldms (timerMaxDelaySec)",
+             (long long)send->config.timer_max_delay_ms);
+    return RP_INVALID;
+}
+
+static rp_status refuse(rp_timed *timed, const char *fault) {
+    snprintf(timed->fault, sizeof timed->fault, "timer message illegal, %s", fault);
+    return RP_INVALID;
+}
+
+/* The properties that bring it to its queue, behind those that the broker adds to every message. */
+static int write_tail(const rp_put *put, int64_t due_ms, rp_timed *timed) {
+    int size = snprintf((char *)timed->tail, sizeof timed->tail,
+                        "%.*s%sREAL_TOPIC\x01%.*s\x02REAL_QID\x01%d\x02" RP_TIMER_OUT_MS "\x01%lld",
+                        (int)put->properties_tail_size, put->properties_tail ? (const char *)put->properties_tail : "",
+                        put->properties_tail_size ? "\x02" : "", (int)put->topic_size, (const char *)put->topic,
+                        put->queue_id, (long long)due_ms);
+    return size > 0 && size < (int)sizeof timed->tail ? size : 0;
+}
+
+rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
+    if (put->request->flags & RP_REQUEST_BATCH) return refuse(timed, "a batch cannot be delayed");
+    int64_t due_ms = due_of(put, send->now_ms);
+    if (!due_ms) return refuse(timed, "its time is not a whole number of milliseconds");
+    if (due_ms <= send->now_ms) return RP_OK;
+    if (due_ms - send->now_ms > send->config.timer_max_delay_ms) return refuse_far(send, timed);
+    rp_queue *queue =
+        send->config.from_store ? rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0) : NULL;
+    if (!queue || queue->state != RP_QUEUE_LIVE || !rp_map_get(&send->topics, DEAD_LETTERS, DEAD_LETTERS_SIZE))
+        return RP_NOT_FOUND;
+    if (queue->next_offset - rp_load_acquire(&rp_timer_marks_header(send->config.timers)->floor) >=
+        RP_TIMER_SPAN_MAX - SPAN_MARGIN)
+        return RP_FULL;
+    if (!(put->properties_tail_size = (uint32_t)write_tail(put, due_ms, timed)))
+        return refuse(timed, "its properties are too long");
+    put->topic = TIMER_TOPIC;
+    put->topic_size = TIMER_TOPIC_SIZE;
+    put->properties_tail = timed->tail;
+    put->queue = queue;
+    put->queue_id = 0;
+    count(send, RP_COUNT_TIMERS_ACCEPTED, 1);
+    return RP_OK;
+}
+
+/* ------------------------------------------------------------------ deliver */
+
+struct delivery {
+    rp_send *send;
+    uint64_t number;
+};
+
+static void journal(void *context, const rp_put *put, const rp_stored *stored) {
+    const struct delivery *delivery = context;
+    rp_timer_journal_add(delivery->send->config.timers, delivery->number, stored->end_phy_offset);
+}
+
+static rp_status skip(rp_send *send, const rp_msg_timer *message) {
+    count(send, RP_COUNT_TIMERS_SKIPPED, 1);
+    rp_timer_journal_add(send->config.timers, message->number, send->control->published_phy_offset);
+    return RP_OK;
+}
+
+/* Where it goes: its queue, or the dead letters if its topic is gone. NULL: not even they are known. */
+static rp_topic *target_of(rp_send *send, const rp_record_view *record, rp_put *put, uint32_t *topic_size) {
+    const uint8_t *value;
+    uint32_t size;
+    int32_t queue_id;
+    rp_topic *topic = NULL;
+    if (find(record->properties, record->properties_size, "REAL_TOPIC", &put->topic, topic_size) &&
+        find(record->properties, record->properties_size, "REAL_QID", &value, &size) &&
+        rp_parse_int32(value, size, &queue_id) == RP_OK && queue_id >= 0) {
+        topic = rp_map_get(&send->topics, put->topic, *topic_size);
+        if (topic && topic->queue_count && !(topic->flags & RP_TOPIC_NO_SEND))
+            put->queue_id = (int32_t)((uint32_t)queue_id % topic->queue_count);
+        else
+            topic = NULL;
+    }
+    if (topic && topic->queues[put->queue_id]) return topic;
+    put->queue_id = 0;
+    put->topic = DEAD_LETTERS;
+    *topic_size = DEAD_LETTERS_SIZE;
+    topic = rp_map_get(&send->topics, DEAD_LETTERS, DEAD_LETTERS_SIZE);
+    return topic && topic->queue_count && topic->queues[0] ? topic : NULL;
+}
+
+/* Copy the properties without those that were for the timer topic alone. Returns their size. */
+static uint32_t copy_properties(const rp_record_view *record, uint8_t *out) {
+    const uint8_t *at = record->properties, *end = at + record->properties_size;
+    uint32_t size = 0;
+    while (at < end) {
+        const uint8_t *stop = memchr(at, 2, (uint64_t)(end - at));
+        uint32_t whole = (uint32_t)((stop ? stop + 1 : end) - at);
+        if (!(whole > 10 && memcmp(at, "REAL_TOPIC\x01", 11) == 0) &&
+            !(whole > 8 && memcmp(at, "REAL_QID\x01", 9) == 0)) {
+            memcpy(out + size, at, whole);
+            size += whole;
+        }
+        at += whole;
+    }
+    return size;
+}
+
+static void count_delivered(rp_send *send, const rp_record_view *record, int is_buried) {
+    const uint8_t *value;
+    uint32_t size, bucket = 0;
+    int64_t due_ms, late_ms = 0;
+    if (find(record->properties, record->properties_size, RP_TIMER_OUT_MS, &value, &size) &&
+        rp_parse_int64(value, size, &due_ms) == RP_OK && due_ms < send->now_ms)
+        late_ms = send->now_ms - due_ms;
+    while (bucket < RP_COUNT_TIMER_LATENESS_BUCKETS - 1 && (int64_t)1 << bucket < late_ms) bucket++;
+    count(send, RP_COUNT_TIMER_LATENESS + bucket, 1);
+    count(send, RP_COUNT_TIMER_LATENESS_SUM_MS, (uint64_t)late_ms);
+    count(send, RP_COUNT_TIMERS_DELIVERED, 1);
+    if (is_buried) count(send, RP_COUNT_TIMERS_BURIED, 1);
+}
+
+static rp_status deliver(rp_send *send, const rp_msg_timer *message, const rp_record_view *record) {
+    uint8_t properties[RP_PROPERTIES_SIZE_MAX];
+    rp_msg_send request = {.origin = {.connection = RP_CONNECTION_INTERNAL, .peer = record->born_host},
+                           .sys_flag = record->sys_flag,
+                           .message_flag = record->flag,
+                           .reconsume_times = record->reconsume_times,
+                           .born_timestamp_ms = record->born_timestamp_ms,
+                           .prepared_transaction_offset = (int64_t)message->phy_offset + 1,
+                           .body_size = record->body_size};
+    rp_put put = {.request = &request,
+                  .properties = properties,
+                  .body = record->body,
+                  .store_host = send->config.store_host,
+                  .store_timestamp_ms = send->now_ms};
+    struct delivery delivery = {send, message->number};
+    rp_stored stored;
+    uint64_t total;
+    const rp_topic *topic = target_of(send, record, &put, &put.topic_size);
+    if (!topic) return RP_OK; /* the manager has not told of it yet */
+    put.queue = topic->queues[put.queue_id];
+    put.extra_sys_flag = topic->flags & RP_TOPIC_MULTI_TAG ? RP_SYS_FLAG_MULTI_TAGS : 0;
+    request.properties_size = copy_properties(record, properties);
+    if (!rp_put_measure(&put, &total)) return skip(send, message);
+    rp_status status = rp_put_append(send->log, &put, total, 1, journal, &delivery, &stored);
+    if (status == RP_TOO_LARGE) return skip(send, message);
+    if (status != RP_OK) return RP_OK;
+    send->appended++;
+    send->is_awaited |= __atomic_load_n(&put.queue->watched, __ATOMIC_RELAXED) != 0;
+    count(send, RP_COUNT_MESSAGES_PUT, 1);
+    count(send, RP_COUNT_BYTES_PUT, total);
+    rp_traffic_add(
+        &send->traffic,
+        &(rp_msg_traffic){
+            .messages = 1, .bytes = total, .requests = 1, .queue_id = put.queue_id, .topic_size = put.topic_size},
+        put.topic, send->admission.now_ns);
+    count_delivered(send, record, put.topic == DEAD_LETTERS);
+    return RP_OK;
+}
+
+rp_status rp_send_timer_deliver(rp_send *send, const rp_msg_timer *message) {
+    rp_record_view record;
+    uint64_t file_size = send->control->commitlog_file_size, published = send->control->published_phy_offset;
+    if (rp_timer_journal_is_last(send->config.timers, message->number)) return RP_OK;
+    if (!rp_timer_journal_has_room(send->config.timers)) return RP_FULL;
+    if (rp_store_fault(rp_load_acquire32(&send->control->running_flags))) return RP_OK;
+    if (send->now_ms < message->due_ms) rp_send_look_at_clock(send);
+    if (send->now_ms < message->due_ms) return RP_OK; /* never early */
+    if (message->size > file_size || message->phy_offset >= published ||
+        message->size > published - message->phy_offset)
+        return skip(send, message);
+    const uint8_t *image = rp_log_view_acquire(send->timer_records, message->phy_offset, message->size);
+    if (!image) return errno == ENOENT || errno == EINVAL ? skip(send, message) : RP_OK;
+    rp_status status = rp_record_decode(image, message->size, 0, &record);
+    if (status == RP_OK && rp_timer_is_timer(&record) && record.queue_offset == message->number)
+        status = deliver(send, message, &record);
+    else
+        status = skip(send, message);
+    rp_log_view_release(send->timer_records, message->phy_offset);
+    return status;
+}

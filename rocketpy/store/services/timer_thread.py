@@ -1,0 +1,88 @@
+"""The timer thread of the store worker (csrc/store/timers.h): one C call that returns once a second."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+
+from ..control_block import ControlBlock, fail
+from ..files import StorePaths
+from ..formats.unit import rounded_file_size
+from ..timers import TimerMarks
+from .faults import FaultLog
+
+TURN_NS = 1_000_000_000
+RETRY_S = 0.2
+SYNC_INTERVAL_S = 5.0
+
+
+class TimerThread:
+    """`run` and `keep_synced` are the main functions of two threads; both return when `stop` is set and `stop()` was
+    called."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        marks: TimerMarks,
+        worker: Any,
+        ring: Any,
+        faults: FaultLog,
+        stop: threading.Event,
+    ) -> None:
+        paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        names = [os.fsencode(path) for path in (paths.timer / "runs", paths.commitlog, paths.consumequeue)]
+        strings = [ffi.new("char[]", name) for name in names]
+        self._kept = control, marks
+        self._faults = faults
+        self._stop = stop
+        self._handle: Any = lib.rp_timers_open(
+            ffi.new(
+                "rp_timers_config *",
+                {
+                    "block": control.block,
+                    "marks": marks.pointer,
+                    "worker": worker,
+                    "directory": strings[0],
+                    "commitlog_directory": strings[1],
+                    "consume_queue_directory": strings[2],
+                    "consume_queue_file_size": rounded_file_size(config.mapped_file_size_consume_queue),
+                    "to_send": ring,
+                },
+            )
+        )
+        if self._handle == ffi.NULL:
+            raise fail("cannot serve timers")
+
+    def run(self) -> None:
+        """Deliver until stopped. A fault of the disk is logged, and everything is tried again."""
+        while not self._stop.is_set():
+            status = lib.rp_timers_run(self._handle, TURN_NS)
+            if status == Status.STOPPED:
+                return
+            if status != Status.OK:
+                self._faults.report("cannot read or file timers", fail("timers", status))
+                self._stop.wait(RETRY_S)
+
+    def keep_synced(self) -> None:
+        """Bring runs and marks to the disk now and then, and at the end."""
+        lib.rp_process_lower_priority()
+        while True:
+            is_last = self._stop.wait(SYNC_INTERVAL_S)
+            status = lib.rp_timers_sync(self._handle)
+            if status < 0:
+                self._faults.report("cannot sync the files of timers", fail("timers", status))
+            if is_last:
+                return
+
+    def stop(self) -> None:
+        lib.rp_timers_stop(self._handle)
+
+    def close(self) -> None:
+        """After both threads have ended."""
+        lib.rp_timers_close(self._handle)

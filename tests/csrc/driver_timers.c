@@ -1,0 +1,199 @@
+/* Pending timers: the heap gives them in order, the set of numbers agrees with an array, bits and floor survive a turn
+ * of the ring of bits, and heap and runs together give each pending timer in order, after a restart and damage too. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "store/timer_index.h"
+#include "check.h"
+
+enum { TIMERS = 5000, NUMBERS = 3000, CHUNK = 8 << 20 };
+
+static char directory[] = "/tmp/driver_timers_XXXXXX";
+static rp_control control;
+
+static char *path_of(const char *name) {
+    static char path[4096];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    return path;
+}
+
+static void check_heap(void) {
+    random_source random = {1};
+    rp_timer_heap heap = {0};
+    rp_timer last = {0};
+    for (uint32_t i = 0; i < TIMERS; i++) {
+        rp_timer timer = {.due_ms = random_below(&random, 500), .number = i};
+        CHECK(rp_timer_heap_push(&heap, &timer) == RP_OK);
+    }
+    for (uint32_t i = 0; i < TIMERS; i++) {
+        CHECK(i == 0 || rp_timer_compare(&last, &heap.timers[0]) < 0);
+        last = heap.timers[0];
+        rp_timer_heap_pop(&heap);
+    }
+    CHECK(heap.count == 0);
+    rp_timer_heap_destroy(&heap);
+}
+
+static void check_set(void) {
+    static uint8_t is_in[NUMBERS];
+    random_source random = {2};
+    rp_number_set set;
+    CHECK(rp_number_set_init(&set, NUMBERS) == RP_OK);
+    for (uint32_t turn = 0; turn < 200000; turn++) {
+        uint32_t number = random_below(&random, NUMBERS);
+        if (random_below(&random, 2)) {
+            rp_number_set_add(&set, number);
+            is_in[number] = 1;
+        } else {
+            rp_number_set_remove(&set, number);
+            is_in[number] = 0;
+        }
+        number = random_below(&random, NUMBERS);
+        CHECK(rp_number_set_has(&set, number) == is_in[number]);
+    }
+    for (uint32_t number = 0; number < NUMBERS; number++) CHECK(rp_number_set_has(&set, number) == is_in[number]);
+    rp_number_set_destroy(&set);
+}
+
+static rp_timer_marks *open_marks(void) {
+    rp_timer_marks *marks = rp_timer_marks_open(path_of("delivered"), &control);
+    CHECK(marks != NULL);
+    return marks;
+}
+
+/* More numbers than there are bits go through; bits behind the floor do not count for later numbers. */
+static void check_bits(void) {
+    rp_timer_marks *marks = open_marks();
+    rp_timer_header *header = rp_timer_marks_header(marks);
+    for (uint64_t start = 0; start < (uint64_t)RP_TIMER_SPAN_MAX + 3 * CHUNK; start += CHUNK) {
+        CHECK(rp_timer_marks_reserve(marks, start + 1000) == RP_OK);
+        CHECK(rp_timer_marks_pending(marks, start + 1000) == 1000);
+        for (uint64_t number = start; number < start + 1000; number++) {
+            CHECK(!rp_timer_is_delivered(marks, number));
+            if ((number - start) % 100 != 7) rp_timer_set_delivered(marks, number);
+        }
+        CHECK(rp_timer_marks_pending(marks, start + 1000) == 10);
+        rp_timer_marks_move_floor(marks, 0, start + 1000);
+        CHECK(header->floor == start + 7 && rp_timer_is_delivered(marks, start) &&
+              !rp_timer_is_delivered(marks, start + 7));
+        rp_timer_marks_move_floor(marks, start + CHUNK, start + CHUNK); /* the queue begins there now */
+        CHECK(header->floor == start + CHUNK);
+    }
+    CHECK(rp_timer_marks_reserve(marks, header->floor + RP_TIMER_SPAN_MAX) == RP_FULL);
+    CHECK(rp_timer_marks_sync(marks) == RP_OK);
+    rp_timer_marks_close(marks);
+    unlink(path_of("delivered"));
+}
+
+/* What was published counts, under the same kernel. */
+static void check_journal(void) {
+    uint64_t end;
+    rp_timer_marks *marks = open_marks();
+    rp_timer_marks_header(marks)->must_scan = 0;
+    rp_timer_journal_add(marks, 5, 100);
+    rp_timer_journal_add(marks, 3, 200);
+    CHECK(rp_timer_journal_is_last(marks, 3) && !rp_timer_journal_is_last(marks, 5));
+    rp_timer_marks_close(marks);
+    marks = open_marks();
+    rp_timer_journal_recover(marks, 199);
+    CHECK(rp_timer_marks_header(marks)->journal_end == 1 && rp_timer_journal_is_last(marks, 5));
+    rp_timer_journal_recover(marks, 199);
+    CHECK(rp_timer_marks_header(marks)->journal_end == 1 && rp_timer_journal_at(marks, 0, &end) == 5 && end == 100);
+    rp_timer_marks_close(marks);
+    control.boot_id[0]++;
+    marks = open_marks();
+    CHECK(rp_timer_marks_header(marks)->journal_end == 0 && rp_timer_marks_header(marks)->must_scan == 1);
+    for (uint32_t i = 0; i < RP_TIMER_JOURNAL_MAX; i++) {
+        CHECK(rp_timer_journal_has_room(marks));
+        rp_timer_journal_add(marks, i, i);
+    }
+    CHECK(!rp_timer_journal_has_room(marks));
+    rp_timer_marks_close(marks);
+    unlink(path_of("delivered"));
+}
+
+static void damage_first_run(void) {
+    char name[32];
+    snprintf(name, sizeof name, "runs/%020d", 0);
+    int fd = open(path_of(name), O_WRONLY);
+    CHECK(fd >= 0 && pwrite(fd, "?", 1, 100) == 1);
+    close(fd);
+}
+
+/* Take timers in order until `limit` are taken; each once. */
+static uint32_t take(rp_timer_index *index, rp_timer_marks *marks, uint32_t limit) {
+    rp_timer last = {0};
+    uint32_t taken = 0;
+    for (const rp_timer *timer; taken < limit && (timer = rp_timer_index_first(index)); taken++) {
+        CHECK(taken == 0 || rp_timer_compare(&last, timer) < 0);
+        CHECK(timer->phy_offset == timer->number * 3 && timer->size == 100);
+        last = *timer;
+        rp_timer_index_take(index);
+        rp_timer_set_delivered(marks, last.number);
+    }
+    return taken;
+}
+
+static void add(rp_timer_index *index, rp_timer_marks *marks, random_source *random, uint64_t from, uint64_t to) {
+    for (uint64_t number = from; number < to; number++) {
+        rp_timer timer = {
+            .due_ms = random_below(random, 100000), .number = number, .phy_offset = number * 3, .size = 100};
+        if (!rp_timer_is_delivered(marks, number)) CHECK(rp_timer_index_add(index, &timer) == RP_OK);
+        if (rp_timer_index_is_full(index, number + 1)) CHECK(rp_timer_index_file(index, NULL, 0, number + 1) == RP_OK);
+    }
+}
+
+static void check_index(void) {
+    random_source random = {3};
+    rp_number_set under_way;
+    rp_timer_index index;
+    rp_timer_marks *marks = open_marks();
+    char runs[4096];
+    snprintf(runs, sizeof runs, "%s/runs", directory);
+    CHECK(rp_number_set_init(&under_way, 16) == RP_OK && rp_timer_marks_reserve(marks, TIMERS) == RP_OK);
+    CHECK(rp_timer_index_open(&index, runs, marks, &under_way, TIMERS) == RP_OK);
+    index.heap_max = 700;
+    add(&index, marks, &random, 0, TIMERS);
+    CHECK(index.run_count == TIMERS / 700 && rp_timer_marks_header(marks)->filed == TIMERS / 700 * 700);
+    CHECK(take(&index, marks, 2000) == 2000);
+    rp_number_set_add(&under_way, rp_timer_index_first(&index)->number);
+    CHECK(!rp_number_set_has(&under_way, rp_timer_index_first(&index)->number));
+    CHECK(rp_timer_index_file(&index, NULL, 0, TIMERS) == RP_OK && index.heap.count == 0);
+    rp_timer_index_close(&index);
+    rp_number_set_destroy(&under_way);
+    CHECK(rp_number_set_init(&under_way, 16) == RP_OK);
+
+    CHECK(rp_timer_index_open(&index, runs, marks, &under_way, TIMERS) == RP_OK); /* a restart */
+    CHECK(rp_timer_marks_header(marks)->filed == TIMERS);
+    CHECK(take(&index, marks, 500) == 500);
+    rp_timer_index_close(&index);
+
+    damage_first_run();
+    CHECK(rp_timer_index_open(&index, runs, marks, &under_way, TIMERS) == RP_OK);
+    CHECK(rp_timer_marks_header(marks)->filed == 0); /* everything is to be read again */
+    index.heap_max = 700;
+    add(&index, marks, &random, 0, TIMERS);
+    CHECK(take(&index, marks, TIMERS) >= TIMERS - 2500 - 1);
+    CHECK(rp_timer_marks_pending(marks, TIMERS) == 0);
+    rp_timer_index_retire(&index);
+    CHECK(index.run_count == 0 && rp_timer_index_first(&index) == NULL);
+    rp_timer_index_close(&index);
+    rp_number_set_destroy(&under_way);
+    rp_timer_marks_close(marks);
+    CHECK(rmdir(runs) == 0); /* nothing is left */
+    unlink(path_of("delivered"));
+}
+
+int main(void) {
+    CHECK(mkdtemp(directory) != NULL);
+    check_heap();
+    check_set();
+    check_bits();
+    check_journal();
+    check_index();
+    CHECK(rmdir(directory) == 0);
+    return 0;
+}

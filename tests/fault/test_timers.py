@@ -1,0 +1,135 @@
+"""Invariant: a timer that was acknowledged is delivered once, not early, whichever workers are killed, or all of them
+at once, while it waits or is on its way."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
+
+from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
+from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.broker import RunningBroker, running_broker
+from tests.support.history import Connection, send_request
+
+SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
+TOPIC, QUEUES = "timed", 4
+BATCHES, BATCH = 90, 100
+DELAY_MAX_MS = 12_000
+WORKERS = ("send", "store", "manager", "store", "send", "pull", "store")
+SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20)}
+
+
+def timer(number: int, delay_ms: int) -> RemotingCommand:
+    command = send_request(TOPIC, number % QUEUES, [b"%d" % number], number)
+    assert command.ext_fields is not None
+    command.ext_fields["i"] = f"TIMER_DELAY_MS\x01{delay_ms}\x02"
+    return command
+
+
+def send_timers(broker: RunningBroker, choose: random.Random) -> set[int]:
+    """Send BATCHES x BATCH timers; the numbers of those that were acknowledged."""
+    connection = Connection(broker.port, timeout_s=30.0)
+    acknowledged = set()
+    for batch in range(BATCHES):
+        numbers = range(batch * BATCH, (batch + 1) * BATCH)
+        connection.send(*(timer(number, choose.randint(1, DELAY_MAX_MS)) for number in numbers))
+        for _ in numbers:
+            reply = connection.receive()
+            if reply.code == 0:
+                acknowledged.add(reply.opaque)
+    connection.close()
+    return acknowledged
+
+
+def delivered(broker: RunningBroker) -> list[StoredRecord]:
+    records: list[StoredRecord] = []
+    for path in sorted((broker.store / "commitlog").iterdir()):
+        records += decode_records(path.read_bytes(), int(path.name))
+    return [record for record in records if record.topic == TOPIC]
+
+
+def count_delivered(broker: RunningBroker) -> int:
+    return len({bytes(record.body) for record in delivered(broker)})
+
+
+def wait_for(condition: Callable[[], bool], broker: RunningBroker) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline, broker.text()[-4000:]
+        time.sleep(0.05)
+
+
+def check(broker: RunningBroker, acknowledged: set[int]) -> None:
+    records = delivered(broker)
+    times = Counter(int(record.body) for record in records)
+    assert [number for number, count in times.items() if count > 1] == [], "delivered twice"
+    assert acknowledged - times.keys() == set(), "lost"
+    for record in records:
+        due_ms = int(decode_properties(record.properties.decode())[TIMER_OUT_MS])
+        assert record.store_timestamp_ms >= due_ms, f"timer {int(record.body)} is early"
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_no_death_of_a_worker_repeats_or_loses_a_timer(flush: str) -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(f"{SEED}/{flush}")
+    with running_broker(SETTINGS | {"flushDiskType": flush}) as broker:
+        acknowledged = send_timers(broker, choose)
+        assert len(acknowledged) == BATCHES * BATCH
+        counts = []
+        for victim in WORKERS:
+            before = count_delivered(broker)
+            if before == len(acknowledged):
+                break
+            wait_for(lambda: count_delivered(broker) > before, broker)  # noqa: B023 - called at once
+            counts.append(count_delivered(broker))
+            time.sleep(choose.random() * 0.1)  # anywhere in a delivery
+            pid = broker.kill_worker(victim)
+            wait_for(lambda: broker.workers().get(victim, pid) != pid, broker)  # noqa: B023 - called at once
+        wait_for(lambda: count_delivered(broker) >= len(acknowledged), broker)
+        print(f"of {len(acknowledged)} timers were delivered at the kills: {counts}")
+        assert len(counts) >= 4, "too few kills while timers were on their way"
+        assert broker.stop() == 0, broker.text()[-4000:]
+        check(broker, acknowledged)
+
+
+def test_no_death_of_the_whole_broker_repeats_or_loses_a_timer() -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(SEED)
+    with running_broker(SETTINGS) as broker:
+        acknowledged = send_timers(broker, choose)
+        counts = []
+        while (before := count_delivered(broker)) < len(acknowledged) and len(counts) < 5:
+            wait_for(lambda: count_delivered(broker) > before, broker)
+            time.sleep(choose.random() * 0.5)
+            counts.append(count_delivered(broker))
+            broker.kill_all()
+            broker.start()
+        wait_for(lambda: count_delivered(broker) >= len(acknowledged), broker)
+        print(f"of {len(acknowledged)} timers were delivered at the kills: {counts}")
+        assert len(counts) >= 3, "too few kills while timers were on their way"
+        assert broker.stop() == 0, broker.text()[-4000:]
+        check(broker, acknowledged)
+
+
+def test_timers_without_their_files_are_found_in_the_log_and_delivered_once() -> None:
+    """The directory `timer` is lost while the broker is stopped: the log says which timers were delivered."""
+    choose = random.Random(SEED)
+    with running_broker(SETTINGS) as broker:
+        acknowledged = send_timers(broker, choose)
+        wait_for(lambda: count_delivered(broker) > len(acknowledged) // 4, broker)
+        broker.stop()
+        for path in sorted((broker.store / "timer").rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        broker.start()
+        wait_for(lambda: count_delivered(broker) >= len(acknowledged), broker)
+        broker.stop()
+        check(broker, acknowledged)

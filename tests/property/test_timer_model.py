@@ -1,0 +1,84 @@
+"""Timers against a model: whatever happens between, each is delivered once, not before its time, and promptly."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="timers are C")
+
+from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
+from tests.support.timer_rig import TimerRig
+
+SEED = int(os.environ.get("ROCKETPY_SEED", random.SystemRandom().randrange(1 << 32)))
+STEPS = 400
+
+
+class Model:
+    """What the rig was told, and what must be true of its log."""
+
+    def __init__(self, rig: TimerRig, choose: random.Random) -> None:
+        self.rig, self.choose = rig, choose
+        self.due_ms: dict[bytes, int] = {}
+
+    def send(self) -> None:
+        for _ in range(self.choose.randrange(1, 40)):
+            delay_ms = int(10 ** self.choose.uniform(0, 5))
+            body = b"%d" % len(self.due_ms)
+            self.due_ms[body] = self.rig.wall_ms + delay_ms
+            form = self.choose.choice((f"TIMER_DELAY_MS\x01{delay_ms}", f"TIMER_DELIVER_MS\x01{self.due_ms[body]}"))
+            self.rig.send_many([(body, form)])
+
+    def check(self, *, is_settled: bool) -> None:
+        records = self.rig.records("T")
+        times = Counter(bytes(record.body) for record in records)
+        assert all(count == 1 for count in times.values()), "delivered twice"
+        for record in records:
+            due_ms = self.due_ms[bytes(record.body)]
+            assert record.store_timestamp_ms >= due_ms, "early"
+            assert int(decode_properties(record.properties.decode())[TIMER_OUT_MS]) == due_ms
+        if is_settled:
+            assert times.keys() == {body for body, due_ms in self.due_ms.items() if due_ms <= self.rig.wall_ms}
+            assert self.rig.header.pending == len(self.due_ms) - len(times)
+
+
+@pytest.mark.parametrize("heap_max", [3, 50, 0])
+def test_each_timer_is_delivered_once_whatever_is_restarted(tmp_path: Path, heap_max: int) -> None:
+    print(f"ROCKETPY_SEED={SEED}")
+    choose = random.Random(f"{SEED}/{heap_max}")
+    rig = TimerRig(tmp_path, heap_max=heap_max)
+    rig.add_timer_topic()
+    model = Model(rig, choose)
+    for _ in range(STEPS):
+        what = choose.randrange(12)
+        if what < 3:
+            model.send()
+        elif what < 5:
+            rig.advance(int(10 ** choose.uniform(0, 4)))
+        elif what == 5:
+            rig.step()
+        elif what == 6:
+            rig.path.turn()
+        elif what == 7:
+            rig.flush()
+        elif what == 8:
+            rig.restart_timers()
+        elif what == 9:
+            rig.restart_send()
+        elif what == 10:
+            rig.settle()
+            model.check(is_settled=True)
+        else:
+            rig.flush()
+            rig.reboot(lost=choose.randrange(2) == 0)
+        if choose.randrange(10) == 0:
+            model.check(is_settled=False)
+    rig.advance(200_000)
+    rig.settle()
+    model.check(is_settled=True)
+    assert len(model.due_ms) > 500
+    rig.close()

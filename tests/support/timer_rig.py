@@ -1,0 +1,184 @@
+"""Timers in one process and one thread: the fast path and the timer thread's steps, on a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.fast_path import FastPath
+from tests.support.history import send_request
+
+TIMER_TOPIC, DEAD_LETTERS = "rmq_sys_wheel_timer", "%DLQ%rmq_sys_wheel_timer"
+START_MS = 1_700_000_000_000
+MAX_DELAY_MS = 3 * 86_400_000
+
+
+class TimerRig:
+    """`heap_max`: timers in memory, so that runs come early."""
+
+    def __init__(self, root: Path, *, heap_max: int = 0, **options: Any) -> None:
+        self.root = root
+        self.wall_ms, self.boot_ms = START_MS, 1000
+        self.heap_max = heap_max
+        (root / "timer").mkdir(parents=True)
+        self._clocks = (
+            ffi.callback("int64_t(void)", lambda: self.wall_ms),
+            ffi.callback("int64_t(void)", lambda: self.boot_ms),
+        )
+        self._directories = [
+            ffi.new("char[]", str(path).encode())
+            for path in (root / "timer" / "runs", root / "commitlog", root / "consumequeue")
+        ]
+        clocks = {"wall_ms": self._clocks[0], "boot_ms": self._clocks[1]}
+        self._opaque = 0
+        self._has_topics = False
+        (root / "commitlog").mkdir()
+        block = lib.rp_control_open(str(root / "control").encode(), 8 << 20)
+        lib.rp_control_mark_boot(block)
+        self.marks = self._open_marks(block)
+        self.path = FastPath(root, timers=self.marks, timer_max_delay_ms=MAX_DELAY_MS, **clocks, **options)
+        lib.rp_control_close(block)
+        self.path.add_topic("T")
+        self.path.tables_end()
+        self.timers = self._open_timers()
+
+    def _open_marks(self, block: Any) -> Any:
+        marks = lib.rp_timer_marks_open(str(self.root / "timer" / "delivered").encode(), lib.rp_control_header(block))
+        assert marks != ffi.NULL
+        return marks
+
+    def _open_timers(self) -> Any:
+        config = {
+            "block": self.path.block,
+            "marks": self.marks,
+            "worker": self.path.workers["store"],
+            "directory": self._directories[0],
+            "commitlog_directory": self._directories[1],
+            "consume_queue_directory": self._directories[2],
+            "consume_queue_file_size": self.path.cq_file_size,
+            "to_send": self.path.store_send,
+            "heap_max": self.heap_max,
+            "wall_ms": self._clocks[0],
+            "boot_ms": self._clocks[1],
+        }
+        timers = lib.rp_timers_open(ffi.new("rp_timers_config *", config))
+        assert timers != ffi.NULL
+        return timers
+
+    def close(self) -> None:
+        lib.rp_timers_close(self.timers)
+        self.path.close()
+        lib.rp_timer_marks_close(self.marks)
+
+    @property
+    def control(self) -> Any:
+        return lib.rp_control_header(self.path.block)
+
+    @property
+    def header(self) -> Any:
+        return lib.rp_timer_marks_header(self.marks)
+
+    # --- what happens ---
+
+    def add_timer_topic(self) -> None:
+        self.path.add_topic(TIMER_TOPIC, 1)
+        self.path.add_topic(DEAD_LETTERS, 1)
+
+    def advance(self, ms: int) -> None:
+        self.wall_ms += ms
+        self.boot_ms += ms
+
+    def send(self, body: bytes, properties: str, *, queue_id: int = 0, topic: str = "T") -> RemotingCommand | None:
+        """Send one message through the codec; its response."""
+        self._opaque += 1
+        command = send_request(topic, queue_id, [body], self._opaque)
+        assert command.ext_fields is not None
+        command.ext_fields["i"] = properties
+        return self.ask(command)
+
+    def ask(self, command: RemotingCommand) -> RemotingCommand | None:
+        assert self.path.frame(command) == lib.RP_OK
+        self.path.turn()
+        found = [answer for _, answer in self.path.answers()]
+        return found[0] if found else None
+
+    def send_many(self, messages: Iterable[tuple[bytes, str]]) -> None:
+        for body, properties in messages:
+            answer = self.send(body, properties)
+            assert answer is not None and answer.code == 0, answer
+
+    def flush(self) -> None:
+        """The log is on the disk up to its end."""
+        self.control.durable_phy_offset = self.control.published_phy_offset
+
+    def step(self) -> int:
+        """One step of the timer thread; its status."""
+        return int(lib.rp_timers_step(self.timers))
+
+    def settle(self) -> None:
+        """Steps of all until nothing is to be done now."""
+        while True:
+            status = self.step()
+            self.path.turn()
+            self.flush()
+            if status != Status.OK:
+                assert status == Status.EMPTY
+                if self.header.journal_begin == self.header.journal_end and not self._is_given():
+                    return
+
+    def _is_given(self) -> bool:
+        return bool(lib.rp_ring_depth(self.path.store_send))
+
+    def restart_timers(self) -> None:
+        lib.rp_timers_close(self.timers)
+        self.timers = self._open_timers()
+
+    def restart_send(self) -> None:
+        lib.rp_send_close(self.path.send)
+        self.path.send = self.path.open_send()
+        self.path.add_topic("T")
+        if self._queue() != ffi.NULL:
+            self.add_timer_topic()
+        self.path.tables_end()
+
+    def _queue(self) -> Any:
+        return lib.rp_control_find(self.path.block, TIMER_TOPIC.encode(), len(TIMER_TOPIC), 0)
+
+    def reboot(self, *, lost: bool = False) -> None:
+        """The next start under another kernel, whose page cache kept the log; `lost`: the directory `timer` is gone.
+        What was in rings is gone."""
+        lib.rp_timers_close(self.timers)
+        lib.rp_send_close(self.path.send)
+        lib.rp_timer_marks_close(self.marks)
+        if lost:
+            for path in [*(self.root / "timer" / "runs").glob("*"), self.root / "timer" / "delivered"]:
+                path.unlink()
+        self.control.boot_id[0] = (self.control.boot_id[0] + 1) % 256
+        self.marks = self._open_marks(self.path.block)
+        self.path.send_options["timers"] = self.marks
+        self.path.renew_store_ring()
+        self.restart_all()
+
+    def restart_all(self) -> None:
+        self.path.send = self.path.open_send()
+        self.path.add_topic("T")
+        if self._queue() != ffi.NULL:
+            self.add_timer_topic()
+        self.path.tables_end()
+        self.timers = self._open_timers()
+
+    # --- what there is ---
+
+    def records(self, topic: str) -> list[StoredRecord]:
+        found: list[StoredRecord] = []
+        for path in sorted((self.root / "commitlog").iterdir()):
+            found += decode_records(path.read_bytes(), int(path.name))
+        return [record for record in found if record.topic == topic]
+
+    def bodies(self, topic: str = "T") -> list[bytes]:
+        return [bytes(record.body) for record in self.records(topic)]
