@@ -12,7 +12,7 @@ from rocketpy.message import properties as names
 from rocketpy.message.host import Host
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import NOT_ALLOWED_SEND_TOPICS, is_retry_topic, reply_topic, topic_fault
-from rocketpy.message.numbers import int_or
+from rocketpy.message.numbers import int_or, long_or
 
 BATCH_ENTRY_OVERHEAD = 22  # bytes of lengths, magic, CRC and flag around each member of a batch
 
@@ -34,6 +34,8 @@ class Message:
         tags: exactly one tag; `||` belongs to subscriptions.
         keys: business keys for queries; joined by spaces, so none may hold one.
         delay_level: 1..18 by default (1s 5s 10s 30s 1m ... 2h); 0 for no delay.
+        delay_ms: deliver it so many milliseconds after the broker has it. deliver_at_ms: deliver it at this time, ms
+        since 1970. 0 for neither; at most one of these three. For rocketpy and RocketMQ 5; 4.x brokers deliver at once.
         order_key: messages with equal keys go to one queue.
     """
 
@@ -46,6 +48,12 @@ class Message:
     delay_level: int = 0
     wait_store: bool = True
     order_key: str | int | None = None
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
+
+    @property
+    def is_delayed(self) -> bool:
+        return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
 
     def to_properties(self) -> dict[str, str]:
         """All properties under their wire names, well-known ones included."""
@@ -56,6 +64,10 @@ class Message:
             wire[names.KEYS] = names.KEY_SEPARATOR.join(self.keys)
         if self.delay_level:
             wire[names.DELAY] = str(self.delay_level)
+        if self.delay_ms:
+            wire[names.TIMER_DELAY_MS] = str(self.delay_ms)
+        if self.deliver_at_ms:
+            wire[names.TIMER_DELIVER_MS] = str(self.deliver_at_ms)
         wire[names.WAIT] = "true" if self.wait_store else "false"
         return wire
 
@@ -117,6 +129,11 @@ class ReceivedMessage:
         return max(0, int_or(self.properties.get(names.DELAY), 0))
 
     @property
+    def deliver_at_ms(self) -> int:
+        """The time of a timer (`Message.delay_ms`, `deliver_at_ms`), ms since 1970; 0 if it was none."""
+        return max(0, long_or(self.properties.get(names.TIMER_OUT_MS), 0))
+
+    @property
     def is_request(self) -> bool:
         """Its sender waits for a reply."""
         return names.REPLY_TO_CLIENT in self.properties and names.CORRELATION_ID in self.properties
@@ -171,6 +188,10 @@ def check_message(message: Message, size_max: int) -> None:
     for key in message.keys:
         if not key or names.KEY_SEPARATOR in key:
             raise MessageInvalid(f"the key {key!r} is empty or holds a space")
+    if min(message.delay_ms, message.deliver_at_ms) < 0:
+        raise MessageInvalid("delay_ms and deliver_at_ms cannot be negative")
+    if sum(map(bool, (message.delay_level, message.delay_ms, message.deliver_at_ms))) > 1:
+        raise MessageInvalid("a message has at most one of delay_level, delay_ms and deliver_at_ms")
     for name, value in message.properties.items():
         if not name.strip() or not value.strip():
             raise MessageInvalid(f"the property {name!r}={value!r} has a blank name or value")
@@ -190,7 +211,7 @@ def check_batch(messages: Sequence[Message]) -> None:
             )
         if message.wait_store != first.wait_store:
             raise MessageInvalid("the messages of a batch must have the same wait_store")
-        if message.delay_level:
+        if message.is_delayed:
             raise MessageInvalid("messages of a batch cannot be delayed")
     if is_retry_topic(first.topic):
         raise MessageInvalid("a batch cannot go to a retry topic")

@@ -99,6 +99,10 @@ SYSTEM_PROPERTIES = frozenset(
         INNER_MULTI_DISPATCH,
         INNER_MULTI_QUEUE_OFFSET,
         TRANSACTION_ID,
+        TIMER_DELAY_SEC,
+        TIMER_DELAY_MS,
+        TIMER_DELIVER_MS,
+        TIMER_OUT_MS,
     }
 )
 """Names that users may not put into their messages."""

@@ -51,7 +51,7 @@ ITEMS_PER_STEP = 500
 
 @attrs.frozen
 class WorkerCounters:
-    """Totals since start, summed over the send and pull workers (csrc/ipc/worker_messages.h RP_COUNT_*)."""
+    """Totals since start, summed over the send and pull workers (csrc/ipc/worker_counters.h)."""
 
     messages_put: int = 0
     bytes_put: int = 0

@@ -28,6 +28,9 @@ func newMessage(given arguments, i int) *primitive.Message {
 	message.WithProperty("number", strconv.Itoa(i))
 	message.WithProperty("text", "Grüße, 世界")
 	message.Flag = int32(i)
+	if delay := given.number("delay", 0); given.text("timer", "") != "" {
+		message.WithProperty(given.text("timer", ""), strconv.Itoa(delay+i))
+	}
 	return message
 }
 
@@ -41,7 +44,8 @@ func (shardSelector) Select(message *primitive.Message, queues []*primitive.Mess
 }
 
 // send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue] [--stay true: before it
-// closes its connections it waits for the end of its input].
+// closes its connections it waits for the end of its input] [--timer TIMER_DELAY_MS --delay MS: message i is due so much and
+// i ms later].
 func send(given arguments) {
 	options := []producer.Option{
 		producer.WithNsResolver(given.nameServer()),

@@ -23,7 +23,7 @@ from rocketpy.client.consuming.pull_rules import FlowLimits, limits_for_queue
 from rocketpy.client.consuming.retry_sender import retry_message
 from rocketpy.client.consuming.statistics import ConsumerStatistics
 from rocketpy.client.consuming.subscription import build_subscription, keep_subscribed
-from rocketpy.client.messages import Message, check_batch, split_batches
+from rocketpy.client.messages import Message, check_batch, check_message, split_batches
 from rocketpy.client.options import ClientOptions, Credentials, StartFrom
 from rocketpy.client.results import ConsumeResult, acknowledged_count
 from rocketpy.errors import ClientError, MessageInvalid
@@ -152,10 +152,11 @@ def test_split_batches() -> None:
         [],
         [Message("T", b"1"), Message("U", b"2")],
         [Message("T", b"1", delay_level=1)],
+        [Message("T", b"1", delay_ms=1)],
         [Message("T", b"1"), Message("T", b"2", wait_store=False)],
         [Message("%RETRY%g", b"1")],
     ],
-    ids=["empty", "topics", "delay", "wait", "retry"],
+    ids=["empty", "topics", "delay", "timer", "wait", "retry"],
 )
 def test_no_batch_of_these(messages: list[Message]) -> None:
     with pytest.raises(MessageInvalid):
@@ -258,3 +259,31 @@ def test_a_body_that_cannot_be_inflated_is_handed_on_as_it_is() -> None:
     )
     (received,) = decode_messages(image, "b")
     assert (received.body, received.sys_flag) == (b"not zlib", 0x301)
+
+
+@pytest.mark.parametrize(
+    ("message", "wire"),
+    [
+        (Message("T", b"1", delay_ms=1500), {"TIMER_DELAY_MS": "1500"}),
+        (Message("T", b"1", deliver_at_ms=1_800_000_000_000), {"TIMER_DELIVER_MS": "1800000000000"}),
+        (Message("T", b"1"), {}),
+    ],
+)
+def test_a_timer_has_the_property_of_5_x_clients(message: Message, wire: dict[str, str]) -> None:
+    check_message(message, 100)
+    assert {name: value for name, value in message.to_properties().items() if name.startswith("TIMER")} == wire
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        Message("T", b"1", delay_ms=-1),
+        Message("T", b"1", deliver_at_ms=-1),
+        Message("T", b"1", delay_ms=1, deliver_at_ms=1),
+        Message("T", b"1", delay_ms=1, delay_level=1),
+        Message("T", b"1", properties={"TIMER_DELAY_MS": "1"}),
+    ],
+)
+def test_a_message_that_cannot_be_a_timer_is_refused(message: Message) -> None:
+    with pytest.raises(MessageInvalid):
+        check_message(message, 100)

@@ -22,6 +22,7 @@ from rocketpy.store.services.cleaning import Cleaner
 from rocketpy.store.services.faults import FaultLog
 from rocketpy.store.services.queue_cleaning import QueueCleaning
 from rocketpy.store.services.queue_trim import QueueTrim
+from rocketpy.store.timers import TimerMarks
 from tests.support.store_writer import StoreWriter
 
 HOUR = 3_600_000
@@ -110,6 +111,23 @@ def test_expired_files_go_in_the_hour(rig: Rig, opened: OpenedStore, store: Mess
         assert names[0] == file_name(first // 50 * 1000) and names[-1] == file_name(5000)
     files = index_files(store.files, opened.paths.index)
     assert 1 <= len(files) < 600 * 4 // 399
+
+
+def test_files_of_pending_timers_stay(
+    rig: Rig, config: MessageStoreConfig, opened: OpenedStore, store: MessageStore
+) -> None:
+    """However old they are, and however full the disk is."""
+    timers = TimerMarks.open(opened.paths, opened.files, opened.control)
+    header = lib.rp_timer_marks_header(timers.pointer)
+    flags, before = RunningFlags(opened.control), starts(opened)
+    rig.disk.used = 0.91
+    cleaner = Cleaner(config, opened.control, flags, rig.disk, lambda: rig.now_ms, rig.pauses.append, timers=timers)
+    header.held_phy_offset = 2 * 16_384 + 100 + 1
+    assert cleaner.clean() == 2 and starts(opened) == before[2:]
+    header.held_phy_offset = 0
+    assert cleaner.clean() > 0
+    cleaner.close()
+    lib.rp_timer_marks_close(timers.pointer)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * send --mode stream [--levels N: delay levels 1 to N in turn] [--pause MS] [--retries N]: one after the other until the input
  * ends, each tried once unless told otherwise, so that no message is stored twice by the client itself.
  * --poll MS: how often routes are asked for.
+ * [--timer setDelayTimeMs|setDelayTimeSec|setDeliverTimeMs|ons --delay MS: message i is due so much and i ms later].
  */
 final class Send {
     private Send() {
@@ -102,7 +103,27 @@ final class Send {
         message.putUserProperty("number", Integer.toString(i));
         message.putUserProperty("text", "Grüße, 世界");
         message.setFlag(i);
+        setTimer(message, arguments.text("timer", ""), arguments.number("delay", 0) + i);
         return message;
+    }
+
+    /** The setters are those of 5.x; this is compiled for 4.x, too. */
+    private static void setTimer(Message message, String setter, long delayMs) {
+        long dueMs = System.currentTimeMillis() + delayMs;
+        if (setter.equals("ons")) {
+            message.putUserProperty("__STARTDELIVERTIME", Long.toString(dueMs));
+        } else if (!setter.isEmpty()) {
+            long value = switch (setter) {
+                case "setDelayTimeMs" -> delayMs;
+                case "setDelayTimeSec" -> delayMs / 1000;
+                default -> dueMs;
+            };
+            try {
+                Message.class.getMethod(setter, long.class).invoke(message, value);
+            } catch (ReflectiveOperationException missing) {
+                throw new IllegalArgumentException(missing);
+            }
+        }
     }
 
     private static void async(DefaultMQProducer producer, List<Message> messages) throws Exception {
