@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 from .cluster import CLUSTERS
 from .options import OF_SPARK, parse_options
 from .ranges import Ranges, slice_within
 from .schema import columns_of
+from .sink import TopicStreamWriter, TopicWriter, make_task_writer
+from .sink_options import SinkOptions
 from .slices import mean_message_bytes, partitions_of, read_partition
 from .stream import TopicStreamReader
 from .topic_options import TopicOptions
 
 
 class TopicSource(DataSource):
-    """`spark.read.format("rocketmq")`, and `readStream`."""
+    """`spark.read.format("rocketmq")`, `readStream`, `df.write` and `writeStream`."""
 
     @classmethod
     def name(cls) -> str:
@@ -33,6 +42,16 @@ class TopicSource(DataSource):
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         options = _options(self.options)
         return TopicStreamReader(options, _columns(options, schema))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        return TopicWriter(make_task_writer(schema, _sink_options(self.options), overwrite=overwrite))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        return TopicStreamWriter(make_task_writer(schema, _sink_options(self.options), overwrite=overwrite))
+
+
+def _sink_options(given: MutableMapping[str, str]) -> SinkOptions:
+    return parse_options(SinkOptions, given, ignored=OF_SPARK)
 
 
 def _options(given: MutableMapping[str, str]) -> TopicOptions:

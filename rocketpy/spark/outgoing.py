@@ -1,0 +1,145 @@
+"""Rows to messages: what each column of a DataFrame becomes, and which rows no broker would take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from rocketpy.client.messages import Message, check_message
+from rocketpy.errors import ConfigError, MessageInvalid
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.properties import KEY_SEPARATOR, SYSTEM_PROPERTIES, UNIQ_KEY
+
+from .columns import nearest
+from .sink_options import SinkOptions
+
+SPARK_ID = "SPARK_ID"
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "body": ("binary", "string"),
+    "topic": ("string",),
+    "tags": ("string",),
+    "keys": ("string", "array<string>"),
+    "properties": ("map<string,string>",),
+    "flag": ("int",),
+    "delayLevel": ("int",),
+    "shardingKey": ("string",),
+    "brokerName": ("string",),
+    "queueId": ("int",),
+}
+SAMPLE_BYTES = 65_536  # of a body that is too large, in the dead letter topic
+
+
+@attrs.frozen
+class Outgoing:
+    """A message, where it must go, and the row that it was."""
+
+    message: Message
+    row: int  # in its task
+    queue: MessageQueue | None = None
+    sharding_key: str | None = None
+
+
+class RowRefused(MessageInvalid):
+    """A row that cannot be sent: names the row and the reason."""
+
+    def __init__(self, row: int, topic: str | None, reason: str) -> None:
+        self.row = row
+        super().__init__(f"row {row} of this task (topic {topic}): {reason}")
+
+
+def check_schema(schema: Any, options: SinkOptions) -> None:
+    """Check the columns of what is written.
+
+    Raises:
+        ConfigError: a column is unknown, missing, or of another type.
+    """
+    found = {field.name: field.dataType.simpleString() for field in schema}
+    for name, kind in found.items():
+        if name not in COLUMNS:
+            raise ConfigError(
+                f'the sink has no column "{name}"{nearest(name, list(COLUMNS))} It takes {", ".join(COLUMNS)}; '
+                "leave out others with select or drop"
+            )
+        if kind not in COLUMNS[name]:
+            raise ConfigError(f"column {name} must be {' or '.join(COLUMNS[name])}, it is {kind}: cast it")
+    if "body" not in found:
+        raise ConfigError("a column body (binary or string) is needed")
+    if "topic" not in found and options.topic is None:
+        raise ConfigError("a column topic or the option topic is needed")
+    if ("queueId" in found) != ("brokerName" in found):
+        raise ConfigError("the columns brokerName and queueId choose a queue together: one of them is missing")
+
+
+@attrs.define(eq=False)
+class RowReader:
+    """The rows of one task as messages.
+
+    Args:
+        identity: begin of SPARK_ID: the same whenever the same rows are written again.
+    """
+
+    options: SinkOptions
+    identity: str
+    rows: int = 0
+
+    def messages(self, batch: Any) -> Iterator[Outgoing]:
+        """The messages of an Arrow batch. Raises RowRefused."""
+        names = batch.schema.names
+        columns = [batch.column(index).to_pylist() for index in range(batch.num_columns)]
+        for values in zip(*columns, strict=True):
+            yield self._message(dict(zip(names, values, strict=True)))
+            self.rows += 1
+
+    def _message(self, row: Mapping[str, Any]) -> Outgoing:
+        topic = self.options.topic or row.get("topic")
+        if not topic:
+            raise RowRefused(self.rows, None, "column topic is null or empty, and there is no option topic")
+        body = row["body"]
+        if body is None:
+            raise RowRefused(self.rows, topic, "column body is null")
+        message = Message(
+            topic,
+            body.encode() if isinstance(body, str) else bytes(body),
+            tags=row.get("tags"),
+            keys=_keys(row.get("keys")),
+            properties=self._properties(row),
+            flag=row.get("flag") or 0,
+            delay_level=row.get("delayLevel") or 0,
+        )
+        message = self._checked(message)
+        queue_id, broker_name = row.get("queueId"), row.get("brokerName")
+        if (queue_id is None) != (broker_name is None):
+            raise RowRefused(self.rows, topic, "one of brokerName and queueId is null: both choose a queue, or none")
+        queue = None if queue_id is None else MessageQueue(message.topic, str(broker_name), queue_id)
+        return Outgoing(message, self.rows, queue, row.get("shardingKey"))
+
+    def _properties(self, row: Mapping[str, Any]) -> dict[str, str]:
+        """Names that clients and brokers set are left out: what was read from a topic can be written to another."""
+        given = dict(row.get("properties") or ())
+        kept = {name: value for name, value in given.items() if name not in SYSTEM_PROPERTIES and name != UNIQ_KEY}
+        if self.options.idempotence_key:
+            kept[SPARK_ID] = f"{self.identity}:{self.rows}"
+        return kept
+
+    def _checked(self, message: Message) -> Message:
+        """The message, or its substitute for the dead letter topic. Raises RowRefused."""
+        options = self.options
+        if len(message.body) > options.message_size_max and options.dead_letter_topic is not None:
+            reason = f"the body has {len(message.body)} bytes, allowed are {options.message_size_max}"
+            origin = {"ORIGIN_TOPIC": message.topic, "ORIGIN_SIZE": str(len(message.body)), "ORIGIN_REASON": reason}
+            sample = message.body[: min(SAMPLE_BYTES, options.message_size_max)]
+            properties = {**message.properties, **origin}
+            return attrs.evolve(message, topic=options.dead_letter_topic, body=sample, properties=properties)
+        try:
+            check_message(message, options.message_size_max)
+        except (MessageInvalid, AttributeError, TypeError) as error:
+            raise RowRefused(self.rows, message.topic, str(error)) from error
+        return message
+
+
+def _keys(value: str | list[str] | None) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return tuple(key for key in value.split(KEY_SEPARATOR) if key)
+    return tuple(value or ())

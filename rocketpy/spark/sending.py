@@ -1,0 +1,235 @@
+"""Sends the messages of tasks: requests of one topic and queue, several in flight, each one acknowledged in the end.
+
+One producer per process serves all of its tasks. A task's Transfer holds what it has under way: at most inFlight
+requests and about as many bytes of messages that wait for theirs to be full.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Self
+
+import attrs
+import trio
+import trio.lowlevel
+
+from rocketpy.client.options import ProducerOptions
+from rocketpy.client.producer import Producer
+from rocketpy.client.results import SendResult
+from rocketpy.client.sending.queue_selection import JavaHashSelector
+from rocketpy.client.sync import Blocking, blocking
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import BrokerError, RocketError, TransportError
+from rocketpy.message.message_queue import MessageQueue
+
+from .outgoing import Outgoing, RowRefused
+from .sink_options import SinkOptions
+
+BUSY_CODES = frozenset({ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR})
+RETRY_S = 0.25
+SENDERS_MAX = 4
+
+Target = tuple[str, MessageQueue | None]
+"""Topic, and the queue if it matters."""
+
+
+@attrs.define
+class Receipt:
+    """What a task has stored in one queue."""
+
+    count: int
+    first_offset: int
+    last_offset: int
+
+    def add(self, first: int, count: int) -> None:
+        self.count += count
+        self.first_offset = min(self.first_offset, first)
+        self.last_offset = max(self.last_offset, first + count - 1)
+
+
+@attrs.define(eq=False)
+class Transfer:
+    """The messages of one task on their way. Its methods run in the thread of the producer."""
+
+    producer: Producer
+    nursery: trio.Nursery
+    options: SinkOptions
+    receipts: dict[MessageQueue, Receipt] = attrs.field(factory=dict)
+    _waiting: dict[Target, list[Outgoing]] = attrs.field(factory=dict)
+    _bytes: dict[Target, int] = attrs.field(factory=dict)
+    _last: dict[MessageQueue, trio.Event] = attrs.field(factory=dict)  # the newest request of a queue is done
+    _error: RocketError | None = None
+    _slots: trio.CapacityLimiter = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._slots = trio.CapacityLimiter(self.options.in_flight)
+
+    async def add(self, outgoing: Sequence[Outgoing]) -> None:
+        """Send these messages, now or with later ones; waits for room.
+
+        Raises:
+            RowRefused, TransportError, BrokerError: an earlier one was not stored.
+        """
+        for one in outgoing:
+            target = await self._target(one)
+            size = len(one.message.body)
+            alone = bool(one.message.delay_level) or size >= self.options.compress_above
+            waiting = self._waiting.setdefault(target, [])
+            is_full = len(waiting) >= self.options.batch_records
+            if waiting and (alone or is_full or self._bytes[target] + size > self.options.batch_bytes):
+                await self._flush(target)
+            self._waiting.setdefault(target, []).append(one)
+            self._bytes[target] = self._bytes.get(target, 0) + size
+            if alone:
+                await self._flush(target)
+            elif sum(self._bytes.values()) > self.options.in_flight * self.options.batch_bytes:
+                await self._flush(max(self._bytes, key=self._bytes.__getitem__))
+
+    async def finish(self) -> dict[MessageQueue, Receipt]:
+        """Wait until everything is stored. Raises as `add`."""
+        for target in list(self._waiting):
+            await self._flush(target)
+        for _ in range(self.options.in_flight):  # each slot is free when its request is answered
+            await self._slots.acquire_on_behalf_of(object())
+        self._raise()
+        return self.receipts
+
+    async def _target(self, one: Outgoing) -> Target:
+        if one.queue is not None or one.sharding_key is None:
+            return one.message.topic, one.queue
+        queues = await self.producer.queues(one.message.topic)
+        return one.message.topic, JavaHashSelector().select(queues, one.message, one.sharding_key)
+
+    async def _flush(self, target: Target) -> None:
+        batch = self._waiting.pop(target, [])
+        self._bytes.pop(target, None)
+        if not batch:
+            return
+        borrower = object()
+        await self._slots.acquire_on_behalf_of(borrower)
+        if self._error is not None:
+            self._slots.release_on_behalf_of(borrower)
+            self._raise()
+        queue, done = target[1], trio.Event()
+        before = None if queue is None else self._last.get(queue)
+        if queue is not None:
+            self._last[queue] = done
+        self.nursery.start_soon(self._send, batch, queue, before, done, borrower)
+
+    def _raise(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _send(
+        self,
+        batch: list[Outgoing],
+        queue: MessageQueue | None,
+        before: trio.Event | None,
+        done: trio.Event,
+        borrower: object,
+    ) -> None:
+        try:
+            if before is not None:  # a chosen queue keeps its order: a repeated request must not overtake the next
+                await before.wait()
+            await self._send_batch(batch, queue)
+        except RocketError as error:
+            self._error = self._error or error
+        finally:
+            done.set()
+            self._slots.release_on_behalf_of(borrower)
+
+    async def _send_batch(self, batch: list[Outgoing], queue: MessageQueue | None) -> None:
+        if self._error is not None:
+            return
+        try:
+            result = await self._attempt(batch, queue)
+        except BrokerError as error:
+            if error.code != ResponseCode.MESSAGE_ILLEGAL:
+                raise
+            if len(batch) == 1:
+                raise RowRefused(batch[0].row, batch[0].message.topic, str(error)) from error
+            for one in batch:  # the broker does not say which it was
+                await self._send_batch([one], queue)
+            return
+        receipt = self.receipts.setdefault(result.queue, Receipt(0, result.queue_offset, result.queue_offset))
+        receipt.add(result.queue_offset, len(batch))
+
+    async def _attempt(self, batch: list[Outgoing], queue: MessageQueue | None) -> SendResult:
+        """Send, and again while that can help. The producer itself goes to other brokers, if any queue will do."""
+        for attempt in range(self.options.retries + 1):
+            try:
+                if len(batch) == 1:
+                    return await self.producer.send(batch[0].message, queue=queue)
+                return await self.producer.send_batch([one.message for one in batch], queue=queue)
+            except (TransportError, BrokerError) as error:
+                may_pass = not isinstance(error, BrokerError) or error.code in BUSY_CODES
+                if not may_pass or attempt == self.options.retries:
+                    raise
+                await trio.sleep(RETRY_S * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+
+class AsyncSender:
+    """An open producer, and the tasks that send with it."""
+
+    def __init__(self, group: str, options: ProducerOptions) -> None:
+        self._producer = Producer(group, options)
+        self._stack = AsyncExitStack()
+        self._nursery: trio.Nursery | None = None
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._producer)
+        self._nursery = await self._stack.enter_async_context(trio.open_nursery())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def begin(self, options: SinkOptions) -> Transfer:
+        """A task begins."""
+        assert self._nursery is not None, "use it within `async with`"
+        return Transfer(self._producer, self._nursery, options)
+
+    async def add(self, transfer: Transfer, outgoing: Sequence[Outgoing]) -> None:
+        await transfer.add(outgoing)
+
+    async def finish(self, transfer: Transfer) -> dict[MessageQueue, Receipt]:
+        return await transfer.finish()
+
+
+class Sender(Blocking[AsyncSender]):
+    """AsyncSender, blocking: for Spark's threads."""
+
+    def __init__(self, group: str, options: ProducerOptions) -> None:
+        super().__init__(AsyncSender(group, options))
+
+    begin = blocking(AsyncSender.begin)
+    add = blocking(AsyncSender.add)
+    finish = blocking(AsyncSender.finish)
+
+
+class SenderPool:
+    """The open producers of this process."""
+
+    def __init__(self) -> None:
+        self._senders: dict[tuple[int, str, ProducerOptions], Sender] = {}
+
+    def get(self, group: str, options: ProducerOptions) -> Sender:
+        """The sender for these options, opened if there is none."""
+        key = (os.getpid(), group, options)
+        if key not in self._senders:
+            while len(self._senders) >= SENDERS_MAX:
+                oldest = next(iter(self._senders))
+                sender = self._senders.pop(oldest)
+                if oldest[0] == os.getpid():
+                    sender.close()
+            self._senders[key] = Sender(group, options).start()
+        return self._senders[key]
+
+
+SENDERS = SenderPool()

@@ -1,0 +1,205 @@
+"""The sink: rows to messages, what is refused, and what a real broker has stored in the end."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import rocketpy.spark
+from rocketpy.errors import ConfigError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.outgoing import COLUMNS, RowReader, RowRefused
+from rocketpy.spark.sink_options import SinkOptions
+from tests.support.broker import RunningBroker, running_broker
+
+
+def options(**given: str) -> SinkOptions:
+    return parse_options(SinkOptions, {"nameServer": "n:1", **given})
+
+
+def messages(rows: list[dict[str, Any]], **given: str) -> list[Any]:
+    return list(RowReader(options(**given), "q:1:0").messages(pa.RecordBatch.from_pylist(rows)))
+
+
+def test_rows_become_messages() -> None:
+    rows: list[dict[str, Any]] = [
+        {"topic": "T", "body": b"x", "tags": "t", "keys": "a b", "flag": 3, "shardingKey": "s"},
+        {"topic": "U", "body": b"y", "delayLevel": 2, "brokerName": "b", "queueId": 1},
+    ]
+    first, second = messages([{**dict.fromkeys(rows[0] | rows[1]), **row} for row in rows])
+    assert (first.message.topic, first.message.body, first.message.tags) == ("T", b"x", "t")
+    assert (first.message.keys, first.message.flag, first.sharding_key) == (("a", "b"), 3, "s")
+    assert first.message.properties == {"SPARK_ID": "q:1:0:0"}
+    assert (second.queue, second.message.delay_level) == (MessageQueue("U", "b", 1), 2)
+    assert second.message.properties == {"SPARK_ID": "q:1:0:1"}
+    (text,) = messages([{"body": "größer", "keys": ["k1", "k2"]}], topic="T", idempotenceKey="false")
+    assert (text.message.body, text.message.keys) == ("größer".encode(), ("k1", "k2"))
+    assert text.message.properties == {}
+
+
+def test_what_was_read_can_be_written() -> None:
+    properties = pa.array([[("TAGS", "t"), ("UNIQ_KEY", "X"), ("region", "eu")]], pa.map_(pa.string(), pa.string()))
+    batch = pa.RecordBatch.from_arrays([pa.array([b"x"]), properties], names=["body", "properties"])
+    (one,) = RowReader(options(topic="T"), "r").messages(batch)
+    assert one.message.properties == {"region": "eu", "SPARK_ID": "r:0"}
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"body": None, "topic": "T"}, "row 1 of this task (topic T): column body is null"),
+        ({"body": b"", "topic": "T"}, "row 1 of this task (topic T): the message body is empty"),
+        ({"body": b"x", "topic": None}, "row 1 of this task (topic None): column topic is null or empty"),
+        ({"body": b"x", "topic": "a b"}, "row 1 of this task (topic a b): The specified topic[a b] contains"),
+        ({"body": b"x" * 101, "topic": "T"}, "row 1 of this task (topic T): the message body has 101 bytes"),
+        ({"body": b"x", "topic": "T", "tags": "a||b"}, "row 1 of this task (topic T): a message can have one tag"),
+    ],
+)
+def test_a_refused_row_is_named(row: dict[str, Any], message: str) -> None:
+    good = {"body": b"x", "topic": "T"}
+    with pytest.raises(RowRefused, match=re.escape(message)):
+        messages([{**dict.fromkeys(row), **good}, row], maxMessageSize="100", batchBytes="100")
+
+
+def test_a_body_that_is_too_large_can_go_to_the_dead_letters() -> None:
+    given = {"maxMessageSize": "100", "batchBytes": "100", "onTooLarge": "deadLetter", "deadLetterTopic": "Dead"}
+    big, small = messages([{"body": b"b" * 101}, {"body": b"s"}], topic="T", **given)
+    assert (big.message.topic, big.message.body) == ("Dead", b"b" * 100)
+    assert big.message.properties["ORIGIN_TOPIC"] == "T" and big.message.properties["ORIGIN_SIZE"] == "101"
+    assert small.message.topic == "T"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"onTooLarge": "deadLetter"}, "deadLetterTopic: is needed for onTooLarge=deadLetter"),
+        ({"batchBytes": "5m"}, "batchBytes: must not be above maxMessageSize"),
+        ({"delivery": "exactlyOnce"}, 'delivery: "exactlyOnce" is none of atLeastOnce'),
+        ({"topics": "T"}, 'did you mean "topic"?'),
+    ],
+)
+def test_wrong_options(given: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        options(**given)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    with running_broker({"defaultTopicQueueNums": "4"}) as started:
+        yield started
+
+
+def load(spark: Any, broker: RunningBroker, topic: str, columns: str = "all") -> list[Any]:
+    frame = rocketpy.spark.read(spark, nameServer=broker.namesrv, topic=topic, columns=columns)
+    return list(frame.collect())
+
+
+def write(frame: Any, broker: RunningBroker, **given: Any) -> None:
+    frame.write.format("rocketmq").mode("append").options(nameServer=broker.namesrv, **given).save()
+
+
+def test_a_frame_becomes_a_topic(spark: Any, broker: RunningBroker) -> None:
+    frame = spark.range(0, 2000, numPartitions=3).selectExpr(
+        "cast(id as string) body",
+        "'blue' tags",
+        "array('a', concat('k', id)) keys",
+        "map('n', cast(id as string)) properties",
+    )
+    write(frame, broker, topic="Frame", batchRecords=100)
+    rows = load(spark, broker, "Frame")
+    assert sorted(int(row.body) for row in rows) == list(range(2000))
+    assert all(row.properties["n"] == row.body.decode() and row.keys == f"a k{row.body.decode()}" for row in rows)
+    assert {row.tags for row in rows} == {"blue"}
+    assert len({row.properties["SPARK_ID"] for row in rows}) == 2000
+    assert len({row.queueId for row in rows}) == 4
+
+
+def test_a_sharding_key_keeps_its_order(spark: Any, broker: RunningBroker) -> None:
+    frame = spark.range(0, 600, numPartitions=1).selectExpr(
+        "cast(id as string) body", "concat('s', id % 7) shardingKey", "map('s', concat('s', id % 7)) properties"
+    )
+    write(frame, broker, topic="Sharded", batchRecords=10)
+    seen: dict[str, list[tuple[int, int, int]]] = {}
+    for row in load(spark, broker, "Sharded"):
+        seen.setdefault(row.properties["s"], []).append((row.queueId, row.queueOffset, int(row.body)))
+    assert len(seen) == 7
+    for places in seen.values():
+        assert len({queue for queue, _, _ in places}) == 1
+        assert [number for _, _, number in sorted(places)] == sorted(number for _, _, number in places)
+
+
+def test_queues_large_bodies_and_delays(spark: Any, broker: RunningBroker) -> None:
+    frame = spark.range(0, 20, numPartitions=1)
+    name = "broker-a"
+    chosen = frame.selectExpr("cast(id as string) body", f"'{name}' brokerName", "cast(id % 2 as int) queueId")
+    write(chosen, broker, topic="Queues")
+    assert Counter(row.queueId for row in load(spark, broker, "Queues")) == {0: 10, 1: 10}
+    large = frame.selectExpr("repeat(cast(id as string), 5000) body")
+    write(large, broker, topic="Large")
+    rows = load(spark, broker, "Large")
+    assert {bytes(row.body) for row in rows} == {b"%d" % n * 5000 for n in range(20)}
+    assert all(row.sysFlag & 1 for row in rows), "bodies of 4 KiB and more travel compressed"
+
+
+def test_a_task_that_is_repeated_sends_again_with_the_same_id(spark: Any, broker: RunningBroker) -> None:
+    from pyspark.sql.functions import udf
+
+    def fail_once(number: int) -> str:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None
+        if number == 450 and context.attemptNumber() == 0:
+            raise RuntimeError("this attempt ends here")
+        return str(number)
+
+    failing = udf(fail_once, "string", useArrow=False)
+    frame = spark.range(0, 500, numPartitions=1).select(failing("id").alias("body"))
+    write(frame, broker, topic="Twice", batchRecords=50)
+    rows = load(spark, broker, "Twice")
+    by_id: dict[str, set[bytes]] = {}
+    for row in rows:
+        by_id.setdefault(row.properties["SPARK_ID"], set()).add(bytes(row.body))
+    assert {int(body) for bodies in by_id.values() for body in bodies} == set(range(500))
+    assert all(len(bodies) == 1 for bodies in by_id.values()) and len(by_id) == 500
+
+
+def test_a_stream_goes_from_topic_to_topic(spark: Any, broker: RunningBroker, tmp_path: Path) -> None:
+    write(spark.range(0, 300).selectExpr("cast(id as string) body"), broker, topic="Source")
+    for _ in range(2):
+        reader = spark.readStream.format("rocketmq").option("nameServer", broker.namesrv).option("topic", "Source")
+        source = reader.option("startingOffsets", "earliest").option("columns", "body,keys,properties").load()
+        writer = source.writeStream.format("rocketmq").option("nameServer", broker.namesrv).option("topic", "Copy")
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+    rows = load(spark, broker, "Copy")
+    assert sorted(int(row.body) for row in rows) == list(range(300))
+    assert all(row.properties["SPARK_ID"].split(":")[0] == str(query.id) for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mode", "message"),
+    [
+        ("'x' boddy", "append", 'the sink has no column "boddy"; did you mean "body"?'),
+        ("1 body", "append", "column body must be binary or string, it is int: cast it"),
+        ("'x' tags", "append", "a column body (binary or string) is needed"),
+        ("'x' body, 1 queueId", "append", "the columns brokerName and queueId choose a queue together"),
+        ("'x' body", "overwrite", "topics can only be appended to"),
+        ("cast(null as string) body", "append", "row 0 of this task (topic T): column body is null"),
+    ],
+)
+def test_errors_say_what_to_do(spark: Any, broker: RunningBroker, columns: str, mode: str, message: str) -> None:
+    from pyspark.errors import PySparkException
+
+    frame = spark.range(1).selectExpr(*columns.split(", "))
+    with pytest.raises(PySparkException) as caught:
+        frame.write.format("rocketmq").mode(mode).options(nameServer=broker.namesrv, topic="T").save()
+    assert message in str(caught.value)
+    assert set(COLUMNS) >= {"body"}
