@@ -13,6 +13,7 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "([^"]+)"', (HERE / "rocketpy/__init__.py").read_text()).group(1)
 NATIVE = [] if os.environ.get("ROCKETPY_BUILD") == "python" else ["csrc/build_native.py:ffi"]
+SPARK_SHIMS = ["pyspark_rocketmq", "pyspark_rocketmq_store"]  # Spark finds sources by such names
 
 setup(
     name="rocketpy-mq",
@@ -22,7 +23,8 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["rocketpy", "rocketpy.*"]),
+    packages=[*find_packages(include=["rocketpy", "rocketpy.*"]), *SPARK_SHIMS],
+    package_dir={name: f"rocketpy/spark/shims/{name}" for name in SPARK_SHIMS},
     package_data={"rocketpy": ["py.typed"], "rocketpy.native": ["*.pyi"]},
     cffi_modules=NATIVE,  # known to setuptools because pyproject.toml asks for cffi at build time
     install_requires=[

@@ -21,7 +21,7 @@ JAVA_ANSWERS_S = 60.0
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make the sources known to a session; needed where the package is in a --py-files zip, harmless elsewhere."""
+    """Make the sources known to a session. Not needed where the package is installed from a wheel."""
     from .store_source import StoreSource
     from .topic_source import TopicSource
 

@@ -1,0 +1,23 @@
+"""The format `rocketmq`, known to Spark without registration: it imports every installed package whose name begins with
+pyspark_ and takes its DefaultSource. It does so in many processes, and one package that fails hides all others.
+Therefore nothing else is imported before a query uses the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+
+from pyspark.sql.datasource import DataSource
+
+
+class DefaultSource(DataSource):
+    """Stands for `TopicSource` until a query makes one."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rocketmq"
+
+    def __new__(cls, options: MutableMapping[str, str]) -> DataSource:
+        from rocketpy.spark.topic_source import TopicSource
+
+        return TopicSource(options)
