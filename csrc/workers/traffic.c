@@ -10,8 +10,7 @@ static uint32_t size_of(const rp_msg_traffic *record) {
 }
 
 int rp_traffic_init(rp_traffic *traffic) {
-    traffic->last = NULL;
-    traffic->begun_ns = traffic->at = 0;
+    *traffic = (rp_traffic){0};
     return rp_map_init(&traffic->sums, 64);
 }
 
@@ -45,19 +44,20 @@ static rp_msg_traffic *record_of(rp_traffic *traffic, const rp_msg_traffic *coun
 
 void rp_traffic_add(rp_traffic *traffic, const rp_msg_traffic *counts, const uint8_t *names, uint64_t now_ns) {
     if (!traffic->sums.live) traffic->begun_ns = now_ns;
-    if (!traffic->last || !is_of(traffic->last, counts, names)) traffic->last = record_of(traffic, counts, names);
-    if (!traffic->last) return;
-    traffic->last->messages += counts->messages;
-    traffic->last->bytes += counts->bytes;
-    traffic->last->requests += counts->requests;
-    traffic->last->wait_us += counts->wait_us;
-    traffic->last->behind_bytes = counts->behind_bytes;
+    rp_msg_traffic **last = &traffic->last[(uint32_t)counts->queue_id % RP_TRAFFIC_LAST];
+    if (!*last || !is_of(*last, counts, names)) *last = record_of(traffic, counts, names);
+    if (!*last) return;
+    (*last)->messages += counts->messages;
+    (*last)->bytes += counts->bytes;
+    (*last)->requests += counts->requests;
+    (*last)->wait_us += counts->wait_us;
+    (*last)->behind_bytes = counts->behind_bytes;
 }
 
 void rp_traffic_flush(rp_traffic *traffic, rp_ring_writer *manager, const rp_ring *ring, uint64_t now_ns, int all) {
     if (!traffic->sums.live) return;
     if (!traffic->at && !all && now_ns - traffic->begun_ns < RP_TRAFFIC_INTERVAL_NS) return;
-    traffic->last = NULL;
+    memset(traffic->last, 0, sizeof traffic->last);
     for (; traffic->at <= traffic->sums.mask; traffic->at++) {
         rp_map_entry *entry = &traffic->sums.entries[traffic->at];
         if (!entry->value) continue;

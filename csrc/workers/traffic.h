@@ -10,13 +10,14 @@
 
 enum {
     RP_TRAFFIC_KEYS_MAX = 4096,    /* of an interval; traffic of more is not counted by name */
+    RP_TRAFFIC_LAST = 16,
     RP_TRAFFIC_DEPTH_MAX = 1 << 14 /* bytes in the manager's ring beyond which sums wait: requests go first */
 };
 static const uint64_t RP_TRAFFIC_INTERVAL_NS = 1000000000;
 
 typedef struct rp_traffic {
     rp_map sums;          /* queue, group, topic -> malloc'd TRAFFIC record */
-    rp_msg_traffic *last; /* the record that was added to last: mostly the next one too; NULL: none */
+    rp_msg_traffic *last[RP_TRAFFIC_LAST]; /* by queue id: the records added to last, mostly the next ones too */
     uint64_t begun_ns;    /* first count of the interval */
     uint64_t at;          /* entry of `sums` where the flush continues; 0: none is under way */
 } rp_traffic;
