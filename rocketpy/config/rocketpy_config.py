@@ -149,7 +149,8 @@ class RocketpyConfig:
     stop_timeout_millis: int = setting(
         10_000,
         "stopTimeoutMillis",
-        "How long a clean stop waits for requests in progress before it kills the workers.",
+        "How long a clean stop waits for requests in progress before it kills the workers. If it had to kill one, the "
+        "exit status is 1, and the next start recovers the store.",
         unit="ms",
         at_least=1,
     )

@@ -100,8 +100,8 @@ class Supervisor:
     _exit_status: int = attrs.field(init=False, default=0)
 
     def run(self) -> int:
-        """Start all workers, supervise them, stop them. Returns the exit status: 1 if a worker failed too often, else
-        0."""
+        """Start all workers, supervise them, stop them. Returns the exit status: 1 if a worker failed too often or
+        did not stop in time, else 0."""
         assert threading.active_count() == 1, "forking a process with threads is not safe"
         self._signals = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._news = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -374,6 +374,7 @@ class Supervisor:
             for child in leaving:
                 self.log(f"worker {child.spec.name} did not stop in time: killing it")
                 signal.pidfd_send_signal(child.pidfd, signal.SIGKILL)
+                self._exit_status = 1
             if leaving:
                 self._phase_deadline = now + PHASE_GRACE_S
                 return

@@ -275,7 +275,7 @@ def test_who_does_not_stop_in_time_is_killed_and_the_others_still_have_theirs(la
     run.signal(signal.SIGTERM)
     assert run.journal.line() == "log: worker stubborn did not stop in time: killing it"
     assert run.journal.line() == "store leaves"
-    assert run.end() == 0
+    assert run.end() == 1, "it may not have saved what it had"
 
 
 def test_a_second_signal_does_not_wait(launch: Callable[..., Run]) -> None:
@@ -284,7 +284,7 @@ def test_a_second_signal_does_not_wait(launch: Callable[..., Run]) -> None:
     run.signal(signal.SIGINT)
     run.signal(signal.SIGTERM)
     assert run.journal.line() == "log: worker stubborn did not stop in time: killing it"
-    assert run.end() == 0
+    assert run.end() == 1
 
 
 def test_the_same_request_twice_is_one(launch: Callable[..., Run]) -> None:
