@@ -1,4 +1,4 @@
-"""A broker and a client look their name servers up, and find one that serves, one that never answers, and a dead one."""
+"""A broker and a client look their name servers up: one that serves, one that never answers, and a dead one."""
 
 from __future__ import annotations
 
