@@ -24,7 +24,7 @@ from .brokers import HOST, TARGETS, Broker, running
 from .encoding import PRODUCER_GROUP, frame, unique_key_prefix
 from .load import Load, Mode, Workload
 
-TOPIC, QUEUES = "bench_transactions", 4
+TOPIC, QUEUES = "bench_transactions", 16  # the consumer holds a pull per queue
 IN_FLIGHT = (1, 16)  # per connection
 CONNECTIONS = 16
 WARM_UP_S = {"java": 12.0, "rocketpy": 3.0}

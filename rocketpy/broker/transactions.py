@@ -75,7 +75,6 @@ class TransactionStatistics:
     oldest_age_ms: int | None  # of an open half message; None: there is none
     checks: int  # questions sent to producers
     unreachable: int  # questions for which no producer of the group was connected
-    discarded: int
 
 
 def decide(
@@ -117,7 +116,7 @@ class TransactionService:
         self._producers = producers
         self._asked: dict[int, int] = {}  # offset of an open half message -> how often its producers were asked
         self._op_progress: int | None = None  # of the saved progress of half messages; None: not known yet
-        self._checks = self._unreachable = self._discarded = 0
+        self._checks = self._unreachable = 0
         self._no_producer = LogLimit()
         self._discards = LogLimit()
         path = config_dir / "transactionChecks.json"
@@ -146,7 +145,7 @@ class TransactionService:
             stored_ms = self._store.message_store_timestamp(TRANS_HALF_TOPIC, 0, oldest)
             age_ms = max(0, self._store.clock_ms() - stored_ms) if stored_ms >= 0 else None
         count = states.count_open(states.base, end)
-        return TransactionStatistics(count, age_ms, self._checks, self._unreachable, self._discarded)
+        return TransactionStatistics(count, age_ms, self._checks, self._unreachable)
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
@@ -243,7 +242,6 @@ class TransactionService:
         )
         if not result.is_stored:  # ended meanwhile, or the store takes no messages: the next round sees
             return
-        self._discarded += 1
         told = self._discards.take()
         if told:
             logger.warning(

@@ -29,6 +29,7 @@ from .snapshot import (
     StoreSnapshot,
     TableSnapshot,
     TopicSnapshot,
+    TransactionSnapshot,
     WorkerSnapshot,
 )
 
@@ -47,6 +48,7 @@ __all__ = [
     "StoreSnapshot",
     "TableSnapshot",
     "TopicSnapshot",
+    "TransactionSnapshot",
     "WorkerSnapshot",
     "listen",
     "listen_by_default",

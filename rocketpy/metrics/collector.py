@@ -17,6 +17,7 @@ from .snapshot import (
     Snapshot,
     StoreSnapshot,
     TopicSnapshot,
+    TransactionSnapshot,
     WorkerSnapshot,
 )
 from .table import Kind, Metric
@@ -50,6 +51,7 @@ class BrokerCollector(Collector):
         if snapshot.store is not None:
             yield from _store(snapshot.store)
         yield from self._tables(snapshot)
+        yield from _transactions(snapshot.transactions)
         if snapshot.registration is not None:
             yield from _registration(snapshot.registration)
         yield from _exporter(snapshot)
@@ -180,6 +182,16 @@ def _store(store: StoreSnapshot) -> Iterator[Family]:
     yield from _family(table.STORE_DURABLE, [((), store.durable_phy_offset)])
     yield from _family(table.STORE_DISPATCHED, [((), store.dispatched_phy_offset)])
     yield from _family(table.STORE_REPLICATED, [((), store.replicated_phy_offset)])
+
+
+def _transactions(transactions: TransactionSnapshot | None) -> Iterator[Family]:
+    if transactions is None:
+        return
+    age_ms = transactions.oldest_age_ms
+    yield from _family(table.TRANSACTIONS_OPEN, [((), transactions.open)])
+    yield from _family(table.TRANSACTIONS_OLDEST, [((), None if age_ms is None else age_ms / 1000)])
+    yield from _family(table.TRANSACTION_CHECKS, [((), transactions.checks)])
+    yield from _family(table.TRANSACTION_UNREACHABLE, [((), transactions.unreachable)])
 
 
 def _registration(registration: RegistrationSnapshot) -> Iterator[Family]:

@@ -83,6 +83,16 @@ class ConsumptionSnapshot:
     lag_ms: int | None = None  # age of the next unconsumed message, the oldest over queues
 
 
+@attrs.frozen(kw_only=True)
+class TransactionSnapshot:
+    """Open half messages, and the checks of them since the start of the manager."""
+
+    open: int
+    oldest_age_ms: int | None
+    checks: int
+    unreachable: int
+
+
 @attrs.frozen
 class TableSnapshot:
     """A table that clients can fill, and its bound."""
@@ -129,6 +139,7 @@ class Snapshot:
     runtime: Mapping[str, str] | None = None  # the table of code 28, as it is sent
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
     registration: RegistrationSnapshot | None = None
+    transactions: TransactionSnapshot | None = None
     tables: Sequence[TableSnapshot] = ()
 
 

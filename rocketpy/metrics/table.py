@@ -82,6 +82,13 @@ WORKER_COUNTERS = (
     _counter("rocketpy_send_messages", Count.MESSAGES_PUT, "send", "Messages appended to the CommitLog."),
     _counter("rocketpy_send_bytes", Count.BYTES_PUT, "send", "Bytes appended to the CommitLog."),
     _counter("rocketpy_send_failures", Count.PUT_FAILED, "send", "Sends answered with an error."),
+    _counter("rocketpy_transaction_half_messages", Count.HALF_MESSAGES, "send", "Half messages stored."),
+    _counter("rocketpy_transaction_commits", Count.TRANSACTIONS_COMMITTED, "send", "Transactions committed."),
+    _counter("rocketpy_transaction_rollbacks", Count.TRANSACTIONS_ROLLED_BACK, "send", "Transactions rolled back."),
+    _counter("rocketpy_transaction_discards", Count.TRANSACTIONS_DISCARDED, "send",
+             "Transactions that nobody decided: moved to TRANS_CHECK_MAX_TIME_TOPIC."),
+    _counter("rocketpy_transaction_ends_refused", Count.ENDS_REFUSED, "send",
+             "END_TRANSACTION requests refused: no such half message, another group, or another end before."),
     _counter("rocketpy_worker_busy_replies", Count.BUSY, "send pull",
              "Requests that had waited too long and were answered SYSTEM_BUSY."),
     _counter("rocketpy_worker_slow_requests", Count.SLOW, "send pull", "Requests left to the manager (slow path)."),
@@ -149,6 +156,13 @@ STORE_PUBLISHED = _gauge("rocketpy_store_published_offset_bytes", "", "Every rec
 STORE_DURABLE = _gauge("rocketpy_store_durable_offset_bytes", "", "Everything below it is on the disk.")
 STORE_DISPATCHED = _gauge("rocketpy_store_dispatched_offset_bytes", "", "Everything below it can be consumed.")
 STORE_REPLICATED = _gauge("rocketpy_store_replicated_offset_bytes", "", "Everything below it is on the slave.")
+TRANSACTIONS_OPEN = _gauge("rocketpy_transaction_open_messages", "", "Half messages that are not decided.")
+TRANSACTIONS_OLDEST = _gauge("rocketpy_transaction_oldest_open_seconds", "",
+                             "Since the oldest open half message was stored; absent if none is open.")  # fmt: skip
+TRANSACTION_CHECKS = Metric("rocketpy_transaction_checks", Kind.COUNTER, (), "Questions sent to producers.")
+TRANSACTION_UNREACHABLE = Metric(
+    "rocketpy_transaction_checks_unreachable", Kind.COUNTER, (), "Checks without a connected producer of the group."
+)
 TOPICS = _gauge("rocketpy_broker_topics", "", "Topics, those of the system included.")
 GROUPS = _gauge("rocketpy_broker_groups", "", "Subscription groups.")
 TOPIC_QUEUES = _gauge("rocketpy_topic_queues", "topic", "Queues of the topic.")
@@ -204,6 +218,7 @@ OWN_METRICS = (
     TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, CONSUMER_OLDEST, BACKLOG_ALARMS, TABLE_ENTRIES, TABLE_MAX,
     TABLE_REFUSED, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
     REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,
+    TRANSACTIONS_OPEN, TRANSACTIONS_OLDEST, TRANSACTION_CHECKS, TRANSACTION_UNREACHABLE,
 )  # fmt: skip
 
 # --- the names of rocketmq-exporter -----------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ def write(kind: str, filler: Path, directory: Path) -> Written:
     with running_target(kind, settings=SMALL_FILES, store=closed) as broker:
         create_topic(broker, TOPIC, QUEUES)
         for prefix in ("first", "second"):
-            fill(filler, kind, broker, expected, prefix)
+            fill(filler, broker, expected, prefix)
         reading = read(broker)
         shutil.copytree(closed, killed)
         broker.stop()

@@ -136,10 +136,10 @@ def read(broker: AnyBroker) -> Reading:
     return read_store(broker, topics=(TOPIC,), groups=(GROUP,), without=[(SCHEDULE, LATE_LEVEL - 1)])
 
 
-def turn(classes: Path, kind: str, broker: AnyBroker, expected: Expected, sent: list[Sent]) -> Reading:
+def turn(classes: Path, broker: AnyBroker, expected: Expected, sent: list[Sent]) -> Reading:
     """Messages of every kind, offsets, and what is left to the next one; all of it as the broker tells it."""
     prefix = f"turn{expected.turns}"
-    sent += fill(classes, kind, broker, expected, prefix)
+    sent += fill(classes, broker, expected, prefix)
     late = (expected.turns - 1) * LATE
     wait_until(lambda: ends(broker, DUE, 2) >= late, f"{late} messages that fell due")
     wait_written_down(broker, expected, commit(broker, expected.turns))
@@ -164,7 +164,7 @@ def test_there_and_back_twice(filler: Path, tmp_path: Path, first: str, end: str
                 create_group(broker)
             else:
                 assert differences(read(broker), reading) == []
-            reading = turn(filler, kind, broker, expected, sent)
+            reading = turn(filler, broker, expected, sent)
     assert {len(list((store / directory).rglob("0*"))) > 2 for directory in ("commitlog", "consumequeue")} == {True}
     assert len(list((store / "index").iterdir())) > 2
     with opened(first, store, end) as broker:

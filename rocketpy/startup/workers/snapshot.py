@@ -27,6 +27,7 @@ from rocketpy.metrics import (
     Snapshot,
     StoreSnapshot,
     TableSnapshot,
+    TransactionSnapshot,
     WorkerSnapshot,
     process_memory,
 )
@@ -101,6 +102,7 @@ class SnapshotTaker:
             producers=producers,
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
+            transactions=TransactionSnapshot(**attrs.asdict(services.transactions.statistics)),
             tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
         )

@@ -1,5 +1,6 @@
 """From snapshots to samples: every declared metric can be produced, and only those."""
 
+import attrs
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +16,7 @@ from rocketpy.metrics import (
     StoreSnapshot,
     TableSnapshot,
     TopicSnapshot,
+    TransactionSnapshot,
     WorkerSnapshot,
     table,
 )
@@ -109,6 +111,7 @@ def full_snapshot() -> Snapshot:
         runtime=full_runtime(),
         faults={"HEART_BEAT": 2},
         registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
+        transactions=TransactionSnapshot(open=7, oldest_age_ms=1_500, checks=9, unreachable=2),
     )
 
 
@@ -145,6 +148,16 @@ def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> Non
         assert family.type == metric.kind.value
         for sample in family.samples:
             assert [label for label in sample.labels if label != "le"] == list(metric.labels)
+
+
+def test_transactions() -> None:
+    values = scrape(full_snapshot())
+    assert named(values, "rocketpy_transaction_open_messages") == 7
+    assert named(values, "rocketpy_transaction_oldest_open_seconds") == 1.5
+    assert named(values, "rocketpy_transaction_checks_total") == 9
+    nothing = TransactionSnapshot(open=0, oldest_age_ms=None, checks=0, unreachable=0)
+    none_open = attrs.evolve(full_snapshot(), transactions=nothing)
+    assert not [name for name, _ in scrape(none_open) if name == "rocketpy_transaction_oldest_open_seconds"]
 
 
 def test_names_are_declared_once() -> None:
