@@ -7,6 +7,7 @@ How much of a core do ten thousand open half messages cost, whose producer answe
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import socket
 import statistics
@@ -154,6 +155,7 @@ def rows(found: dict[tuple[str, int], list[Figures]]) -> list[tuple[str, ...]]:
 def main(seconds: float, repeat: int, with_open: bool, docs: Path | None) -> None:
     """Compare transactions of both brokers, in turn."""
     found: dict[tuple[str, int], list[Figures]] = defaultdict(list)
+    load_average = os.getloadavg()[0]
     for turn in range(repeat):
         for target in TARGETS if turn % 2 == 0 else TARGETS[::-1]:
             with running(target) as broker:
@@ -181,10 +183,12 @@ def main(seconds: float, repeat: int, with_open: bool, docs: Path | None) -> Non
         )
         click.echo(cost)
     if docs is not None:
-        write_page(docs, table, cost, repeat, seconds)
+        write_page(docs, table, cost, repeat, seconds, load_average)
 
 
-def write_page(path: Path, table: list[tuple[str, ...]], cost: str, repeat: int, seconds: float) -> None:
+def write_page(
+    path: Path, table: list[tuple[str, ...]], cost: str, repeat: int, seconds: float, load_average: float
+) -> None:
     about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
     headings = ("load", "metric", "rocketpy", "Java 4.9.7", "ratio", "bar", "")
     command = shlex.join(["python", "-m", "bench.transactions", *sys.argv[1:]])
@@ -197,6 +201,9 @@ Machine: {about}. Both brokers flush asynchronously; Java runs with a 1 GB heap.
 cores. Each producer connection sends a half message of 1 KiB, and commits it (one-way, as official clients do) as soon
 as it is acknowledged; one consumer follows all queues by long polling. Counted is what the consumer received. Medians
 of {repeat} turns of {seconds:g} s; latency from half message to consumer.
+
+Before the run other programs made a load average of {load_average:.1f}; if that is much more than 0, both brokers
+waited for processors.
 
 {report.markdown_table(headings, iter(table))}
 

@@ -173,10 +173,10 @@ static rp_status visit_half(struct recovery *recovery, uint64_t offset, const rp
     return has_key ? put_key(&recovery->keys, key, size) : RP_OK;
 }
 
-static rp_status recover(struct recovery *recovery) {
+static rp_status recover(struct recovery *recovery, uint64_t base) {
     const rp_queue *halves = queue_of(recovery, RP_HALF_TOPIC), *ops = queue_of(recovery, RP_OP_TOPIC);
     if (!halves) return RP_OK;
-    uint64_t base = rp_half_states_base(recovery->states);
+    if (base > halves->max_offset) base = halves->max_offset;
     if (base < halves->min_offset) base = halves->min_offset;
     rp_half_states_move_base(recovery->states, base);
     rp_status status = RP_OK;
@@ -193,16 +193,16 @@ static rp_status recover(struct recovery *recovery) {
     return status;
 }
 
-rp_status rp_half_recover(rp_half_states *states, rp_control_block *block, const char *commitlog_directory,
-                          const char *consume_queue_directory, uint64_t consume_queue_file_size,
-                          rp_half_recovery *found) {
+rp_status rp_half_recover(rp_half_states *states, uint64_t progress, rp_control_block *block,
+                          const char *commitlog_directory, const char *consume_queue_directory,
+                          uint64_t consume_queue_file_size, rp_half_recovery *found) {
     struct recovery recovery = {.states = states, .block = block, .control = rp_control_header(block), .found = found};
     *found = (rp_half_recovery){0};
     rp_status status = RP_NO_MEMORY;
     recovery.units = rp_cq_reader_open(block, consume_queue_directory, consume_queue_file_size, FILES);
     recovery.log = rp_log_view_open(commitlog_directory, recovery.control->commitlog_file_size, MAPPINGS);
     if (recovery.units && recovery.log && rp_map_init(&recovery.below, 16) == 0 && rp_map_init(&recovery.keys, 16) == 0)
-        status = recover(&recovery);
+        status = recover(&recovery, progress);
     rp_map_destroy(&recovery.below, NULL);
     rp_map_destroy(&recovery.keys, NULL);
     if (recovery.log) rp_log_view_close(recovery.log);

@@ -25,12 +25,11 @@ struct rp_half_states {
     uint64_t words[WORDS];
 };
 
-rp_half_states *rp_half_states_create(uint64_t base) {
+rp_half_states *rp_half_states_create(void) {
     rp_half_states *states =
         mmap(NULL, sizeof *states, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (states == MAP_FAILED) return NULL;
     states->layout_version = LAYOUT_VERSION;
-    states->base = base;
     states->magic = MAGIC;
     return states;
 }

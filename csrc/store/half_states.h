@@ -22,8 +22,8 @@ enum { /* the state of a half message */
 
 typedef struct rp_half_states rp_half_states; /* the mapping; opaque */
 
-/* All open, from `base` on. NULL with errno. */
-rp_half_states *rp_half_states_create(uint64_t base);
+/* All open, from offset 0 on. NULL with errno. */
+rp_half_states *rp_half_states_create(void);
 void rp_half_states_destroy(rp_half_states *states);
 /* Send worker, before anything else: complete the mark of a published end, remove any other. RP_INVALID: the mapping
  * has another layout. */

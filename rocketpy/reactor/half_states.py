@@ -13,8 +13,8 @@ class SharedHalfStates:
     """Created and filled before the first fork. The send worker writes, through `pointer`; the manager moves the base;
     all processes may read."""
 
-    def __init__(self, base: int) -> None:
-        self.pointer: Any = lib.rp_half_states_create(base)
+    def __init__(self) -> None:
+        self.pointer: Any = lib.rp_half_states_create()
         if self.pointer == ffi.NULL:
             raise StoreError(f"no shared memory for the states of half messages: {os.strerror(ffi.errno)}")
 

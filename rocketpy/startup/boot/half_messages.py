@@ -31,12 +31,13 @@ def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
         StoreError: the consume queues or the log cannot be read.
     """
     control = opened.control
+    states = SharedHalfStates()
     if control.queue(TRANS_HALF_TOPIC, 0) is None:
-        return SharedHalfStates(0)
-    states = SharedHalfStates(stored_progress(opened.paths.root / "config" / "consumerOffset.json"))
+        return states
     found = ffi.new("rp_half_recovery *")
     status = lib.rp_half_recover(
         states.pointer,
+        stored_progress(opened.paths.root / "config" / "consumerOffset.json"),
         control.block,
         os.fsencode(opened.paths.commitlog),
         os.fsencode(opened.paths.consumequeue),

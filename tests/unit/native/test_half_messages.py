@@ -28,7 +28,7 @@ MISSING = "Find prepared transaction message failed"
 
 @pytest.fixture
 def states() -> SharedHalfStates:
-    return SharedHalfStates(0)
+    return SharedHalfStates()
 
 
 @pytest.fixture
@@ -311,7 +311,7 @@ def test_the_last_tran_msg_counts(rig: FastPath) -> None:
 
 
 def test_the_window_bounds_how_far_behind_an_open_half_message_is(tmp_path: Path) -> None:
-    states = SharedHalfStates(0)
+    states = SharedHalfStates()
     rig = FastPath(tmp_path, halves=states.pointer)
     for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC, "T"):
         rig.add_topic(topic, 4)
