@@ -41,6 +41,7 @@ HEADERS = [
     "store/half_recovery.h",
     "store/timer_marks.h",
     "store/timers.h",
+    "store/filter_marks.h",
     "store/commitlog.h",
     "store/consume_queue.h",
     "store/consume_queue_ext.h",

@@ -8,8 +8,8 @@
  *   send, pull -> manager  SEND, PULL (for the slow path), PUT_RESULT, COMMIT_OFFSET, TRAFFIC
  *   manager -> send, pull  TOPIC, GROUP, SUBSCRIPTION, BROKER, TABLES_END; SEND, PULL with RP_REQUEST_RESOLVED;
  *                          COMPLETED after each SEND of the slow path; to send POSITION and END_TRANSACTION
- *                          (answered by PUT_RESULT)
- *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS
+ *                          (answered by PUT_RESULT); to pull EXPRESSION before a PULL that brings it
+ *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS, FILTER, TABLES_END
  *   store -> pull          ARRIVAL                  -> send  TIMER
  *   any -> selector        REPLY, PULL_REPLY */
 #include <stdint.h>
@@ -40,7 +40,9 @@ enum {
     RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h */
     RP_MSG_POSITION = 21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
     RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
-    RP_MSG_TIMER = 23 /* store -> send: rp_msg_timer: deliver this timer; timer_marks.h says whether it was */
+    RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver this timer; timer_marks.h says whether it was */
+    RP_MSG_EXPRESSION = 25, /* manager -> pull: rp_msg_expression: a SQL92 expression that pulls may bring */
+    RP_MSG_FILTER = 26 /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -243,15 +245,50 @@ typedef struct rp_msg_group {
 } rp_msg_group;
 
 /* The online subscription of a group to a topic; also how a compiled tag set reaches the fast path. */
-enum { RP_SUBSCRIPTION_ALL = 2, RP_SUBSCRIPTION_SLOW = 4 /* not a tag expression: the manager evaluates */ };
+enum {
+    RP_SUBSCRIPTION_ALL = 2,
+    RP_SUBSCRIPTION_SLOW = 4 /* no tag expression, and no SQL92 expression that can be evaluated: the manager refuses */
+};
+/* Where a subscription's filter bits are: the positions of its bits among those of a message, and the filter mark that
+ * says from where on in the log messages have them (filter_marks.h). */
+typedef struct rp_filter_place {
+    uint64_t id; /* of the subscription, as the mark has it; 0: it has no bits */
+    uint32_t mark; /* number of the mark */
+    uint32_t bit_count; /* of all filter bits of a message */
+    uint32_t count; /* positions that are used */
+    uint32_t positions[8];
+    uint32_t reserved;
+} rp_filter_place;
+
 typedef struct rp_msg_subscription {
     int64_t sub_version;
     uint32_t flags;
     uint32_t group_size;
     uint32_t topic_size;
     uint32_t tag_count;
-    /* tag_count x int32_t tag hashes, group, topic */
+    uint32_t program_size; /* of a SQL92 expression; 0: tags alone */
+    uint32_t reserved;
+    rp_filter_place place;
+    /* tag_count x int32_t tag hashes, group, topic, program */
 } rp_msg_subscription;
+
+/* The program of a SQL92 expression (rocketpy/filter/program.py). */
+typedef struct rp_msg_expression {
+    uint32_t text_size;
+    uint32_t program_size;
+    /* text, program */
+} rp_msg_expression;
+
+/* The filter bits of `group` for the messages of `topic`; replaces those of the same names. RP_TABLE_REMOVE: no more.
+ * Without topic and group: all filters are removed, and a TABLES_END will follow. */
+typedef struct rp_msg_filter {
+    uint32_t flags;
+    uint32_t group_size;
+    uint32_t topic_size;
+    uint32_t program_size;
+    rp_filter_place place;
+    /* group, topic, program */
+} rp_msg_filter;
 
 typedef struct rp_msg_broker {
     int32_t permission; /* brokerPermission */

@@ -4,7 +4,7 @@
  *   2   8  tags code
  *   10  8  store timestamp of the message, ms
  *   18  2  size of the filter bits
- *   20  -  filter bits (written by Java brokers only)
+ *   20  -  filter bits
  *
  * Address = offset over all files of the queue + INT64_MIN. A unit that would leave less than four bytes of its file
  * free goes into the next one, and FF FF ends the file. Behind the last unit all is zero.
@@ -66,7 +66,7 @@ static rp_queue_files *open_files(rp_control_block *block, const char *consume_q
 /* The unit at real offset `offset`, checked. RP_OK, RP_NOT_FOUND, RP_IO_ERROR. */
 static rp_status read_unit(rp_queue_files *files, uint64_t file_size, const rp_queue *queue, uint64_t offset,
                            rp_cq_ext_unit *unit) {
-    uint8_t data[RP_CQ_EXT_UNIT_SIZE];
+    uint8_t data[RP_CQ_EXT_UNIT_SIZE + RP_CQ_EXT_BITMAP_MAX];
     uint64_t at = offset % file_size;
     ssize_t n;
     int fd = rp_queue_files_find(files, queue, offset / file_size);
@@ -74,7 +74,7 @@ static rp_status read_unit(rp_queue_files *files, uint64_t file_size, const rp_q
     do n = pread(fd, data, sizeof data, (off_t)at);
     while (n < 0 && errno == EINTR);
     if (n < 0) return RP_IO_ERROR;
-    if (n < (ssize_t)sizeof data) return RP_NOT_FOUND;
+    if (n < RP_CQ_EXT_UNIT_SIZE) return RP_NOT_FOUND;
     unit->size = rp_load16(data);
     unit->tags_code = (int64_t)rp_load64(data + 2);
     unit->store_timestamp_ms = (int64_t)rp_load64(data + 10);
@@ -82,6 +82,10 @@ static rp_status read_unit(rp_queue_files *files, uint64_t file_size, const rp_q
     if (unit->size > INT16_MAX || unit->size < RP_CQ_EXT_UNIT_SIZE + unit->bitmap_size ||
         at + unit->size + RP_CQ_EXT_END_SIZE > file_size)
         return RP_NOT_FOUND;
+    if (unit->bitmap_size <= RP_CQ_EXT_BITMAP_MAX) {
+        if (n < RP_CQ_EXT_UNIT_SIZE + (ssize_t)unit->bitmap_size) return RP_NOT_FOUND;
+        memcpy(unit->bitmap, data + RP_CQ_EXT_UNIT_SIZE, unit->bitmap_size);
+    }
     return RP_OK;
 }
 
@@ -290,11 +294,11 @@ static rp_status write_units(rp_cq_ext_writer *writer, const rp_queue *queue, ui
     return rp_queue_files_finish(writer->files, queue, number, &file, status);
 }
 
-/* Move *end to the next file if no unit fits into this one. */
-static rp_status end_full_file(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t *end) {
+/* Move *end to the next file if the next unit, of `size` bytes, does not fit into this one. */
+static rp_status end_full_file(rp_cq_ext_writer *writer, const rp_queue *queue, uint64_t *end, uint32_t size) {
     uint64_t number = *end / writer->file_size, at = *end % writer->file_size;
     rp_status status = RP_OK;
-    if (!at || at + RP_CQ_EXT_UNIT_SIZE + RP_CQ_EXT_END_SIZE <= writer->file_size) return RP_OK;
+    if (!at || at + size + RP_CQ_EXT_END_SIZE <= writer->file_size) return RP_OK;
     int fd = rp_queue_files_find(writer->files, queue, number);
     if (fd < 0) return rp_status_of_errno();
     if (at + sizeof END_OF_FILE <= writer->file_size)
@@ -316,44 +320,52 @@ static rp_status find_place(rp_cq_ext_writer *writer, const rp_queue *queue, str
     return RP_OK;
 }
 
+static uint32_t unit_size(const rp_cq_extension *extension) { return RP_CQ_EXT_UNIT_SIZE + extension->bitmap_size; }
+
+static void write_unit(uint8_t *out, const uint8_t *code, const rp_cq_extension *extension) {
+    rp_store16(out, (uint16_t)unit_size(extension));
+    memcpy(out + 2, code, 8);
+    rp_store64(out + 10, (uint64_t)extension->store_timestamp_ms);
+    rp_store16(out + 18, (uint16_t)extension->bitmap_size);
+    memcpy(out + RP_CQ_EXT_UNIT_SIZE, extension->bitmap, extension->bitmap_size);
+}
+
 /* Write as many of the units as fit into one file. */
 static rp_status extend_some(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t *count, uint8_t *units,
-                             const int64_t *store_timestamps_ms) {
-    uint8_t data[UNITS_PER_WRITE * RP_CQ_EXT_UNIT_SIZE];
+                             const rp_cq_extension *extensions) {
+    uint8_t data[UNITS_PER_WRITE * (RP_CQ_EXT_UNIT_SIZE + RP_CQ_EXT_BITMAP_MAX)];
     struct place *place = &writer->places[rp_control_queue_index(writer->block, queue)];
     rp_status status = find_place(writer, queue, place);
     if (status != RP_OK) return status;
-    uint64_t end = place->end - 1;
-    status = end_full_file(writer, queue, &end);
+    uint64_t end = place->end - 1, size = 0;
+    uint32_t some = 0;
+    status = end_full_file(writer, queue, &end, unit_size(extensions));
     if (status == RP_OK && end > REAL_OFFSET_MAX) status = RP_TOO_LARGE;
     if (status != RP_OK) return status;
-    uint64_t room = (writer->file_size - end % writer->file_size - RP_CQ_EXT_END_SIZE) / RP_CQ_EXT_UNIT_SIZE;
-    if (*count > UNITS_PER_WRITE) *count = UNITS_PER_WRITE;
-    if (*count > room) *count = (uint32_t)room;
-    for (uint32_t i = 0; i < *count; i++) {
-        uint8_t *unit = data + i * RP_CQ_EXT_UNIT_SIZE;
-        rp_store16(unit, RP_CQ_EXT_UNIT_SIZE);
-        memcpy(unit + 2, units + i * RP_CQ_UNIT_SIZE + 12, 8);
-        rp_store64(unit + 10, (uint64_t)store_timestamps_ms[i]);
-        rp_store16(unit + 18, 0);
+    uint64_t room = writer->file_size - end % writer->file_size - RP_CQ_EXT_END_SIZE;
+    while (some < *count && some < UNITS_PER_WRITE && size + unit_size(&extensions[some]) <= room) {
+        write_unit(data + size, units + some * RP_CQ_UNIT_SIZE + 12, &extensions[some]);
+        size += unit_size(&extensions[some++]);
     }
-    status = write_units(writer, queue, end, data, *count * (uint64_t)RP_CQ_EXT_UNIT_SIZE);
+    if (!some) return RP_TOO_LARGE; /* a file that is smaller than a unit */
+    status = write_units(writer, queue, end, data, size);
     if (status != RP_OK) return status;
     RP_CRASH_POINT("queue_ext.units");
-    for (uint32_t i = 0; i < *count; i++, end += RP_CQ_EXT_UNIT_SIZE)
+    for (uint32_t i = 0; i < some; end += unit_size(&extensions[i++]))
         rp_store64(units + i * RP_CQ_UNIT_SIZE + 12, (uint64_t)address_of(end));
+    *count = some;
     place->end = end + 1;
     return RP_OK;
 }
 
 uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
-                          const int64_t *store_timestamps_ms) {
+                          const rp_cq_extension *extensions) {
     while (count) {
         uint32_t some = count;
-        if (extend_some(writer, queue, &some, units, store_timestamps_ms) != RP_OK) break;
+        if (extend_some(writer, queue, &some, units, extensions) != RP_OK) break;
         count -= some;
         units += some * (uint64_t)RP_CQ_UNIT_SIZE;
-        store_timestamps_ms += some;
+        extensions += some;
     }
     return count;
 }

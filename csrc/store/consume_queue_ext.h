@@ -7,13 +7,25 @@
 #include "base/status.h"
 #include "store/control_block.h"
 
-enum { RP_CQ_EXT_UNIT_SIZE = 20, RP_CQ_EXT_END_SIZE = 4 }; /* without filter bits; kept free at the end of a file */
+enum {
+    RP_CQ_EXT_UNIT_SIZE = 20, /* without filter bits */
+    RP_CQ_EXT_END_SIZE = 4,   /* kept free at the end of a file */
+    RP_CQ_EXT_BITMAP_MAX = 64 /* bytes of filter bits that are written and used; others are passed over */
+};
+
+/* What a unit's extension gets beside its tags code. */
+typedef struct rp_cq_extension {
+    int64_t store_timestamp_ms;
+    uint32_t bitmap_size; /* bytes of filter bits; 0: none */
+    uint8_t bitmap[RP_CQ_EXT_BITMAP_MAX];
+} rp_cq_extension;
 
 typedef struct rp_cq_ext_unit {
     int64_t tags_code; /* hash of the tags; time of delivery (ms) in a delay queue */
     int64_t store_timestamp_ms;
     uint32_t size;        /* of the whole unit */
-    uint32_t bitmap_size; /* filter bits behind the fixed part */
+    uint32_t bitmap_size; /* bytes of filter bits behind the fixed part */
+    uint8_t bitmap[RP_CQ_EXT_BITMAP_MAX]; /* these bits, if there are not more */
 } rp_cq_ext_unit;
 
 /* 1 if the third field of a unit is an address: it is far below zero, which no hash (32 bits) and no time is. */
@@ -33,11 +45,11 @@ typedef struct rp_cq_ext_writer rp_cq_ext_writer;
 rp_cq_ext_writer *rp_cq_ext_writer_open(rp_control_block *block, const char *consume_queue_directory,
                                         uint64_t consume_queue_file_size, uint64_t file_size);
 void rp_cq_ext_writer_close(rp_cq_ext_writer *writer);
-/* Write extensions for `count` units that are not yet written: append the tags code of each third field to the
- * extension files, and replace it by its address. Returns how many units, the last ones, keep their tags code because
- * their extensions cannot be written. */
+/* Write extensions for `count` units that are not yet written: append the tags code of each third field, with its
+ * extension, to the extension files, and replace it by its address. Returns how many units, the last ones, keep their
+ * tags code because their extensions cannot be written. */
 uint32_t rp_cq_ext_extend(rp_cq_ext_writer *writer, const rp_queue *queue, uint32_t count, uint8_t *units,
-                          const int64_t *store_timestamps_ms);
+                          const rp_cq_extension *extensions);
 /* Extended units were not written to their queues: free the space of their extensions again. */
 void rp_cq_ext_forget(rp_cq_ext_writer *writer);
 /* Remove all files of the queue and its directory; the queue's generation must have been moved before. */

@@ -32,6 +32,7 @@ rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config 
         rp_index_limit(dispatch->index, dispatch->control->dispatched_phy_offset); /* damaged */
     dispatch->delay_level_ms = calloc(config->delay_level_count + 1ull, sizeof *dispatch->delay_level_ms);
     dispatch->batch = rp_unit_batch_open(block, dispatch->ext_enable);
+    rp_topic_filters_init(&dispatch->filters, dispatch->ext_enable ? config->filter_marks : NULL);
     dispatch->keyed = calloc(BATCH_RECORDS, sizeof *dispatch->keyed);
     dispatch->arrivals = (rp_arrivals){.block = block, .queues = calloc(ARRIVALS_MAX, sizeof(uint32_t))};
     if (!dispatch->view || !dispatch->writer || (config->index_enable && !dispatch->index) ||
@@ -54,6 +55,7 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     rp_log_view_close(dispatch->view);
     rp_cq_writer_close(dispatch->writer);
     rp_unit_batch_close(dispatch->batch);
+    rp_topic_filters_destroy(&dispatch->filters);
     rp_cq_ext_writer_close(dispatch->ext);
     rp_index_close(dispatch->index);
     free(dispatch->delay_level_ms);
@@ -61,6 +63,13 @@ void rp_dispatch_close(rp_dispatch *dispatch) {
     free(dispatch->arrivals.queues);
     free(dispatch);
 }
+
+rp_status rp_dispatch_take_filter(rp_dispatch *dispatch, const uint8_t *data, uint32_t size) {
+    return rp_topic_filters_apply(&dispatch->filters, data, size,
+                                  rp_load_acquire(&dispatch->control->published_phy_offset));
+}
+
+void rp_dispatch_filters_are_whole(rp_dispatch *dispatch) { dispatch->filters.are_whole = 1; }
 
 void rp_dispatch_set_pulls(rp_dispatch *dispatch, rp_ring_writer *const *pulls, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) dispatch->arrivals.pulls[i] = pulls[i];

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "ipc/ring.h"
 #include "store/control_block.h"
+#include "store/filter_marks.h"
 #include "store/flush.h"
 
 typedef struct rp_dispatch rp_dispatch;
@@ -21,6 +22,7 @@ typedef struct rp_dispatch_config {
     uint32_t index_num;
     uint32_t delay_level_count;       /* delay_level_ms[0] is level 1 */
     const int64_t *delay_level_ms;
+    rp_filter_marks *filter_marks;    /* NULL: no filter bits are written */
 } rp_dispatch_config;
 
 rp_dispatch *rp_dispatch_open(rp_control_block *block, const rp_dispatch_config *config);
@@ -33,6 +35,11 @@ void rp_dispatch_set_heartbeat(rp_dispatch *dispatch, uint64_t *heartbeat_ns);
 /* Wake `flush` (NULL: none) every few milliseconds while a batch is collected and written: under sync flush, senders
  * wait for records that are published meanwhile. */
 void rp_dispatch_set_flush(rp_dispatch *dispatch, rp_flush *flush);
+/* Take a FILTER message (worker_messages.h), between two batches. RP_OK, RP_INVALID, RP_NO_MEMORY: none of its topic's
+ * messages gets filter bits from now on. */
+rp_status rp_dispatch_take_filter(rp_dispatch *dispatch, const uint8_t *data, uint32_t size);
+/* Every filter is known: messages of topics with filters get their bits from now on. */
+void rp_dispatch_filters_are_whole(rp_dispatch *dispatch);
 /* Dispatch published records, about `budget` bytes of log (more while many queues have few units each). Writes units in
  * batches, then publishes max_offset, then the dispatched position. RP_OK: more is published; RP_EMPTY: caught up;
  * RP_CORRUPT: damage at the dispatched position; RP_NOT_FOUND: the log file is missing; RP_FULL: the ring of the

@@ -206,8 +206,12 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
         rp_status status = bridge(dispatch, queue, end, record->queue_offset);
         if (status != RP_OK) return status;
     }
-    uint8_t *unit = rp_unit_batch_add(dispatch->batch, queue, record->queue_offset, phy_offset + record->size,
-                                      record->store_timestamp_ms);
+    rp_cq_extension extension;
+    extension.store_timestamp_ms = record->store_timestamp_ms;
+    extension.bitmap_size = 0;
+    if (dispatch->filters.are_whole) rp_topic_filters_evaluate(&dispatch->filters, record, &extension);
+    uint8_t *unit =
+        rp_unit_batch_add(dispatch->batch, queue, record->queue_offset, phy_offset + record->size, &extension);
     if (!unit) return RP_FULL;
     fill_unit(unit, phy_offset, record->size,
               rp_unit_tags_code(record, dispatch->delay_level_ms, dispatch->delay_level_count));

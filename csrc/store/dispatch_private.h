@@ -9,6 +9,7 @@
 #include "store/dispatch.h"
 #include "store/index_file.h"
 #include "store/record.h"
+#include "store/topic_filters.h"
 #include "store/unit_batch.h"
 
 enum {
@@ -38,6 +39,7 @@ struct rp_dispatch {
     uint32_t delay_level_count;
     uint64_t units_per_file;
     uint64_t dropped; /* pages of the log below it were given back */
+    rp_topic_filters filters;
     rp_unit_batch *batch;
     uint32_t collected; /* records, since the batch began or its first keys were entered */
     struct keyed *keyed;

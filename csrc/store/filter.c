@@ -96,6 +96,10 @@ rp_filter *rp_filter_open(const uint8_t *program, uint32_t size) {
     return NULL;
 }
 
+uint32_t rp_filter_size(const rp_filter *filter) {
+    return (uint32_t)(sizeof *filter + (uint64_t)(filter->end - filter->program));
+}
+
 rp_filter *rp_filter_hold(rp_filter *filter) {
     if (filter) filter->holders++;
     return filter;

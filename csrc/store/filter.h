@@ -15,6 +15,7 @@ typedef struct rp_filter rp_filter;
 
 /* A copy of a program, held once. NULL with errno: EINVAL, it is not sound; ENOMEM. */
 rp_filter *rp_filter_open(const uint8_t *program, uint32_t size);
+uint32_t rp_filter_size(const rp_filter *filter); /* of its memory, in bytes */
 /* Filters are shared within a process, by one thread. The last release frees it; NULL does nothing. */
 rp_filter *rp_filter_hold(rp_filter *filter);
 void rp_filter_release(rp_filter *filter);

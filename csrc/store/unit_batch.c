@@ -30,8 +30,8 @@ struct piece {
     uint8_t units[PIECE_UNITS * RP_CQ_UNIT_SIZE];
 };
 
-struct times {
-    int64_t store_timestamps_ms[PIECE_UNITS];
+struct extensions {
+    rp_cq_extension of[PIECE_UNITS];
 };
 
 struct rp_unit_batch {
@@ -39,12 +39,12 @@ struct rp_unit_batch {
     uint32_t *run_of; /* by queue: its run + 1 */
     rp_unit_run *runs;
     struct piece *pieces;
-    struct times *times; /* of each piece's units; NULL unless extended */
+    struct extensions *extensions; /* of each piece's units; NULL unless extended */
     uint32_t run_count;
     uint32_t piece_count;
     uint64_t unit_count;
     uint8_t gathered[GATHER_UNITS * RP_CQ_UNIT_SIZE];
-    int64_t gathered_times[GATHER_UNITS];
+    rp_cq_extension *gathered_extensions; /* GATHER_UNITS; NULL unless extended */
 };
 
 static void *reserve(uint64_t size) {
@@ -59,8 +59,13 @@ rp_unit_batch *rp_unit_batch_open(rp_control_block *block, int is_extended) {
     batch->run_of = reserve(RP_CONTROL_QUEUES_MAX * sizeof *batch->run_of);
     batch->runs = reserve(RP_UNIT_RUNS_MAX * sizeof *batch->runs);
     batch->pieces = reserve(PIECES * sizeof *batch->pieces);
-    if (is_extended) batch->times = reserve(PIECES * sizeof *batch->times);
-    if (batch->run_of && batch->runs && batch->pieces && (batch->times || !is_extended)) return batch;
+    if (is_extended) {
+        batch->extensions = reserve(PIECES * sizeof *batch->extensions);
+        batch->gathered_extensions = malloc(GATHER_UNITS * sizeof *batch->gathered_extensions);
+    }
+    if (batch->run_of && batch->runs && batch->pieces &&
+        (!is_extended || (batch->extensions && batch->gathered_extensions)))
+        return batch;
     rp_unit_batch_close(batch);
     errno = ENOMEM;
     return NULL;
@@ -71,7 +76,8 @@ void rp_unit_batch_close(rp_unit_batch *batch) {
     if (batch->run_of) munmap(batch->run_of, RP_CONTROL_QUEUES_MAX * sizeof *batch->run_of);
     if (batch->runs) munmap(batch->runs, RP_UNIT_RUNS_MAX * sizeof *batch->runs);
     if (batch->pieces) munmap(batch->pieces, PIECES * sizeof *batch->pieces);
-    if (batch->times) munmap(batch->times, PIECES * sizeof *batch->times);
+    if (batch->extensions) munmap(batch->extensions, PIECES * sizeof *batch->extensions);
+    free(batch->gathered_extensions);
     free(batch);
 }
 
@@ -84,7 +90,7 @@ int rp_unit_batch_end(const rp_unit_batch *batch, const rp_queue *queue, uint64_
 }
 
 uint8_t *rp_unit_batch_add(rp_unit_batch *batch, rp_queue *queue, uint64_t offset, uint64_t max_phy_offset,
-                           int64_t store_timestamp_ms) {
+                           const rp_cq_extension *extension) {
     uint32_t *at = &batch->run_of[rp_control_queue_index(batch->block, queue)];
     rp_unit_run *run = &batch->runs[*at ? *at - 1 : batch->run_count];
     uint32_t place = *at ? run->count % PIECE_UNITS : 0;
@@ -106,7 +112,7 @@ uint8_t *rp_unit_batch_add(rp_unit_batch *batch, rp_queue *queue, uint64_t offse
     run->count++;
     run->max_phy_offset = max_phy_offset;
     batch->unit_count++;
-    if (batch->times) batch->times[run->last].store_timestamps_ms[place] = store_timestamp_ms;
+    if (batch->extensions) batch->extensions[run->last].of[place] = *extension;
     return batch->pieces[run->last].units + place * RP_CQ_UNIT_SIZE;
 }
 
@@ -125,13 +131,14 @@ rp_status rp_unit_batch_write(rp_unit_batch *batch, uint32_t number, rp_cq_write
     while (done + gathered < run->count && status == RP_OK) {
         uint32_t left = run->count - done - gathered, count = left < PIECE_UNITS ? left : PIECE_UNITS;
         memcpy(batch->gathered + gathered * RP_CQ_UNIT_SIZE, batch->pieces[at].units, count * RP_CQ_UNIT_SIZE);
-        if (batch->times)
-            memcpy(batch->gathered_times + gathered, &batch->times[at], count * sizeof *batch->gathered_times);
+        if (batch->extensions)
+            memcpy(batch->gathered_extensions + gathered, &batch->extensions[at],
+                   count * sizeof *batch->gathered_extensions);
         at = batch->pieces[at].next - 1;
         gathered += count;
         if (gathered < GATHER_UNITS && count < left) continue;
-        if (batch->times && ext)
-            *plain += rp_cq_ext_extend(ext, run->queue, gathered, batch->gathered, batch->gathered_times);
+        if (batch->extensions && ext)
+            *plain += rp_cq_ext_extend(ext, run->queue, gathered, batch->gathered, batch->gathered_extensions);
         status = rp_cq_write(writer, run->queue, run->offset + done, gathered, batch->gathered);
         done += gathered;
         gathered = 0;
@@ -145,7 +152,7 @@ void rp_unit_batch_clear(rp_unit_batch *batch) {
     if (batch->piece_count > KEEP_PIECES) {
         madvise(batch->runs, RP_UNIT_RUNS_MAX * sizeof *batch->runs, MADV_DONTNEED);
         madvise(batch->pieces, PIECES * sizeof *batch->pieces, MADV_DONTNEED);
-        if (batch->times) madvise(batch->times, PIECES * sizeof *batch->times, MADV_DONTNEED);
+        if (batch->extensions) madvise(batch->extensions, PIECES * sizeof *batch->extensions, MADV_DONTNEED);
     }
     batch->run_count = batch->piece_count = 0;
     batch->unit_count = 0;

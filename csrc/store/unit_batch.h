@@ -30,9 +30,9 @@ void rp_unit_batch_close(rp_unit_batch *batch);
  * record. Returns 1 if the batch holds some. */
 int rp_unit_batch_end(const rp_unit_batch *batch, const rp_queue *queue, uint64_t *offset, uint64_t *phy_offset);
 /* Room for the queue's unit at `offset`, which must follow the queue's last unit in the batch, if any; its record ends
- * at `max_phy_offset`. NULL: the batch is full. */
+ * at `max_phy_offset`. `extension` is copied if the batch is extended. NULL: the batch is full. */
 uint8_t *rp_unit_batch_add(rp_unit_batch *batch, rp_queue *queue, uint64_t offset, uint64_t max_phy_offset,
-                           int64_t store_timestamp_ms);
+                           const rp_cq_extension *extension);
 uint32_t rp_unit_batch_runs(const rp_unit_batch *batch);
 /* 1 while the queues have so few units each that collecting more is worthwhile. */
 int rp_unit_batch_is_thin(const rp_unit_batch *batch);

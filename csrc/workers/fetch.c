@@ -41,14 +41,6 @@ static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_
     return 1;
 }
 
-/* Apply the tag filter. A unit whose tags code is lost passes: the client compares the tags. */
-static int matches(rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags, int64_t code) {
-    rp_cq_ext_unit unit;
-    if (tags->flags & RP_SUBSCRIPTION_ALL) return 1;
-    if (!rp_cq_ext_is_address(code)) return rp_tags_match(tags, code);
-    return !ext || rp_cq_ext_read(ext, queue, code, &unit) != RP_OK || rp_tags_match(tags, unit.tags_code);
-}
-
 /* Whether the unit names bytes that can be sent: in one file, below the log's end. The bytes of a damaged unit cannot
  * be mapped, and the selector would close the connection at each attempt. */
 static int is_sound(uint64_t phy_offset, uint32_t size, uint64_t log_end, uint64_t file_size) {
@@ -63,11 +55,20 @@ struct look {
     uint64_t log_end;
     uint32_t max;
     const rp_fetch_limits *limits;
+    const rp_selection *selection;
+    const rp_queue *queue;
+    const rp_tags *tags;
 };
 
+/* Whether the record is selected. Records that are probably on the disk alone count as work with all their bytes. */
+static int selects(const struct look *look, uint64_t phy_offset, uint32_t size, int is_far, rp_fetch *out) {
+    if (!rp_selection_reads_records(look->selection, look->tags)) return 1;
+    if (is_far) out->work += size;
+    return rp_selection_by_record(look->selection, look->tags, phy_offset, size, &out->work);
+}
+
 /* Examine one unit; 0 if it must wait for the next pull. */
-static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queue, const rp_tags *tags,
-                   const uint8_t *unit, rp_fetch *out) {
+static int examine(const struct look *look, const uint8_t *unit, rp_fetch *out) {
     uint64_t phy_offset = rp_load64(unit);
     uint32_t size = rp_load32(unit + 8);
     int is_far = look->log_end > phy_offset && look->log_end - phy_offset > look->limits->memory_bytes;
@@ -75,7 +76,10 @@ static int examine(const struct look *look, rp_cq_ext *ext, const rp_queue *queu
     int is_there =
         phy_offset >= look->log_min && is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
     if (is_there && is_full(out, size, is_far, look->max, look->limits)) return 0;
-    if (!matches(ext, queue, tags, (int64_t)rp_load64(unit + 12))) {
+    int is_excluded =
+        !rp_selection_by_unit(look->selection, look->queue, look->tags, phy_offset, (int64_t)rp_load64(unit + 12)) ||
+        (is_there && !selects(look, phy_offset, size, is_far, out));
+    if (is_excluded) {
         if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
     } else if (!is_there) { /* deleted, pre-blank, or damage */
         if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
@@ -92,18 +96,23 @@ static uint64_t units_max(uint32_t max) {
     return max < RP_EXAMINED_MIN ? RP_EXAMINED_MIN : max > RP_EXAMINED_MAX ? RP_EXAMINED_MAX : max;
 }
 
-static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue, uint32_t max,
-                 const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
+static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_control *control, const rp_queue *queue,
+                 uint32_t max, const rp_tags *tags, const rp_fetch_limits *limits, rp_fetch *out) {
     uint8_t units[CHUNK * RP_CQ_UNIT_SIZE];
-    struct look look = {
-        .control = control, .log_min = rp_load_acquire(&control->min_phy_offset), .max = max, .limits = limits};
+    struct look look = {.control = control,
+                        .log_min = rp_load_acquire(&control->min_phy_offset),
+                        .max = max,
+                        .limits = limits,
+                        .selection = selection,
+                        .queue = queue,
+                        .tags = tags};
     uint64_t begin = out->next_begin_offset, per_file = rp_cq_units_per_file(reader);
     uint64_t file_end = begin - begin % per_file + per_file;
     uint64_t end = begin + units_max(max);
     if (end > file_end) end = file_end;
     out->status = RP_NO_MATCHED_MESSAGE;
     while (out->next_begin_offset < end && out->next_begin_offset < out->max_offset) {
-        uint64_t want = tags->flags & RP_SUBSCRIPTION_ALL ? max - out->message_count + 1ull : CHUNK;
+        uint64_t want = rp_tags_take_all(tags) ? max - out->message_count + 1ull : CHUNK;
         if (want > end - out->next_begin_offset) want = end - out->next_begin_offset;
         int32_t count = rp_cq_read(reader, queue, out->next_begin_offset, want < CHUNK ? (uint32_t)want : CHUNK, units);
         if (count <= 0) {
@@ -116,7 +125,7 @@ static void scan(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control
         look.log_end = rp_load_acquire(&control->published_phy_offset);
         out->examined += (uint32_t)count;
         for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
-            if (!examine(&look, ext, queue, tags, units + i * RP_CQ_UNIT_SIZE, out)) return;
+            if (out->work > RP_FETCH_WORK_MAX || !examine(&look, units + i * RP_CQ_UNIT_SIZE, out)) return;
     }
 }
 
@@ -142,14 +151,15 @@ static int place(const rp_queue *queue, int64_t offset, rp_fetch *out) {
     return 1;
 }
 
-void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue,
-                       int64_t offset, int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits,
-                       rp_fetch *out) {
+void rp_fetch_messages(rp_cq_reader *reader, const rp_selection *selection, const rp_control *control,
+                       const rp_queue *queue, int64_t offset, int32_t max_msg_nums, const rp_tags *tags,
+                       const rp_fetch_limits *limits, rp_fetch *out) {
     out->message_count = out->body_size = out->slice_count = out->examined = 0;
+    out->work = 0;
     out->is_far_behind = 0;
     if (place(queue, offset, out)) return;
     out->next_begin_offset = (uint64_t)offset;
-    scan(reader, ext, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
+    scan(reader, selection, control, queue, max_msg_nums > 0 ? (uint32_t)max_msg_nums : 1, tags, limits, out);
     /* Cleaned or removed meanwhile: skip nothing. */
     if (out->status == RP_OFFSET_FOUND_NULL) place(queue, offset, out);
 }

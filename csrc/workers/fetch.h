@@ -1,12 +1,11 @@
 #ifndef ROCKETPY_FETCH_H
 #define ROCKETPY_FETCH_H
-/* Finds the messages for a pull in a queue, from its consume queue units only: the log is not read. The statuses are
- * those of the reference (DefaultMessageStore#getMessage). C only. */
+/* Finds the messages for a pull in a queue, from its consume queue units; the log is read for SQL92 expressions alone.
+ * The statuses are those of the reference (DefaultMessageStore#getMessage). C only. */
 #include <stdint.h>
 #include "ipc/worker_messages.h"
 #include "store/consume_queue.h"
-#include "store/consume_queue_ext.h"
-#include "workers/subscription.h"
+#include "workers/selection.h"
 
 typedef enum rp_fetch_status {
     RP_FOUND,
@@ -20,6 +19,7 @@ typedef enum rp_fetch_status {
 } rp_fetch_status;
 
 enum { RP_SLICES_MAX = 256, RP_EXAMINED_MIN = 800, RP_EXAMINED_MAX = 1024 /* units examined per call */ };
+enum { RP_FETCH_WORK_MAX = 1 << 20 /* bytes looked at per call, for SQL92 expressions (filter.h) */ };
 
 /* Limits of one response; a consumer far behind, whose messages are probably not in memory, has smaller ones. */
 typedef struct rp_fetch_limits {
@@ -36,14 +36,14 @@ typedef struct rp_fetch {
     uint32_t slice_count;
     uint32_t examined;  /* units that were read */
     int is_far_behind;  /* the last unit read is beyond memory_bytes */
+    uint64_t work;      /* spent on SQL92 expressions */
     uint64_t behind_bytes; /* from the last message found to the end of the log */
     rp_slice slices[RP_SLICES_MAX];
 } rp_fetch;
 
 const char *rp_fetch_status_name(rp_fetch_status status);
-/* Examine `queue` from `offset` on. `queue` NULL: the queue is empty. `ext`: reader of extension units; if it is NULL,
- * a unit with an extension passes every filter. */
-void rp_fetch_messages(rp_cq_reader *reader, rp_cq_ext *ext, const rp_control *control, const rp_queue *queue,
-                       int64_t offset, int32_t max_msg_nums, const rp_tags *tags, const rp_fetch_limits *limits,
-                       rp_fetch *out);
+/* Examine `queue` from `offset` on. `queue` NULL: the queue is empty. */
+void rp_fetch_messages(rp_cq_reader *reader, const rp_selection *selection, const rp_control *control,
+                       const rp_queue *queue, int64_t offset, int32_t max_msg_nums, const rp_tags *tags,
+                       const rp_fetch_limits *limits, rp_fetch *out);
 #endif

@@ -8,7 +8,7 @@
 #include "ipc/serving.h"
 #include "workers/pull_private.h"
 
-enum { BATCH_REQUESTS = 128 };
+enum { BATCH_REQUESTS = 128, LOG_FILES_MAX = 4 };
 
 rp_pull *rp_pull_open(const rp_pull_config *config) {
     rp_pull *pull = calloc(1, sizeof *pull);
@@ -25,15 +25,20 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     pull->selector_workers = calloc(config->selector_count + 1, sizeof *pull->selector_workers);
     if (!pull->inputs || !pull->input_rings || !pull->selectors || !pull->selector_workers ||
         rp_map_init(&pull->topics, 256) != 0 || rp_map_init(&pull->groups, 64) != 0 ||
-        rp_map_init(&pull->subscriptions, 64) != 0 ||
+        rp_map_init(&pull->subscriptions, 64) != 0 || rp_expressions_init(&pull->expressions) != 0 ||
         rp_suspended_pulls_init(&pull->suspended_pulls, config->suspended) != 0 ||
         rp_commits_init(&pull->commits) != 0 || rp_traffic_init(&pull->traffic) != 0)
         goto fail;
     pull->reader = rp_cq_reader_open(config->block, config->consume_queue_directory, config->consume_queue_file_size,
                                      config->files_max);
+    pull->selection.marks = config->marks;
     if (config->consume_queue_ext_file_size &&
-        !(pull->ext =
+        !(pull->selection.ext =
               rp_cq_ext_open(config->block, config->consume_queue_directory, config->consume_queue_ext_file_size)))
+        goto fail;
+    if (config->commitlog_directory &&
+        !(pull->selection.log =
+              rp_log_view_open(config->commitlog_directory, pull->control->commitlog_file_size, LOG_FILES_MAX)))
         goto fail;
     if (!pull->reader || !(pull->manager = rp_ring_writer_open(config->to_manager)) ||
         rp_backlog_init(&pull->waiting, pull->manager) != 0)
@@ -64,11 +69,13 @@ void rp_pull_close(rp_pull *pull) {
     rp_backlog_destroy(&pull->waiting);
     if (pull->manager) rp_ring_writer_close(pull->manager);
     if (pull->reader) rp_cq_reader_close(pull->reader);
-    rp_cq_ext_close(pull->ext);
+    rp_cq_ext_close(pull->selection.ext);
+    if (pull->selection.log) rp_log_view_close(pull->selection.log);
     rp_map_destroy(&pull->topics, free);
     rp_map_destroy(&pull->groups, free);
-    rp_map_destroy(&pull->subscriptions, free);
+    rp_map_destroy(&pull->subscriptions, rp_tags_free);
     if (pull->suspended_pulls.by_queue) rp_suspended_pulls_destroy(&pull->suspended_pulls);
+    rp_expressions_destroy(&pull->expressions);
     rp_commits_destroy(&pull->commits);
     rp_traffic_destroy(&pull->traffic);
     free(pull->inputs);
@@ -100,6 +107,7 @@ static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_
             return rp_groups_apply(&pull->groups, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
         case RP_MSG_SUBSCRIPTION:
             return rp_subscriptions_apply(&pull->subscriptions, data, size) == RP_NO_MEMORY ? RP_NO_MEMORY : RP_OK;
+        case RP_MSG_EXPRESSION: rp_expressions_add(&pull->expressions, data, size); return RP_OK;
         case RP_MSG_BROKER:
             if (size >= sizeof(rp_msg_broker)) pull->permission = ((const rp_msg_broker *)data)->permission;
             if (!(pull->permission & RP_PERM_READ)) pull->restrictions++;
@@ -212,6 +220,7 @@ rp_status rp_pull_run(rp_pull *pull, int64_t timeout_ns) {
         if (pull->now_ns >= end) break;
     }
     rp_cq_reader_release(pull->reader);
-    if (pull->ext) rp_cq_ext_release(pull->ext);
+    if (pull->selection.ext) rp_cq_ext_release(pull->selection.ext);
+    if (pull->selection.log) rp_log_view_trim(pull->selection.log, rp_load_acquire(&pull->control->min_phy_offset));
     return RP_OK;
 }

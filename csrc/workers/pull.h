@@ -7,6 +7,7 @@
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 #include "store/consume_queue.h"
+#include "store/filter_marks.h"
 
 /* The part of a suspended pull that survives the pull worker: enough for the restarted worker to answer it. */
 typedef struct rp_suspension_slot {
@@ -32,10 +33,12 @@ typedef struct rp_pull_config {
     rp_worker *worker;
     rp_worker *store;            /* woken if a pull waits for a message that is not dispatched yet; may be NULL */
     rp_control_block *block;
+    const char *commitlog_directory; /* read for SQL92 expressions alone */
     const char *consume_queue_directory;
     uint64_t consume_queue_file_size;
     uint64_t consume_queue_ext_file_size; /* 0: there are no extension files */
     uint32_t files_max;          /* descriptors of consume queue files kept open */
+    const rp_filter_marks *marks;   /* NULL: filter bits are not used */
     rp_suspension_slots *suspended; /* slots of suspended pulls; when all are used, pulls are answered empty */
     uint32_t input_count; /* rings from codecs (or selectors, when inline) */
     uint32_t selector_count;
@@ -49,6 +52,7 @@ typedef struct rp_pull_config {
     uint32_t slave_read_enable;
     uint32_t long_polling; /* longPollingEnable */
     uint32_t fast_failure;
+    uint32_t filter_retries; /* filterSupportRetry */
     int64_t short_polling_ms;
     int64_t wait_time_in_queue_ms;
     uint32_t bytes_in_memory, count_in_memory; /* maxTransfer…OnMessageInMemory */

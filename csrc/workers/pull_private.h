@@ -6,6 +6,7 @@
 #include "ipc/selectors.h"
 #include "workers/admission.h"
 #include "workers/commits.h"
+#include "workers/expressions.h"
 #include "workers/fetch.h"
 #include "workers/pull.h"
 #include "workers/suspended_pulls.h"
@@ -25,7 +26,7 @@ struct rp_pull {
     rp_fetch_limits limits;
     rp_control *control;
     rp_cq_reader *reader;
-    rp_cq_ext *ext; /* or NULL */
+    rp_selection selection;
     rp_ring_reader **inputs; /* codecs, manager, store */
     rp_ring **input_rings;
     uint32_t input_count;
@@ -36,6 +37,7 @@ struct rp_pull {
     const rp_worker **selector_workers;
     uint32_t selector_count;
     rp_map topics, groups, subscriptions;
+    rp_expressions expressions; /* that pulls bring */
     rp_suspended_pulls suspended_pulls;
     rp_commits commits;
     rp_traffic traffic;

@@ -1,5 +1,5 @@
-/* Serves a pull: check it against the tables, fetch its consume queue units, answer or suspend it. Messages are not
- * read: the answer names slices of the log, which the selector writes from its mapping.
+/* Serves a pull: check it against the tables, fetch its consume queue units, answer or suspend it. Messages are read
+ * for SQL92 expressions alone: the answer names slices of the log, which the selector writes from its mapping.
  *
  * Suspending is race-free against dispatch: mark the queue watched, full fence, look at its max offset once more;
  * dispatch publishes the max offset, full fence, swaps watched. One of the two sees the other.
@@ -16,6 +16,7 @@
 
 enum {
     LOOKS_MAX = 8, /* of a suspended pull at one time */
+    WORK_OF_A_UNIT = 64, /* bytes of work on SQL92 expressions that take as long as a unit */
     FLAG_COMMIT_OFFSET = 1,
     FLAG_SUSPEND = 2,
     FLAG_SUBSCRIPTION = 4
@@ -130,16 +131,18 @@ static int is_whole(const rp_msg_pull *request, uint32_t size) {
                                           size - sizeof *request;
 }
 
-/* The tag filter of the pull itself; NULL if it is not a tag expression. */
+/* What the pull itself says that it selects; NULL if it is no tag expression, and no known SQL92 expression. */
 static const rp_tags *own_tags(rp_pull *pull, const rp_msg_pull *request, const uint8_t *names) {
     const uint8_t *subscription = names + request->group_size + request->topic_size;
     const uint8_t *type = subscription + request->subscription_size;
+    if (request->expression_type_size == 5 && memcmp(type, "SQL92", 5) == 0)
+        return rp_expressions_find(&pull->expressions, subscription, request->subscription_size);
     if (request->expression_type_size && !(request->expression_type_size == 3 && memcmp(type, "TAG", 3) == 0))
         return NULL;
     return rp_tags_parse(subscription, request->subscription_size, &pull->parsed) == RP_OK ? &pull->parsed : NULL;
 }
 
-/* The tag filter of its group; NULL if it is not a tag expression, or not (yet) in the subscription table. */
+/* What its group has subscribed to; NULL if that cannot be evaluated, or is not (yet) in the subscription table. */
 static const rp_tags *tags_of_group(const rp_pull *pull, const checked_pull *pulled) {
     const rp_msg_pull *request = pulled->request;
     uint32_t flags = pulled->group->flags;
@@ -180,10 +183,19 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
 
 /* ------------------------------------------------------------------ fetching and suspending */
 
+static int is_retry_topic(const uint8_t *topic, uint32_t size) { return size > 7 && memcmp(topic, "%RETRY%", 7) == 0; }
+
 static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
-    rp_fetch_messages(pull->reader, pull->ext, pull->control, pulled->queue, offset, pulled->request->max_msg_nums,
+    const rp_msg_pull *request = pulled->request;
+    rp_selection *selection = &pull->selection;
+    int is_retry =
+        pull->config.filter_retries && is_retry_topic(pulled->names + request->group_size, request->topic_size);
+    selection->subscriptions = is_retry ? &pull->subscriptions : NULL;
+    selection->group = pulled->names;
+    selection->group_size = request->group_size;
+    rp_fetch_messages(pull->reader, selection, pull->control, pulled->queue, offset, request->max_msg_nums,
                       pulled->tags, &pull->limits, &pull->fetch);
-    pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK;
+    pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK + (uint32_t)(pull->fetch.work / WORK_OF_A_UNIT);
 }
 
 static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired);

@@ -25,6 +25,8 @@ static void sort_tags(rp_tags *tags) { qsort(tags->hashes, tags->count, sizeof t
 rp_status rp_tags_parse(const uint8_t *expression, uint32_t size, rp_tags *tags) {
     const uint8_t *at = expression, *end = expression + size;
     tags->flags = tags->count = 0;
+    tags->filter = NULL;
+    tags->place.id = 0;
     if (size == 0 || (size == 1 && *expression == '*')) {
         tags->flags = RP_SUBSCRIPTION_ALL;
         return RP_OK;
@@ -49,32 +51,55 @@ static uint32_t key_of(uint8_t *key, const uint8_t *group, uint32_t group_size, 
     return group_size + topic_size + 1;
 }
 
+void rp_tags_free(void *value) {
+    rp_tags *tags = value;
+    if (tags) rp_filter_release(tags->filter);
+    free(tags);
+}
+
+static int is_sound(const rp_filter_place *place) {
+    if (place->count > sizeof place->positions / sizeof place->positions[0]) return 0;
+    for (uint32_t i = 0; i < place->count; i++)
+        if (place->positions[i] >= place->bit_count) return 0;
+    return 1;
+}
+
+/* The subscription that a record describes; NULL without memory. A program that is not sound selects nothing. */
+static rp_tags *tags_new(const rp_msg_subscription *message, const uint8_t *hashes, const uint8_t *program) {
+    rp_tags *tags = calloc(1, sizeof *tags);
+    if (!tags) return NULL;
+    tags->sub_version = message->sub_version;
+    tags->flags = message->flags;
+    tags->count = message->tag_count < RP_TAGS_MAX ? message->tag_count : RP_TAGS_MAX;
+    if (message->tag_count > RP_TAGS_MAX) tags->flags |= RP_SUBSCRIPTION_SLOW;
+    memcpy(tags->hashes, hashes, tags->count * sizeof tags->hashes[0]);
+    sort_tags(tags);
+    if (!message->program_size) return tags;
+    if (is_sound(&message->place)) tags->place = message->place;
+    tags->filter = rp_filter_open(program, message->program_size);
+    if (!tags->filter) tags->flags |= RP_SUBSCRIPTION_SLOW;
+    return tags;
+}
+
 rp_status rp_subscriptions_apply(rp_map *subscriptions, const uint8_t *data, uint32_t size) {
     const rp_msg_subscription *message = (const rp_msg_subscription *)data;
     uint8_t key[KEY_MAX];
     if (size < sizeof *message ||
-        (uint64_t)message->tag_count * 4 + message->group_size + message->topic_size > size - sizeof *message)
+        (uint64_t)message->tag_count * 4 + message->group_size + message->topic_size + message->program_size >
+            size - sizeof *message)
         return RP_INVALID;
     const uint8_t *hashes = data + sizeof *message;
     const uint8_t *group = hashes + message->tag_count * 4;
     uint32_t key_size = key_of(key, group, message->group_size, group + message->group_size, message->topic_size);
     if (!key_size) return RP_INVALID;
     if (message->flags & RP_TABLE_REMOVE) {
-        free(rp_map_remove(subscriptions, key, key_size));
+        rp_tags_free(rp_map_remove(subscriptions, key, key_size));
         return RP_OK;
     }
-    rp_tags *tags = calloc(1, sizeof *tags);
+    rp_tags *tags = tags_new(message, hashes, group + message->group_size + message->topic_size);
     int failed = !tags;
-    if (tags) {
-        tags->sub_version = message->sub_version;
-        tags->flags = message->flags;
-        tags->count = message->tag_count < RP_TAGS_MAX ? message->tag_count : RP_TAGS_MAX;
-        if (message->tag_count > RP_TAGS_MAX) tags->flags |= RP_SUBSCRIPTION_SLOW;
-        memcpy(tags->hashes, hashes, tags->count * sizeof tags->hashes[0]);
-        sort_tags(tags);
-        free(rp_map_put(subscriptions, key, key_size, tags, &failed));
-    }
-    if (failed) free(tags);
+    if (tags) rp_tags_free(rp_map_put(subscriptions, key, key_size, tags, &failed));
+    if (failed) rp_tags_free(tags);
     return failed ? RP_NO_MEMORY : RP_OK;
 }
 

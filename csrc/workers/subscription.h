@@ -1,16 +1,19 @@
 #ifndef ROCKETPY_SUBSCRIPTION_H
 #define ROCKETPY_SUBSCRIPTION_H
-/* Tag filters of the fast path: a set of tag hashes, from a pull's own expression or from the manager's table. C only.
- */
+/* What a pull selects: a set of tag hashes or a SQL92 expression, from the pull itself or from the manager's table. C
+ * only. */
 #include <stdint.h>
 #include "base/map.h"
 #include "base/status.h"
 #include "ipc/worker_messages.h"
+#include "store/filter.h"
 
 enum { RP_TAGS_MAX = 256 };
 
 typedef struct rp_tags {
     int64_t sub_version;
+    rp_filter *filter; /* of a SQL92 expression, with RP_SUBSCRIPTION_ALL; NULL: tags alone */
+    rp_filter_place place;
     uint32_t flags; /* RP_SUBSCRIPTION_* */
     uint32_t count;
     int32_t hashes[RP_TAGS_MAX]; /* in ascending order */
@@ -37,7 +40,11 @@ static inline int rp_tags_match(const rp_tags *tags, int64_t tags_code) {
     return 0;
 }
 
-/* Apply one SUBSCRIPTION record to the table (keys: group, 0x00, topic). */
+/* Every message is selected, whatever it is. */
+static inline int rp_tags_take_all(const rp_tags *tags) { return tags->flags & RP_SUBSCRIPTION_ALL && !tags->filter; }
+
+void rp_tags_free(void *tags);
+/* Apply one SUBSCRIPTION record to the table (keys: group, 0x00, topic; values: rp_tags_free). */
 rp_status rp_subscriptions_apply(rp_map *subscriptions, const uint8_t *data, uint32_t size);
 const rp_tags *rp_subscriptions_find(const rp_map *subscriptions, const uint8_t *group, uint32_t group_size,
                                      const uint8_t *topic, uint32_t topic_size);

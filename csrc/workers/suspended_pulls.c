@@ -153,18 +153,25 @@ static void drop_holder_if_empty(rp_suspended_pulls *suspended_pulls, rp_holder 
 /* Allocate an entry with struct, tag set and names, in no list yet. NULL without memory. */
 static rp_suspended_pull *copy_of(const rp_msg_pull *request, const uint8_t *names, const rp_tags *tags,
                                   uint32_t tags_size, uint32_t size) {
-    rp_suspended_pull *suspended = malloc(size);
+    rp_suspended_pull *suspended =
+        malloc(sizeof *suspended + tags_size + request->group_size + (uint64_t)request->topic_size);
     if (!suspended) return NULL;
     uint8_t *at = (uint8_t *)(suspended + 1);
     *suspended = (rp_suspended_pull){.size = size, .request = *request};
     if (tags) {
         memcpy(at, tags, tags_size);
         suspended->tags = (const rp_tags *)at;
+        rp_filter_hold(tags->filter);
     }
     memcpy(at + tags_size, names, request->group_size + request->topic_size);
     suspended->names = at + tags_size;
     suspended->request.subscription_size = suspended->request.expression_type_size = 0;
     return suspended;
+}
+
+static void free_suspended(rp_suspended_pull *suspended) {
+    if (suspended && suspended->tags) rp_filter_release(suspended->tags->filter);
+    free(suspended);
 }
 
 static void link_suspended(rp_suspended_pulls *suspended_pulls, rp_suspended_pull *suspended, rp_holder *holder,
@@ -191,6 +198,7 @@ rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, r
     uint64_t connection = request->origin.connection;
     uint32_t tags_size = tags ? (uint32_t)(offsetof(rp_tags, hashes) + tags->count * sizeof tags->hashes[0]) : 0;
     uint64_t size = sizeof(rp_suspended_pull) + tags_size + (uint64_t)request->group_size + request->topic_size;
+    if (tags && tags->filter) size += rp_filter_size(tags->filter); /* it may soon be the only one that holds it */
     rp_holder **link = holder_link(suspended_pulls, connection), *holder = *link;
     if (size > UINT32_MAX || !is_within_bounds(suspended_pulls, holder, (uint32_t)size)) return NULL;
     rp_suspended_pull *suspended = copy_of(request, names, tags, tags_size, (uint32_t)size);
@@ -198,7 +206,7 @@ rp_suspended_pull *rp_suspended_pulls_add(rp_suspended_pulls *suspended_pulls, r
     uint32_t slot = suspended && holder ? take_slot(suspended_pulls) : UINT32_MAX;
     if (slot == UINT32_MAX) {
         if (holder) drop_holder_if_empty(suspended_pulls, holder);
-        free(suspended);
+        free_suspended(suspended);
         return NULL;
     }
     uint32_t queue_index = rp_control_queue_index(block, queue);
@@ -227,7 +235,7 @@ void rp_suspended_pulls_remove(rp_suspended_pulls *suspended_pulls, rp_suspended
     suspended_pulls->bytes -= suspended->size;
     free_slot(suspended_pulls, suspended->slot);
     drop_holder_if_empty(suspended_pulls, suspended->holder);
-    free(suspended);
+    free_suspended(suspended);
 }
 
 void rp_suspended_pulls_drop_connection(rp_suspended_pulls *suspended_pulls, uint64_t connection) {

@@ -49,7 +49,7 @@ typedef struct rp_suspended_pull {
     uint64_t scanned;   /* queue offset; units below it were examined and did not match */
     uint64_t looked_ns; /* time of that examination */
     uint32_t restrictions; /* of the pull worker when the tables were last checked for it */
-    uint32_t size;      /* of this entry, in bytes */
+    uint32_t size;      /* of this entry and its expression, in bytes */
     uint32_t slot;
     const uint8_t *names;    /* group, topic */
     const rp_tags *tags;     /* allocated with `count` hashes; NULL: use the subscription table */

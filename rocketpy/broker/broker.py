@@ -31,11 +31,13 @@ from .backlog import BacklogMonitor
 from .clock import Clock, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delay import DelayLevels
+from .filter_compiler import FilterCompiler
 from .manager_memory import ManagerMemory
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
 from .managers.config_file import ConfigFile
 from .managers.consumer import ConsumerManager
+from .managers.consumer_filter import ConsumerFilterManager
 from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.fast_path_tables import FastPathTables
 from .managers.notify import MembersNotifier
@@ -75,6 +77,7 @@ logger = logging.getLogger(__name__)
 BACKLOG_S = 15.0
 CLIENT_SWEEP_S = 10.0
 CONFIG_SAVE_S = 1.0
+FILTER_SAVE_S = 10.0
 LOCK_SWEEP_S = 60.0
 STORE_TRIM_S = 60.0
 PROGRESS_S, CHECKS_SAVE_S = 5.0, 10.0
@@ -103,7 +106,9 @@ class BrokerController:
         memory = memory or ManagerMemory.private()
         current = CurrentSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
-        tables = FastPathTables(fast_path)
+        compiler = FilterCompiler()
+        filters = ConsumerFilterManager(config_dir / "consumerFilter.json", current, clock, compiler, fast_path)
+        tables = FastPathTables(fast_path, filters)
         self._pauses = pauses = ProcessPauses(clock)
         self.notifier = MembersNotifier(current)
         levels = DelayLevels.parse(settings.store.message_delay_level)
@@ -122,6 +127,7 @@ class BrokerController:
             groups=SubscriptionGroupManager(config_dir / "subscriptionGroup.json", current, clock, tables),
             offsets=offsets,
             consumers=ConsumerManager(clock, tables, self.notifier.members_changed, pauses),
+            filters=filters,
             producers=producers,
             locks=_make_locks(current, clock, memory, pauses),
             stats=BrokerStatsManager(current, counters, clock),
@@ -135,7 +141,9 @@ class BrokerController:
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
-        self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, fast_path)
+        self._slow_pull = SlowPull(
+            current, topics, services.groups, services.consumers, services.filters, compiler, fast_path
+        )
         self._processors = self._make_processors(levels)
         self._guard = guard_of(settings)
         self._scope = trio.CancelScope()
@@ -204,6 +212,7 @@ class BrokerController:
         services.groups.load()
         services.schedule.load()
         services.transactions.load()
+        services.filters.load()
         self._adopt_queues()
         services.transactions.open_topics()
         if open_channel is not None:
@@ -249,6 +258,7 @@ class BrokerController:
             with self._scope:
                 async with trio.open_nursery() as nursery:
                     self._slow_send.open(nursery)
+                    self._slow_pull.open(nursery)
                     self._pauses.begin()
                     for duty in self.duties():
                         nursery.start_soon(run_duty, duty, self.faults)
@@ -288,6 +298,8 @@ class BrokerController:
             Duty(
                 "saving delay offsets", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save
             ),
+            Duty("saving filters", FILTER_SAVE_S, services.filters.file.save),
+            Duty("dropping old filters", FILTER_SAVE_S, as_work(services.filters.clean)),
             Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
             Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
@@ -320,6 +332,7 @@ class BrokerController:
             services.offsets.file,
             services.schedule.file,
             services.transactions.file,
+            services.filters.file,
         ]
 
     async def _sweep_clients(self) -> None:

@@ -15,6 +15,7 @@ from .clock import Clock
 from .current_settings import CurrentSettings
 from .managers.broker_stats import BrokerStatsManager
 from .managers.consumer import ConsumerManager
+from .managers.consumer_filter import ConsumerFilterManager
 from .managers.consumer_offset import ConsumerOffsetManager
 from .managers.producer import ProducerManager
 from .managers.rebalance_lock import RebalanceLockManager
@@ -49,6 +50,7 @@ class BrokerServices:
     groups: SubscriptionGroupManager
     offsets: ConsumerOffsetManager
     consumers: ConsumerManager
+    filters: ConsumerFilterManager
     producers: ProducerManager
     locks: RebalanceLockManager
     stats: BrokerStatsManager

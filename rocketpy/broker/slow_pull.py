@@ -10,31 +10,35 @@ Source: RocketMQ 4.9 `PullMessageProcessor`.
 from __future__ import annotations
 
 import attrs
+import trio
 
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import RocketError
+from rocketpy.errors import FilterInvalid, RocketError
 from rocketpy.message.sys_flag import PermName
-from rocketpy.remoting.bodies.heartbeat import MessageModel
+from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, MessageModel
 from rocketpy.remoting.fast_path import FastPath, PullRequest
 from rocketpy.remoting.headers.pull import PullSysFlag
-from rocketpy.remoting.refusals import not_supported_remark
+from rocketpy.remoting.refusals import OVERLOAD, not_supported_remark
 
 from . import remarks
 from .current_settings import CurrentSettings
+from .filter_compiler import FilterCompiler
 from .managers.consumer import ConsumerManager
+from .managers.consumer_filter import ConsumerFilterManager, is_tag_type
 from .managers.subscription_group import SubscriptionGroupManager
 from .managers.topic_config import TopicConfigManager
 from .replies import push_reply
+
+PARSE_FAILED = "parse the consumer's subscription failed"
+FILTER_MISSING = "The broker's consumer filter data is not exist!Your expression may be wrong!"
+FILTER_OLD = "the consumer's consumer filter data not latest"
+COMPILING_MAX = 64  # pulls that wait until their expression is compiled
 
 
 @attrs.frozen
 class PullRefusal:
     code: int
     remark: str
-
-
-def is_tag_type(expression_type: str | None) -> bool:
-    return not expression_type or expression_type == "TAG"
 
 
 class SlowPull:
@@ -44,20 +48,53 @@ class SlowPull:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
+        filters: ConsumerFilterManager,
+        compiler: FilterCompiler,
         fast_path: FastPath,
     ) -> None:
         self._settings = settings
         self._topics = topics
         self._groups = groups
         self._consumers = consumers
+        self._filters = filters
+        self._compiler = compiler
         self._fast_path = fast_path
+        self._nursery: trio.Nursery | None = None
+        self._compiling = 0
+
+    def open(self, nursery: trio.Nursery) -> None:
+        """Set the nursery for pulls whose SQL92 expression has to be compiled. Called before the first `submit`."""
+        self._nursery = nursery
 
     def submit(self, request: PullRequest) -> None:
         refusal = self.validate(request)
-        if refusal is None:
-            self._fast_path.repull(request)
-        else:
+        if refusal is not None:
             push_reply(request, refusal.code, refusal.remark)
+        elif not brings_sql(request):
+            self._fast_path.repull(request)
+        elif self._compiler.is_known(request.subscription):
+            self._repull(request)
+        elif self._nursery is None or self._compiling >= COMPILING_MAX:
+            push_reply(request, ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        else:
+            self._compiling += 1
+            self._nursery.start_soon(self._compile, request)
+
+    async def _compile(self, request: PullRequest) -> None:
+        try:
+            await self._compiler.prepare(request.subscription)
+            self._repull(request)
+        finally:
+            self._compiling -= 1
+
+    def _repull(self, request: PullRequest) -> None:
+        """Pass the pull back with the program of its expression."""
+        try:
+            program = self._compiler.program(request.subscription)
+        except FilterInvalid as exc:
+            push_reply(request, exc.response_code, f"{PARSE_FAILED}: {exc}")
+        else:
+            self._fast_path.repull(request, program)
 
     def validate(self, request: PullRequest) -> PullRefusal | None:
         """Check a pull; create its group if the configuration allows it. Returns the refusal, or None."""
@@ -104,8 +141,7 @@ class SlowPull:
         if request.sys_flag & PullSysFlag.SUBSCRIPTION:
             expression_type = request.expression_type
             if is_tag_type(expression_type) and not is_tag_expression(request.subscription):
-                remark = "parse the consumer's subscription failed"
-                return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)
+                return PullRefusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, PARSE_FAILED)
             return self._refuse_filter(expression_type)
         entry = self._consumers.group(request.consumer_group)
         if entry is None:
@@ -122,14 +158,24 @@ class SlowPull:
             return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_EXIST, remark)
         if subscription.sub_version < request.sub_version:
             return PullRefusal(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest")
+        if not is_tag_type(subscription.expression_type) and self._filters.is_enabled:
+            data = self._filters.find(request.consumer_group, request.topic)
+            if data is None:
+                return PullRefusal(ResponseCode.FILTER_DATA_NOT_EXIST, FILTER_MISSING)
+            if data.client_version < request.sub_version:
+                return PullRefusal(ResponseCode.FILTER_DATA_NOT_LATEST, FILTER_OLD)
         return self._refuse_filter(subscription.expression_type)
 
-    @staticmethod
-    def _refuse_filter(expression_type: str | None) -> PullRefusal | None:
-        """Only tag filters are supported: any other filter is refused, never ignored."""
-        if is_tag_type(expression_type):
+    def _refuse_filter(self, expression_type: str | None) -> PullRefusal | None:
+        """A filter that is not supported is refused, never ignored."""
+        if is_tag_type(expression_type) or (expression_type == EXPRESSION_TYPE_SQL92 and self._filters.is_enabled):
             return None
         return PullRefusal(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(expression_type or ""))
+
+
+def brings_sql(request: PullRequest) -> bool:
+    """Whether the pull brings a SQL92 expression of its own."""
+    return bool(request.sys_flag & PullSysFlag.SUBSCRIPTION) and request.expression_type == EXPRESSION_TYPE_SQL92
 
 
 def is_tag_expression(expression: str) -> bool:

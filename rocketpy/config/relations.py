@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import math
 import re
 from collections.abc import Mapping
 
@@ -56,6 +57,9 @@ def parse_addresses(text: str) -> list[tuple[str, int]]:
     if not addresses:
         raise ValueError("no address given; expected host:port")
     return addresses
+
+
+_BITS_MAX = 512  # csrc/store/consume_queue_ext.h
 
 
 class _Checker:
@@ -136,6 +140,13 @@ class _Checker:
         hours = [hour.strip() for hour in store.delete_when.split(";")]
         if not all(hour.isascii() and hour.isdigit() and len(hour) <= 2 and int(hour) <= 23 for hour in hours):
             self._fail("deleteWhen", f"{store.delete_when!r} is not hours from 00 to 23 separated by ';'")
+        broker = settings.broker
+        if filter_bit_count(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter) > _BITS_MAX:
+            self._fail(
+                "expectConsumerNumUseFilter",
+                f"{broker.expect_consumer_num_use_filter} groups with an error rate of "
+                f"{broker.max_error_rate_of_bloom_filter} % need more than {_BITS_MAX} filter bits",
+            )
         levels = store.message_delay_level.split()
         if not levels or len(levels) > _LEVELS_MAX or not all(_DELAY.fullmatch(level) for level in levels):
             self._fail("messageDelayLevel", f"{store.message_delay_level!r} is not like '1s 5s 1m 2h 1d'")
@@ -153,6 +164,11 @@ class _Checker:
                 f"{rings} rings of {settings.rocketpy.ring_size} bytes are {total} bytes, more than sharedMemoryMax "
                 f"({settings.rocketpy.shared_memory_max}) has for rings ({settings.rocketpy.ring_memory_max})",
             )
+
+
+def filter_bit_count(error_percent: int, expected: int) -> int:
+    """Bits of a Bloom filter with this error rate for so many groups (filter/bloom.py rounds them up to bytes)."""
+    return math.ceil(expected * math.log2(100 / error_percent) * math.log2(math.e))
 
 
 def ring_count(settings: BrokerSettings) -> int:

@@ -69,16 +69,6 @@ BROKER: Table = {
         "endTransactionPoolQueueCapacity": 100_000,
         "putThreadPoolQueueCapacity": 10_000,
     },
-    "SQL filters are evaluated when messages are pulled": {
-        "enableCalcFilterBitMap": False,
-        "expectConsumerNumUseFilter": 32,
-        "maxErrorRateOfBloomFilter": 20,
-    },
-    "SQL filters are not built: such subscriptions are refused": {
-        "filterDataCleanTimeSpan": 86_400_000,
-        "filterSupportRetry": False,
-        "enablePropertyFilter": False,
-    },
     "END_TRANSACTION is served however long it has waited: a refusal would cost a check of the producer": {
         "waitTimeMillsInTransactionQueue": 3_000,
     },
@@ -108,7 +98,7 @@ STORE: Table = {
         "preferredLeaderId": None,
         "enableBatchPush": False,
     },
-    "units are written without filter bits, and read with any number of them": {
+    "expectConsumerNumUseFilter and maxErrorRateOfBloomFilter say how many filter bits there are": {
         "bitMapLengthConsumeQueueExt": 64,
     },
     "appends go to the mapped file; there is no second buffer to commit from": {

@@ -20,6 +20,7 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.fast_path import (
     Delivery,
     EndTransaction,
+    FilterPlace,
     HalfStates,
     MessageToPut,
     NoHalfStates,
@@ -42,6 +43,8 @@ from .worker_messages import (
     connection_of,
     encode_clean_expired,
     encode_completed,
+    encode_expression,
+    encode_filter,
     encode_group,
     encode_subscription,
     encode_topic,
@@ -59,6 +62,7 @@ TABLES = (
     WorkerMessage.GROUP,
     WorkerMessage.SUBSCRIPTION,
     WorkerMessage.SETTINGS,
+    WorkerMessage.FILTER,
 )
 
 
@@ -110,7 +114,10 @@ class RingFastPath:
         of_queries = frozenset({WorkerMessage.SETTINGS})
         queried = [_FastPathProcess(*query, of_queries) for query in queries]
         self._with_tables = [self._send, *self._pulls, *queried]
-        self._store = None if store is None else _FastPathProcess(*store, frozenset())
+        self._store = None if store is None else _FastPathProcess(*store, frozenset({WorkerMessage.FILTER}))
+        stores = [] if self._store is None else [self._store]
+        self._with_end = [self._send, *self._pulls, *stores]
+        self._all = [*self._with_tables, *stores]
         self._queues = queues
         self._tables: dict[int, dict[TableKey, bytes]] = {kind: {} for kind in TABLES}
         self._puts = InternalPuts(self._send.outbox, store_host, now_ns)
@@ -123,6 +130,7 @@ class RingFastPath:
         self._sends_from = 0 if sends is None else sends.position
         self._are_tables_whole = False
         self._incomplete: dict[int, tuple[int, int]] = {}  # connection -> (sends on the slow path, token of the last)
+        self._enter(WorkerMessage.FILTER, "", "", encode_filter("", ""))  # removes those of the previous manager
 
     # -- tables
 
@@ -175,20 +183,43 @@ class RingFastPath:
         self._remove(WorkerMessage.GROUP, group, "", encode_group(group, flags=lib.RP_TABLE_REMOVE))
 
     def subscription_changed(
-        self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int
+        self,
+        group: str,
+        topic: str,
+        *,
+        expression_type: str,
+        sub_string: str,
+        sub_version: int,
+        program: bytes | None = None,
+        place: FilterPlace | None = None,
     ) -> None:
         tags = expression_tags(sub_string) if expression_type in ("", "TAG") else []
         flags = 0
-        if expression_type not in ("", "TAG"):
+        if expression_type not in ("", "TAG") and program is None:
             flags = lib.RP_SUBSCRIPTION_SLOW
-        elif tags is None:
+        elif program is not None or tags is None:
             flags = lib.RP_SUBSCRIPTION_ALL
-        record = encode_subscription(group, topic, flags=flags, sub_version=sub_version, tags=tags or ())
+        record = encode_subscription(
+            group,
+            topic,
+            flags=flags,
+            sub_version=sub_version,
+            tags=tags or (),
+            program=program or b"",
+            place=place,
+        )
         self._enter(WorkerMessage.SUBSCRIPTION, group, topic, record)
 
     def subscription_removed(self, group: str, topic: str) -> None:
         record = encode_subscription(group, topic, flags=lib.RP_TABLE_REMOVE)
         self._remove(WorkerMessage.SUBSCRIPTION, group, topic, record)
+
+    def filter_changed(self, group: str, topic: str, *, program: bytes, place: FilterPlace) -> None:
+        record = encode_filter(group, topic, program=program, place=place)
+        self._enter(WorkerMessage.FILTER, group, topic, record)
+
+    def filter_removed(self, group: str, topic: str) -> None:
+        self._remove(WorkerMessage.FILTER, group, topic, encode_filter(group, topic, flags=lib.RP_TABLE_REMOVE))
 
     def broker_changed(self, *, permission: int, max_message_size: int, reject_transactions: bool) -> None:
         record = BROKER.write(
@@ -198,7 +229,7 @@ class RingFastPath:
 
     def tables_end(self) -> None:
         self._are_tables_whole = True
-        for process in (self._send, *self._pulls):
+        for process in self._with_end:
             self._put_tables_end(process)
 
     def _enter(self, kind: WorkerMessage, name: str, second: str, record: bytes) -> None:
@@ -210,7 +241,7 @@ class RingFastPath:
         self._tell(kind, record)
 
     def _tell(self, kind: WorkerMessage, record: bytes) -> None:
-        for process in self._with_tables:
+        for process in self._all:
             if kind in process.takes:
                 process.outbox.put(kind, record, always=True)
 
@@ -222,7 +253,7 @@ class RingFastPath:
         at the manager. So it gets the mark when all of those have been returned; otherwise later sends would overtake
         them.
         """
-        process.owes_end, process.is_told = process is self._send or process in self._pulls, False
+        process.owes_end, process.is_told = process in self._with_end, False
         process.outbox.put_all(self._entries(process))
 
     def _entries(self, process: _FastPathProcess) -> Iterator[tuple[int, bytes]]:
@@ -235,7 +266,7 @@ class RingFastPath:
         process.is_told = True
 
     def _end_tables_where_due(self) -> None:
-        for process in (self._send, *self._pulls):
+        for process in self._with_end:
             is_due = process.owes_end and process.is_told
             if is_due and (process is not self._send or self._is_completed()):
                 process.owes_end = False
@@ -283,8 +314,12 @@ class RingFastPath:
         self._send.outbox.put(WorkerMessage.COMPLETED, encode_completed(request.raw, last), always=True)
         self._end_tables_where_due()
 
-    def repull(self, request: PullRequest) -> None:
+    def repull(self, request: PullRequest, program: bytes | None = None) -> None:
         owner = owner_of_pull(request.raw, len(self._pulls))
+        if program is not None:
+            record = encode_expression(request.subscription, program)
+            if not self._pulls[owner].outbox.put(WorkerMessage.EXPRESSION, record):
+                return self._refuse(request)
         if not self._pulls[owner].outbox.put(WorkerMessage.PULL, resolve_pull(request)):
             self._refuse(request)
 
@@ -362,6 +397,7 @@ class RingFastPath:
         if self._store is not None:
             if self._store.block.epoch != self._store.epoch:
                 self._store.epoch = self._store.block.epoch
+                self._tell_all(self._store)
                 self._tell_store_settings()
                 self._deletions.ask_store_again()
                 if self._expired is not None:
@@ -371,5 +407,4 @@ class RingFastPath:
 
     def is_idle(self) -> bool:
         """All backlogs are empty, and no put waits for its result."""
-        processes = [*self._with_tables, *([self._store] if self._store is not None else [])]
-        return self._puts.is_empty() and all(process.outbox.is_empty() for process in processes)
+        return self._puts.is_empty() and all(process.outbox.is_empty() for process in self._all)

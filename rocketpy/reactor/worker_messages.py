@@ -22,6 +22,7 @@ from rocketpy.native.layout import Layout
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.fast_path import (
     EndTransaction,
+    FilterPlace,
     MessageToPut,
     PullRequest,
     PutResult,
@@ -53,6 +54,8 @@ class WorkerMessage(IntEnum):
     CLEAN_EXPIRED = lib.RP_MSG_CLEAN_EXPIRED
     SETTINGS = lib.RP_MSG_SETTINGS
     POSITION = lib.RP_MSG_POSITION
+    EXPRESSION = lib.RP_MSG_EXPRESSION
+    FILTER = lib.RP_MSG_FILTER
     TRAFFIC = lib.RP_MSG_TRAFFIC
 
 
@@ -73,6 +76,8 @@ TRAFFIC = Layout("rp_msg_traffic")
 TOPIC = Layout("rp_msg_topic")
 GROUP = Layout("rp_msg_group")
 SUBSCRIPTION = Layout("rp_msg_subscription")
+EXPRESSION = Layout("rp_msg_expression")
+FILTER = Layout("rp_msg_filter")
 BROKER = Layout("rp_msg_broker")
 TABLES_END = Layout("rp_msg_tables_end")
 CLEAN_TOPIC = Layout("rp_msg_clean_topic")
@@ -370,11 +375,62 @@ def encode_group(group: str, *, flags: int, broker_id: int = 0, which_broker_whe
     return GROUP.write(flags, broker_id, which_broker_when_slow, len(name)) + name
 
 
-def encode_subscription(group: str, topic: str, *, flags: int, sub_version: int = 0, tags: Iterable[str] = ()) -> bytes:
+def encode_subscription(
+    group: str,
+    topic: str,
+    *,
+    flags: int,
+    sub_version: int = 0,
+    tags: Iterable[str] = (),
+    program: bytes = b"",
+    place: FilterPlace | None = None,
+) -> bytes:
     hashes = [string_hash(tag) for tag in tags]
     names = group.encode(), topic.encode()
-    fixed = SUBSCRIPTION.write(sub_version, flags, len(names[0]), len(names[1]), len(hashes))
-    return b"".join((fixed, ffi.buffer(ffi.new("int32_t[]", hashes)), *names))
+    fixed = SUBSCRIPTION.write(
+        sub_version=sub_version,
+        flags=flags,
+        group_size=len(names[0]),
+        topic_size=len(names[1]),
+        tag_count=len(hashes),
+        program_size=len(program),
+        place=_place(place),
+    )
+    return b"".join((fixed, ffi.buffer(ffi.new("int32_t[]", hashes)), *names, program))
+
+
+def _place(place: FilterPlace | None) -> dict[str, object]:
+    """The fields of rp_filter_place."""
+    if place is None:
+        return {}
+    positions = place.positions
+    return {
+        "id": place.id,
+        "mark": place.mark,
+        "bit_count": place.bit_count,
+        "count": len(positions),
+        "positions": positions,
+    }
+
+
+def encode_expression(text: str, program: bytes) -> bytes:
+    data = text.encode()
+    return EXPRESSION.write(len(data), len(program)) + data + program
+
+
+def encode_filter(
+    group: str, topic: str, *, flags: int = 0, program: bytes = b"", place: FilterPlace | None = None
+) -> bytes:
+    """FILTER; without names it removes all."""
+    names = group.encode(), topic.encode()
+    fixed = FILTER.write(
+        flags=flags,
+        group_size=len(names[0]),
+        topic_size=len(names[1]),
+        program_size=len(program),
+        place=_place(place),
+    )
+    return b"".join((fixed, *names, program))
 
 
 def encode_clean_topic(topic: str, token: int) -> bytes:

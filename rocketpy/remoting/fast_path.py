@@ -96,6 +96,16 @@ class Delivery:
 
 
 @attrs.frozen
+class FilterPlace:
+    """Where the filter bits of a subscription are (csrc/ipc/worker_messages.h, rp_filter_place)."""
+
+    id: int  # never given twice
+    mark: int  # number of its filter mark
+    bit_count: int  # of all filter bits of a message
+    positions: tuple[int, ...]
+
+
+@attrs.frozen
 class MessageToPut:
     """An internal put: a message that the broker has created or changed. It is stored unchanged."""
 
@@ -258,10 +268,24 @@ class FastPath(Protocol):
     def group_removed(self, group: str) -> None: ...
 
     def subscription_changed(
-        self, group: str, topic: str, *, expression_type: str, sub_string: str, sub_version: int
-    ) -> None: ...
+        self,
+        group: str,
+        topic: str,
+        *,
+        expression_type: str,
+        sub_string: str,
+        sub_version: int,
+        program: bytes | None = None,
+        place: FilterPlace | None = None,
+    ) -> None:
+        """`program`: of a SQL92 expression; without it the slow path refuses its pulls. `place`: of its filter bits."""
 
     def subscription_removed(self, group: str, topic: str) -> None: ...
+
+    def filter_changed(self, group: str, topic: str, *, program: bytes, place: FilterPlace) -> None:
+        """Write filter bits of this subscription for the messages that are dispatched from now on."""
+
+    def filter_removed(self, group: str, topic: str) -> None: ...
 
     def broker_changed(self, *, permission: int, max_message_size: int, reject_transactions: bool) -> None:
         """Send the current brokerPermission, maxMessageSize and rejectTransactionMessage to the workers."""
@@ -287,8 +311,9 @@ class FastPath(Protocol):
         """The slow path has finished a send: it was passed back, put or answered. Called once per SendRequest, at the
         end, so that the fast path serves later sends of the connection again (RP_MSG_COMPLETED)."""
 
-    def repull(self, request: PullRequest) -> None:
-        """Pass a pull back after its group was created; the fast path validates it again."""
+    def repull(self, request: PullRequest, program: bytes | None = None) -> None:
+        """Pass a pull back after its group was created; the fast path validates it again. `program`: of the SQL92
+        expression that it brings."""
 
     def begin_put(self, message: MessageToPut) -> PutUnderWay:
         """Begin an internal put, behind those that have begun before; the caller waits for its result, once."""

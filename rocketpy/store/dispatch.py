@@ -39,7 +39,8 @@ class DispatchCounts:
 class Dispatch:
     """One per store at a time. `run*` belong to one thread, `sync` to any."""
 
-    def __init__(self, config: MessageStoreConfig, control: ControlBlock) -> None:
+    def __init__(self, config: MessageStoreConfig, control: ControlBlock, filter_marks: Any = None) -> None:
+        """`filter_marks`: rp_filter_marks *; without them no filter bits are written."""
         paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         levels = parse_delay_levels(config.message_delay_level)
         keep = [ffi.new("char[]", os.fsencode(path)) for path in (paths.commitlog, paths.consumequeue, paths.index)]
@@ -55,6 +56,7 @@ class Dispatch:
         parameters.index_num = config.max_index_num
         parameters.delay_level_count = len(levels)
         parameters.delay_level_ms = delays
+        parameters.filter_marks = filter_marks or ffi.NULL
         self.control = control
         self.handle: Any = lib.rp_dispatch_open(control.block, parameters)
         if self.handle == ffi.NULL:
@@ -86,6 +88,16 @@ class Dispatch:
             elif status != Status.OK:
                 kind = DiskFull if status == Status.NO_SPACE else StoreError
                 raise kind(f"cannot write consume queues or index: {fail('dispatch', status)}")
+
+    def take_filter(self, record: bytes) -> None:
+        """Take a FILTER message of the manager, on the thread that runs dispatch."""
+        status = lib.rp_dispatch_take_filter(self.handle, ffi.from_buffer("uint8_t[]", record), len(record))
+        if status:
+            raise fail("cannot keep a filter: its messages get no filter bits", status)
+
+    def filters_are_whole(self) -> None:
+        """The manager has told all filters: write filter bits."""
+        lib.rp_dispatch_filters_are_whole(self.handle)
 
     def skip(self) -> int:
         """Continue behind damage; returns the number of skipped bytes."""

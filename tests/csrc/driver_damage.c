@@ -154,9 +154,9 @@ static void check_damaged_unit(const fuzz_paths *here) {
         rp_store64(unit, units[i].phy_offset);
         rp_store32(unit + 8, units[i].size);
         CHECK(rp_cq_write(writer, queue, 5, 1, unit) == RP_OK);
-        rp_fetch_messages(reader, NULL, control, queue, 5, 1, &tags, &limits, &fetch);
+        rp_fetch_messages(reader, &(rp_selection){0}, control, queue, 5, 1, &tags, &limits, &fetch);
         CHECK(fetch.status == RP_FOUND && fetch.message_count == 1 && fetch.next_begin_offset == 7);
-        rp_fetch_messages(reader, NULL, control, queue, 4, 3, &tags, &limits, &fetch);
+        rp_fetch_messages(reader, &(rp_selection){0}, control, queue, 4, 3, &tags, &limits, &fetch);
         CHECK(fetch.message_count == 3 && fetch.next_begin_offset == 8 && fetch.body_size == 3 * (91 + 1 + 6 + BODY));
     }
     rp_cq_reader_close(reader);

@@ -61,7 +61,8 @@ int main(int argc, char **argv) {
     CHECK(pthread_create(&grower, NULL, grow, &test) == 0);
     for (uint64_t offset = 0; offset < test.messages;) {
         rp_fetch fetch;
-        rp_fetch_messages(reader, NULL, test.control, test.queue, (int64_t)offset, MAX, &tags, &limits, &fetch);
+        rp_fetch_messages(reader, &(rp_selection){0}, test.control, test.queue, (int64_t)offset, MAX, &tags, &limits,
+                          &fetch);
         if (fetch.status != RP_FOUND && fetch.next_begin_offset == offset) continue; /* its end, for the moment */
         usleep(PAUSE_US);
         CHECK(fetch.status == RP_FOUND && fetch.next_begin_offset == offset + fetch.message_count);

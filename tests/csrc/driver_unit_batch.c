@@ -17,7 +17,7 @@ static void fill(uint8_t *unit, uint32_t queue_id, uint64_t offset) {
 }
 
 static void add(rp_unit_batch *batch, rp_queue *queue, uint64_t offset) {
-    uint8_t *unit = rp_unit_batch_add(batch, queue, offset, offset * 100 + 1, 0);
+    uint8_t *unit = rp_unit_batch_add(batch, queue, offset, offset * 100 + 1, NULL);
     CHECK(unit);
     fill(unit, queue->queue_id, offset);
 }
@@ -86,7 +86,7 @@ static void check_bounds(rp_control_block *block) {
             CHECK(rp_unit_batch_is_thin(batch) == (i > 1024));
             add(batch, rp_control_queue(block, first + i), 0);
         }
-        CHECK(!rp_unit_batch_add(batch, rp_control_queue(block, first + RP_UNIT_RUNS_MAX), 0, 1, 0));
+        CHECK(!rp_unit_batch_add(batch, rp_control_queue(block, first + RP_UNIT_RUNS_MAX), 0, 1, NULL));
         for (units = 1; rp_unit_batch_is_thin(batch); units++)
             for (uint32_t i = 0; i < RP_UNIT_RUNS_MAX; i++) add(batch, rp_control_queue(block, first + i), units);
         CHECK(units == 8);

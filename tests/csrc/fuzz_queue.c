@@ -86,7 +86,8 @@ static void check_fetches(const fuzz_paths *here, rp_cq_reader *reader, const rp
                               .memory_bytes = 2000};
     int64_t offset = data[3] == 255 ? INT64_MAX : data[3] == 254 ? -1 : data[3];
     for (int turn = 0; turn < 2 * UNITS + 4; turn++) {
-        rp_fetch_messages(reader, NULL, control, queue, offset, (int32_t)head16(data, 4) - 8, &tags, &limits, &fetch);
+        rp_fetch_messages(reader, &(rp_selection){0}, control, queue, offset, (int32_t)head16(data, 4) - 8, &tags,
+                          &limits, &fetch);
         check_slices(here->log, control, &fetch);
         CHECK(fetch.min_offset == queue->min_offset && fetch.max_offset == queue->max_offset);
         if (fetch.status != RP_FOUND && fetch.status != RP_NO_MATCHED_MESSAGE &&

@@ -85,12 +85,14 @@ static int64_t check_reads(const fuzz_paths *here, rp_control_block *block, cons
 static int64_t extend(const fuzz_paths *here, rp_control_block *block, const rp_queue *queue, rp_cq_ext_writer *writer,
                       uint32_t count) {
     uint8_t units[EXTENDED_MAX * UNIT] = {0};
-    int64_t times[EXTENDED_MAX], before = 0, first = 0;
+    rp_cq_extension extensions[EXTENDED_MAX] = {0};
+    int64_t before = 0, first = 0;
     for (uint32_t i = 0; i < count; i++) {
-        times[i] = STORED_MS + i;
+        extensions[i] = (rp_cq_extension){.store_timestamp_ms = STORED_MS + i, .bitmap_size = i % 3 * 14};
+        memset(extensions[i].bitmap, (int)i, extensions[i].bitmap_size);
         rp_store64(units + i * UNIT + 12, i);
     }
-    uint32_t plain = rp_cq_ext_extend(writer, queue, count, units, times);
+    uint32_t plain = rp_cq_ext_extend(writer, queue, count, units, extensions);
     CHECK(plain == 0 || plain == count);
     CHECK(rp_cq_ext_sync(writer) == RP_OK);
     rp_cq_ext *ext = rp_cq_ext_open(block, here->queues, EXT_FILE_SIZE);
@@ -99,7 +101,9 @@ static int64_t extend(const fuzz_paths *here, rp_control_block *block, const rp_
         rp_cq_ext_unit unit;
         int64_t address = (int64_t)rp_load64(units + i * UNIT + 12);
         CHECK(rp_cq_ext_read(ext, queue, address, &unit) == RP_OK);
-        CHECK(unit.tags_code == i && unit.store_timestamp_ms == times[i] && unit.bitmap_size == 0);
+        CHECK(unit.tags_code == i && unit.store_timestamp_ms == STORED_MS + i);
+        CHECK(unit.bitmap_size == extensions[i].bitmap_size);
+        CHECK(memcmp(unit.bitmap, extensions[i].bitmap, unit.bitmap_size) == 0);
         CHECK(!i || address > before);
         if (!i) first = address;
         before = address;

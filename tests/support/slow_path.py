@@ -105,6 +105,8 @@ class FakeFastPath:
             "group_changed",
             "group_removed",
             "subscription_changed",
+            "filter_changed",
+            "filter_removed",
             "subscription_removed",
             "broker_changed",
             "store_settings_changed",

@@ -17,6 +17,8 @@ from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
 from rocketpy.remoting.fast_path import FastPath
 
+from .consumer_filter import ConsumerFilterManager
+
 
 @attrs.frozen
 class _GroupState:
@@ -26,8 +28,9 @@ class _GroupState:
 
 
 class FastPathTables:
-    def __init__(self, fast_path: FastPath) -> None:
+    def __init__(self, fast_path: FastPath, filters: ConsumerFilterManager) -> None:
         self._fast_path = fast_path
+        self._filters = filters
         self._topics: dict[str, TopicConfig] = {}
         self._configs: dict[str, SubscriptionGroupConfig] = {}
         self._online: dict[str, bool] = {}  # group -> is broadcasting
@@ -66,6 +69,7 @@ class FastPathTables:
         """The group has members, with these subscriptions."""
         self._online[group] = is_broadcasting
         self._tell_group(group)
+        self._filters.register(group, subscriptions)
         told = self._subscriptions.setdefault(group, {})
         for topic in told.keys() - subscriptions.keys():
             del told[topic]
@@ -79,10 +83,13 @@ class FastPathTables:
                     expression_type=subscription.expression_type or "TAG",
                     sub_string=subscription.sub_string,
                     sub_version=subscription.sub_version,
+                    program=self._filters.program(subscription),
+                    place=self._filters.place(group, subscription),
                 )
 
     def group_offline(self, group: str) -> None:
         """The last member has left."""
+        self._filters.unregister(group)
         for topic in self._subscriptions.pop(group, {}):
             self._fast_path.subscription_removed(group, topic)
         if self._online.pop(group, None) is not None:

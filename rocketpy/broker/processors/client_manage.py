@@ -13,7 +13,13 @@ from rocketpy.faults import do_each
 from rocketpy.message import names
 from rocketpy.message.sys_flag import TOPIC_SYS_FLAG_UNIT_SUB
 from rocketpy.remoting.abc import Channel
-from rocketpy.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumerData, HeartbeatData, SubscriptionData
+from rocketpy.remoting.bodies.heartbeat import (
+    EXPRESSION_TYPE_SQL92,
+    CheckClientRequestBody,
+    ConsumerData,
+    HeartbeatData,
+    SubscriptionData,
+)
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
 from rocketpy.remoting.limits import Limit, require
@@ -22,8 +28,8 @@ from rocketpy.transport.steps import Steps
 
 from .. import remarks
 from ..managers.client_channel import ClientChannelInfo
+from ..managers.consumer_filter import is_tag_type
 from ..services import BrokerServices
-from ..slow_pull import is_tag_type
 from .table import TableProcessor
 
 EXPRESSION_LENGTH_MAX = 32_767  # characters of a subscription's expression: the limit of a message's properties
@@ -53,6 +59,9 @@ class ClientManageProcessor(TableProcessor):
         services = self._services
         heartbeat = await read_body(HeartbeatData, request.body)
         await self._check(heartbeat, channel.connection)
+        for consumer in heartbeat.consumer_data_set:
+            for subscription in consumer.subscription_data_set:
+                await services.filters.prepare(subscription)
         info = ClientChannelInfo(
             channel=channel,
             client_id=heartbeat.client_id,
@@ -141,10 +150,13 @@ class ClientManageProcessor(TableProcessor):
 
     async def _check_config(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         subscription = (await read_body(CheckClientRequestBody, request.body)).subscription_data
-        if not is_tag_type(subscription.expression_type):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(subscription.expression_type or "")
-            )
+        filters, kind = self._services.filters, subscription.expression_type
+        if is_tag_type(kind):
+            return RemotingCommand.response()
+        if not filters.is_enabled or kind != EXPRESSION_TYPE_SQL92:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, remarks.unsupported_filter(kind or ""))
+        await filters.prepare(subscription)
+        filters.check(subscription)
         return RemotingCommand.response()
 
 

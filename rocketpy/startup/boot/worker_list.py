@@ -11,6 +11,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.reactor.acceptor import Acceptor, Target
 from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.delivery_marks import DeliveryMarks
+from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import ACCEPTOR, MANAGER, PULL, QUERY, SEND, STORE, ReactorSizes, Topology
@@ -96,14 +97,14 @@ def worker_specs(
 
     levels = len(parse_delay_levels(settings.store.message_delay_level))
     marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
-    timers = TimerMarks.open(opened.paths, opened.files, control)
+    timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    store = StoreMain(topology, control, settings.store, timers)
+    store = StoreMain(topology, control, settings.store, timers, filter_marks)
     yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
     send = SendMain(topology, control, settings, marks, halves, timers)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
     for pull in sizes.pulls:
-        yield spec(pull, PULL, PullMain(topology, pull, control, settings), StopPhase.FAST_PATH)
+        yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:

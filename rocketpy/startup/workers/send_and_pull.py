@@ -13,6 +13,7 @@ from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
+from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
@@ -92,27 +93,33 @@ class SendMain:
 class PullMain:
     """`main` of one pull worker: answers the pulls of its queues, suspends those that found nothing."""
 
-    def __init__(self, topology: Topology, name: str, control: ControlBlock, settings: BrokerSettings) -> None:
+    def __init__(
+        self, topology: Topology, name: str, control: ControlBlock, settings: BrokerSettings, marks: FilterMarks
+    ) -> None:
         self._topology = topology
         store = settings.store
         workers = topology.sizes.pull_workers
         suspended = lib.rp_suspension_slots_create(max(1, settings.broker.pull_thread_pool_queue_capacity // workers))
         if suspended == ffi.NULL:  # slots of suspended pulls, which a restarted worker answers
             raise StoreError(f"no shared memory for suspended pulls: {os.strerror(ffi.errno)}")
-        self._consume_queues = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).consumequeue
+        paths = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log)
+        self._consume_queues = paths.consumequeue
         directory = ffi.new("char[]", os.fsencode(self._consume_queues))
+        log = ffi.new("char[]", os.fsencode(paths.commitlog))
         inputs, selectors = ring_array(topology.requests_to(name)), ring_array(topology.replies_from(name))
-        self._kept = control, directory, inputs, selectors
+        self._kept = control, marks, directory, log, inputs, selectors
         self._config: Any = ffi.new(
             "rp_pull_config *",
             {
                 "worker": topology.blocks[name].pointer,
                 "store": topology.blocks[STORE].pointer,
                 "block": control.block,
+                "commitlog_directory": log,
                 "consume_queue_directory": directory,
                 "consume_queue_file_size": rounded_file_size(store.mapped_file_size_consume_queue),
                 "consume_queue_ext_file_size": store.mapped_file_size_consume_queue_ext,
                 "files_max": QUEUE_FILES_MAX // workers,
+                "marks": marks.pointer,
                 "suspended": suspended,
                 "input_count": len(topology.requests_to(name)),
                 "selector_count": len(topology.sizes.selectors),
@@ -161,6 +168,7 @@ def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
         "slave_read_enable": broker.slave_read_enable,
         "long_polling": broker.long_polling_enable,
         "fast_failure": broker.broker_fast_failure_enable,
+        "filter_retries": broker.filter_support_retry,
         "short_polling_ms": broker.short_polling_time_mills,
         "wait_time_in_queue_ms": broker.wait_time_mills_in_pull_queue,
         "bytes_in_memory": store.max_transfer_bytes_on_message_in_memory,

@@ -8,6 +8,7 @@ import attrs
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
@@ -23,6 +24,7 @@ class StoreMain:
     control: ControlBlock
     config: MessageStoreConfig
     timers: TimerMarks
+    filter_marks: FilterMarks
 
     def __call__(self, context: WorkerContext) -> None:
         topology = self.topology
@@ -39,6 +41,7 @@ class StoreMain:
             send=topology.blocks[SEND].pointer,
             timers=self.timers,
             timers_out=topology.ring(STORE, SEND).pointer,
+            filter_marks=self.filter_marks.pointer,
         )
         service = StoreService(self.config, self.control, seams)
         service.run(context.report_ready)

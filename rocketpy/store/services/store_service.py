@@ -61,6 +61,7 @@ class StoreSeams:
     send: Any = None  # rp_worker *: waits for the durable position (sync flush)
     timers: TimerMarks | None = None  # with timers_out
     timers_out: Any = None  # rp_ring *: TIMER, to the send worker
+    filter_marks: Any = None  # rp_filter_marks *
 
 
 @attrs.define(eq=False)
@@ -108,7 +109,7 @@ class StoreService:
             StoreError: the files cannot be opened.
             BaseException: the exception that ended one of the threads; the worker cannot run without it.
         """
-        dispatch = Dispatch(self._config, self._control)
+        dispatch = Dispatch(self._config, self._control, self._seams.filter_marks)
         trim = QueueTrim(self._config, self._control, self._files)
         flush = lib.rp_flush_open(os.fsencode(self._paths.commitlog), self._control.header)
         if flush == ffi.NULL:
@@ -169,7 +170,7 @@ class StoreService:
                 dispatch.handle, self._control.header, self._seams.worker, manager, flush, wakes_flush, timeout_ns
             )
             if status == Status.OK:
-                self._take_requests(cleaning)
+                self._take_requests(dispatch, cleaning)
             self._serve_requests(cleaning)
             self._validate(status, dispatch)
             if time.monotonic() >= looked_s + LOOK_S:
@@ -237,7 +238,7 @@ class StoreService:
 
     # --- requests of the manager ---
 
-    def _take_requests(self, cleaning: QueueCleaning) -> None:
+    def _take_requests(self, dispatch: Dispatch, cleaning: QueueCleaning) -> None:
         data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
         while lib.rp_ring_read(self._seams.manager_in, data, size, kind) == Status.OK:
             record = bytes(ffi.buffer(data[0], size[0]))
@@ -249,6 +250,12 @@ class StoreService:
                 # Now, because dispatch may wait for the disk space, and again for units that are dispatched until then.
                 self._requests.append(_CleanRequest(None, 0, cleaning.delete_topic(topic)))
                 self._ask(record, cleaning.delete_topic(topic))
+            elif kind[0] == lib.RP_MSG_FILTER:
+                with self._fault_log.kept("cannot keep a filter"):
+                    dispatch.take_filter(record)
+            elif kind[0] == lib.RP_MSG_TABLES_END:
+                if ffi.from_buffer("rp_msg_tables_end *", record).epoch == self._seams.worker.epoch:
+                    dispatch.filters_are_whole()
             elif kind[0] == lib.RP_MSG_SETTINGS:
                 self._change_settings(record.decode())
             elif kind[0] == lib.RP_MSG_CLEAN_EXPIRED:

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import trio
 
+from rocketpy.broker.slow_pull import COMPILING_MAX
+from rocketpy.filter.parser import parse
+from rocketpy.filter.program import compile_program
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from tests.support.slow_path import FakeChannel, SlowPathRig
@@ -119,3 +122,103 @@ def test_a_one_way_pull_is_refused_in_silence(tmp_path: Path) -> None:
     rig = rig_with_topic(tmp_path)
     rig.broker.slow_pull(rig.pull(topic="none", is_oneway=True))
     assert rig.channel.pushed == []
+
+
+SQL = {"topic": "T", "subString": "a > 1", "expressionType": "SQL92", "subVersion": 1}
+
+
+def join_with_sql(rig: SlowPathRig, **changes: Any) -> None:
+    body = {"clientID": "a", "consumerDataSet": [{"groupName": "G", "subscriptionDataSet": [SQL | changes]}]}
+    assert trio.run(lambda: rig.ask(34, None, body)).code == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "pull", "code", "remark"),
+    [
+        (
+            {"subString": "a LIKE 'x'"},
+            {},
+            27,
+            "The broker's consumer filter data is not exist!Your expression may be wrong!",
+        ),
+        (
+            {"expressionType": "CLASS"},
+            {},
+            27,
+            "The broker's consumer filter data is not exist!Your expression may be wrong!",
+        ),
+        ({}, {"sub_version": 2}, 25, "the consumer's subscription not latest"),
+    ],
+)
+def test_refusals_of_members_with_sql(
+    tmp_path: Path, changes: dict[str, Any], pull: dict[str, Any], code: int, remark: str
+) -> None:
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    join_with_sql(rig, **changes)
+    refusal = rig.broker._slow_pull.validate(rig.pull(**pull))
+    assert refusal is not None and (refusal.code, refusal.remark) == (code, remark)
+
+
+def test_a_filter_that_is_older_than_the_pull(tmp_path: Path) -> None:
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    join_with_sql(rig)
+    rig.services.filters._entries["G"]["T"].data.client_version = 0
+    refusal = rig.broker._slow_pull.validate(rig.pull(sub_version=1))
+    assert refusal is not None and refusal.code == 28
+
+
+def test_a_heartbeat_brings_the_program_to_the_fast_path(tmp_path: Path) -> None:
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    join_with_sql(rig)
+    _, _, told = rig.fast_path.named("subscription_changed")[-1]
+    assert told["expression_type"] == "SQL92" and told["program"] == compile_program(parse("a > 1"))
+    assert rig.broker._slow_pull.validate(rig.pull()) is None
+
+
+def test_an_expression_that_a_pull_brings_is_compiled_once(tmp_path: Path) -> None:
+    """The first such pull waits for a thread, the next one does not."""
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    request = rig.pull(**SUBSCRIPTION, subscription="a > 1", expression_type="SQL92")
+    program = compile_program(parse("a > 1"))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            rig.broker._slow_pull.open(nursery)
+            rig.broker.slow_pull(request)
+            assert rig.fast_path.named("repull") == []
+        rig.broker.slow_pull(request)
+
+    trio.run(main)
+    assert rig.fast_path.named("repull") == [(request, program)] * 2
+
+
+def test_a_bad_expression_that_a_pull_brings_is_refused(tmp_path: Path) -> None:
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    request = rig.pull(**SUBSCRIPTION, subscription="a > 1 b", expression_type="SQL92")
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            rig.broker._slow_pull.open(nursery)
+            rig.broker.slow_pull(request)
+
+    trio.run(main)
+    reply = request.channel.last  # type: ignore[attr-defined]  # a FakeChannel
+    assert reply.code == 23
+    assert reply.remark.startswith("parse the consumer's subscription failed: character 7: 'b' does not fit")
+
+
+def test_pulls_that_wait_for_the_compiler_are_bounded(tmp_path: Path) -> None:
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    pulls = [
+        rig.pull(**SUBSCRIPTION, subscription=f"a > {n}", expression_type="SQL92") for n in range(COMPILING_MAX + 1)
+    ]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            rig.broker._slow_pull.open(nursery)
+            for request in pulls:
+                rig.broker.slow_pull(request)
+
+    trio.run(main)
+    assert [reply.code for reply in rig.channel.pushed] == [2]
+    assert len(rig.fast_path.named("repull")) == COMPILING_MAX

@@ -180,6 +180,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("storePathCommitLog=/a,/b", 1, "several directories"),
         ("diskSpaceCleanForciblyRatio=95", 1, "must not exceed"),
         ("maxIndexNum=200000000", 1, "2 GiB"),
+        ("expectConsumerNumUseFilter=200", 1, "need more than 512 filter bits"),
         ("brokerName=\\u00", 1, "hexadecimal"),
         ("logLevel=LOUD", 1, "is none of"),
     ],

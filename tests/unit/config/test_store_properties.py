@@ -25,6 +25,7 @@ LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"
 TRANSACTIONS = "broker/test_transactions.py::test_settings_are_read_at_each_round"
 PULL = f"{HOT}::test_pull_limits"
+FILTERS = "broker/managers/test_consumer_filter.py"
 
 HONOURED = {
     "storePathRootDir": f"{PROPERTIES}::test_mapped_file_size_commit_log",
@@ -75,6 +76,12 @@ HONOURED = {
     # of BrokerConfig
     "flushConsumerOffsetInterval": f"{BROKER}::test_how_often_offsets_are_saved",
     "longPollingEnable": PULL,
+    "filterSupportRetry": PULL,
+    "enablePropertyFilter": f"{FILTERS}::test_a_subscription_is_born_with_its_filter_bits",
+    "enableCalcFilterBitMap": f"{FILTERS}::test_without_filter_bits_the_store_is_told_nothing",
+    "expectConsumerNumUseFilter": f"{FILTERS}::test_filters_with_bits_of_another_size_are_dropped_at_the_start",
+    "maxErrorRateOfBloomFilter": "filter/test_bloom.py::test_sizes",
+    "filterDataCleanTimeSpan": f"{FILTERS}::test_the_old_dead_are_dropped",
     "shortPollingTimeMills": PULL,
     "slaveReadEnable": PULL,
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
@@ -116,12 +123,6 @@ IGNORED = {
     "scheduleAsyncDeliverMaxPendingLimit",
     "scheduleAsyncDeliverMaxResendNum2Blocked",
     "transferMsgByHeap",
-    "enableCalcFilterBitMap",
-    "expectConsumerNumUseFilter",
-    "maxErrorRateOfBloomFilter",
-    "filterDataCleanTimeSpan",
-    "filterSupportRetry",
-    "enablePropertyFilter",
     "consumerFallbehindThreshold",
 }
 REFUSED = {

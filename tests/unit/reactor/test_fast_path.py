@@ -18,10 +18,21 @@ from rocketpy.reactor.internal_puts import PUT_TIMEOUT_S
 from rocketpy.reactor.outbox import RECORDS_PER_FLUSH, Outbox
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
-from rocketpy.reactor.worker_messages import WorkerMessage, encode_clean_expired, encode_clean_topic
+from rocketpy.reactor.worker_messages import (
+    EXPRESSION,
+    FILTER,
+    PULL_REQUEST,
+    SUBSCRIPTION,
+    TABLES_END,
+    WorkerMessage,
+    decode_pull,
+    encode_clean_expired,
+    encode_clean_topic,
+)
 from rocketpy.remoting.command import RemotingCommand
-from rocketpy.remoting.fast_path import Delivery, FastPath, MessageToPut, SendRequest
+from rocketpy.remoting.fast_path import Delivery, FastPath, FilterPlace, MessageToPut, SendRequest
 from tests.support import ring_messages
+from tests.support.slow_path import FakeChannel
 
 
 @attrs.define
@@ -78,7 +89,12 @@ class Desk:
         return cls(blocks, {name: RingReader(ring) for name, ring in rings.items()}, fast_path, queues)
 
     def told(self, name: str) -> list[tuple[int, bytes]]:
-        """Records for one process since the last call; makes room and lets the fast_path move on."""
+        """Records for one process since the last call, of the store those that ask for something; makes room and lets
+        the fast_path move on."""
+        tables = {WorkerMessage.FILTER, WorkerMessage.TABLES_END} if name == "store" else set()
+        return [(kind, record) for kind, record in self.all_told(name) if kind not in tables]
+
+    def all_told(self, name: str) -> list[tuple[int, bytes]]:
         found = []
         while True:
             record = self.readers[name].read()
@@ -473,3 +489,44 @@ def test_clean_expired_queues_returns_when_the_store_has_done_it(desk: Desk) -> 
             desk.fast_path.cleaned(encode_clean_expired())
 
     trio.run(main)
+
+
+PLACE = FilterPlace(id=9, mark=3, bit_count=112, positions=(47, 102, 45))
+
+
+def test_a_subscription_with_a_program_is_told_with_its_filter_bits(desk: Desk) -> None:
+    desk.fast_path.subscription_changed(
+        "G", "T", expression_type="SQL92", sub_string="a > 1", sub_version=5, program=b"code", place=PLACE
+    )
+    ((kind, record),) = desk.told("pull")
+    fixed = SUBSCRIPTION.read(record)
+    assert (kind, fixed.flags, fixed.tag_count) == (WorkerMessage.SUBSCRIPTION, lib.RP_SUBSCRIPTION_ALL, 0)
+    assert record[SUBSCRIPTION.size :] == b"GTcode"
+    assert (fixed.place.id, fixed.place.mark, fixed.place.bit_count) == (9, 3, 112)
+    assert list(fixed.place.positions)[: fixed.place.count] == [47, 102, 45]
+
+
+def test_the_store_worker_is_told_of_filters_and_of_their_end_and_told_again(desk: Desk) -> None:
+    """All filters first: it writes no filter bits before it knows all of them."""
+    desk.fast_path.filter_changed("G", "T", program=b"code", place=PLACE)
+    desk.fast_path.filter_changed("H", "T", program=b"more", place=PLACE)
+    desk.fast_path.tables_end()
+    desk.fast_path.filter_removed("H", "T")
+    kinds = [kind for kind, _ in desk.all_told("store")]
+    assert kinds == [WorkerMessage.FILTER] * 3 + [WorkerMessage.TABLES_END, WorkerMessage.FILTER]
+    desk.blocks["store"].begin(1)
+    told = desk.all_told("store")
+    assert [kind for kind, _ in told] == [WorkerMessage.FILTER] * 2 + [WorkerMessage.TABLES_END]
+    cleared, kept, end = (record for _, record in told)
+    assert FILTER.read(cleared).topic_size == 0  # those of a previous manager
+    assert kept[FILTER.size :] == b"GTcode" and FILTER.read(kept).place.mark == 3
+    assert TABLES_END.read(end).epoch == desk.blocks["store"].epoch
+
+
+def test_the_expression_of_a_pull_is_told_before_it(desk: Desk) -> None:
+    raw = PULL_REQUEST.write(group_size=1, topic_size=1, subscription_size=5) + b"GTa > 1"
+    request = decode_pull(raw, FakeChannel(1))
+    desk.fast_path.repull(request, b"code")
+    (first, expression), (second, _) = desk.told("pull")
+    assert (first, second) == (WorkerMessage.EXPRESSION, WorkerMessage.PULL)
+    assert expression[EXPRESSION.size :] == b"a > 1code"

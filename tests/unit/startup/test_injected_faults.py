@@ -236,7 +236,7 @@ def test_a_duty_that_fails(tmp_path: Path, name: str) -> None:
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
-@pytest.mark.parametrize("failing", range(4))
+@pytest.mark.parametrize("failing", range(6))
 def test_a_table_that_cannot_be_saved_at_the_end_costs_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:

@@ -175,4 +175,5 @@ def test_subscriptions_are_told_as_differences(tmp_path: Path) -> None:
         rig.beat("a", rig.a)
     assert len(rig.fast_path.named("subscription_changed")) == 1
     group, topic, told = rig.fast_path.named("subscription_changed")[0]
-    assert (group, topic, told) == ("G", "T", {"expression_type": "TAG", "sub_string": "*", "sub_version": 1})
+    assert (group, topic) == ("G", "T")
+    assert told == {"expression_type": "TAG", "sub_string": "*", "sub_version": 1, "program": None, "place": None}

@@ -54,3 +54,18 @@ def test_check_client_config(tmp_path: Path, expression_type: str | None, code: 
     body = {"clientId": "a", "group": "G", "subscriptionData": {"topic": "T", "expressionType": expression_type}}
     response = trio.run(lambda: rig.ask(46, None, body))
     assert (response.code, response.remark) == (code, remark)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "code", "remark"),
+    [
+        ("SQL92", "a > 1", 0, None),
+        ("SQL92", "a > 1 b", 23, "character 7: 'b' does not fit"),
+        ("CLASS", "x", 1, "The broker does not support consumer to filter message by CLASS"),
+    ],
+)
+def test_check_client_config_with_sql(tmp_path: Path, kind: str, text: str, code: int, remark: str | None) -> None:
+    rig = SlowPathRig(tmp_path, enable_property_filter=True)
+    data = {"topic": "T", "expressionType": kind, "subString": text}
+    response = trio.run(lambda: rig.ask(46, None, {"clientId": "a", "group": "G", "subscriptionData": data}))
+    assert response.code == code and (response.remark or "").startswith(remark or "")

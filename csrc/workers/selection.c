@@ -1,0 +1,54 @@
+/* See selection.h. */
+#include "workers/selection.h"
+#include "base/endian.h"
+#include "store/record.h"
+
+static int has_bits(const rp_filter_place *place, const uint8_t *bits) {
+    for (uint32_t i = 0; i < place->count; i++)
+        if (!(bits[place->positions[i] / 8] & 1u << place->positions[i] % 8)) return 0;
+    return 1;
+}
+
+/* A unit whose extension is lost passes: the client compares the tags, and the record has the properties. */
+int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, uint64_t phy_offset,
+                         int64_t code) {
+    rp_cq_ext_unit unit;
+    const rp_filter_place *place = &tags->place;
+    int takes_all = tags->flags & RP_SUBSCRIPTION_ALL;
+    if (takes_all && !place->id) return 1;
+    if (!rp_cq_ext_is_address(code)) return takes_all || rp_tags_match(tags, code);
+    if (!selection->ext || rp_cq_ext_read(selection->ext, queue, code, &unit) != RP_OK) return 1;
+    if (!takes_all) return rp_tags_match(tags, unit.tags_code);
+    return !selection->marks || unit.bitmap_size > RP_CQ_EXT_BITMAP_MAX || unit.bitmap_size * 8 != place->bit_count ||
+           has_bits(place, unit.bitmap) ||
+           !rp_filter_marks_covers(selection->marks, place->mark, place->id, phy_offset);
+}
+
+/* The expression for a message of a retry topic: that of its group for the topic that it was first in. */
+static const rp_filter *filter_of_retry(const rp_selection *selection, const rp_record_view *record) {
+    static const uint8_t RETRY_TOPIC[] = "RETRY_TOPIC";
+    const uint8_t *topic;
+    uint32_t size;
+    if (rp_property_find(record->properties, record->properties_size, RETRY_TOPIC, sizeof RETRY_TOPIC - 1, &topic,
+                         &size) != RP_OK)
+        return NULL;
+    const rp_tags *tags =
+        rp_subscriptions_find(selection->subscriptions, selection->group, selection->group_size, topic, size);
+    return tags ? tags->filter : NULL;
+}
+
+int rp_selection_by_record(const rp_selection *selection, const rp_tags *tags, uint64_t phy_offset, uint32_t size,
+                           uint64_t *work) {
+    rp_record_view record;
+    const uint8_t *image = selection->log ? rp_log_view_acquire(selection->log, phy_offset, size) : NULL;
+    if (!image) return 0;
+    int is_selected = 0;
+    *work += RP_SELECTION_RECORD_WORK;
+    if (rp_record_decode(image, size, 0, &record) == RP_OK) {
+        const rp_filter *filter = selection->subscriptions ? filter_of_retry(selection, &record) : tags->filter;
+        is_selected =
+            !filter || rp_filter_evaluate(filter, record.properties, record.properties_size, work) == RP_FILTER_TRUE;
+    }
+    rp_log_view_release(selection->log, phy_offset);
+    return is_selected;
+}

@@ -1,0 +1,33 @@
+#ifndef ROCKETPY_SELECTION_H
+#define ROCKETPY_SELECTION_H
+/* Whether a pull selects a message: first by what its unit says (tags code, filter bits), then, for SQL92 expressions
+ * alone, by the properties of its record. C only. */
+#include <stdint.h>
+#include "store/commitlog.h"
+#include "store/consume_queue_ext.h"
+#include "store/filter_marks.h"
+#include "workers/subscription.h"
+
+typedef struct rp_selection {
+    rp_cq_ext *ext;          /* NULL: a unit with an extension passes every tag filter */
+    rp_log_view *log;        /* NULL: SQL92 expressions select nothing */
+    const rp_filter_marks *marks; /* NULL: filter bits are not used */
+    const rp_map *subscriptions;  /* of the retried messages' own topics; NULL: retries are selected as all others */
+    const uint8_t *group;
+    uint32_t group_size;
+} rp_selection;
+
+/* Work of one look at a record, in bytes that are looked at: a cache line or a page may have to come. */
+enum { RP_SELECTION_RECORD_WORK = 256 };
+
+/* 0: what the unit says excludes the message. `code` is its third field. */
+int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, uint64_t phy_offset,
+                         int64_t code);
+/* Whether the record has to be read as well. */
+static inline int rp_selection_reads_records(const rp_selection *selection, const rp_tags *tags) {
+    return tags->filter || selection->subscriptions;
+}
+/* 1: the record of `size` bytes at `phy_offset`, which is below the end of the log, is selected. */
+int rp_selection_by_record(const rp_selection *selection, const rp_tags *tags, uint64_t phy_offset, uint32_t size,
+                           uint64_t *work);
+#endif

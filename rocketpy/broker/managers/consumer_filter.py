@@ -1,0 +1,265 @@
+"""The SQL92 subscriptions of consumer groups, online or lately so, with their filter bits.
+
+A subscription of a group that has left is dead: it is kept for `filterDataCleanTimeSpan`, so that a group that comes
+back with the same expression finds its filter bits in the messages stored meanwhile.
+
+Source: RocketMQ 4.9 `ConsumerFilterManager`; file and rules are the reference's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator, Mapping
+from pathlib import Path
+
+import attrs
+
+from rocketpy.errors import FilterInvalid
+from rocketpy.filter.bloom import BloomFilter
+from rocketpy.log_limit import LogLimit
+from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData, FilterDataOfTopic, FilterDocument
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.fast_path import FastPath, FilterPlace
+from rocketpy.remoting.json_writer import Members, pretty_pieces
+
+from .. import json_file
+from ..clock import Clock
+from ..current_settings import CurrentSettings
+from ..filter_compiler import FilterCompiler
+from .config_file import ConfigFile
+from .evolve import evolved
+
+logger = logging.getLogger(__name__)
+
+MARKS = 4096  # csrc/store/filter_marks.h
+FILTERS_MAX = 10_000
+TEXT_MAX = 16 * 1024 * 1024  # characters of all expressions
+LATE_MS = 30_000  # how long before a start its groups are taken to have been online
+BORN_LATER_MS = 1_000
+"""The store worker learns of a filter a moment after it is registered. A Java broker that takes over the store relies
+on the bits of messages stored after `bornTime`; so that is later by more than this moment."""
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    return not expression_type or expression_type == "TAG"
+
+
+@attrs.define(eq=False)
+class _Entry:
+    data: ConsumerFilterData
+    place: FilterPlace | None  # None: without filter bits
+
+
+class ConsumerFilterManager:
+    def __init__(
+        self, path: Path, settings: CurrentSettings, clock: Clock, compiler: FilterCompiler, fast_path: FastPath
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._compiler = compiler
+        self._fast_path = fast_path
+        broker = settings.broker
+        self.is_enabled = broker.enable_property_filter
+        self.bloom = BloomFilter.of(broker.max_error_rate_of_bloom_filter, broker.expect_consumer_num_use_filter)
+        self._has_bits = broker.enable_calc_filter_bit_map and settings.store.enable_consume_queue_ext
+        self._entries: dict[str, dict[str, _Entry]] = {}  # by group and topic
+        self._dead: dict[tuple[str, str], None] = {}  # group and topic, in the order of their death
+        self._count = self._text = 0
+        self._free_marks = list(range(MARKS - 1, -1, -1))
+        self._last_id = time.monotonic_ns()  # a restarted manager gives none of the ids of the previous one
+        self._log = LogLimit()
+        self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
+
+    # --- questions ---
+
+    def find(self, group: str, topic: str) -> ConsumerFilterData | None:
+        entry = self._entries.get(group, {}).get(topic)
+        return None if entry is None else entry.data
+
+    def program(self, subscription: SubscriptionData) -> bytes | None:
+        """The program of a SQL92 subscription; None if it cannot be evaluated."""
+        if not self.is_enabled or subscription.expression_type != "SQL92":
+            return None
+        try:
+            return self._compiler.program(subscription.sub_string)
+        except FilterInvalid:
+            return None
+
+    def check(self, subscription: SubscriptionData) -> None:
+        """Raises: FilterInvalid."""
+        self._compiler.program(subscription.sub_string)
+
+    def place(self, group: str, subscription: SubscriptionData) -> FilterPlace | None:
+        """Where the subscription's filter bits are."""
+        entry = self._entries.get(group, {}).get(subscription.topic)
+        return entry.place if entry is not None and entry.data.expression == subscription.sub_string else None
+
+    async def prepare(self, subscription: SubscriptionData) -> None:
+        """Compile it, in a thread, before it is registered."""
+        if self.is_enabled and subscription.expression_type == "SQL92":
+            await self._compiler.prepare(subscription.sub_string)
+
+    # --- changes ---
+
+    def load(self) -> None:
+        """Load the file. What was live before the stop counts as having left LATE_MS ago. Raises: ConfigError."""
+        document = json_file.load_as(self.file.path, FilterDocument)
+        if document is None:
+            return
+        found = [data for topic in document.filter_data_by_topic.values() for data in topic.group_filter_data.values()]
+        if not all(map(self._fits, found)):
+            logger.warning("dropped %d filters of %s: they have bits of another size", len(found), self.file.path)
+            return
+        now_ms = self._clock.now_ms()
+        live_ms = now_ms - LATE_MS
+        for data in sorted(found, key=lambda data: data.dead_time or live_ms):
+            if self._has_room(len(data.expression)):
+                self._enter(data if data.dead_time else evolved(data, dead_time=max(live_ms, data.born_time)))
+
+    def _fits(self, data: ConsumerFilterData) -> bool:
+        bits = data.bloom_filter_data
+        return (
+            bits is not None
+            and bits.bit_num == self.bloom.bit_count
+            and len(bits.bit_pos) == len(self.bloom.positions("", ""))
+        )
+
+    def register(self, group: str, subscriptions: Mapping[str, SubscriptionData]) -> None:
+        """The online group has these subscriptions."""
+        wanted = {topic: data for topic, data in subscriptions.items() if not is_tag_type(data.expression_type)}
+        if not wanted and group not in self._entries:
+            return
+        for subscription in wanted.values():
+            self._register_one(group, subscription)
+        self._bury(group, self._entries.get(group, {}).keys() - wanted.keys())
+
+    def _register_one(self, group: str, subscription: SubscriptionData) -> None:
+        topic, version = subscription.topic, subscription.sub_version
+        known = self.find(group, topic)
+        is_same = known is not None and (known.expression, known.expression_type) == (
+            subscription.sub_string,
+            subscription.expression_type,
+        )
+        if known is not None and version < known.client_version:
+            return
+        if known is not None and (is_same or version == known.client_version):
+            if version > known.client_version or known.is_dead:
+                self._replace(evolved(known, client_version=version, dead_time=0))
+            return
+        self._drop(group, topic)
+        if self.program(subscription) is None:
+            self._tell_of_failure(group, subscription)
+        elif self._has_room(len(subscription.sub_string)):
+            self._enter(self._new(group, subscription))
+            self.file.changed()
+        elif self._log.take("room"):
+            logger.warning("group %s cannot filter topic %s: there are %d filters already", group, topic, self._count)
+
+    def _has_room(self, size: int) -> bool:
+        """Drops dead filters, the oldest first, if it has to."""
+        while self._count >= FILTERS_MAX or self._text + size > TEXT_MAX:
+            if not self._dead:
+                return False
+            self._drop(*next(iter(self._dead)))
+        return True
+
+    def _new(self, group: str, subscription: SubscriptionData) -> ConsumerFilterData:
+        return ConsumerFilterData(
+            consumer_group=group,
+            topic=subscription.topic,
+            expression=subscription.sub_string,
+            expression_type=subscription.expression_type,
+            client_version=subscription.sub_version,
+            born_time=self._clock.now_ms() + (BORN_LATER_MS if self._has_bits else 0),
+            bloom_filter_data=BloomFilterData(
+                bit_num=self.bloom.bit_count, bit_pos=list(self.bloom.positions(group, subscription.topic))
+            ),
+        )
+
+    def _tell_of_failure(self, group: str, subscription: SubscriptionData) -> None:
+        if not self._log.take("refused"):
+            return
+        try:
+            self._compiler.program(subscription.sub_string)
+            reason = "set enablePropertyFilter=true"
+        except FilterInvalid as exc:
+            reason = str(exc)
+        topic, kind = subscription.topic, subscription.expression_type
+        logger.warning("group %s cannot filter topic %s by %s: %s", group, topic, kind, reason)
+
+    def unregister(self, group: str) -> None:
+        """The last member of the group has left."""
+        self._bury(group, set(self._entries.get(group, ())))
+
+    def _bury(self, group: str, topics: set[str]) -> None:
+        for topic in topics:
+            known = self.find(group, topic)
+            if known is not None and not known.is_dead:
+                self._replace(evolved(known, dead_time=max(self._clock.now_ms(), known.born_time)))
+
+    def _replace(self, data: ConsumerFilterData) -> None:
+        self._entries[data.consumer_group][data.topic].data = data
+        self._note_death(data)
+        self.file.changed()
+
+    def _note_death(self, data: ConsumerFilterData) -> None:
+        self._dead.pop((data.consumer_group, data.topic), None)
+        if data.is_dead:
+            self._dead[data.consumer_group, data.topic] = None
+
+    def _enter(self, data: ConsumerFilterData) -> None:
+        """Keep the filter, and let dispatch write its bits if it can be evaluated."""
+        place = self._tell(data)
+        self._entries.setdefault(data.consumer_group, {})[data.topic] = _Entry(data, place)
+        self._count += 1
+        self._text += len(data.expression)
+        self._note_death(data)
+
+    def _tell(self, data: ConsumerFilterData) -> FilterPlace | None:
+        bits = data.bloom_filter_data
+        if not self._has_bits or not self._free_marks or bits is None:
+            return None
+        try:
+            program = self._compiler.program(data.expression)
+        except FilterInvalid:
+            return None
+        self._last_id += 1
+        place = FilterPlace(self._last_id, self._free_marks.pop(), bits.bit_num, tuple(bits.bit_pos))
+        self._fast_path.filter_changed(data.consumer_group, data.topic, program=program, place=place)
+        return place
+
+    def _drop(self, group: str, topic: str) -> None:
+        entry = self._entries.get(group, {}).pop(topic, None)
+        if entry is None:
+            return
+        if not self._entries[group]:
+            del self._entries[group]
+        self._dead.pop((group, topic), None)
+        self._count -= 1
+        self._text -= len(entry.data.expression)
+        if entry.place is not None:
+            self._fast_path.filter_removed(group, topic)
+            self._free_marks.append(entry.place.mark)
+        self.file.changed()
+
+    def clean(self) -> Generator[None, None, None]:
+        """Drop those that have been dead for filterDataCleanTimeSpan. Work in steps."""
+        limit_ms = self._clock.now_ms() - self._settings.broker.filter_data_clean_time_span
+        while self._dead:
+            group, topic = next(iter(self._dead))
+            data = self.find(group, topic)
+            if data is None or data.dead_time >= limit_ms:
+                return
+            self._drop(group, topic)
+            yield
+
+    def document(self) -> Members:
+        """The table in the format of the file."""
+        by_topic: dict[str, dict[str, ConsumerFilterData]] = {}
+        for topics in self._entries.values():
+            for topic, entry in topics.items():
+                data = evolved(entry.data, dead=entry.data.is_dead)
+                by_topic.setdefault(topic, {})[data.consumer_group] = data
+        tables = {topic: FilterDataOfTopic(topic=topic, group_filter_data=data) for topic, data in by_topic.items()}
+        return Members(lambda: [("filterDataByTopic", Members(lambda: iter(tables.items())))])

@@ -1,0 +1,40 @@
+"""Programs by text: made once, in a thread, and kept within a bound."""
+
+import pytest
+import trio
+
+from rocketpy.broker import filter_compiler
+from rocketpy.broker.filter_compiler import FilterCompiler
+from rocketpy.errors import FilterInvalid
+from rocketpy.filter.parser import LENGTH_MAX
+
+
+def test_programs_and_refusals_are_kept() -> None:
+    compiler = FilterCompiler()
+    assert not compiler.is_known("a > 1") and not compiler.is_known("a >")
+    trio.run(compiler.prepare, "a > 1")
+    trio.run(compiler.prepare, "a >")
+    assert compiler.is_known("a > 1") and compiler.is_known("a >")
+    assert compiler.program("a > 1") is compiler.program("a > 1")
+    with pytest.raises(FilterInvalid, match="ends too early"):
+        compiler.program("a >")
+
+
+def test_the_last_used_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filter_compiler, "TEXTS_MAX", 2)
+    compiler = FilterCompiler()
+    for text in ("a = 1", "a = 2", "a = 1", "a = 3"):
+        compiler.program(text)
+    assert [compiler.is_known(f"a = {n}") for n in (1, 2, 3)] == [True, False, True]
+    monkeypatch.setattr(filter_compiler, "BYTES_MAX", 1000)
+    compiler.program("a = 4")
+    assert compiler._bytes <= 1000
+
+
+def test_a_text_that_is_too_long_is_refused_at_once() -> None:
+    compiler = FilterCompiler()
+    text = "a" * (LENGTH_MAX + 1)
+    assert compiler.is_known(text)
+    with pytest.raises(FilterInvalid, match="at most"):
+        compiler.program(text)
+    assert compiler._bytes == 0
