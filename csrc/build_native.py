@@ -32,6 +32,7 @@ HEADERS = [
     "ipc/ring.h",
     "ipc/worker_counters.h",
     "ipc/worker_messages.h",
+    "ipc/filter_messages.h",
     "ipc/transaction_messages.h",
     "ipc/queue_owner.h",
     "store/control_block.h",
@@ -68,6 +69,7 @@ TYPES_ONLY = {
     "ipc/worker_counters.h",
     "ipc/worker_messages.h",
     "ipc/transaction_messages.h",
+    "ipc/filter_messages.h",
     "wire/codes.h",
 }
 FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]

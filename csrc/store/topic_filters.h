@@ -6,7 +6,7 @@
  * Which messages have the bits of a subscription is what its filter mark says (filter_marks.h). */
 #include <stdint.h>
 #include "base/map.h"
-#include "ipc/worker_messages.h"
+#include "ipc/filter_messages.h"
 #include "store/consume_queue_ext.h"
 #include "store/filter_marks.h"
 #include "store/record.h"

@@ -17,7 +17,8 @@ enum {
     PULL_HEAD_MAX = 512,      /* bytes of the head of a pull reply */
     PULL_UNITS_MAX = 1 << 16, /* examined for one input before the next input is served */
     PULL_UNITS_OF_A_CHAIN = 1 << 12, /* examined for the pulls of one chain before the next chain */
-    PULL_UNITS_OF_A_LOOK = 32 /* counted for each examined pull, even if it reads fewer */
+    PULL_UNITS_OF_A_LOOK = 32, /* counted for each examined pull, even if it reads fewer */
+    PULL_WORK_OF_A_UNIT = 64   /* bytes of work on SQL92 expressions that take as long as a unit */
 };
 static const uint64_t PULL_SWEEP_NS = 500000000;
 

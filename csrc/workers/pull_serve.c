@@ -14,13 +14,8 @@
 #include "workers/error_reply.h"
 #include "workers/pull_private.h"
 
-enum {
-    LOOKS_MAX = 8, /* of a suspended pull at one time */
-    WORK_OF_A_UNIT = 64, /* bytes of work on SQL92 expressions that take as long as a unit */
-    FLAG_COMMIT_OFFSET = 1,
-    FLAG_SUSPEND = 2,
-    FLAG_SUBSCRIPTION = 4
-};
+enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };
+enum { FLAG_COMMIT_OFFSET = 1, FLAG_SUSPEND = 2, FLAG_SUBSCRIPTION = 4 };
 /* As in the reference, whose sweep wakes such pulls: else the group, which commits what its pulls have passed, would
  * seem to be behind by messages that are not for it. */
 static const uint64_t REPORT_NS = 5000000000;
@@ -183,19 +178,14 @@ static rp_status to_manager(rp_pull *pull, const uint8_t *data, uint32_t size) {
 
 /* ------------------------------------------------------------------ fetching and suspending */
 
-static int is_retry_topic(const uint8_t *topic, uint32_t size) { return size > 7 && memcmp(topic, "%RETRY%", 7) == 0; }
-
 static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
     const rp_msg_pull *request = pulled->request;
-    rp_selection *selection = &pull->selection;
-    int is_retry =
-        pull->config.filter_retries && is_retry_topic(pulled->names + request->group_size, request->topic_size);
-    selection->subscriptions = is_retry ? &pull->subscriptions : NULL;
-    selection->group = pulled->names;
-    selection->group_size = request->group_size;
-    rp_fetch_messages(pull->reader, selection, pull->control, pulled->queue, offset, request->max_msg_nums,
+    if (pull->config.filter_retries)
+        rp_selection_of_retries(&pull->selection, &pull->subscriptions, pulled->names, request->group_size,
+                                request->topic_size);
+    rp_fetch_messages(pull->reader, &pull->selection, pull->control, pulled->queue, offset, request->max_msg_nums,
                       pulled->tags, &pull->limits, &pull->fetch);
-    pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK + (uint32_t)(pull->fetch.work / WORK_OF_A_UNIT);
+    pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK + (uint32_t)(pull->fetch.work / PULL_WORK_OF_A_UNIT);
 }
 
 static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int expired);

@@ -1,6 +1,6 @@
 /* See selection.h. */
 #include "workers/selection.h"
-#include "base/endian.h"
+#include <string.h>
 #include "store/record.h"
 
 static int has_bits(const rp_filter_place *place, const uint8_t *bits) {
@@ -22,6 +22,15 @@ int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, c
     return !selection->marks || unit.bitmap_size > RP_CQ_EXT_BITMAP_MAX || unit.bitmap_size * 8 != place->bit_count ||
            has_bits(place, unit.bitmap) ||
            !rp_filter_marks_covers(selection->marks, place->mark, place->id, phy_offset);
+}
+
+void rp_selection_of_retries(rp_selection *selection, const rp_map *subscriptions, const uint8_t *names,
+                             uint32_t group_size, uint32_t topic_size) {
+    static const char PREFIX[] = "%RETRY%";
+    int is_retry = topic_size >= sizeof PREFIX && memcmp(names + group_size, PREFIX, sizeof PREFIX - 1) == 0;
+    selection->subscriptions = is_retry ? subscriptions : NULL;
+    selection->group = names;
+    selection->group_size = group_size;
 }
 
 /* The expression for a message of a retry topic: that of its group for the topic that it was first in. */

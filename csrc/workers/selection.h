@@ -17,6 +17,10 @@ typedef struct rp_selection {
     uint32_t group_size;
 } rp_selection;
 
+/* Select retried messages by the subscription to the topic that they were first in, if the topic behind the group's
+ * name is a retry topic. */
+void rp_selection_of_retries(rp_selection *selection, const rp_map *subscriptions, const uint8_t *names,
+                             uint32_t group_size, uint32_t topic_size);
 /* Work of one look at a record, in bytes that are looked at: a cache line or a page may have to come. */
 enum { RP_SELECTION_RECORD_WORK = 256 };
 

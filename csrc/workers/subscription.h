@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/map.h"
 #include "base/status.h"
-#include "ipc/worker_messages.h"
+#include "ipc/filter_messages.h"
 #include "store/filter.h"
 
 enum { RP_TAGS_MAX = 256 };

@@ -31,7 +31,6 @@ from .backlog import BacklogMonitor
 from .clock import Clock, seconds_to_midnight
 from .current_settings import CurrentSettings
 from .delay import DelayLevels
-from .filter_compiler import FilterCompiler
 from .manager_memory import ManagerMemory
 from .managers.broker_stats import BrokerStatsManager, WorkerCounters
 from .managers.client_journal import ClientJournal, OpenChannel
@@ -106,8 +105,7 @@ class BrokerController:
         memory = memory or ManagerMemory.private()
         current = CurrentSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
-        compiler = FilterCompiler()
-        filters = ConsumerFilterManager(config_dir / "consumerFilter.json", current, clock, compiler, fast_path)
+        filters = ConsumerFilterManager(config_dir / "consumerFilter.json", current, clock, fast_path)
         tables = FastPathTables(fast_path, filters)
         self._pauses = pauses = ProcessPauses(clock)
         self.notifier = MembersNotifier(current)
@@ -141,9 +139,7 @@ class BrokerController:
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
-        self._slow_pull = SlowPull(
-            current, topics, services.groups, services.consumers, services.filters, compiler, fast_path
-        )
+        self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
         self._processors = self._make_processors(levels)
         self._guard = guard_of(settings)
         self._scope = trio.CancelScope()
@@ -298,8 +294,7 @@ class BrokerController:
             Duty(
                 "saving delay offsets", settings.store.flush_delay_offset_interval / 1000, services.schedule.file.save
             ),
-            Duty("saving filters", FILTER_SAVE_S, services.filters.file.save),
-            Duty("dropping old filters", FILTER_SAVE_S, as_work(services.filters.clean)),
+            Duty("saving filters", FILTER_SAVE_S, services.filters.save),
             Duty("closing silent clients", CLIENT_SWEEP_S, self._sweep_clients),
             Duty("trimming the store", STORE_TRIM_S, as_duty(services.store.trim)),
             Duty("dropping expired locks", LOCK_SWEEP_S, as_work(services.locks.sweep)),
@@ -326,14 +321,8 @@ class BrokerController:
     @property
     def _files(self) -> list[ConfigFile]:
         services = self.services
-        return [
-            services.topics.file,
-            services.groups.file,
-            services.offsets.file,
-            services.schedule.file,
-            services.transactions.file,
-            services.filters.file,
-        ]
+        tables = (services.topics, services.groups, services.offsets, services.schedule, services.transactions)
+        return [*(table.file for table in tables), services.filters.file]
 
     async def _sweep_clients(self) -> None:
         """Close the connections of clients that have been silent for 120 s."""

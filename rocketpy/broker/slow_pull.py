@@ -22,7 +22,6 @@ from rocketpy.remoting.refusals import OVERLOAD, not_supported_remark
 
 from . import remarks
 from .current_settings import CurrentSettings
-from .filter_compiler import FilterCompiler
 from .managers.consumer import ConsumerManager
 from .managers.consumer_filter import ConsumerFilterManager, is_tag_type
 from .managers.subscription_group import SubscriptionGroupManager
@@ -49,7 +48,6 @@ class SlowPull:
         groups: SubscriptionGroupManager,
         consumers: ConsumerManager,
         filters: ConsumerFilterManager,
-        compiler: FilterCompiler,
         fast_path: FastPath,
     ) -> None:
         self._settings = settings
@@ -57,7 +55,7 @@ class SlowPull:
         self._groups = groups
         self._consumers = consumers
         self._filters = filters
-        self._compiler = compiler
+        self._compiler = filters.compiler
         self._fast_path = fast_path
         self._nursery: trio.Nursery | None = None
         self._compiling = 0

@@ -32,6 +32,7 @@ from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.refusals import OVERLOAD
 
 from .delivery_marks import DeliveryMarks
+from .filter_messages import encode_expression, encode_filter, encode_subscription
 from .internal_puts import InternalPut, InternalPuts
 from .outbox import Outbox
 from .queue_deletion import QueueDeletions, QueueTable
@@ -43,10 +44,7 @@ from .worker_messages import (
     connection_of,
     encode_clean_expired,
     encode_completed,
-    encode_expression,
-    encode_filter,
     encode_group,
-    encode_subscription,
     encode_topic,
     owner_of_pull,
     resolve_pull,
@@ -193,20 +191,13 @@ class RingFastPath:
         program: bytes | None = None,
         place: FilterPlace | None = None,
     ) -> None:
-        tags = expression_tags(sub_string) if expression_type in ("", "TAG") else []
-        flags = 0
-        if expression_type not in ("", "TAG") and program is None:
+        is_tag = expression_type in ("", "TAG")
+        tags = expression_tags(sub_string) if is_tag else None
+        flags = lib.RP_SUBSCRIPTION_ALL if tags is None else 0
+        if not is_tag and program is None:
             flags = lib.RP_SUBSCRIPTION_SLOW
-        elif program is not None or tags is None:
-            flags = lib.RP_SUBSCRIPTION_ALL
         record = encode_subscription(
-            group,
-            topic,
-            flags=flags,
-            sub_version=sub_version,
-            tags=tags or (),
-            program=program or b"",
-            place=place,
+            group, topic, flags=flags, sub_version=sub_version, tags=tags or (), program=program or b"", place=place
         )
         self._enter(WorkerMessage.SUBSCRIPTION, group, topic, record)
 
@@ -215,8 +206,7 @@ class RingFastPath:
         self._remove(WorkerMessage.SUBSCRIPTION, group, topic, record)
 
     def filter_changed(self, group: str, topic: str, *, program: bytes, place: FilterPlace) -> None:
-        record = encode_filter(group, topic, program=program, place=place)
-        self._enter(WorkerMessage.FILTER, group, topic, record)
+        self._enter(WorkerMessage.FILTER, group, topic, encode_filter(group, topic, program=program, place=place))
 
     def filter_removed(self, group: str, topic: str) -> None:
         self._remove(WorkerMessage.FILTER, group, topic, encode_filter(group, topic, flags=lib.RP_TABLE_REMOVE))

@@ -16,13 +16,11 @@ import attrs
 from rocketpy.errors import LocalProtocolError
 from rocketpy.message.host import pack_host
 from rocketpy.message.message_id import encode_offset_message_id
-from rocketpy.message.tags import string_hash
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.layout import Layout
 from rocketpy.remoting.abc import Channel, Peer
 from rocketpy.remoting.fast_path import (
     EndTransaction,
-    FilterPlace,
     MessageToPut,
     PullRequest,
     PutResult,
@@ -75,9 +73,6 @@ COMMIT_OFFSET = Layout("rp_msg_commit_offset")
 TRAFFIC = Layout("rp_msg_traffic")
 TOPIC = Layout("rp_msg_topic")
 GROUP = Layout("rp_msg_group")
-SUBSCRIPTION = Layout("rp_msg_subscription")
-EXPRESSION = Layout("rp_msg_expression")
-FILTER = Layout("rp_msg_filter")
 BROKER = Layout("rp_msg_broker")
 TABLES_END = Layout("rp_msg_tables_end")
 CLEAN_TOPIC = Layout("rp_msg_clean_topic")
@@ -373,64 +368,6 @@ def encode_topic(
 def encode_group(group: str, *, flags: int, broker_id: int = 0, which_broker_when_slow: int = 0) -> bytes:
     name = group.encode()
     return GROUP.write(flags, broker_id, which_broker_when_slow, len(name)) + name
-
-
-def encode_subscription(
-    group: str,
-    topic: str,
-    *,
-    flags: int,
-    sub_version: int = 0,
-    tags: Iterable[str] = (),
-    program: bytes = b"",
-    place: FilterPlace | None = None,
-) -> bytes:
-    hashes = [string_hash(tag) for tag in tags]
-    names = group.encode(), topic.encode()
-    fixed = SUBSCRIPTION.write(
-        sub_version=sub_version,
-        flags=flags,
-        group_size=len(names[0]),
-        topic_size=len(names[1]),
-        tag_count=len(hashes),
-        program_size=len(program),
-        place=_place(place),
-    )
-    return b"".join((fixed, ffi.buffer(ffi.new("int32_t[]", hashes)), *names, program))
-
-
-def _place(place: FilterPlace | None) -> dict[str, object]:
-    """The fields of rp_filter_place."""
-    if place is None:
-        return {}
-    positions = place.positions
-    return {
-        "id": place.id,
-        "mark": place.mark,
-        "bit_count": place.bit_count,
-        "count": len(positions),
-        "positions": positions,
-    }
-
-
-def encode_expression(text: str, program: bytes) -> bytes:
-    data = text.encode()
-    return EXPRESSION.write(len(data), len(program)) + data + program
-
-
-def encode_filter(
-    group: str, topic: str, *, flags: int = 0, program: bytes = b"", place: FilterPlace | None = None
-) -> bytes:
-    """FILTER; without names it removes all."""
-    names = group.encode(), topic.encode()
-    fixed = FILTER.write(
-        flags=flags,
-        group_size=len(names[0]),
-        topic_size=len(names[1]),
-        program_size=len(program),
-        place=_place(place),
-    )
-    return b"".join((fixed, *names, program))
 
 
 def encode_clean_topic(topic: str, token: int) -> bytes:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.native.core import ffi, lib
+from rocketpy.reactor.filter_messages import SUBSCRIPTION
 from rocketpy.reactor.worker_messages import (
     BROKER,
     PULL_REQUEST,
     SEND_REQUEST,
-    SUBSCRIPTION,
     TABLES_END,
     encode_completed,
     encode_group,

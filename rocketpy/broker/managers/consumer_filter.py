@@ -22,6 +22,7 @@ from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData,
 from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.fast_path import FastPath, FilterPlace
 from rocketpy.remoting.json_writer import Members, pretty_pieces
+from rocketpy.transport.steps import finished
 
 from .. import json_file
 from ..clock import Clock
@@ -52,12 +53,10 @@ class _Entry:
 
 
 class ConsumerFilterManager:
-    def __init__(
-        self, path: Path, settings: CurrentSettings, clock: Clock, compiler: FilterCompiler, fast_path: FastPath
-    ) -> None:
+    def __init__(self, path: Path, settings: CurrentSettings, clock: Clock, fast_path: FastPath) -> None:
         self._settings = settings
         self._clock = clock
-        self._compiler = compiler
+        self.compiler = FilterCompiler()
         self._fast_path = fast_path
         broker = settings.broker
         self.is_enabled = broker.enable_property_filter
@@ -82,13 +81,13 @@ class ConsumerFilterManager:
         if not self.is_enabled or subscription.expression_type != "SQL92":
             return None
         try:
-            return self._compiler.program(subscription.sub_string)
+            return self.compiler.program(subscription.sub_string)
         except FilterInvalid:
             return None
 
     def check(self, subscription: SubscriptionData) -> None:
         """Raises: FilterInvalid."""
-        self._compiler.program(subscription.sub_string)
+        self.compiler.program(subscription.sub_string)
 
     def place(self, group: str, subscription: SubscriptionData) -> FilterPlace | None:
         """Where the subscription's filter bits are."""
@@ -98,7 +97,7 @@ class ConsumerFilterManager:
     async def prepare(self, subscription: SubscriptionData) -> None:
         """Compile it, in a thread, before it is registered."""
         if self.is_enabled and subscription.expression_type == "SQL92":
-            await self._compiler.prepare(subscription.sub_string)
+            await self.compiler.prepare(subscription.sub_string)
 
     # --- changes ---
 
@@ -181,7 +180,7 @@ class ConsumerFilterManager:
         if not self._log.take("refused"):
             return
         try:
-            self._compiler.program(subscription.sub_string)
+            self.compiler.program(subscription.sub_string)
             reason = "set enablePropertyFilter=true"
         except FilterInvalid as exc:
             reason = str(exc)
@@ -221,7 +220,7 @@ class ConsumerFilterManager:
         if not self._has_bits or not self._free_marks or bits is None:
             return None
         try:
-            program = self._compiler.program(data.expression)
+            program = self.compiler.program(data.expression)
         except FilterInvalid:
             return None
         self._last_id += 1
@@ -253,6 +252,11 @@ class ConsumerFilterManager:
                 return
             self._drop(group, topic)
             yield
+
+    async def save(self) -> None:
+        """Drop the old dead, then save the file if it has changed."""
+        await finished(self.clean())
+        await self.file.save()
 
     def document(self) -> Members:
         """The table in the format of the file."""

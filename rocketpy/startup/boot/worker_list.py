@@ -111,10 +111,9 @@ def worker_specs(
         yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)
     for codec in sizes.codecs:
         yield spec(codec, "codec", CodecMain(topology, codec, table, stall_ms), StopPhase.CODECS)
-    selector_settings = _selector_settings(settings, control)
     for selector in sizes.selectors:
         fds = (topology.handoffs[selector][1].fileno(),)
-        main = SelectorMain(topology, selector, table, selector_settings)
+        main = SelectorMain(topology, selector, table, _selector_settings(settings, control))
         yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
     acceptor, kept = _acceptor(topology, listeners)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)

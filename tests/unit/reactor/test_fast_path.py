@@ -13,16 +13,14 @@ import trio.testing
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor import worker_messages
+from rocketpy.reactor import filter_messages, worker_messages
+from rocketpy.reactor.filter_messages import EXPRESSION, FILTER, SUBSCRIPTION
 from rocketpy.reactor.internal_puts import PUT_TIMEOUT_S
 from rocketpy.reactor.outbox import RECORDS_PER_FLUSH, Outbox
 from rocketpy.reactor.ring import Ring, RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.worker_messages import (
-    EXPRESSION,
-    FILTER,
     PULL_REQUEST,
-    SUBSCRIPTION,
     TABLES_END,
     WorkerMessage,
     decode_pull,
@@ -152,7 +150,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
     assert group == (WorkerMessage.GROUP, worker_messages.encode_group("G", flags=flags, which_broker_when_slow=1))
     assert subscription == (
         WorkerMessage.SUBSCRIPTION,
-        worker_messages.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
+        filter_messages.encode_subscription("G", "T", flags=0, sub_version=5, tags=["TagA", "TagB"]),
     )
     assert broker == (WorkerMessage.BROKER, worker_messages.BROKER.write(6, 1000, 1))
 
@@ -163,7 +161,7 @@ def test_each_process_is_told_what_it_needs_in_order(desk: Desk) -> None:
 )
 def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string: str, flags: str) -> None:
     desk.fast_path.subscription_changed("G", "T", expression_type=expression_type, sub_string=sub_string, sub_version=1)
-    wanted = worker_messages.encode_subscription(
+    wanted = filter_messages.encode_subscription(
         "G", "T", flags=getattr(lib, f"RP_SUBSCRIPTION_{flags}"), sub_version=1
     )
     assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
@@ -173,7 +171,7 @@ def test_subscriptions_without_tags(desk: Desk, expression_type: str, sub_string
 def test_an_expression_without_tags_does_not_select_all(desk: Desk, sub_string: str, tags: list[str]) -> None:
     """As in the reference, and as a pull that brings the same expression is read."""
     desk.fast_path.subscription_changed("G", "T", expression_type="TAG", sub_string=sub_string, sub_version=1)
-    wanted = worker_messages.encode_subscription("G", "T", flags=0, sub_version=1, tags=tags)
+    wanted = filter_messages.encode_subscription("G", "T", flags=0, sub_version=1, tags=tags)
     assert desk.told("pull") == [(WorkerMessage.SUBSCRIPTION, wanted)]
 
 

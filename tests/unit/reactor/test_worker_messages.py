@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.native.core import ffi, lib
-from rocketpy.reactor import worker_messages
+from rocketpy.reactor import filter_messages, worker_messages
 from rocketpy.reactor.channel import Gateway, RingChannel
 from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.fast_path import Delivery, MessageToPut, SendRequest, Traffic
@@ -230,7 +230,7 @@ def test_tables_are_laid_out_as_c_reads_them() -> None:
     )
     subscription = {"sub_version": 5, "flags": 0, "group_size": 1, "topic_size": 2, "tag_count": 2}
     hashes = struct.pack("=ii", 2598919, 2598920)  # "TagA".hashCode(), "TagB".hashCode()
-    assert worker_messages.encode_subscription("g", "tt", flags=0, sub_version=5, tags=["TagA", "TagB"]) == c_record(
+    assert filter_messages.encode_subscription("g", "tt", flags=0, sub_version=5, tags=["TagA", "TagB"]) == c_record(
         "rp_msg_subscription", subscription, hashes + b"gtt"
     )
 
