@@ -94,6 +94,9 @@ class BrokerCollector(Collector):
         )
         differing = [((group,), count) for group, count in snapshot.differing_groups.items()]
         yield from _family(table.GROUP_DIFFERING, differing)
+        yield from _family(
+            table.CONSUMER_BEHIND, [((item.group, item.topic), item.behind_bytes) for item in snapshot.consumption]
+        )
         yield from _family(table.BACKLOG_ALARMS, [((), snapshot.backlog_alarms)])
         yield from _family(table.TABLE_ENTRIES, [((bound.name,), bound.entries) for bound in snapshot.tables])
         yield from _family(table.TABLE_MAX, [((bound.name,), bound.maximum) for bound in snapshot.tables])

@@ -80,6 +80,7 @@ class ConsumptionSnapshot:
     get_tps: float | None = None
     get_bytes_tps: float | None = None
     send_back_last_minute: int | None = None
+    behind_bytes: int | None = None  # from the last message that it got to the end of the log
     lag_ms: int | None = None  # age of the next unconsumed message, the oldest over queues
 
 

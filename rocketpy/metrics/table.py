@@ -176,6 +176,12 @@ GROUP_DIFFERING = _gauge(
     "group",
     "How many different subscriptions the members of a group have; only groups with more than one, at most 100.",
 )
+CONSUMER_BEHIND = _gauge(
+    "rocketpy_consumer_behind_bytes",
+    "group topic",
+    "From the last message that the group got to the end of the log (GROUP_GET_FALL_SIZE): what it reads lies that far "
+    "back, on the disk rather than in memory.",
+)
 BACKLOG_ALARMS = _gauge(
     "rocketpy_consumer_backlog_alarms",
     "",
@@ -215,7 +221,8 @@ OWN_METRICS = (
     RING_USED, RING_CAPACITY, POOL_WAITING, POOL_QUEUE_MAX, POOL_HEAD_WAIT, STORE_MIN, STORE_PUBLISHED,
     STORE_DURABLE, STORE_DISPATCHED, STORE_REPLICATED, TOPICS,
     GROUPS, GROUP_DIFFERING,
-    TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, CONSUMER_OLDEST, BACKLOG_ALARMS, TABLE_ENTRIES, TABLE_MAX,
+    TOPIC_QUEUES, TOPIC_MESSAGES, CONSUMER_LAG, CONSUMER_OLDEST, CONSUMER_BEHIND, BACKLOG_ALARMS,
+    TABLE_ENTRIES, TABLE_MAX,
     TABLE_REFUSED, FAULTS, REGISTRATION_TOPICS, REGISTRATION_BYTES,
     REGISTRATION_PARTS, REGISTRATION_FAILURES, REGISTRATION_LAST_SUCCESS,
     TRANSACTIONS_OPEN, TRANSACTIONS_OLDEST, TRANSACTION_CHECKS, TRANSACTION_UNREACHABLE,

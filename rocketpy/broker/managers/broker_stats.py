@@ -83,6 +83,7 @@ class BrokerStatsManager:
         self._items: dict[str, dict[str, StatsItem]] = {name: {} for name in KNOWN_ITEMS}
         self._seconds: deque[_Second] = deque(maxlen=TPS_WINDOWS_S[-1] + 1)
         self._item_count = 0  # of topics and groups
+        self._fall_sizes: dict[str, dict[int, int]] = {}  # topic@group -> queue id -> bytes behind
         self.put_total_yesterday_morning = 0
         self.put_total_today_morning = 0
         self.get_total_yesterday_morning = 0
@@ -113,6 +114,11 @@ class BrokerStatsManager:
         item = self.item(name, key)
         return item.minute if item else StatsSnapshot()
 
+    def fall_size(self, group: str, topic: str) -> int | None:
+        """GROUP_GET_FALL_SIZE: from the last message that the group got to the end of the log, in bytes; the largest of
+        its queues. None: it got none."""
+        return max(self._fall_sizes.get(f"{topic}@{group}", {}).values(), default=None)
+
     def group_get_tps(self, group: str, topic: str) -> float:
         return self.minute(GROUP_GET_NUMS, f"{topic}@{group}").tps
 
@@ -128,6 +134,8 @@ class BrokerStatsManager:
             return
         self.add(GROUP_GET_NUMS, f"{topic}@{traffic.group}", traffic.messages, times)
         self.add(GROUP_GET_SIZE, f"{topic}@{traffic.group}", traffic.bytes, times)
+        if self.item(GROUP_GET_NUMS, f"{topic}@{traffic.group}") is not None:
+            self._fall_sizes.setdefault(f"{topic}@{traffic.group}", {})[queue_id] = traffic.behind_bytes
         queue = f"{queue_id}@" if self._settings.broker.enable_detail_stat else ""
         self.add(GROUP_GET_LATENCY, f"{queue}{topic}@{traffic.group}", traffic.wait_ms, times)
 
@@ -165,6 +173,8 @@ class BrokerStatsManager:
             if item is not None and is_gone(key, item):
                 del table[key]
                 self._item_count -= 1
+                if name == GROUP_GET_NUMS:
+                    self._fall_sizes.pop(key, None)
             if number % ITEMS_PER_STEP == 0:
                 yield
 

@@ -66,6 +66,7 @@ def _row(services: BrokerServices, group: str, topic: str, backlog: Backlog | No
         get_tps=stats.minute(broker_stats.GROUP_GET_NUMS, key).tps,
         get_bytes_tps=stats.minute(broker_stats.GROUP_GET_SIZE, key).tps,
         send_back_last_minute=stats.minute(broker_stats.SNDBCK_PUT_NUMS, key).sum,
+        behind_bytes=stats.fall_size(group, topic),
         lag_ms=backlog.age_ms(now_ms) if backlog else None,
     )
 

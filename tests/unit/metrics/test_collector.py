@@ -99,6 +99,7 @@ def full_snapshot() -> Snapshot:
                 get_bytes_tps=10.0,
                 send_back_last_minute=1,
                 lag_ms=700,
+                behind_bytes=9,
             ),
             ConsumptionSnapshot(group="G", topic="%RETRY%G", consumer_offset_sum=1, lag_messages=2),
             ConsumptionSnapshot(group="B", topic="T", consumer_offset_sum=1, lag_messages=24, is_broadcasting=True),

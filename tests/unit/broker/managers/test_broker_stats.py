@@ -98,6 +98,28 @@ def test_pulls_are_counted_by_topic_and_group_and_their_latency_by_queue() -> No
     assert stats.group_get_tps("G", "T") == 6.4
 
 
+def test_how_far_behind_a_group_reads_is_that_of_its_last_pulls() -> None:
+    stats = BrokerStatsManager(settings(stats_items_max=2), WorkerCounters, FakeClock())
+
+    def got(topic: str, queue_id: int, behind_bytes: int) -> None:
+        stats.count_traffic(
+            Traffic(
+                topic=topic, queue_id=queue_id, group="G", messages=1, bytes=9, requests=1, behind_bytes=behind_bytes
+            )
+        )
+
+    assert stats.fall_size("G", "T") is None
+    got("T", 0, 900)
+    got("T", 1, 500)
+    assert stats.fall_size("G", "T") == 900
+    got("T", 0, 100)
+    assert stats.fall_size("G", "T") == 500
+    got("U", 0, 100)
+    assert stats.fall_size("G", "U") is None, "bounded as the items are"
+    result_of(stats.forget_group("G"))
+    assert stats.fall_size("G", "T") is None
+
+
 def test_without_details_there_are_no_items_by_queue() -> None:
     current = settings()
     broker = attrs.evolve(current.broker, enable_detail_stat=False)
