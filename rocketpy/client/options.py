@@ -15,6 +15,7 @@ from typing import Any
 import attrs
 
 from rocketpy.codes import ResponseCode
+from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.transport.address_server import address_server_url
 
 from .allocation import Allocation, Averagely
@@ -112,6 +113,8 @@ class ClientOptions:
     persist_offset_interval: float = attrs.field(default=5.0, validator=between(0.01, 3600))
     vip_channel: bool = False  # sends and queries to port - 2
     credentials: Credentials | None = None
+    trace: bool = False  # tell in trace_topic what was sent and consumed (queryMsgTraceById shows it)
+    trace_topic: str = TRACE_TOPIC
 
     @property
     def name_server_list(self) -> tuple[str, ...]:

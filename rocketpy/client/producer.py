@@ -35,6 +35,7 @@ from .sending.requests import PendingRequest, PendingRequests, introduce
 from .sending.send_loop import SendLoop
 from .sending.send_rules import SendBudget
 from .sending.sender import OutgoingMessage, Sender
+from .tracing import TraceWriter, sends_of
 
 logger = logging.getLogger(__name__)
 
@@ -131,6 +132,7 @@ class Producer:
         self._lifetime = lifetime or Lifetime(self.options, self.client_id)
         self._open: Open | None = None
         self._send_loop: SendLoop | None = None
+        self._traces: TraceWriter | None = None
         self._requests = PendingRequests(self._lifetime.rng)
         self._in_flight = InFlight(self.options.in_flight_max, self.options.in_flight_bytes_max)
 
@@ -142,6 +144,7 @@ class Producer:
         self._send_loop = SendLoop(sender, self.options, instance.rng)
         self._open.requests.on_reply = self._reply_arrived
         self._open.start()
+        self._traces = TraceWriter.opened(self._open, self.group, "PRODUCE", self.options)
         return self
 
     async def __aexit__(
@@ -151,6 +154,8 @@ class Producer:
         if error is None:
             with trio.move_on_after(self.options.shutdown_grace):
                 await self._in_flight.wait_empty()
+        if self._traces is not None:
+            await self._traces.close()
         opened, self._open = self._open, None
         return await opened.close(kind, error, trace)
 
@@ -215,13 +220,20 @@ class Producer:
         target = await self._target(message, queue, selector, key)
         if target is None:
             attempts = 1 + (self.options.async_retries if is_async else self.options.retries)
-            return await send_loop.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
-        remaining_s = begin_s + timeout_s - trio.current_time()
-        if remaining_s <= 0:
-            raise RequestTimeout(
-                f"message {outgoing.msg_id} was not sent: its timeout of {timeout_s} s ended before the first attempt"
-            )
-        return await send_loop.sender.send_to(target, outgoing, remaining_s)
+            result = await send_loop.send(outgoing, SendBudget(timeout_s, attempts, begin_s), is_async=is_async)
+        else:
+            remaining_s = begin_s + timeout_s - trio.current_time()
+            if remaining_s <= 0:
+                raise RequestTimeout(
+                    f"message {outgoing.msg_id} was not sent: its timeout of {timeout_s} s ended before the first "
+                    "attempt"
+                )
+            result = await send_loop.sender.send_to(target, outgoing, remaining_s)
+        if self._traces is not None and message.topic != self.options.trace_topic:
+            cost_ms = round((trio.current_time() - begin_s) * 1000)
+            begin_ms = send_loop.sender.instance.now_ms() - cost_ms
+            self._traces.write(sends_of(self.group, outgoing, result, begin_ms, cost_ms))
+        return result
 
     async def _target(
         self, message: Message, queue: MessageQueue | None, selector: QueueSelector | None, key: object

@@ -32,7 +32,7 @@ from .cluster.client_id import build_client_id
 from .cluster.lifetime import Lifetime, Open
 from .consuming import running_info
 from .consuming.concurrent import ConcurrentService
-from .consuming.context import ConsumeContext, ConsumeService, restore_topic
+from .consuming.context import ConsumeContext, ConsumeHandler, ConsumeService, restore_topic
 from .consuming.group_member import GroupMember
 from .consuming.handler import BatchHandler, Handler, MessageHandler
 from .consuming.orderly import OrderlyService
@@ -43,12 +43,14 @@ from .consuming.queue_locks import QueueLocks
 from .consuming.retry_sender import RetrySender
 from .consuming.start_offset import start_offset
 from .consuming.subscription import Sql92, build_subscription
+from .consuming.traced_handler import TracedHandler
 from .messages import Message, ReceivedMessage
 from .options import ConsumeMode, ProducerOptions, PushOptions
 from .results import SendResult
 from .sending.send_loop import SendLoop
 from .sending.send_rules import SendBudget
 from .sending.sender import Sender
+from .tracing import TraceWriter
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +158,7 @@ class PushConsumer(GroupMember):
         self._context = ConsumeContext(
             group=self.group,
             options=self.options,
-            handler=self._handler,
+            handler=self._traced(opened),
             offsets=self._offsets,
             retries=RetrySender(self.group, self._brokers, send, self.options.reconsume_times_max),
             statistics=self.statistics,
@@ -166,8 +168,17 @@ class PushConsumer(GroupMember):
             return OrderlyService(self._context, self._locks.lock)
         return ConcurrentService(self._context)
 
+    def _traced(self, opened: Open) -> ConsumeHandler:
+        """The handler, with traces if the options ask for them."""
+        self._traces = TraceWriter.opened(opened, self.group, "CONSUME", self.options)
+        if self._traces is None:
+            return self._handler
+        return TracedHandler(self.group, self._handler, self._traces, opened.next_id, self._now_ms)
+
     async def _leave(self, error: BaseException | None) -> None:
         await self._service.stop(self.options.shutdown_grace if error is None else 0)
+        if self._traces is not None:
+            await self._traces.close()
         owned = list(self._rebalancer.queues)
         await self._offsets.persist(owned)
         await self._rebalancer.drop_all()

@@ -36,6 +36,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"options", "messages", "results", "allocation"},
         {"cluster"},
         {"sending"},
+        {"tracing"},
         {"consuming"},
         {"producer", "push_consumer", "pull_consumer"},
         {"transaction_producer"},

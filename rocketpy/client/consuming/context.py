@@ -13,7 +13,7 @@ from rocketpy.message.names import retry_topic
 
 from ..messages import ReceivedMessage
 from ..options import ConsumeMode, PushOptions
-from .handler import Handler
+from .handler import Handled
 from .offset_store import OffsetStore
 from .process_queue import ProcessQueue
 from .statistics import ConsumerStatistics
@@ -33,13 +33,20 @@ class SendBack(Protocol):
         """Send a copy to the group's retry topic; after too many retries the broker makes it a dead letter."""
 
 
+class ConsumeHandler(Protocol):
+    """Calls the user's handler (`Handler`, `TracedHandler`)."""
+
+    async def handle(self, messages: Sequence[ReceivedMessage]) -> Handled:
+        """Raises only cancellation: an error of the handler is part of the result."""
+
+
 @attrs.frozen
 class ConsumeContext:
     """The collaborators of a consume service."""
 
     group: str
     options: PushOptions
-    handler: Handler
+    handler: ConsumeHandler
     offsets: OffsetStore
     retries: SendBack
     statistics: ConsumerStatistics

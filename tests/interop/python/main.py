@@ -90,7 +90,7 @@ class Shards:
 
 
 async def send(given: dict[str, str]) -> None:
-    options = ProducerOptions(name_servers=given["namesrv"], send_timeout=10.0)
+    options = ProducerOptions(name_servers=given["namesrv"], send_timeout=10.0, trace=given.get("trace") == "true")
     async with Producer(given["group"], options) as producer:
         show("ready")
         messages = [make_message(given, i) for i in range(int(given.get("count", "1")))]
@@ -109,6 +109,8 @@ async def send(given: dict[str, str]) -> None:
                     await producer.send_oneway(message)
             case "batch":
                 show_sent("batch", await producer.send_batch(messages))
+        if given.get("stay") == "true":
+            await wait_for_end_of_input()
     show("done")
 
 
@@ -132,6 +134,7 @@ async def push(given: dict[str, str]) -> None:
         start=START_FIRST,
         mode=ConsumeMode[given.get("model", "clustering").upper()],
         ordered=given.get("orderly") == "true",
+        trace=given.get("trace") == "true",
     )
     subscriptions = {given["topic"]: given.get("expression", "*")}
     consumer = PushConsumer(given["group"], subscriptions, handle, options=options)

@@ -9,7 +9,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
-/** push [--model clustering|broadcasting] [--orderly true] [--expression E]; prints queues and messages. */
+/** push [--model clustering|broadcasting] [--orderly true] [--expression E] [--trace true]; prints queues and messages. */
 final class Push {
     private static final long LOOK_MS = 50;
 
@@ -18,7 +18,8 @@ final class Push {
 
     static void run(Arguments arguments) throws Exception {
         String topic = arguments.text("topic");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(arguments.text("group"),
+            arguments.text("trace", "false").equals("true"), null);
         consumer.setNamesrvAddr(arguments.text("namesrv"));
         consumer.setInstanceName(arguments.text("instance", "DEFAULT"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);

@@ -25,7 +25,8 @@ final class Send {
     }
 
     static void run(Arguments arguments) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group"));
+        DefaultMQProducer producer = new DefaultMQProducer(arguments.text("group"),
+            arguments.text("trace", "false").equals("true"), null);
         producer.setNamesrvAddr(arguments.text("namesrv"));
         producer.setSendMsgTimeout(10_000);
         producer.setPollNameServerInterval(arguments.number("poll", 30_000));
@@ -59,6 +60,9 @@ final class Send {
             }
             case "batch" -> Events.sent("batch", producer.send(messages));
             default -> throw new IllegalArgumentException("no such mode");
+        }
+        if (arguments.text("stay", "false").equals("true")) { // a 5.x client that ends at once loses its traces
+            Events.waitForEndOfInput();
         }
         producer.shutdown();
         Events.print("done");
