@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import attrs
@@ -35,17 +35,35 @@ TOPIC, QUEUES = "bench_timers", 4
 BODY = b"t" * 100
 SEND_MESSAGE_V2 = 310
 TICK_S = 0.005
+NUMBER_MIN = 1_000_000_000  # so that all numbers have ten digits
 WINDOW = 4000  # sends without an answer, when there is no rate
 LATE_BAR_MS, SERVED_BAR_S = 20, 2.0
+WARM_UP = 100
 SETTINGS = {"mappedFileSizeCommitLog": str(256 << 20)}
 
 
-def frame(number: int, properties: str) -> bytes:
-    fields = {"a": "P", "b": TOPIC, "c": "TBW102", "d": "4", "e": str(number % QUEUES), "f": "0", "g": "0", "h": "0"}
-    fields |= {"i": properties, "j": "0", "k": "false", "m": "false"}
-    command = RemotingCommand.request(SEND_MESSAGE_V2, ext_fields=fields, body=BODY + b"%d" % number)
-    command.opaque = number
-    return command.encode()
+class Frames:
+    """Sends, made when they are asked for: millions would not fit the memory.
+
+    Args:
+        timer: the property. value: its value for message n; all have as many digits.
+    """
+
+    def __init__(self, timer: str, count: int, value: Callable[[int], int], first: int = NUMBER_MIN) -> None:
+        fields = {"a": "P", "b": TOPIC, "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "0", "h": "0"}
+        fields |= {"i": f"{timer}\x01{value(0)}\x02", "j": "0", "k": "false", "m": "false"}
+        command = RemotingCommand.request(SEND_MESSAGE_V2, ext_fields=fields, body=BODY + b"%d" % NUMBER_MIN)
+        command.opaque = NUMBER_MIN
+        digits = fields["i"][len(timer) + 1 : -1].encode()
+        self._template = command.encode().replace(b'"e":"0"', b'"e":"%d"').replace(b"u0001" + digits, b"u0001%d")
+        self._template = self._template.replace(b"%d" % NUMBER_MIN, b"%d")
+        self.count, self._value, self._first = count, value, first
+
+    def make(self, numbers: range) -> bytes:
+        template, value, first = self._template, self._value, self._first
+        return b"".join(
+            template % (number % QUEUES, value(number), first + number, first + number) for number in numbers
+        )
 
 
 class Answers(threading.Thread):
@@ -76,23 +94,23 @@ class Answers(threading.Thread):
         return self.good + self.bad
 
 
-def send_all(port: int, frames: Sequence[bytes], rate: int | None) -> Answers:
+def send_all(port: int, frames: Frames, rate: int | None) -> Answers:
     """Send at `rate` per second, or as fast as WINDOW allows; returns when all are answered."""
     connection = socket.create_connection((HOST, port))
     answers = Answers(connection)
     answers.start()
     started, sent = time.monotonic(), 0
-    while sent < len(frames):
+    while sent < frames.count:
         if rate is None:
-            upto = min(len(frames), answers.count + WINDOW)
+            upto = min(frames.count, answers.count + WINDOW)
         else:
-            upto = min(len(frames), int((time.monotonic() - started) * rate))
+            upto = min(frames.count, int((time.monotonic() - started) * rate))
         if upto > sent:
-            connection.sendall(b"".join(frames[sent:upto]))
+            connection.sendall(frames.make(range(sent, upto)))
             sent = upto
         else:
             time.sleep(TICK_S if rate else 0.0005)
-    while answers.count < len(frames):
+    while answers.count < frames.count:
         time.sleep(TICK_S)
     connection.shutdown(socket.SHUT_RDWR)
     answers.join()
@@ -149,22 +167,19 @@ def steady(rate: int, seconds: float) -> dict[str, float]:
     choose = random.Random(1)
     with running("rocketpy", settings=SETTINGS) as broker:
         broker.create_topic(TOPIC, QUEUES)
-        send_all(broker.port, [frame(n, f"TIMER_DELAY_MS\x01{10}\x02") for n in range(100)], None)
-        frames = [
-            frame(number, f"TIMER_DELAY_MS\x01{choose.randint(1000, 5000)}\x02")
-            for number in range(100, 100 + int(rate * seconds))
-        ]
-        wait_delivered(broker, 100, 10)
+        send_all(broker.port, Frames("TIMER_DELAY_MS", WARM_UP, lambda _: 10, 2 * NUMBER_MIN), None)
+        wait_delivered(broker, WARM_UP, 10)
+        frames = Frames("TIMER_DELAY_MS", int(rate * seconds), lambda _: choose.randint(1000, 5000))
         cpu, started = broker.cpu_s(), time.monotonic()
         answers = send_all(broker.port, frames, rate)
         sending_s = time.monotonic() - started
-        wait_delivered(broker, 100 + answers.good, 60)
+        wait_delivered(broker, WARM_UP + answers.good, 60)
         cpu = broker.cpu_s() - cpu
         found = Delivered.of(broker.store)
     return {
         "accepted_per_s": answers.good / sending_s,
         "refused": answers.bad,
-        "delivered": len(found.lateness_ms) - 100,
+        "delivered": len(found.lateness_ms) - WARM_UP,
         "repeated": found.repeated,
         "early": sum(late < 0 for late in found.lateness_ms),
         "late_p50_ms": found.percentile(0.5),
@@ -181,8 +196,8 @@ def restart(pending: int, rate: int) -> dict[str, float]:
         broker = boot("rocketpy", directory, SETTINGS)
         try:
             broker.create_topic(TOPIC, QUEUES)
-            first_ms = int(time.time() * 1000) + pending // 20 + 5000  # all are accepted before
-            frames = [frame(n, f"TIMER_DELIVER_MS\x01{first_ms + n * 1000 // rate}\x02") for n in range(pending)]
+            first_ms = int(time.time() * 1000) + pending // 30 + 5000  # all are accepted before
+            frames = Frames("TIMER_DELIVER_MS", pending, lambda number: first_ms + number * 1000 // rate)
             started = time.monotonic()
             answers = send_all(broker.port, frames, None)
             accepted_per_s = answers.good / (time.monotonic() - started)

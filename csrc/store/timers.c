@@ -121,6 +121,7 @@ static rp_status read_journal(rp_timers *timers) {
     for (timers->seen = timers->header->journal_begin; timers->seen < rp_load_acquire(&timers->header->journal_end);
          timers->seen++) {
         uint64_t number = rp_timer_journal_at(timers->config.marks, timers->seen, &end_phy_offset);
+        if (end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* it may be taken back */
         rp_status status = read_unit(timers, number, &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX]);
         if (status < 0) return status;
         rp_number_set_add(&timers->under_way, number);
@@ -195,6 +196,7 @@ static rp_status read_deliveries(rp_timers *timers) {
     rp_status status = RP_OK;
     for (; timers->seen < end && status == RP_OK; timers->seen++) {
         uint64_t number = rp_timer_journal_at(timers->config.marks, timers->seen, &end_phy_offset);
+        if (end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* it may be taken back */
         rp_timer *timer = &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX];
         *timer = (rp_timer){.number = number};
         if (!is_given(timers, number)) continue;

@@ -209,6 +209,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
     if (send->halves) rp_log_view_trim(send->halves, rp_load_acquire(&send->control->min_phy_offset));
+    if (send->timer_records) rp_log_view_trim(send->timer_records, rp_load_acquire(&send->control->min_phy_offset));
     for (;;) {
         uint32_t taken = pass(send);
         worker->heartbeat_ns = send->admission.now_ns;

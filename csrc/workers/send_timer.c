@@ -70,6 +70,10 @@ static int write_tail(const rp_put *put, int64_t due_ms, rp_timed *timed) {
 
 rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
     if (put->request->flags & RP_REQUEST_BATCH) return refuse(timed, "a batch cannot be delayed");
+    const uint8_t *key;
+    uint32_t key_size;
+    if (find(put->properties, put->request->properties_size, "TIMER_DEL_UNIQKEY", &key, &key_size))
+        return refuse(timed, "this broker cannot cancel timers (TIMER_DEL_UNIQKEY)");
     int64_t due_ms = due_of(put, send->now_ms);
     if (!due_ms) return refuse(timed, "its time is not a whole number of milliseconds");
     if (due_ms <= send->now_ms) return RP_OK;

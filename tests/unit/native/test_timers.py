@@ -89,6 +89,7 @@ def test_it_is_delivered_at_once(rig: TimerRig, properties: str) -> None:
         f"TIMER_DELIVER_MS\x01{(1 << 63) - 1}",
         "TIMER_DELIVER_MS\x01-1",
         f"TIMER_DELAY_MS\x01{MAX_DELAY_MS + 1}",
+        "TIMER_DELAY_MS\x01500\x02TIMER_DEL_UNIQKEY\x01key",
     ],
 )
 def test_it_is_refused(rig: TimerRig, properties: str) -> None:
@@ -229,3 +230,20 @@ def test_a_fault_is_told_and_nothing_is_lost(rig: TimerRig) -> None:
     rig.advance(60)
     rig.settle()
     assert rig.bodies() == [b"x"]
+
+
+def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig) -> None:
+    """The send worker dies between the journal and the publication, and the timer thread looks at the journal."""
+    rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
+    rig.settle()
+    rig.advance(60)
+    rig.step()  # it is in the ring now
+    published = rig.control.published_phy_offset
+    lib.rp_timer_journal_add(rig.marks, 0, published + 1000)
+    rig.step()
+    rig.control.durable_phy_offset = published + 2000  # what others have appended meanwhile
+    rig.step()
+    assert rig.header.journal_begin == 0 and rig.header.pending == 1
+    rig.restart_send()
+    rig.settle()
+    assert rig.bodies() == [b"x"] and rig.header.pending == 0
