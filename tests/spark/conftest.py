@@ -5,8 +5,10 @@ One Spark session serves all of them: it takes seconds to start and half a gigab
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +20,21 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MUST_RUN = os.environ.get("CI") == "true" or os.environ.get("ROCKETPY_REQUIRE_SPARK") == "1"
-if not MUST_RUN:
-    pytest.importorskip("pyarrow", reason="the extra is missing: make test-spark installs it")
+MISSING = [name for name in ("pyarrow", "pyspark") if importlib.util.find_spec(name) is None]
 
 TASK_TRIES = 3  # local[N] alone never tries a task again
+
+
+class Skipped(pytest.Module):
+    """A module that cannot be imported here."""
+
+    def collect(self) -> list[pytest.Item | pytest.Collector]:
+        pytest.skip(f"{' and '.join(MISSING)} not installed: make test-spark installs the extra")
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Skip with the reason what would fail to import."""
+    return Skipped.from_parent(parent, path=module_path) if MISSING and not MUST_RUN else None
 
 
 @pytest.fixture(scope="session")
@@ -32,8 +45,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         if MUST_RUN:
             raise
         pytest.skip(str(error))
-    if not MUST_RUN:
-        pytest.importorskip("pyspark", reason="the extra is missing: make test-spark installs it")
     config: dict[str, Any] = {
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.showConsoleProgress": "false",

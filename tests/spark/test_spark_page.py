@@ -67,7 +67,6 @@ def test_the_examples_run(
 @pytest.mark.parametrize("name", ["rocketmq", "rocketmq_store"])
 def test_installed_sources_are_found_by_their_name(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """What Spark does with installed packages whose name begins with pyspark_."""
-    pytest.importorskip("pyspark", reason="the extra is missing: make test-spark installs it")
     monkeypatch.syspath_prepend(str(ROOT / "rocketpy/spark/shims"))
     module = __import__(f"pyspark_{name}")
     assert module.DefaultSource.name() == name

@@ -7,9 +7,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra is missing: make test-spark installs it")
-
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
 from rocketpy.client.options import ClientOptions

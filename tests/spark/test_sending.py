@@ -1,0 +1,163 @@
+"""A task's messages on their way: requests, order, retries, refusals, bounds; with a producer that stores nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.client.messages import Message
+from rocketpy.client.results import SendResult, SendStatus
+from rocketpy.codes import ResponseCode
+from rocketpy.errors import BrokerError, ConnectionLost, RocketError
+from rocketpy.message.message_queue import MessageQueue
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.outgoing import Outgoing, RowRefused
+from rocketpy.spark.sending import Receipt, Transfer
+from rocketpy.spark.sink_options import SinkOptions
+
+Q0, Q1 = MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)
+Fault = Callable[[list[Message]], RocketError | None]
+
+
+class Stored:
+    """Stands for the producer: keeps what was sent, some time after it was asked."""
+
+    def __init__(self, fault: Fault = lambda messages: None) -> None:
+        self.requests: list[tuple[MessageQueue, list[bytes]]] = []
+        self.fault = fault
+        self.ends: dict[MessageQueue, int] = {}
+        self.in_flight = self.in_flight_max = self.calls = 0
+
+    async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
+        return Q0, Q1
+
+    async def send(self, message: Message, *, queue: MessageQueue | None = None) -> SendResult:
+        return await self.send_batch([message], queue=queue)
+
+    async def send_batch(self, messages: Sequence[Message], *, queue: MessageQueue | None = None) -> SendResult:
+        self.calls += 1
+        self.in_flight += 1
+        self.in_flight_max = max(self.in_flight_max, self.in_flight)
+        await trio.sleep(0.001 * (self.calls * 7919 % 13))
+        self.in_flight -= 1
+        if error := self.fault(list(messages)):
+            raise error
+        place = queue or Q0
+        first = self.ends.get(place, 0)
+        self.ends[place] = first + len(messages)
+        self.requests.append((place, [message.body for message in messages]))
+        return SendResult(SendStatus.SEND_OK, "id", "offset id", place, first)
+
+
+def rows(count: int, **fields: Any) -> list[Outgoing]:
+    return [Outgoing(Message("T", b"%d" % n), n, **fields) for n in range(count)]
+
+
+def run(producer: Stored, outgoing: list[Outgoing], **given: Any) -> dict[MessageQueue, Receipt]:
+    texts = {"nameServer": "n:1", **{key: str(value) for key, value in given.items()}}
+    options = parse_options(SinkOptions, texts)
+
+    async def main() -> dict[MessageQueue, Receipt]:
+        with trio.fail_after(10_000):
+            async with trio.open_nursery() as nursery:
+                transfer = Transfer(producer, nursery, options)  # type: ignore[arg-type]
+                for at in range(0, len(outgoing), 7):
+                    await transfer.add(outgoing[at : at + 7])
+                return await transfer.finish()
+
+    try:
+        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    except ExceptionGroup as group:
+        (error,) = group.exceptions
+        raise error from None
+
+
+def bodies(producer: Stored) -> list[int]:
+    return [int(body) for _, batch in producer.requests for body in batch]
+
+
+def test_every_row_is_sent_once_in_requests_of_the_asked_size() -> None:
+    producer = Stored()
+    receipts = run(producer, rows(1000), batchRecords=64, inFlight=3)
+    assert sorted(bodies(producer)) == list(range(1000))
+    assert {len(batch) for _, batch in producer.requests} == {64, 1000 % 64}
+    assert 1 < producer.in_flight_max <= 3
+    assert receipts == {Q0: Receipt(1000, 0, 999)}
+    by_bytes = Stored()
+    run(by_bytes, rows(1000), batchBytes=30)
+    assert sorted(bodies(by_bytes)) == list(range(1000))
+    assert max(sum(map(len, batch)) for _, batch in by_bytes.requests) <= 30
+
+
+def test_nothing_to_send() -> None:
+    assert run(Stored(), []) == {}
+
+
+def test_a_chosen_queue_keeps_its_order_through_retries() -> None:
+    failures = [ConnectionLost("gone")] * 5
+    producer = Stored(lambda messages: failures.pop() if failures and b"50" in [m.body for m in messages] else None)
+    run(producer, rows(300, queue=Q1), batchRecords=10, inFlight=8, retryTimes=5)
+    assert bodies(producer) == list(range(300)) and not failures
+
+
+def test_equal_keys_go_to_one_queue() -> None:
+    outgoing = [Outgoing(Message("T", b"%d" % n), n, sharding_key=f"k{n % 5}") for n in range(200)]
+    producer = Stored()
+    run(producer, outgoing, batchRecords=9)
+    for key in range(5):
+        places = {queue for queue, batch in producer.requests for body in batch if int(body) % 5 == key}
+        assert len(places) == 1
+    for queue in (Q0, Q1):
+        numbers = [int(body) for place, batch in producer.requests if place == queue for body in batch]
+        assert numbers == sorted(numbers)
+
+
+def test_delayed_and_compressed_messages_travel_alone() -> None:
+    outgoing = rows(3)
+    outgoing[1] = Outgoing(Message("T", b"1", delay_level=3), 1)
+    producer = Stored()
+    run(producer, outgoing)
+    assert sorted(len(batch) for _, batch in producer.requests) == [1, 1, 1]
+    large = Stored()
+    run(large, [*rows(2), Outgoing(Message("T", b"9" * 50), 2), *rows(2)], compressAbove=50)
+    assert [b"9" * 50] in [batch for _, batch in large.requests]
+
+
+def test_a_failure_that_may_pass_is_tried_again_and_ends_the_task_at_last() -> None:
+    busy = [BrokerError(ResponseCode.SYSTEM_BUSY, "busy") for _ in range(2)]
+    producer = Stored(lambda messages: busy.pop() if busy else None)
+    run(producer, rows(5))
+    assert sorted(bodies(producer)) == [0, 1, 2, 3, 4]
+    down = Stored(lambda messages: ConnectionLost("gone"))
+    with pytest.raises(ConnectionLost):
+        run(down, rows(5), retryTimes=3)
+    assert down.calls == 4
+
+
+def test_a_refusal_is_not_tried_again() -> None:
+    producer = Stored(lambda messages: BrokerError(ResponseCode.NO_PERMISSION, "no"))
+    with pytest.raises(BrokerError, match="NO_PERMISSION"):
+        run(producer, rows(1000), batchRecords=10, inFlight=2)
+    assert producer.calls <= 3, "what follows an error is not sent"
+
+
+def test_the_row_that_a_broker_refuses_is_found_in_its_batch() -> None:
+    def refuse(messages: list[Message]) -> RocketError | None:
+        is_there = any(message.body == b"17" for message in messages)
+        return BrokerError(ResponseCode.MESSAGE_ILLEGAL, "too odd") if is_there else None
+
+    with pytest.raises(RowRefused, match=r"row 17 of this task \(topic T\): .*too odd"):
+        run(Stored(refuse), rows(40), batchRecords=20)
+
+
+def test_what_waits_is_bounded_over_many_queues() -> None:
+    """Messages of a thousand topics, none of which fills a request: the largest go before the bound is passed."""
+    outgoing = [Outgoing(Message(f"T{n % 1000}", b"x" * 10), n) for n in range(3000)]
+    producer = Stored()
+    run(producer, outgoing, batchBytes=100, inFlight=4)
+    assert sum(len(batch) for _, batch in producer.requests) == 3000
+    assert producer.calls >= 3000 * 10 / (4 * 100)
