@@ -173,6 +173,10 @@ class Cluster(Blocking[AsyncCluster]):
     def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
         super().__init__(AsyncCluster(options, lifetime))
 
+    @property
+    def is_open(self) -> bool:
+        return not self._ended.done()
+
     topics = blocking(AsyncCluster.topics)
     queues = blocking(AsyncCluster.queues)
     bounds = blocking(AsyncCluster.bounds)
@@ -194,7 +198,7 @@ class ClusterPool:
     def get(self, options: ClientOptions) -> Cluster:
         """The cluster for these options, opened if there is none; those of a parent process are not ours."""
         key = (os.getpid(), options)
-        if key not in self._clusters:
+        if key not in self._clusters or not self._clusters[key].is_open:
             self._clusters[key] = Cluster(options).start()
         self._clusters.move_to_end(key)
         while len(self._clusters) > CLUSTERS_MAX:

@@ -208,6 +208,10 @@ class Sender(Blocking[AsyncSender]):
     def __init__(self, group: str, options: ProducerOptions) -> None:
         super().__init__(AsyncSender(group, options))
 
+    @property
+    def is_open(self) -> bool:
+        return not self._ended.done()
+
     begin = blocking(AsyncSender.begin)
     add = blocking(AsyncSender.add)
     finish = blocking(AsyncSender.finish)
@@ -222,6 +226,8 @@ class SenderPool:
     def get(self, group: str, options: ProducerOptions) -> Sender:
         """The sender for these options, opened if there is none."""
         key = (os.getpid(), group, options)
+        if key in self._senders and not self._senders[key].is_open:
+            del self._senders[key]
         if key not in self._senders:
             while len(self._senders) >= SENDERS_MAX:
                 oldest = next(iter(self._senders))

@@ -84,7 +84,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._targets is not None:
             latest = {queue: min(at, latest[queue]) for queue, at in self._targets.items() if queue in latest}
         known = {queue: at for queue, at in begin.ends.items() if not begin.is_initial or queue in latest}
-        self._check_positions(known, bounds)
+        known = self._checked(known, bounds)
         begins = {queue: known.get(queue, bounds[queue].min_offset) for queue in latest}
         backlog = {queue: max(0, latest[queue] - begins[queue]) for queue in latest}
         granted = share(backlog, self._count_max(limit, backlog, begins))
@@ -152,14 +152,24 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._refresh()
         return self._bounds
 
-    def _check_positions(self, begins: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> None:
-        """Raises DataLost if a queue is gone, or ends before the query's position: its broker's store was replaced."""
-        for queue, begin in begins.items():
+    def _checked(self, known: Offsets, bounds: Mapping[MessageQueue, Bounds]) -> Offsets:
+        """The positions of the query. A queue that ends before its position goes on from its end: its broker has lost
+        messages, or its store was replaced.
+
+        Raises:
+            DataLost: for such a queue, or one that is gone, with failOnDataLoss.
+        """
+        checked = dict(known)
+        for queue, at in known.items():
             bound = bounds.get(queue, Bounds(0, 0))
-            if queue not in bounds or begin > bound.max_offset:
-                if self.options.fail_on_data_loss:
-                    raise DataLost(queue, begin, bound.min_offset, bound.max_offset)
-                logger.warning("%s: read up to %d, but the queue ends at %d", queue, begin, bound.max_offset)
+            if queue in bounds and at <= bound.max_offset:
+                continue
+            if self.options.fail_on_data_loss:
+                raise DataLost(queue, at, bound.min_offset, bound.max_offset)
+            logger.warning("%s: was read up to %d, but it ends at %d; going on from there", queue, at, bound.max_offset)
+            if queue in bounds:
+                checked[queue] = bound.max_offset
+        return checked
 
     # --- how much -----------------------------------------------------------------------------------------------------
 

@@ -181,7 +181,10 @@ def test_a_replaced_store_is_seen(numbers: Numbers) -> None:
     with pytest.raises(DataLost, match="offset 100 is wanted, 10 to 3 are there"):
         source.latestOffset(end, ReadAllAvailable())
     tolerant = reader(numbers, failOnDataLoss="false")
-    assert tolerant.latestOffset(end, ReadAllAvailable()) == end
+    following = kept(tolerant.latestOffset(end, ReadAllAvailable()))
+    assert ranges(tolerant, end, following) == {}
+    numbers.grow(q0=4)
+    assert ranges(tolerant, following, tolerant.latestOffset(following, ReadAllAvailable())) == {Q0: (3, 7)}
 
 
 def test_a_queue_that_is_gone_fails_the_query(numbers: Numbers) -> None:

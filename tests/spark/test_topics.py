@@ -14,6 +14,7 @@ import rocketpy.spark
 from rocketpy.client import Message, ProducerOptions, SendResult
 from rocketpy.client.sync import Producer
 from tests.support.broker import RunningBroker, running_broker
+from tests.support.waiting import wait_until
 
 TIMEOUT_S = 120.0
 
@@ -186,3 +187,32 @@ def test_progress_is_reported_to_a_group(spark: Any, broker: RunningBroker, prod
     assert sum(offset or 0 for offset in committed.values()) == 40, "Spark does not tell of the last batch"
     rest = load(spark, broker, topic="Reported", startingOffsets="group", consumerGroup="lag")
     assert rest.count() == 40
+
+
+def test_a_listener_reports_every_batch_to_a_group(
+    spark: Any, broker: RunningBroker, producer: Producer, tmp_path: Path
+) -> None:
+    from rocketpy.client.options import ClientOptions
+    from rocketpy.spark.cluster import CLUSTERS
+    from rocketpy.spark.group_progress import GroupProgress
+
+    queues = {result.queue for result in send(producer, "Listened", 0, 80)}
+    listener = GroupProgress(spark, "listener", nameServer=broker.namesrv)
+    cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
+    cluster.queues({"Listened"})
+
+    def reported() -> bool:
+        return sum(offset or 0 for offset in cluster.committed("listener", queues).values()) == 80
+
+    try:
+        stream(spark, broker, tmp_path, topic="Listened", maxOffsetsPerTrigger=40)
+        wait_until(reported, "the report of the last batch")  # listeners are called after the query has gone on
+    finally:
+        spark.streams.removeListener(listener)
+
+
+def test_offsets_of_other_sources_are_left_alone() -> None:
+    from rocketpy.spark.group_progress import read_document
+
+    assert read_document('{"q": {"T": {"b": {"0": 3}}}, "v": 1}') is not None
+    assert [read_document(text) for text in (None, "", "3", "[]", '{"q": 1}', '{"T": {"0": 1}}', "no")] == [None] * 7
