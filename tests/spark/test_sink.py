@@ -178,7 +178,7 @@ def test_a_stream_goes_from_topic_to_topic(spark: Any, broker: RunningBroker, tm
         source = reader.option("startingOffsets", "earliest").option("columns", "body,keys,properties").load()
         writer = source.writeStream.format("rocketmq").option("nameServer", broker.namesrv).option("topic", "Copy")
         query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(300)
     rows = load(spark, broker, "Copy")
     assert sorted(int(row.body) for row in rows) == list(range(300))
     assert all(row.properties["SPARK_ID"].split(":")[0] == str(query.id) for row in rows)
