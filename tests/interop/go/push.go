@@ -11,6 +11,7 @@ import (
 )
 
 // push [--model clustering|broadcasting] [--orderly true] [--expression E]; prints queues and messages.
+// --fail true: every message is to be retried, --attempts N times.
 func push(given arguments) {
 	topic := given.text("topic", "")
 	model := consumer.Clustering
@@ -25,12 +26,16 @@ func push(given arguments) {
 		consumer.WithConsumerOrder(given.text("orderly", "false") == "true"),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithStrategy(watched(topic)),
+		consumer.WithMaxReconsumeTimes(int32(given.number("attempts", -1))),
 	)
 	check(err)
 	check(receiver.Subscribe(topic, tagsSelector(given),
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {
 			for _, message := range messages {
 				showMessage(message)
+			}
+			if given.text("fail", "false") == "true" {
+				return consumer.ConsumeRetryLater, nil
 			}
 			return consumer.ConsumeSuccess, nil
 		}))

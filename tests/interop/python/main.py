@@ -15,7 +15,7 @@ from rocketpy.client.options import START_FIRST, ConsumeMode, ProducerOptions, P
 from rocketpy.client.producer import Producer
 from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.push_consumer import PushConsumer
-from rocketpy.client.results import SendResult
+from rocketpy.client.results import ConsumeResult, SendResult
 from rocketpy.client.transaction_producer import LocalTransactionState, TransactionProducer
 from rocketpy.errors import RocketError
 from rocketpy.message.message_queue import MessageQueue
@@ -125,10 +125,12 @@ async def watch_queues(consumer: PushConsumer, topic: str) -> None:
 
 
 async def push(given: dict[str, str]) -> None:
-    async def handle(message: ReceivedMessage) -> None:
+    async def handle(message: ReceivedMessage) -> ConsumeResult | None:
         show_message(message)
+        return ConsumeResult.retry() if given.get("fail") == "true" else None
 
     options = PushOptions(
+        reconsume_times_max=int(given.get("attempts", "-1")),
         name_servers=given["namesrv"],
         instance_name=given.get("instance", "DEFAULT"),
         start=START_FIRST,

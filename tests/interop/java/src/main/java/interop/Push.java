@@ -9,7 +9,10 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
-/** push [--model clustering|broadcasting] [--orderly true] [--expression E] [--trace true]; prints queues and messages. */
+/**
+ * push [--model clustering|broadcasting] [--orderly true] [--expression E] [--trace true]; prints queues and messages.
+ * --fail true: every message is to be retried, --attempts N times. --poll MS: how often routes are asked for.
+ */
 final class Push {
     private static final long LOOK_MS = 50;
 
@@ -24,6 +27,9 @@ final class Push {
         consumer.setInstanceName(arguments.text("instance", "DEFAULT"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         setModel(consumer, arguments.text("model", "clustering").toUpperCase());
+        consumer.setPollNameServerInterval(arguments.number("poll", 30_000));
+        consumer.setMaxReconsumeTimes(arguments.number("attempts", -1));
+        boolean fails = arguments.text("fail", "false").equals("true");
         consumer.subscribe(topic, arguments.text("expression", "*"));
         if (arguments.text("orderly", "false").equals("true")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
@@ -33,7 +39,7 @@ final class Push {
         } else {
             consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
                 messages.forEach(Events::message);
-                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+                return fails ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
         consumer.start();

@@ -80,13 +80,16 @@ final class Send {
         });
         end.start();
         int levels = arguments.number("levels", 0);
+        int shards = arguments.number("shards", 0);
         for (int i = 0; end.isAlive(); i++) {
             Message message = message(arguments, i);
             if (levels > 0) {
                 message.setDelayTimeLevel(1 + i % levels);
             }
             try {
-                Events.sent(message.getKeys(), producer.send(message));
+                Events.sent(message.getKeys(), shards == 0 ? producer.send(message)
+                    : producer.send(message, (queues, sent, shard) -> queues.get((Integer) shard % queues.size()),
+                        i % shards));
             } catch (MQClientException | RemotingException | MQBrokerException failed) {
                 Events.failed(message.getKeys(), failed);
             }
