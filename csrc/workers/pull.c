@@ -5,6 +5,8 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "wire/codes.h"
+#include "wire/reply.h"
 #include "ipc/serving.h"
 #include "workers/pull_private.h"
 
@@ -85,6 +87,32 @@ void rp_pull_close(rp_pull *pull) {
     free(pull);
 }
 
+/* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset.
+ */
+static void answer_orphans(rp_pull *pull) {
+    static const char REMARK[] = "the pull service was restarted; pull again";
+    for (const rp_suspension_slot *suspended; (suspended = rp_suspended_pulls_orphan(&pull->suspended_pulls));
+         rp_suspended_pulls_drop_orphan(&pull->suspended_pulls)) {
+        rp_ring_writer *selector = pull_selector_of(pull, suspended->connection);
+        if (!selector || suspended->flags & RP_REQUEST_ONEWAY) continue;
+        rp_msg_pull_reply *record = (rp_msg_pull_reply *)rp_ring_reserve(selector, sizeof *record + PULL_HEAD_MAX);
+        if (!record) return;
+        const rp_queue *queue = rp_control_queue(pull->config.block, suspended->queue);
+        rp_pull_reply reply = {.serialize_type = suspended->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
+                               .opaque = suspended->opaque,
+                               .code = RP_RESPONSE_PULL_RETRY_IMMEDIATELY,
+                               .version = pull->config.version,
+                               .next_begin_offset = (uint64_t)suspended->queue_offset,
+                               .min_offset = rp_load_acquire(&queue->min_offset),
+                               .max_offset = rp_load_acquire(&queue->max_offset),
+                               .remark = (const uint8_t *)REMARK,
+                               .remark_size = sizeof REMARK - 1};
+        *record = (rp_msg_pull_reply){.connection = suspended->connection};
+        record->head_size = rp_pull_reply_encode(&reply, (uint8_t *)(record + 1), PULL_HEAD_MAX);
+        rp_ring_commit(selector, (uint32_t)sizeof *record + record->head_size, RP_MSG_PULL_REPLY);
+    }
+}
+
 /* ------------------------------------------------------------------ the loop */
 
 static rp_status take(rp_pull *pull, const uint8_t *data, uint32_t size, uint16_t type) {
@@ -160,7 +188,7 @@ static uint32_t pass(rp_pull *pull) {
     pull->now_ns = pull->config.clock_ns();
     rp_presence_begin(&pull->presence, pull->now_ns);
     pull->is_unfinished = pull->is_blocked = 0;
-    rp_pull_answer_orphans(pull);
+    answer_orphans(pull);
     taken += drain(pull, codecs);
     taken += drain(pull, codecs + 1);
     rp_pull_look_at_arrived(pull);

@@ -83,7 +83,4 @@ void rp_pull_look_at_arrived(rp_pull *pull);
  * and examine all others in case an ARRIVAL was lost. Each call visits the chains that are due, and examines at most
  * PULL_UNITS_MAX units. Every chain is visited twice a second if the load allows. */
 void rp_pull_sweep(rp_pull *pull, int stopping);
-/* Answer the pulls that were suspended when the last pull worker died: their clients pull again from the same offset.
- */
-void rp_pull_answer_orphans(rp_pull *pull);
 #endif

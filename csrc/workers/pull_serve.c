@@ -197,6 +197,15 @@ static uint64_t deadline_of(const rp_pull *pull, const rp_msg_pull *request) {
     return pull->now_ns + (uint64_t)wait_ms * 1000000u;
 }
 
+/* 1 if the pull before may have passed messages that are not for this client, behind the last that it found. The client
+ * commits them when this pull is answered. */
+static int may_owe_a_commit(const checked_pull *pulled) {
+    const rp_msg_pull *request = pulled->request;
+    if (pulled->tags->flags & RP_SUBSCRIPTION_ALL) return 0;
+    int64_t committed = request->sys_flag & FLAG_COMMIT_OFFSET ? request->commit_offset : 0;
+    return committed < request->queue_offset;
+}
+
 /* A pull beyond the bounds of suspended_pulls.h is answered at once, as without long polling. */
 static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
     const rp_msg_pull *request = pulled->request;
@@ -210,6 +219,8 @@ static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
     }
     suspended->deadline_ns = deadline_of(pull, request);
     suspended->report_ns = pull->now_ns + REPORT_NS;
+    if (may_owe_a_commit(pulled) && suspended->report_ns < suspended->deadline_ns)
+        suspended->deadline_ns = suspended->report_ns;
     suspended->scanned = (uint64_t)request->queue_offset;
     suspended->restrictions = pull->restrictions;
     suspended->request.flags |= RP_REQUEST_FIRST_TRY_DONE;
@@ -372,28 +383,4 @@ void rp_pull_sweep(rp_pull *pull, int stopping) {
     }
     if (!pull->suspended_pulls.count) pull->sweep_due = 0;
     rp_serving(pull->config.worker, 0);
-}
-
-void rp_pull_answer_orphans(rp_pull *pull) {
-    static const char REMARK[] = "the pull service was restarted; pull again";
-    for (const rp_suspension_slot *suspended; (suspended = rp_suspended_pulls_orphan(&pull->suspended_pulls));
-         rp_suspended_pulls_drop_orphan(&pull->suspended_pulls)) {
-        rp_ring_writer *selector = pull_selector_of(pull, suspended->connection);
-        if (!selector || suspended->flags & RP_REQUEST_ONEWAY) continue;
-        rp_msg_pull_reply *record = (rp_msg_pull_reply *)rp_ring_reserve(selector, sizeof *record + PULL_HEAD_MAX);
-        if (!record) return;
-        const rp_queue *queue = rp_control_queue(pull->config.block, suspended->queue);
-        rp_pull_reply reply = {.serialize_type = suspended->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
-                               .opaque = suspended->opaque,
-                               .code = RP_RESPONSE_PULL_RETRY_IMMEDIATELY,
-                               .version = pull->config.version,
-                               .next_begin_offset = (uint64_t)suspended->queue_offset,
-                               .min_offset = rp_load_acquire(&queue->min_offset),
-                               .max_offset = rp_load_acquire(&queue->max_offset),
-                               .remark = (const uint8_t *)REMARK,
-                               .remark_size = sizeof REMARK - 1};
-        *record = (rp_msg_pull_reply){.connection = suspended->connection};
-        record->head_size = rp_pull_reply_encode(&reply, (uint8_t *)(record + 1), PULL_HEAD_MAX);
-        rp_ring_commit(selector, (uint32_t)sizeof *record + record->head_size, RP_MSG_PULL_REPLY);
-    }
 }

@@ -113,6 +113,36 @@ def test_all_together_are_bounded(rigs: Callable[..., FastPath]) -> None:
     assert suspended(rig) == 100 and len(rig.answers()) == 20
 
 
+@pytest.mark.parametrize(
+    ("flags", "commit", "expression", "is_early"),
+    [
+        (WAIT | 1, 1, "TagA", True),  # it has consumed 0, and 1 and 2 were not for it
+        (WAIT, 0, "TagA", True),  # it has consumed nothing yet, as after a reset of its offset
+        (WAIT | 1, 3, "TagA", False),
+        (WAIT | 1, 1, "*", False),
+    ],
+)
+def test_a_pull_behind_messages_of_others_is_answered_soon_so_that_its_client_commits_them(
+    rigs: Callable[..., FastPath], flags: int, commit: int, expression: str, is_early: bool
+) -> None:
+    """They were passed by the pull before, which found a message. Otherwise the group seems to be behind until the
+    suspension ends."""
+    clock = Clock()
+    rig = rigs(clock=clock)
+    for tag in ("TagA", "TagB", "TagB"):
+        rig.frame(send_v2(properties=f"TAGS\x01{tag}"))
+    rig.turn()
+    rig.answers()
+    rig.frame(pull(3, flags=flags, commit=commit, expression=expression, opaque=1))
+    rig.turn()
+    assert rig.answers() == []
+    for _ in range(11):
+        clock.now_ns += S // 2
+        rig.turn()
+    answers = [(reply.code, (reply.ext_fields or {})["nextBeginOffset"]) for _, reply in rig.answers()]
+    assert answers == ([(19, "3")] if is_early else [])
+
+
 def test_a_pull_that_has_passed_messages_of_others_is_told_of_its_progress(rigs: Callable[..., FastPath]) -> None:
     """After five seconds, as by the sweep of the reference: its client commits what it has passed."""
     clock = Clock()
