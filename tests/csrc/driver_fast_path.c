@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/endian.h"
+#include "ipc/filter_messages.h"
 #include "store/dispatch.h"
 #include "workers/codec.h"
 #include "workers/pull.h"
