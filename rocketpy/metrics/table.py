@@ -147,9 +147,7 @@ WORKER_PSS = _gauge("rocketpy_worker_pss_bytes", "worker", "Its fair share of me
 RING_USED = _gauge("rocketpy_ring_used_bytes", "source target", "Bytes that wait in the ring.")
 RING_CAPACITY = _gauge("rocketpy_ring_capacity_bytes", "source target", "Size of the ring.")
 POOL_WAITING = _gauge("rocketpy_pool_waiting_requests", "pool", "Requests that wait for a pool.")
-POOL_QUEUE_MAX = _gauge(
-    "rocketpy_pool_queue_max_requests", "pool", "Requests that may wait in each process that serves the pool."
-)
+POOL_QUEUE_MAX = _gauge("rocketpy_pool_queue_max_requests", "pool", "Requests that may wait in each serving process.")
 POOL_HEAD_WAIT = _gauge("rocketpy_pool_head_wait_seconds", "pool", "How long the first of them has waited.")
 STORE_MIN = _gauge("rocketpy_store_min_offset_bytes", "", "Where the CommitLog begins.")
 STORE_PUBLISHED = _gauge("rocketpy_store_published_offset_bytes", "", "Every record below it is complete.")
