@@ -28,7 +28,7 @@ from rocketpy.errors import BrokerError, RocketError
 from .admin import Admin
 from .core import TIMEOUT_S
 from .errors import NotFound, PartialFailure
-from .output import Format, Output
+from .output import Format, Output, echo
 
 EXIT_FAILED, EXIT_USAGE, EXIT_PARTIAL, EXIT_NOT_FOUND = 1, 2, 3, 4
 NOT_FOUND_CODES = frozenset(
@@ -117,8 +117,8 @@ def _run(function: CommandBody, destructive: str | None, options: dict[str, Any]
     debug = options.pop("debug")
     out = Output(
         Format(options.pop("output_format")),
-        click.echo,
-        functools.partial(click.echo, err=True) if sys.stderr.isatty() else None,
+        echo,
+        functools.partial(echo, err=True) if sys.stderr.isatty() else None,
     )
     if destructive is not None and not options.pop("yes") and sys.stdin.isatty():
         click.confirm(destructive.format(**options), abort=True)
@@ -157,9 +157,9 @@ def _report(error: BaseException, debug: bool) -> int:
     if debug:
         traceback.print_exception(error, file=sys.stderr)
     if not isinstance(error, RocketError | OSError | ValueError):
-        click.echo(f"unexpected {type(error).__name__}: {error} (--debug shows where)", err=True)
+        echo(f"unexpected {type(error).__name__}: {error} (--debug shows where)", err=True)
         return EXIT_FAILED
-    click.echo("error: " + " ".join(str(error).split()), err=True)
+    echo("error: " + " ".join(str(error).split()), err=True)
     if isinstance(error, PartialFailure):
         return EXIT_PARTIAL
     if isinstance(error, NotFound) or (isinstance(error, BrokerError) and error.code in NOT_FOUND_CODES):

@@ -5,7 +5,6 @@ Source: RocketMQ 4.9 `ExportMetadataCommand`, `ExportConfigsCommand`, `ExportMet
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import attrs
 
 from rocketpy.codes import RequestCode, version_name
 from rocketpy.config.atomic_file import write_atomically
-from rocketpy.errors import BrokerError, ClientError, RocketError
+from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.names import (
     CLIENT_INNER_PRODUCER_GROUP,
     DEFAULT_CONSUMER_GROUP,
@@ -33,10 +32,10 @@ from rocketpy.remoting.bodies.stats import BrokerStatsData
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList
 
 from .admin import Admin
+from .java_files import check_owner
 from .java_text import language_name, pretty_json
 from .statistics import TOPIC_PUT_NUMS, day_sum, first_number
 
-JAVA_DIRECTORY = Path("/tmp/rocketmq/export")
 SYSTEM_GROUPS = frozenset(
     {*PREDEFINED_GROUPS, DEFAULT_PRODUCER_GROUP, DEFAULT_CONSUMER_GROUP, CLIENT_INNER_PRODUCER_GROUP}
 )
@@ -63,9 +62,7 @@ Json = dict[str, object]
 
 def write_export(directory: Path, name: str, content: object) -> Path:
     """Write a file into `directory`. Raises ClientError: Java's directory in /tmp belongs to another user."""
-    for part in (JAVA_DIRECTORY.parent, JAVA_DIRECTORY) if directory == JAVA_DIRECTORY else ():
-        if part.exists() and (part.is_symlink() or part.stat().st_uid != os.geteuid()):
-            raise ClientError(f"{part} belongs to another user: choose a directory of your own with -f")
+    check_owner(directory)
     path = directory / name
     write_atomically(path, pretty_json(content).encode())
     return path

@@ -11,11 +11,10 @@ from rocketpy.client.messages import ReceivedMessage
 from rocketpy.message.host import format_host
 
 from .admin import Admin
+from .java_files import BODY_DIRECTORY, body_path
 from .java_text import consume_result_text
 from .messages import message_tracks
 from .output import Output, java_map, time_text
-
-JAVA_BODY_DIRECTORY = Path("/tmp/rocketmq/msgbodys")
 
 
 def body_options(function: Any) -> Any:
@@ -24,7 +23,7 @@ def body_options(function: Any) -> Any:
     body_file = click.option("--body-file", type=click.Path(dir_okay=False), help="Write the body to this file.")
     function = body_file(function)
     return click.option(
-        "--java-compat", is_flag=True, help=f"Write the body below {JAVA_BODY_DIRECTORY}, as Java's mqadmin does."
+        "--java-compat", is_flag=True, help=f"Write the body below {BODY_DIRECTORY}, as Java's mqadmin does."
     )(function)
 
 
@@ -38,7 +37,7 @@ def print_detail(
     with_offset_id: bool = True,
 ) -> None:
     """The detail block; the body goes where the options say."""
-    path = JAVA_BODY_DIRECTORY / message.msg_id if java_compat else Path(body_file) if body_file else None
+    path = body_path(message) if java_compat else Path(body_file) if body_file else None
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(message.body)

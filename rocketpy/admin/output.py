@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import Enum
+from typing import TextIO
 
 import attrs
+import click
+
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # but tab and line feed
 
 
 class Format(Enum):
@@ -121,6 +126,18 @@ def _is_plain(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str)
 
 
+def echo(text: str, *, err: bool = False) -> None:
+    """Print a line. A terminal gets control characters as `\\x1b`: it would obey those that a stranger has put into a
+    name, a property or a body."""
+    if _is_terminal(sys.stderr if err else sys.stdout):
+        text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    click.echo(text, err=err)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    return stream.isatty()
+
+
 def time_text(timestamp_ms: int) -> str:
     """`yyyy-MM-dd HH:mm:ss,SSS` in local time."""
     return second_text(timestamp_ms) + f",{timestamp_ms % 1000:03d}"
@@ -128,12 +145,20 @@ def time_text(timestamp_ms: int) -> str:
 
 def second_text(timestamp_ms: int) -> str:
     """`yyyy-MM-dd HH:mm:ss` in local time."""
-    return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y-%m-%d %H:%M:%S")
+    return _local(timestamp_ms, "%Y-%m-%d %H:%M:%S")
 
 
 def stamp_text(timestamp_ms: int) -> str:
     """`yyyyMMddHHmmssSSS` in local time."""
-    return datetime.fromtimestamp(timestamp_ms / 1000).strftime("%Y%m%d%H%M%S") + f"{timestamp_ms % 1000:03d}"
+    return _local(timestamp_ms, "%Y%m%d%H%M%S") + f"{timestamp_ms % 1000:03d}"
+
+
+def _local(timestamp_ms: int, pattern: str) -> str:
+    """A time that no calendar here has, as clients may send it, stays a number."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).strftime(pattern)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)
 
 
 def parse_time_ms(text: str) -> int:

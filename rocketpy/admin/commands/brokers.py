@@ -16,7 +16,7 @@ from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
 from ..core import MASTER_ID
 from ..errors import NotFound
-from ..output import Column, Output, Table
+from ..output import Column, Output, Table, echo
 from ..statistics import first_number
 
 CLUSTER_LIST = Table(
@@ -70,7 +70,7 @@ async def _cluster_list(admin: Admin, out: Output, more_stats: bool) -> int | No
                 try:
                     figures = await admin.runtime_info(address)
                 except RocketError as error:
-                    click.echo(f"{name} {address}: {error}", err=True)
+                    echo(f"{name} {address}: {error}", err=True)
                     failed = True
                 row = (
                     more_row(cluster, name, figures)
@@ -220,7 +220,7 @@ async def _clean(
         try:
             await admin.ask(address, code, timeout_s=admin.timeout_s * 3)
         except RocketError as error:
-            click.echo(f"{address}: {error}", err=True)
+            echo(f"{address}: {error}", err=True)
             failed += 1
         out.record(address=address, success=not failed)
     out.line("false" if failed or not addresses else "success")

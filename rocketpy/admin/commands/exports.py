@@ -9,7 +9,6 @@ import click
 from ..admin import Admin
 from ..base import command, option
 from ..exports import (
-    JAVA_DIRECTORY,
     cluster_groups,
     cluster_topics,
     configs,
@@ -18,6 +17,7 @@ from ..exports import (
     user_topics,
     write_export,
 )
+from ..java_files import EXPORT_DIRECTORY
 from ..output import Output
 
 TOPICS_FILE, GROUPS_FILE = "topic.json", "subscriptionGroup.json"
@@ -30,7 +30,7 @@ def tell(out: Output, path: Path) -> None:
 @command(example="mqadmin exportMetadata -n 127.0.0.1:9876 -c DefaultCluster -f ./export")
 @option("-c", "--clusterName", help="All masters of this cluster; numbers of queues are sums over them.")
 @option("-b", "--brokerAddr", help="One broker, host:port; with -t or -g.")
-@option("-f", "--filePath", default=str(JAVA_DIRECTORY), show_default=True, help="Directory for the file.")
+@option("-f", "--filePath", default=str(EXPORT_DIRECTORY), show_default=True, help="Directory for the file.")
 @option("-t", "--topic", to="only_topics", is_flag=True, help="Topics only.")
 @option("-g", "--subscriptionGroup", to="only_groups", is_flag=True, help="Groups only.")
 @option("-s", "--specialTopic", is_flag=True, help="With retry and dead letter topics.")
@@ -69,7 +69,7 @@ async def export_metadata(
 
 @command(example="mqadmin exportConfigs -n 127.0.0.1:9876 -c DefaultCluster -f ./export")
 @option("-c", "--clusterName", required=True, help="Cluster.")
-@option("-f", "--filePath", default=str(JAVA_DIRECTORY), show_default=True, help="Directory for the file.")
+@option("-f", "--filePath", default=str(EXPORT_DIRECTORY), show_default=True, help="Directory for the file.")
 async def export_configs(admin: Admin, out: Output, cluster_name: str, file_path: str) -> None:
     """Write important settings of a cluster's masters to configs.json."""
     tell(out, write_export(Path(file_path), "configs.json", await configs(admin, cluster_name)))
@@ -77,7 +77,7 @@ async def export_configs(admin: Admin, out: Output, cluster_name: str, file_path
 
 @command(example="mqadmin exportMetrics -n 127.0.0.1:9876 -c DefaultCluster -f ./export")
 @option("-c", "--clusterName", required=True, help="Cluster.")
-@option("-f", "--filePath", default=str(JAVA_DIRECTORY), show_default=True, help="Directory for the file.")
+@option("-f", "--filePath", default=str(EXPORT_DIRECTORY), show_default=True, help="Directory for the file.")
 async def export_metrics(admin: Admin, out: Output, cluster_name: str, file_path: str) -> None:
     """Write figures for the sizing of a cluster to metrics.json."""
     tell(out, write_export(Path(file_path), "metrics.json", await metrics(admin, cluster_name)))

@@ -16,7 +16,7 @@ from ..base import EXIT_NOT_FOUND, broker_or_cluster, brokers_named, command, op
 from ..errors import NotFound
 from ..groups import GroupChange, change_group, config_text
 from ..java_text import group_fields, language_name
-from ..output import Column, Output, Table
+from ..output import Column, Output, Table, echo
 
 CONNECTIONS = Table(
     (Column("ClientId", 36, gap=1), Column("ClientAddr", 22, gap=1), Column("Language", 10, gap=1), Column("Version"))
@@ -138,7 +138,7 @@ async def consumer_connection(admin: Admin, out: Output, consumer_group: str, br
         differing_subscriptions=[dict(each.wire_members()) for each in connection.differing_subscriptions or ()],
     )
     for each in connection.differing_subscriptions or ():
-        click.echo(f"WARN: {each.members} members subscribe like {each.client_id}: {each.text}", err=True)
+        echo(f"WARN: {each.members} members subscribe like {each.client_id}: {each.text}", err=True)
     return None if connection.connection_set else EXIT_NOT_FOUND
 
 

@@ -10,7 +10,7 @@ import trio
 from ..admin import Admin
 from ..base import command
 from ..monitoring import Monitor
-from ..output import Output, second_text
+from ..output import Output, echo, second_text
 
 ROUND_S = 60.0  # Java's
 
@@ -29,7 +29,7 @@ async def start_monitoring(admin: Admin, out: Output, interval: float, rounds: i
                 if out.is_json:
                     out.record(time=now, kind=finding.kind, group=finding.group, text=finding.text)
                 else:
-                    click.echo(f"{now} {finding.kind} {finding.group}: {finding.text}", err=True)
+                    echo(f"{now} {finding.kind} {finding.group}: {finding.text}", err=True)
         done += 1
         if done == rounds:
             return

@@ -13,7 +13,7 @@ from rocketpy.remoting.bodies.running_info import ConsumerRunningInfo
 
 from ..admin import Admin
 from ..base import EXIT_PARTIAL, command, option
-from ..output import Column, Output, Table, second_text
+from ..output import Column, Output, Table, echo, second_text
 from ..progress import (
     all_groups,
     group_progress,
@@ -171,7 +171,7 @@ async def consumer_status(
         try:
             info = await admin.running_info(consumer_group, member.client_id, with_stack=jstack, address=broker_addr)
         except RocketError as error:
-            click.echo(f"{member.client_id}: {error}", err=True)
+            echo(f"{member.client_id}: {error}", err=True)
             continue
         infos[member.client_id] = info
         path = directory / member.client_id

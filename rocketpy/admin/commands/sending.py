@@ -12,7 +12,7 @@ from rocketpy.message.message_queue import MessageQueue
 from ..admin import Admin
 from ..base import EXIT_FAILED, EXIT_PARTIAL, command, option
 from ..errors import NotFound
-from ..output import Column, Output, Table, second_text
+from ..output import Column, Output, Table, echo, second_text
 from ..sending import send, timed_send
 
 SEND = Table((Column("Broker Name", 32), Column("QID", 4), Column("Send Result", 20, gap=4), Column("MsgId")))
@@ -69,7 +69,7 @@ async def send_message(
         result = await send(admin, message, queue)
     except RocketError as error:
         out.table(SEND, [("Unknown", "Unknown", "Failed", "None")])
-        click.echo(f"error: {error}", err=True)
+        echo(f"error: {error}", err=True)
         return EXIT_FAILED
     out.table(SEND, [(result.queue.broker_name, result.queue.queue_id, result.status.value, result.msg_id)])
     return None

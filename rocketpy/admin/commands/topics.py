@@ -17,7 +17,7 @@ from ..admin import Admin
 from ..base import EXIT_PARTIAL, broker_or_cluster, brokers_named, command, option
 from ..errors import NotFound
 from ..java_text import pretty_json
-from ..output import Column, Output, Table, java_map, time_text
+from ..output import Column, Output, Table, echo, java_map, time_text
 from ..server_requests import ORDER_TOPIC_CONFIG
 from ..statistics import topic_figures
 from ..topics import TopicChange, change_topic, config_text, put_order_conf
@@ -317,7 +317,7 @@ async def stats_all(admin: Admin, out: Output, active_topic: bool, topic: str | 
         try:
             figures = await topic_figures(admin, name)
         except RocketError as error:
-            click.echo(f"{name}: {error}", err=True)
+            echo(f"{name}: {error}", err=True)
             failed += 1
             continue
         for row in figures.rows(active_only=active_topic):

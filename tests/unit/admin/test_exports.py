@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rocketpy.admin import exports
+from rocketpy.admin import java_files
 from rocketpy.codes import RequestCode
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rocketpy.remoting.bodies.kv import KVTable
@@ -116,7 +116,7 @@ def test_javas_directory_is_not_used_when_it_is_another_users(
     """It is in /tmp, where anybody may have made it, or a link to elsewhere."""
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    monkeypatch.setattr(exports, "JAVA_DIRECTORY", tmp_path / "link")
+    monkeypatch.setattr(java_files, "JAVA_DIRECTORY", tmp_path / "link")
     mqadmin("exportConfigs", "-c", "DefaultCluster", "-f", str(tmp_path / "link"), script=one, status=1)
     assert "belongs to another user" in mqadmin.error
     assert not list((tmp_path / "real").iterdir())

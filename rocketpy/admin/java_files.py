@@ -1,0 +1,34 @@
+"""Files below /tmp/rocketmq, where Java's mqadmin writes them.
+
+All users of a machine share /tmp, so nothing is written into a directory of somebody else. The name of a body's file is
+the message's id, which its producer chooses: one that could be a path is replaced by the id of the broker.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from rocketpy.client.messages import ReceivedMessage
+from rocketpy.errors import ClientError
+
+JAVA_DIRECTORY = Path("/tmp/rocketmq")
+EXPORT_DIRECTORY = JAVA_DIRECTORY / "export"
+BODY_DIRECTORY = JAVA_DIRECTORY / "msgbodys"
+_FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}", re.ASCII)
+
+
+def check_owner(directory: Path) -> None:
+    """Raises ClientError: this directory of Java's belongs to another user. Others are not checked."""
+    parts = [part for part in (directory, *directory.parents) if part.is_relative_to(JAVA_DIRECTORY)]
+    for part in parts:
+        if part.is_symlink() or (part.exists() and part.stat().st_uid != os.geteuid()):
+            raise ClientError(f"{part} belongs to another user: choose a place of your own")
+
+
+def body_path(message: ReceivedMessage) -> Path:
+    """Where Java's mqadmin writes the body of this message. Raises ClientError as `check_owner`."""
+    check_owner(BODY_DIRECTORY)
+    is_name = _FILE_NAME.fullmatch(message.msg_id) is not None
+    return BODY_DIRECTORY / (message.msg_id if is_name else message.offset_msg_id)

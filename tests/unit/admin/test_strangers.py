@@ -1,0 +1,101 @@
+"""What strangers put into messages, names and traces does no harm to the operator who looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+import pytest
+
+from rocketpy.admin import java_files, output
+from rocketpy.codes import RequestCode
+from rocketpy.message.trace import Pub
+from rocketpy.remoting.bodies.group import GroupList
+from tests.support.admin import Mqadmin
+from tests.support.cluster import FakeCluster
+
+SHOW = ("queryMsgByOffset", "-b", "broker-a", "-t", "T", "-i", "0", "-o", "0")
+ESCAPE = "\x1b]0;title\x07"
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Stands for /tmp/rocketmq."""
+    root = tmp_path / "a" / "rocketmq"
+    monkeypatch.setattr(java_files, "JAVA_DIRECTORY", root)
+    monkeypatch.setattr(java_files, "BODY_DIRECTORY", root / "msgbodys")
+    return root
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "_is_terminal", lambda stream: True)
+
+
+def message(body: bytes, **properties: str) -> Callable[[FakeCluster], None]:
+    def script(cluster: FakeCluster) -> None:
+        encoded = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
+        broker = cluster.add_broker(T=1)
+        broker.store("T", 0, body, encoded.encode())
+        broker.answer(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, GroupList(group_list=[]))
+
+    return script
+
+
+@pytest.mark.parametrize("msg_id", ["../../outside", "/outside", "..", ".", "a/b", "a" * 5000, "a\nb"])
+def test_the_id_of_a_message_is_no_path(mqadmin: Mqadmin, tmp_path: Path, directory: Path, msg_id: str) -> None:
+    chosen = msg_id.replace("/outside", f"{tmp_path}/outside", 1) if msg_id.startswith("/") else msg_id
+    lines = mqadmin(*SHOW, "--java-compat", script=message(b"body", UNIQ_KEY=chosen))
+    (written,) = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert written.parent == directory / "msgbodys" and written.read_bytes() == b"body"
+    assert any(line.endswith(str(written)) for line in lines)
+
+
+def test_a_usual_id_is_the_name_of_the_file(mqadmin: Mqadmin, directory: Path) -> None:
+    mqadmin(*SHOW, "--java-compat", script=message(b"body", UNIQ_KEY="C0A8010A12670BAD"))
+    assert (directory / "msgbodys" / "C0A8010A12670BAD").read_bytes() == b"body"
+
+
+def test_a_body_is_not_written_into_the_directory_of_another_user(
+    mqadmin: Mqadmin, tmp_path: Path, directory: Path
+) -> None:
+    (tmp_path / "real").mkdir()
+    directory.mkdir(parents=True)
+    (directory / "msgbodys").symlink_to(tmp_path / "real")
+    script = message(b"body", UNIQ_KEY="A1")
+    mqadmin(*SHOW, "--java-compat", script=script, status=1)
+    assert "belongs to another user" in mqadmin.error
+    assert not list((tmp_path / "real").iterdir())
+
+
+def test_a_terminal_gets_no_control_characters(mqadmin: Mqadmin, terminal: None) -> None:
+    script = message(f"{ESCAPE}body\x9b".encode(), UNIQ_KEY="A1", TAGS=ESCAPE)
+    text = "\n".join(mqadmin(*SHOW, "--print-body", script=script))
+    assert "\\x1b]0;title\\x07body\\x9b" in text
+    assert not {"\x1b", "\x07", "\x9b"} & set(text)
+
+
+def test_nor_do_errors(mqadmin: Mqadmin, terminal: None) -> None:
+    mqadmin("topicRoute", "-t", ESCAPE, script=message(b""), status=4)
+    assert "\\x1b" in mqadmin.error and "\x1b" not in mqadmin.error
+
+
+def test_scripts_get_the_text_as_it_is(mqadmin: Mqadmin) -> None:
+    script = message(b"a\x07b", UNIQ_KEY="A1")
+    assert any(line.endswith("a\x07b") for line in mqadmin(*SHOW, "--print-body", script=script))
+
+
+@pytest.mark.parametrize("timestamp_ms", [10**15, -(10**15), 2**63 - 1])
+def test_a_time_beyond_all_calendars_hides_no_other_trace(mqadmin: Mqadmin, timestamp_ms: int) -> None:
+    sent = Pub(1709288551127, "R", "pg", "T", "ID", "A", "k", "10.0.0.1:10911", 5, 12, 0, "OFF", True)
+    records = [attrs.evolve(sent, timestamp_ms=timestamp_ms), sent]
+
+    def script(cluster: FakeCluster) -> None:
+        body = "".join(record.encode() for record in records).encode()
+        broker = cluster.add_broker(RMQ_SYS_TRACE_TOPIC=1)
+        broker.store("RMQ_SYS_TRACE_TOPIC", 0, body, b"KEYS\x01ID\x02UNIQ_KEY\x01T1")
+
+    lines = mqadmin("queryMsgTraceById", "-i", "ID", script=script)
+    assert len([line for line in lines if line.startswith("Pub")]) == 2
+    assert str(timestamp_ms) in "\n".join(lines)
