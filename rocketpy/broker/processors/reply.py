@@ -96,7 +96,7 @@ class ReplyProcessor(TableProcessor):
     def _send_request(
         self, request: RemotingCommand, header: SendMessageRequestHeader, channel: Channel
     ) -> SendRequest:
-        properties = (header.properties or "").encode()
+        properties = (header.properties or "").encode("utf-8", "replace")
         return SendRequest(
             channel=channel,
             opaque=request.opaque,

@@ -369,8 +369,8 @@ def test_who_waits_for_a_silent_client_holds_no_task(open_bench: Callable[..., B
 @pytest.mark.parametrize(
     ("bounds", "at_once_max", "targets", "taken"),
     [
-        ({"count_max": 5}, 100, 1, 5),
-        ({"bytes_max": 5_100}, 100, 1, 4),
+        ({"count_max": 5}, 100, 1, 3),  # of one connection: as many as are still free
+        ({"bytes_max": 9_000}, 100, 1, 4),
         ({}, 3, 1, 3),
         ({}, 3, 2, 6),
         ({}, 1000, 1, ASKER_MAX),
@@ -400,6 +400,24 @@ def test_beyond_a_bound_it_is_answered_busy(
     play(bench, scene)
 
 
+@pytest.mark.parametrize("bounds", [{"count_max": 10}, {"bytes_max": 1000}])
+def test_one_connection_leaves_room_to_others(bounds: dict[str, int]) -> None:
+    detached = DetachedRequests(**bounds)
+
+    async def finish() -> None:
+        """Never called."""
+
+    def enter(asker: int) -> bool:
+        return detached.enter(Detached(finish, "target", 1.0, at_once_max=100, asker_max=100), asker, 100, "reply")
+
+    while enter(1):
+        assert detached.count < 10
+    assert detached.count == 5
+    assert enter(2) and enter(3), "those of others are still taken"
+    detached.leave(Detached(finish, "target", 1.0), 1, 100, "reply")
+    assert detached.count == 6
+
+
 def test_one_pools_waiting_requests_leave_room_to_those_of_another(open_bench: Callable[..., Bench]) -> None:
     gate = trio.Event()
     pools = (
@@ -407,7 +425,7 @@ def test_one_pools_waiting_requests_leave_room_to_those_of_another(open_bench: C
         Pool(name="two", codes=(3,), tasks=1, queue_max=100),
     )
     bench = open_bench({1: ok, 2: waiting(gate), 3: waiting(gate)}, pools)
-    bench.server.detached = DetachedRequests(count_max=3, bytes_max=5_000)
+    bench.server.detached = DetachedRequests(count_max=5, bytes_max=10_000)
 
     async def scene() -> None:
         for opaque, code in enumerate([2] * 5 + [3] * 5):
