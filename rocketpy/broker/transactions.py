@@ -23,11 +23,9 @@ from pathlib import Path
 
 import attrs
 
-from rocketpy.codes import RequestCode
 from rocketpy.errors import RecordCorrupt, RequestRefused
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message import properties as p
-from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.names import (
     TRANS_CHECK_MAX_TIME_TOPIC,
     TRANS_GROUP,
@@ -35,10 +33,8 @@ from rocketpy.message.names import (
     TRANS_OP_HALF_TOPIC,
 )
 from rocketpy.message.numbers import int_or
-from rocketpy.message.record import StoredRecord, decode_record, encode_record
-from rocketpy.remoting.command import RemotingCommand
+from rocketpy.message.record import StoredRecord, decode_record
 from rocketpy.remoting.fast_path import EndTransaction, FastPath, TransactionEnd
-from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHeader
 from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.transport.steps import Steps
 
@@ -50,11 +46,14 @@ from .managers.producer import ProducerManager
 from .managers.topic_config import TopicConfigManager
 from .property_edits import text_property
 from .store_api import Store
+from .transaction_questions import Questions
 
 logger = logging.getLogger(__name__)
 
-CHECKED_MAX = 200_000  # open half messages that are counted; those behind them are asked about when these have ended
-MESSAGES_PER_STEP = 20  # some 50 microseconds each
+CHECKED_MAX = 200_000  # open half messages whose checks are counted; others are asked about when these have ended
+LOOKED_MAX = 100_000  # open half messages of one round; the next one goes on behind them
+UNITS_PER_STEP = 20  # some 50 microseconds each: a small half message, or so much of a large one
+BYTES_PER_UNIT = 25_000
 HOUR_MS = 3_600_000
 
 
@@ -64,6 +63,7 @@ class Decision(Enum):
     WAIT = "it is too young, as are those behind it"
     SKIP = "it is immune for now"
     ASK = "ask a producer of its group"
+    LATER = "ask in the next round: too much is being asked"
     DISCARD = "move it to TRANS_CHECK_MAX_TIME_TOPIC"
 
 
@@ -113,11 +113,10 @@ class TransactionService:
         self._fast_path = fast_path
         self._topics = topics
         self._offsets = offsets
-        self._producers = producers
+        self._questions = Questions(producers, lambda: settings.broker.transaction_check_interval)
+        self._begin = 0  # where the next round begins: behind the base if the last one had too much to do
         self._asked: dict[int, int] = {}  # offset of an open half message -> how often its producers were asked
         self._op_progress: int | None = None  # of the saved progress of half messages; None: not known yet
-        self._checks = self._unreachable = 0
-        self._no_producer = LogLimit()
         self._discards = LogLimit()
         path = config_dir / "transactionChecks.json"
         self.file = ConfigFile(path, lambda: pretty_pieces({"checks": dict(self._asked)}))
@@ -145,29 +144,40 @@ class TransactionService:
             stored_ms = self._store.message_store_timestamp(TRANS_HALF_TOPIC, 0, oldest)
             age_ms = max(0, self._store.clock_ms() - stored_ms) if stored_ms >= 0 else None
         count = states.count_open(states.base, end)
-        return TransactionStatistics(count, age_ms, self._checks, self._unreachable)
+        return TransactionStatistics(count, age_ms, self._questions.asked, self._questions.unreachable)
 
     # --- checks -------------------------------------------------------------------------------------------------------
 
     async def check(self) -> None:
-        """Look at all open half messages, once."""
-        states, steps = self._fast_path.half_states, Steps(MESSAGES_PER_STEP)
+        """Look at the open half messages, once: at all of them, unless they are too many."""
+        states, steps = self._fast_path.half_states, Steps(UNITS_PER_STEP)
         end = self._store.max_offset(TRANS_HALF_TOPIC, 0)
         self._pass_expired()
-        asked: dict[int, int] = {}
-        offset = states.next_open(states.base, end)
-        while offset < end and len(asked) < CHECKED_MAX:
-            decision = await self._look_at(offset, asked)
+        self._questions.begin_round()
+        left: int | None = None  # the first one that is for the next round
+        looked, offset = 0, states.next_open(max(states.base, self._begin), end)
+        while offset < end:
+            if looked == LOOKED_MAX:
+                left = offset if left is None else left
+                break
+            decision = await self._look_at(offset, steps)
             if decision is Decision.WAIT:
                 break
-            await steps.did()
+            if decision is Decision.LATER and left is None:
+                left = offset
+            looked += 1
             offset = states.next_open(offset + 1, end)
-        for later, times in self._asked.items():
-            if later >= offset and len(asked) < CHECKED_MAX:
-                asked[later] = times
-        if asked != self._asked:
-            self._asked = asked
-            self.file.changed()
+        self._begin = 0 if left is None else left
+        await self._forget_ended(end)
+
+    async def _forget_ended(self, end: int) -> None:
+        """Forget the counts of half messages that have ended."""
+        states, steps = self._fast_path.half_states, Steps()
+        for offset in list(self._asked):
+            if not offset < end or not states.is_open(offset):
+                self._asked.pop(offset, None)
+                self.file.changed()
+            await steps.did()
 
     def _pass_expired(self) -> None:
         """Pass the half messages whose log files were deleted."""
@@ -181,14 +191,13 @@ class TransactionService:
             )
         states.move_base(low)
 
-    async def _look_at(self, offset: int, asked: dict[int, int]) -> Decision:
+    async def _look_at(self, offset: int, steps: Steps) -> Decision:
         record = self._read(offset)
+        await steps.did(1 if record is None else 1 + record.size // BYTES_PER_UNIT)
         if record is None:
             await self._end_unreadable(offset)
             return Decision.DISCARD
-        broker, times = self._settings.broker, self._asked.get(offset)
-        if times is None:
-            times = int_or(text_property(record.properties, p.TRANSACTION_CHECK_TIMES) or "0", 0)
+        broker, times = self._settings.broker, self._times(offset, record)
         decision = decide(
             record,
             self._store.clock_ms(),
@@ -197,14 +206,27 @@ class TransactionService:
             check_max=broker.transaction_check_max,
             hours_max=self._settings.store.file_reserved_time,
         )
-        if decision is Decision.ASK:
-            times += 1
-            self._ask(record)
         if decision is Decision.DISCARD:
             await self._discard(record, times)
-        elif decision is not Decision.WAIT and times:
-            asked[offset] = times
+        elif decision is Decision.ASK and not await self._ask(offset, record):
+            return Decision.LATER
         return decision
+
+    def _times(self, offset: int, record: StoredRecord) -> int:
+        """How often the producers of an open half message were asked."""
+        known = self._asked.get(offset)
+        text = text_property(record.properties, p.TRANSACTION_CHECK_TIMES) if known is None else None
+        return int_or(text or "0", 0) if known is None else known
+
+    async def _ask(self, offset: int, record: StoredRecord) -> bool:
+        """Ask and count it. Returns False if it has to be done in the next round."""
+        if offset not in self._asked and len(self._asked) >= CHECKED_MAX:
+            return False
+        if not await self._questions.ask(record):
+            return False
+        self._asked[offset] = self._times(offset, record) + 1  # it may have been resumed meanwhile
+        self.file.changed()
+        return True
 
     def _read(self, offset: int) -> StoredRecord | None:
         units = self._store.consume_queue_units(TRANS_HALF_TOPIC, 0, offset, 1)
@@ -214,25 +236,6 @@ class TransactionService:
         except RecordCorrupt:
             return None
         return record if record is not None and record.topic == TRANS_HALF_TOPIC else None
-
-    def _ask(self, record: StoredRecord) -> None:
-        group = text_property(record.properties, p.PGROUP) or ""
-        channel = self._producers.available_channel(group)
-        if channel is not None:
-            self._checks += 1
-            channel.push(check_request(record))
-            return
-        self._unreachable += 1
-        told = self._no_producer.take()
-        if told:
-            logger.warning(
-                "cannot ask about the transaction at log offset %d: no producer of group %s is connected; trying again "
-                "in %d s%s",
-                record.phy_offset,
-                group[:200],
-                self._settings.broker.transaction_check_interval // 1000,
-                and_more(told),
-            )
 
     async def _discard(self, record: StoredRecord, times: int) -> None:
         self._topics.create_if_missing(TRANS_CHECK_MAX_TIME_TOPIC, queue_nums=1)
@@ -301,32 +304,3 @@ class TransactionService:
             else:
                 high = middle
         return low
-
-
-def check_request(record: StoredRecord) -> RemotingCommand:
-    """CHECK_TRANSACTION_STATE for a half message; the body is the message with its real topic and queue."""
-    unique_id = text_property(record.properties, p.UNIQ_KEY)
-    header = CheckTransactionStateRequestHeader(
-        tran_state_table_offset=record.queue_offset,
-        commit_log_offset=record.phy_offset,
-        msg_id=unique_id,
-        transaction_id=unique_id,
-        offset_msg_id=encode_offset_message_id(record.store_host, record.phy_offset),
-    )
-    body = encode_record(
-        topic=text_property(record.properties, p.REAL_TOPIC) or "",
-        queue_id=int_or(text_property(record.properties, p.REAL_QID) or "0", 0),
-        body=bytes(record.body),
-        properties=record.properties,
-        born_timestamp_ms=record.born_timestamp_ms,
-        born_host=record.born_host,
-        store_timestamp_ms=record.store_timestamp_ms,
-        store_host=record.store_host,
-        queue_offset=record.queue_offset,
-        phy_offset=record.phy_offset,
-        flag=record.flag,
-        sys_flag=record.sys_flag,
-        reconsume_times=record.reconsume_times,
-        prepared_transaction_offset=record.prepared_transaction_offset,
-    )
-    return RemotingCommand.oneway(RequestCode.CHECK_TRANSACTION_STATE, header, body=body)

@@ -60,6 +60,11 @@ class Gateway:
         except Exception as exc:
             self.faults.report(f"push of {command.name}", exc)
 
+    def is_writable(self, connection: int) -> bool:
+        """Whether nothing waits for room in the ring to its selector."""
+        outbox = self._outbox(connection)
+        return outbox is None or not outbox.backlog_bytes
+
     def _put(self, connection: int, frame: bytes) -> bool:
         """Returns False if the backlog of its selector is full. Frames for connections that are being closed are
         dropped."""
@@ -144,6 +149,10 @@ class RingChannel:
     peer: Peer
     is_vip: bool
     _gateway: Gateway = attrs.field(repr=False)
+
+    @property
+    def is_writable(self) -> bool:
+        return self._gateway.is_writable(self.connection)
 
     def push(self, command: RemotingCommand) -> None:
         self._gateway.write(self.connection, command)

@@ -42,6 +42,10 @@ class Channel(Protocol):
     def is_vip(self) -> bool:
         """True when the connection came in by the VIP port (listenPort - 2), which serves everything but pulls."""
 
+    @property
+    def is_writable(self) -> bool:
+        """False: earlier output waits in this process, so a push would wait behind it, or be dropped."""
+
     def push(self, command: RemotingCommand) -> None:
         """Send a one-way command or a reply; never blocks. A dead or choked connection drops it silently."""
 

@@ -126,6 +126,10 @@ class StreamChannel:
 
     # --- for processors and clients -----------------------------------------------------------------------------------
 
+    @property
+    def is_writable(self) -> bool:
+        return not self._outgoing and not self._writing_size
+
     def push(self, command: RemotingCommand) -> None:
         """Send a one-way command or a reply; never blocks. A dead or choked connection drops it silently."""
         if not self.is_open or len(self._outgoing) >= self._limits.outgoing_size_max:

@@ -52,6 +52,7 @@ class FakeChannel:
     invoked: list[RemotingCommand] = attrs.field(factory=list)
     answer: RemotingCommand | None = None  # None: the client never answers
     is_closed: bool = False
+    is_writable: bool = True
 
     def push(self, command: RemotingCommand) -> None:
         self.pushed.append(command)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
-from rocketpy.broker.transactions import Decision, check_request, decide
+from rocketpy.broker import json_file, transaction_questions, transactions
+from rocketpy.broker.transaction_questions import check_request
+from rocketpy.broker.transactions import Decision, decide
 from rocketpy.message import names
 from rocketpy.message.properties import encode_properties
 from rocketpy.message.record import decode_record, encode_record
@@ -221,6 +224,123 @@ def test_statistics(tmp_path: Path) -> None:
     found = rig.services.transactions.statistics
     assert (found.open, found.oldest_age_ms) == (2, 8_000)
     assert (found.checks, found.unreachable) == (0, 0)
+
+
+# --- too much to ask --------------------------------------------------------------------------------------------------
+
+
+def check_jumping(rig: SlowPathRig, rounds: int = 1) -> None:
+    """Rounds of checks, without the time that they wait for room."""
+
+    async def main() -> None:
+        for _ in range(rounds):
+            await rig.services.transactions.check()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def test_a_question_for_which_there_is_no_room_is_no_check(tmp_path: Path) -> None:
+    rig, producer = SlowPathRig(tmp_path, transaction_check_max=1), FakeChannel(2, is_writable=False)
+    fill(rig, {}, {})
+    check(rig, 0, producer=producer)
+    check_jumping(rig, 3)
+    assert asked(producer) == []
+    producer.is_writable = True
+    check_jumping(rig)
+    assert asked(producer) == [0, 1]
+    assert rig.fast_path.ends == []
+
+
+def test_a_question_waits_for_room(tmp_path: Path) -> None:
+    rig, producer = SlowPathRig(tmp_path), FakeChannel(2, is_writable=False)
+    fill(rig, {})
+    check(rig, 0, producer=producer)
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.services.transactions.check)
+            await trio.sleep(1)
+            assert asked(producer) == []
+            producer.is_writable = True
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    assert asked(producer) == [0]
+
+
+def test_a_connection_is_asked_for_so_many_bytes_in_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_questions, "ASKED_BYTES_MAX", 2 * len(half(0, 1000)))
+    rig, producer = SlowPathRig(tmp_path, transaction_check_max=2), FakeChannel(2)
+    fill(rig, {}, {}, {})
+    check(rig, producer=producer)
+    assert asked(producer) == [0, 1]
+    check(rig)  # goes on behind them
+    assert asked(producer) == [0, 1, 2]
+    check(rig)
+    assert asked(producer) == [0, 1, 2, 0, 1]
+    assert rig.fast_path.ends == []
+
+
+def test_a_half_message_larger_than_the_limit_of_a_round_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transaction_questions, "ASKED_BYTES_MAX", 1)
+    rig, producer = SlowPathRig(tmp_path), FakeChannel(2)
+    fill(rig, {}, {})
+    check(rig, 2, producer=producer)
+    assert asked(producer) == [0, 1]
+
+
+def test_half_messages_that_are_immune_do_not_keep_others_from_being_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "LOOKED_MAX", 2)
+    rig, producer = SlowPathRig(tmp_path), FakeChannel(2)
+    immune = {"CHECK_IMMUNITY_TIME_IN_SECONDS": "999999"}
+    fill(rig, immune, immune, {}, {})
+    check(rig, producer=producer)
+    assert asked(producer) == []
+    check(rig)
+    assert asked(producer) == [2, 3]
+
+
+def test_checks_beyond_those_that_can_be_counted_are_for_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "CHECKED_MAX", 1)
+    rig, producer = SlowPathRig(tmp_path), FakeChannel(2)
+    fill(rig, {}, {})
+    check(rig, producer=producer)
+    assert asked(producer) == [0]
+    rig.fast_path.half_states.ended = {0}
+    check(rig, 2)
+    assert asked(producer) == [0, 1]
+
+
+def test_a_transaction_that_is_resumed_during_a_round_is_counted_anew(tmp_path: Path) -> None:
+    rig, producer = SlowPathRig(tmp_path, transaction_check_max=2), FakeChannel(2)
+    fill(rig, {})
+    check(rig, producer=producer)
+    producer.is_writable = False
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(rig.services.transactions.check)
+            await trio.sleep(1)
+            rig.services.transactions.forget_checks(0)
+            producer.is_writable = True
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    check(rig)
+    assert asked(producer) == [0, 0, 0]
+    assert rig.fast_path.ends == []
+
+
+def test_the_checks_of_an_ended_transaction_are_forgotten(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
+    fill(rig, {}, {})
+    check(rig)
+    rig.fast_path.half_states.ended = {0}
+    check(rig)
+    trio.run(rig.services.transactions.file.save)
+    assert json_file.load(rig.services.transactions.file.path) == {"checks": {"1": 2}}
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------

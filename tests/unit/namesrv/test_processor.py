@@ -42,6 +42,7 @@ class FakeChannel:
         self.connection = connection
         self.peer = Peer("127.0.0.1", 50_000 + connection)
         self.is_vip = False
+        self.is_writable = True
 
     def push(self, command: RemotingCommand) -> None:
         raise AssertionError("the name server pushes nothing")

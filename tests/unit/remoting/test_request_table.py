@@ -14,6 +14,7 @@ class FakeChannel:
     connection = 1
     peer = Peer("10.0.0.1", 5)
     is_vip = False
+    is_writable = True
 
     def push(self, command: RemotingCommand) -> None:
         raise AssertionError("nothing is pushed here")
