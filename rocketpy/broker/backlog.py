@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from rocketpy.log_limit import LogLimit
+from rocketpy.remoting.json_writer import in_order
 from rocketpy.transport.steps import Steps
 
 from .clock import Clock
@@ -83,7 +84,7 @@ class BacklogMonitor:
             for group in list(self.groups.groups):
                 if group.startswith(SYSTEM_GROUPS):
                     continue
-                for topic in sorted(self.offsets.topics_of(group)):
+                for topic in in_order(self.offsets.topics_of(group)):
                     row = await self._row(group, topic, found, steps)
                     excess = self._excess(row)
                     if excess > 1:

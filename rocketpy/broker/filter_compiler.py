@@ -23,16 +23,16 @@ class FilterCompiler:
     def __init__(self) -> None:
         self._known: OrderedDict[str, bytes | str] = OrderedDict()  # a program, or the reason of a refusal
         self._bytes = 0
-        self._limiter = trio.CapacityLimiter(1)
+        self._limiters = {False: trio.CapacityLimiter(1), True: trio.CapacityLimiter(1)}  # by is_urgent
 
     def is_known(self, text: str) -> bool:
         """Whether `program` answers at once."""
         return text in self._known or len(text) > LENGTH_MAX
 
-    async def prepare(self, text: str) -> None:
-        """Compile the text if it is not known; in a thread."""
+    async def prepare(self, text: str, *, is_urgent: bool = False) -> None:
+        """Compile the text if it is not known; in a thread. `is_urgent`: not behind those that are not."""
         if not self.is_known(text):
-            self._keep(text, await trio.to_thread.run_sync(_compile, text, limiter=self._limiter))
+            self._keep(text, await trio.to_thread.run_sync(_compile, text, limiter=self._limiters[is_urgent]))
 
     def program(self, text: str) -> bytes:
         """The program of a text; compiled here and now if it is not known.

@@ -9,6 +9,8 @@ Source: RocketMQ 4.9 `PullMessageProcessor`.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import attrs
 import trio
 
@@ -31,7 +33,7 @@ from .replies import push_reply
 PARSE_FAILED = "parse the consumer's subscription failed"
 FILTER_MISSING = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 FILTER_OLD = "the consumer's consumer filter data not latest"
-COMPILING_MAX = 64  # pulls that wait until their expression is compiled
+COMPILING_MAX = 64  # pulls that wait until their expression is compiled; of a connection as many as are free
 
 
 @attrs.frozen
@@ -58,7 +60,7 @@ class SlowPull:
         self._compiler = filters.compiler
         self._fast_path = fast_path
         self._nursery: trio.Nursery | None = None
-        self._compiling = 0
+        self._compiling: Counter[int] = Counter()  # by connection
 
     def open(self, nursery: trio.Nursery) -> None:
         """Set the nursery for pulls whose SQL92 expression has to be compiled. Called before the first `submit`."""
@@ -72,18 +74,21 @@ class SlowPull:
             self._fast_path.repull(request)
         elif self._compiler.is_known(request.subscription):
             self._repull(request)
-        elif self._nursery is None or self._compiling >= COMPILING_MAX:
+        elif self._nursery is None or self._is_full(request.channel.connection):
             push_reply(request, ResponseCode.SYSTEM_BUSY, OVERLOAD)
         else:
-            self._compiling += 1
+            self._compiling[request.channel.connection] += 1
             self._nursery.start_soon(self._compile, request)
+
+    def _is_full(self, connection: int) -> bool:
+        return self._compiling[connection] >= COMPILING_MAX - self._compiling.total()
 
     async def _compile(self, request: PullRequest) -> None:
         try:
             await self._compiler.prepare(request.subscription)
             self._repull(request)
         finally:
-            self._compiling -= 1
+            self._compiling -= Counter((request.channel.connection,))  # drops a connection that has none left
 
     def _repull(self, request: PullRequest) -> None:
         """Pass the pull back with the program of its expression."""

@@ -19,7 +19,7 @@ from rocketpy.errors import FilterInvalid
 from rocketpy.filter.bloom import BloomFilter
 from rocketpy.log_limit import LogLimit
 from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData, FilterDataOfTopic, FilterDocument
-from rocketpy.remoting.bodies.heartbeat import SubscriptionData
+from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, SubscriptionData
 from rocketpy.remoting.fast_path import FastPath, FilterPlace
 from rocketpy.remoting.json_writer import Members, pretty_pieces
 from rocketpy.transport.steps import finished
@@ -76,9 +76,13 @@ class ConsumerFilterManager:
         entry = self._entries.get(group, {}).get(topic)
         return None if entry is None else entry.data
 
+    def is_compiled(self, subscription: SubscriptionData) -> bool:
+        """Whether it is one whose expression has to be compiled."""
+        return self.is_enabled and subscription.expression_type == EXPRESSION_TYPE_SQL92
+
     def program(self, subscription: SubscriptionData) -> bytes | None:
         """The program of a SQL92 subscription; None if it cannot be evaluated."""
-        if not self.is_enabled or subscription.expression_type != "SQL92":
+        if not self.is_compiled(subscription):
             return None
         try:
             return self.compiler.program(subscription.sub_string)
@@ -95,9 +99,10 @@ class ConsumerFilterManager:
         return entry.place if entry is not None and entry.data.expression == subscription.sub_string else None
 
     async def prepare(self, subscription: SubscriptionData) -> None:
-        """Compile it, in a thread, before it is registered."""
-        if self.is_enabled and subscription.expression_type == "SQL92":
-            await self.compiler.prepare(subscription.sub_string)
+        """Compile it, in a thread, before it is registered. Heartbeats of others wait: so it does not wait for
+        pulls."""
+        if self.is_compiled(subscription):
+            await self.compiler.prepare(subscription.sub_string, is_urgent=True)
 
     # --- changes ---
 
@@ -179,9 +184,10 @@ class ConsumerFilterManager:
     def _tell_of_failure(self, group: str, subscription: SubscriptionData) -> None:
         if not self._log.take("refused"):
             return
+        reason = "set enablePropertyFilter=true" if not self.is_enabled else "this type is not known"
         try:
-            self.compiler.program(subscription.sub_string)
-            reason = "set enablePropertyFilter=true"
+            if self.is_compiled(subscription):
+                self.compiler.program(subscription.sub_string)
         except FilterInvalid as exc:
             reason = str(exc)
         topic, kind = subscription.topic, subscription.expression_type

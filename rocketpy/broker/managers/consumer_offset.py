@@ -153,8 +153,9 @@ class ConsumerOffsetManager:
     def query_all(self, group: str, topic: str) -> Queues:
         return dict(self._queues(group, topic) or {})
 
-    def topics_of(self, group: str) -> set[str]:
-        return set(self._offsets.get(group, ()))
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which the group has offsets. A group may have a million of them: sort them with `in_order`."""
+        return list(self._offsets.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have offsets in the topic."""

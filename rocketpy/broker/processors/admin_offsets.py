@@ -69,7 +69,7 @@ class AdminOffsetProcessor(TableProcessor):
         header = CloneGroupOffsetRequestHeader.of(request)
         require(group_fault(header.dest_group))
         offsets = self._services.offsets
-        topics = {header.topic} if header.topic else offsets.topics_of(header.src_group)
+        topics = [header.topic] if header.topic else offsets.topics_of(header.src_group)
         steps = Steps(QUEUES_PER_STEP)
         for topic in topics:
             await steps.did(1 + len(offsets.query_all(header.src_group, topic)))

@@ -36,6 +36,9 @@ EXPRESSION_LENGTH_MAX = 32_767  # characters of a subscription's expression: the
 TAGS_MAX = 4096  # of one subscription
 SUBSCRIPTIONS_SIZE_MAX = 8 * 1024 * 1024
 """Limit of `_size` for all groups of one connection; one heartbeat always fits."""
+EXPRESSIONS_SIZE_MAX = 65_536
+"""Limit of `_size` for the SQL92 subscriptions of one heartbeat: other heartbeats wait while they are compiled, and the
+programs of one heartbeat have to fit the table of those that are kept (filter_compiler.py)."""
 GROUPS_PER_STEP = 50  # each may be a new group and a new topic
 
 
@@ -109,6 +112,12 @@ class ClientManageProcessor(TableProcessor):
             size += _size(entry.subscriptions.values())
         if size > SUBSCRIPTIONS_SIZE_MAX:
             require(f"the subscriptions of one client take {size} bytes, at most {SUBSCRIPTIONS_SIZE_MAX} are allowed")
+        each = (
+            subscription for consumer in heartbeat.consumer_data_set for subscription in consumer.subscription_data_set
+        )
+        size = _size(filter(services.filters.is_compiled, each))
+        if size > EXPRESSIONS_SIZE_MAX:
+            require(f"the SQL92 filters of one client take {size} bytes, at most {EXPRESSIONS_SIZE_MAX} are allowed")
         self.groups_limit.check(len(known), len(consumers - known))
         known = services.producers.group_names_of(connection)
         self.groups_limit.check(len(known), len(producers - known))

@@ -40,7 +40,7 @@ class ConsumeStatsProcessor(TableProcessor):
     async def _group_stats(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         header = GetConsumeStatsRequestHeader.of(request)
         services, group = self._services, header.consumer_group
-        topics = {header.topic} if header.topic else services.offsets.topics_of(group)
+        topics = [header.topic] if header.topic else services.offsets.topics_of(group)
         text, steps = TextWriter(BODY_SIZE_MAX), Steps(QUEUES_PER_STEP)
         configs, tps = [], 0.0
         for topic in in_order(topics):

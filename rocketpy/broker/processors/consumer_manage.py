@@ -22,6 +22,9 @@ from rocketpy.remoting.limits import require
 from ..services import BrokerServices
 from .table import TableProcessor
 
+QUEUE_ID_MAX = 65_535
+"""No topic has more queues. It bounds the work of a step that goes through a group's offsets in one topic."""
+
 
 class ConsumerManageProcessor(TableProcessor):
     def __init__(self, services: BrokerServices) -> None:
@@ -46,7 +49,7 @@ class ConsumerManageProcessor(TableProcessor):
         header = UpdateConsumerOffsetRequestHeader.of(request)
         require(group_fault(header.consumer_group))
         require(known_topic_fault(header.topic))
-        require(f"there is no queue {header.queue_id}" if header.queue_id < 0 else None)
+        require(None if 0 <= header.queue_id <= QUEUE_ID_MAX else f"there is no queue {header.queue_id}")
         services, queue = self._services, (header.consumer_group, header.topic, header.queue_id)
         commit_offset(services, *queue, header.commit_offset)
         services.offsets.told(*queue, services.clock.monotonic_ms())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -13,6 +14,7 @@ from rocketpy.filter.parser import parse
 from rocketpy.filter.program import compile_program
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.fast_path import PullRequest
 from tests.support.slow_path import FakeChannel, SlowPathRig
 
 FAQ = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
@@ -207,18 +209,29 @@ def test_a_bad_expression_that_a_pull_brings_is_refused(tmp_path: Path) -> None:
     assert reply.remark.startswith("parse the consumer's subscription failed: character 7: 'b' does not fit")
 
 
-def test_pulls_that_wait_for_the_compiler_are_bounded(tmp_path: Path) -> None:
-    rig = rig_with_topic(tmp_path, enable_property_filter=True)
-    pulls = [
-        rig.pull(**SUBSCRIPTION, subscription=f"a > {n}", expression_type="SQL92") for n in range(COMPILING_MAX + 1)
-    ]
-
+def submit_all(rig: SlowPathRig, requests: list[PullRequest]) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             rig.broker._slow_pull.open(nursery)
-            for request in pulls:
+            for request in requests:
                 rig.broker.slow_pull(request)
 
     trio.run(main)
-    assert [reply.code for reply in rig.channel.pushed] == [2]
-    assert len(rig.fast_path.named("repull")) == COMPILING_MAX
+
+
+def test_pulls_that_wait_for_the_compiler_are_bounded(tmp_path: Path) -> None:
+    """One connection has as many as are still free."""
+    rig = rig_with_topic(tmp_path, enable_property_filter=True)
+    channels = [FakeChannel(number) for number in range(1, 9)]
+    asked = [attrs.evolve(sql_pull(rig, number), channel=channels[0]) for number in range(COMPILING_MAX)]
+    asked += [attrs.evolve(sql_pull(rig, 1000 + n), channel=channel) for n, channel in enumerate(channels[1:])]
+    submit_all(rig, asked)
+    assert [reply.code for reply in channels[0].pushed] == [2] * (COMPILING_MAX // 2)
+    assert all(not channel.pushed for channel in channels[1:]), "others are served"
+    assert len(rig.fast_path.named("repull")) == COMPILING_MAX // 2 + 7
+    submit_all(rig, [attrs.evolve(sql_pull(rig, 2000), channel=channels[0])])
+    assert len(rig.fast_path.named("repull")) == COMPILING_MAX // 2 + 8, "those that are done count no more"
+
+
+def sql_pull(rig: SlowPathRig, number: int) -> PullRequest:
+    return rig.pull(**SUBSCRIPTION, subscription=f"a > {number}", expression_type="SQL92")

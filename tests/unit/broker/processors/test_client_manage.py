@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
+from rocketpy.broker import filter_compiler
+from rocketpy.remoting.command import RemotingCommand
 from tests.support.slow_path import SlowPathRig
 
 
@@ -69,3 +71,55 @@ def test_check_client_config_with_sql(tmp_path: Path, kind: str, text: str, code
     data = {"topic": "T", "expressionType": kind, "subString": text}
     response = trio.run(lambda: rig.ask(46, None, {"clientId": "a", "group": "G", "subscriptionData": data}))
     assert response.code == code and (response.remark or "").startswith(remark or "")
+
+
+def filtered(rig: SlowPathRig, texts: list[str], kind: str = "SQL92") -> RemotingCommand:
+    """A heartbeat of a group with a filter for each of many topics."""
+    subscriptions = [
+        {"topic": f"T{number}", "subString": text, "subVersion": 1, "expressionType": kind}
+        for number, text in enumerate(texts)
+    ]
+    consumer = {"groupName": "G", "messageModel": "CLUSTERING", "subscriptionDataSet": subscriptions}
+    return trio.run(lambda: rig.ask(34, None, {"clientID": "a", "consumerDataSet": [consumer]}))
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The expressions that were compiled."""
+    found: list[str] = []
+
+    def compile_one(text: str) -> bytes:
+        found.append(text)
+        return b"program"
+
+    monkeypatch.setattr(filter_compiler, "_compile", compile_one)
+    return found
+
+
+def test_the_filters_of_a_heartbeat_are_compiled_once(tmp_path: Path, compiled: list[str]) -> None:
+    rig = SlowPathRig(tmp_path, enable_property_filter=True)
+    assert filtered(rig, [f"a = {number}" for number in range(600)]).code == 0
+    assert len(compiled) == 600
+
+
+@pytest.mark.parametrize("texts", [[f"a = {number}" for number in range(700)], [f"{n}" * 8000 for n in range(9)]])
+def test_more_filters_than_can_be_compiled_and_kept_are_refused(
+    tmp_path: Path, compiled: list[str], texts: list[str]
+) -> None:
+    rig = SlowPathRig(tmp_path, enable_property_filter=True)
+    answer = filtered(rig, texts)
+    assert answer.code == 1 and "the SQL92 filters of one client take" in (answer.remark or "")
+    assert compiled == [] and rig.services.consumers.group("G") is None
+
+
+@pytest.mark.parametrize(
+    ("is_enabled", "kind", "reason"),
+    [(False, "SQL92", "set enablePropertyFilter=true"), (True, "CLASS", "this type is not known")],
+)
+def test_filters_that_are_not_evaluated_are_not_compiled(
+    tmp_path: Path, compiled: list[str], caplog: pytest.LogCaptureFixture, is_enabled: bool, kind: str, reason: str
+) -> None:
+    rig = SlowPathRig(tmp_path, enable_property_filter=is_enabled)
+    assert filtered(rig, ["a > 1"] * 700, kind).code == 0
+    assert compiled == []
+    assert [line for line in caplog.messages if reason in line]

@@ -40,6 +40,13 @@ def test_offsets_are_stored_and_found(tmp_path: Path) -> None:
     assert rig.services.stats.item("GROUP_GET_NUMS", "T@G") is None, "what a group commits, it need not have consumed"
 
 
+@pytest.mark.parametrize(("queue_id", "code"), [("65535", 0), ("65536", 1), ("2147483647", 1), ("-1", 1)])
+def test_no_offsets_of_queues_that_no_topic_can_have(tmp_path: Path, queue_id: str, code: int) -> None:
+    rig = SlowPathRig(tmp_path)
+    answer = trio.run(lambda: rig.ask(15, QUEUE | {"queueId": queue_id, "commitOffset": "10"}))
+    assert answer.code == code and len(rig.services.offsets) == (code == 0)
+
+
 def test_an_offset_that_rode_on_a_pull_does_not_undo_a_later_update(tmp_path: Path) -> None:
     """A consumer that leaves names its offset last; its pull, sent before, was gathered and comes after."""
     rig = SlowPathRig(tmp_path)
