@@ -26,6 +26,7 @@ import attrs
 import trio
 
 from rocketpy.errors import RecordCorrupt, RocketError
+from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message import properties as names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.message_queue import MessageQueue
@@ -45,6 +46,7 @@ from .sending.requests import introduce
 logger = logging.getLogger(__name__)
 
 CHECKS_WAITING_MAX = 2_000  # one more is dropped; the broker asks again
+CHECKS_BYTES_MAX = 64 * 1024 * 1024  # of the bodies of those that wait; one always fits
 
 
 class LocalTransactionState(Enum):
@@ -103,6 +105,8 @@ class TransactionProducer(Producer):
         super().__init__(group, options, lifetime=lifetime)
         self.listener = listener
         self._checks, self._waiting_checks = trio.open_memory_channel[_Check](CHECKS_WAITING_MAX)
+        self._checks_bytes = 0  # of the bodies of those that wait
+        self._log = LogLimit()
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
@@ -133,13 +137,14 @@ class TransactionProducer(Producer):
         await send_loop.publish_info(message.topic)
         await introduce(opened.instance, message.topic)  # before it may be asked
         result = await self._send(outgoing, message, timeout, queue, None, None)
+        phy_offset = decode_offset_message_id(result.offset_msg_id).phy_offset
         state = LocalTransactionState.ROLLBACK
         if result.status is SendStatus.SEND_OK:
             state = await self._decide(self.listener.execute, message, argument, msg_id=result.msg_id)
         header = EndTransactionRequestHeader(
             producer_group=self.group,
             tran_state_table_offset=result.queue_offset,
-            commit_log_offset=decode_offset_message_id(result.offset_msg_id).phy_offset,
+            commit_log_offset=phy_offset,
             commit_or_rollback=state.value,
             msg_id=result.msg_id,
             transaction_id=result.transaction_id,
@@ -179,22 +184,34 @@ class TransactionProducer(Producer):
         try:
             record = decode_record(body)
         except RecordCorrupt as error:
-            logger.warning("ignored a transaction check of broker %s: %s", broker, error)
+            self._warn("ignored a transaction check of broker %s: %s", broker, error)
             return
         if record is None:
             return
         message = received_message(record, header.broker_name or "")
         group = message.properties.get(names.PGROUP)
         if group != self.group:
-            logger.warning("ignored a check by broker %s: it is of group %s, not %s", broker, group, self.group)
+            self._warn("ignored a check by broker %s: it is of group %s, not %s", broker, group, self.group)
             return
+        size = self._checks_bytes + len(message.body)
         try:
+            if self._checks_bytes and size > CHECKS_BYTES_MAX:
+                raise trio.WouldBlock
             self._checks.send_nowait(_Check(channel, header, message))
         except trio.WouldBlock:
-            logger.warning("dropped a transaction check: %d wait; broker %s asks again", CHECKS_WAITING_MAX, broker)
+            waiting = self._checks.statistics().current_buffer_used
+            self._warn("dropped a transaction check: %d wait; broker %s asks again", waiting, broker)
+        else:
+            self._checks_bytes = size
+
+    def _warn(self, text: str, *arguments: object) -> None:
+        """Write a line that brokers may cause again and again."""
+        if told := self._log.take(text):
+            logger.warning(text + "%s", *arguments, and_more(told))
 
     async def _answer_checks(self) -> None:
         async for check in self._waiting_checks:
+            self._checks_bytes -= len(check.message.body)
             state = await self._decide(self.listener.check, check.message, msg_id=check.message.msg_id)
             header = EndTransactionRequestHeader(
                 producer_group=self.group,

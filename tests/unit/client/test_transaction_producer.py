@@ -9,10 +9,17 @@ import attrs
 import pytest
 import trio
 
-from rocketpy.client import LocalTransactionState, Message, ProducerOptions, ReceivedMessage, TransactionProducer
+from rocketpy.client import (
+    LocalTransactionState,
+    Message,
+    ProducerOptions,
+    ReceivedMessage,
+    TransactionProducer,
+    transaction_producer,
+)
 from rocketpy.client.results import SendStatus
 from rocketpy.codes import RequestCode, ResponseCode
-from rocketpy.errors import BrokerError
+from rocketpy.errors import BrokerError, MessageInvalid
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
@@ -47,6 +54,18 @@ class Local:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
+
+
+@attrs.define(eq=False)
+class Busy(Local):
+    """Answers checks when the test lets it."""
+
+    gate: trio.Event = attrs.field(factory=trio.Event)
+
+    async def check(self, message: ReceivedMessage) -> Any:
+        self.asked.append(message)
+        await self.gate.wait()
+        return COMMIT
 
 
 class Plain:
@@ -164,6 +183,25 @@ def test_a_refused_half_message_is_an_error_and_nothing_runs() -> None:
     run(scenario)
 
 
+def test_nothing_runs_if_the_answer_names_no_message() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker, local = cluster.add_broker(T=1), Local()
+        send = broker.answers[SEND]
+
+        def nameless(request: RemotingCommand, channel: Channel) -> RemotingCommand:
+            answer = send(request, channel)
+            assert isinstance(answer, RemotingCommand)
+            return attrs.evolve(answer, ext_fields={**(answer.ext_fields or {}), "msgId": "no id"})
+
+        broker.answers[SEND] = nameless
+        async with transactions(cluster, local) as producer:
+            with pytest.raises(MessageInvalid):
+                await producer.send_in_transaction(Message("T", b"m"))
+        assert local.executed == [] and ends(broker) == []
+
+    run(scenario)
+
+
 def check_of(broker: FakeBroker, **changes: Any) -> RemotingCommand:
     """The question about the first message of topic T."""
     header = CheckTransactionStateRequestHeader(
@@ -206,6 +244,31 @@ def test_checks_of_other_groups_and_damaged_ones_are_ignored() -> None:
         assert len(local.asked) == 1
 
     run(scenario)
+
+
+def test_checks_that_wait_are_bounded_in_bytes(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(transaction_producer, "CHECKS_BYTES_MAX", 5)
+
+    async def scenario(cluster: FakeCluster) -> None:
+        broker, local = cluster.add_broker(T=1), Busy()
+        channels = remember_channel(broker)
+        async with transactions(cluster, local) as producer:
+            await producer.send_in_transaction(Message("T", b"two"))
+            for _ in range(9):
+                channels[0].push(check_of(broker))
+            await trio.sleep(0.5)
+            assert len(local.asked) == 1
+            local.gate.set()
+            await trio.sleep(0.5)
+            assert len(local.asked) == 2, "one was being answered, one waited"
+            channels[0].push(check_of(broker))
+            await trio.sleep(0.5)
+            assert len(local.asked) == 3
+
+    run(scenario)
+    assert len([line for line in caplog.messages if "dropped a transaction check: 1 wait" in line]) == 1
 
 
 def test_the_broker_knows_the_producer_before_it_has_the_half_message() -> None:
