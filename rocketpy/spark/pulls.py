@@ -14,7 +14,7 @@ from rocketpy.client.cluster.route import MASTER_ID
 from rocketpy.client.consuming.subscription import SQL92, Sql92, build_subscription
 from rocketpy.client.results import PullStatus, StoredPull
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, RocketError, TransportError
+from rocketpy.errors import BrokerError, ClientError, RocketError, TransportError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
@@ -102,6 +102,7 @@ class Pulls:
     _runs: list[trio.MemoryReceiveChannel[StoredPull]] = attrs.field(factory=list)
     _begun: trio.Event = attrs.field(factory=trio.Event)
     _ended: bool = False
+    _is_complete: bool = False  # every run has read its part; otherwise the end is no end of the slice
     _slots: trio.Semaphore = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
@@ -119,6 +120,7 @@ class Pulls:
                         self._runs.append(receive)
                         self._begun.set()
                         nursery.start_soon(self._read_run, begin, end, send)
+                self._is_complete = True
             finally:
                 self._ended = True
                 self._begun.set()
@@ -173,7 +175,7 @@ class Pulls:
         """The next answers in the order of the queue, at least one; none at the end of the slice.
 
         Raises:
-            DataLost, TransportError, BrokerError: what ended the reading.
+            DataLost, TransportError, BrokerError: what ended the reading. ClientError: the client was closed meanwhile.
         """
         while True:
             while not self._runs and not self._ended:
@@ -182,6 +184,8 @@ class Pulls:
             if self._error is not None:
                 raise self._error
             if not self._runs:
+                if not self._is_complete:
+                    raise ClientError(f"the reading of {self.wanted} was ended before its end")
                 return []
             answers = await self._take_from(self._runs[0])
             if answers:

@@ -11,7 +11,7 @@ import trio.testing
 
 from rocketpy.client.results import PullStatus, StoredPull
 from rocketpy.codes import ResponseCode
-from rocketpy.errors import BrokerError, ConnectionLost, RocketError
+from rocketpy.errors import BrokerError, ClientError, ConnectionLost, RocketError
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from rocketpy.spark.pulls import DataLost, Pulls, PullSettings, Slice
@@ -81,6 +81,21 @@ def test_offsets_come_once_and_in_order(step: int, pipeline: int) -> None:
 
 def test_an_empty_slice() -> None:
     assert read(Broker(0, 10), 4, 4)[0] == []
+
+
+def test_a_reading_that_was_ended_is_not_taken_for_a_short_slice() -> None:
+    pulls = Pulls(Broker(0, 5000), Slice(QUEUE, 0, 5000), PullSettings("g", batch_size=32))  # type: ignore[arg-type]
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pulls.run)
+            assert await pulls.take()
+            pulls.stop()
+            with pytest.raises(ClientError, match="ended before its end"):
+                while await pulls.take():
+                    pass
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
 
 def test_lost_messages_are_an_error_or_counted() -> None:
