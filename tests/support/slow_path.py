@@ -23,8 +23,7 @@ from rocketpy.remoting.fast_path import Delivery, EndTransaction, MessageToPut, 
 from rocketpy.remoting.limits import PoolLoad
 from tests.support.half_states import FakeHalfStates
 
-NOW_MS = 1_700_000_000_000
-UNITS_PER_FILE = 8
+NOW_MS, UNITS_PER_FILE = 1_700_000_000_000, 8
 
 
 @attrs.define
