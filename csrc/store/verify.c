@@ -61,7 +61,8 @@ const rp_tally *rp_verify_tally(const rp_verify *verify, uint32_t index) {
 
 /* --- the log --- */
 
-static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, const uint8_t *key, uint32_t key_size) {
+static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, uint64_t at, const uint8_t *key,
+                           uint32_t key_size) {
     if (verify->tally_count == verify->tally_room) {
         uint32_t room = verify->tally_room ? verify->tally_room * 2 : TALLIES_FIRST;
         rp_tally **grown = realloc(verify->tallies, room * sizeof *grown);
@@ -78,7 +79,9 @@ static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, cons
                             .topic_size = record->topic_size,
                             .queue_id = record->queue_id,
                             .first_offset = record->queue_offset,
-                            .next_offset = record->queue_offset};
+                            .next_offset = record->queue_offset,
+                            .entry_offset = record->queue_offset,
+                            .entry_phy_offset = at};
         rp_map_put(&verify->by_name, key, key_size, tally, &failed);
     }
     if (failed) {
@@ -91,12 +94,12 @@ static rp_tally *new_tally(rp_verify *verify, const rp_record_view *record, cons
     return tally;
 }
 
-static rp_tally *tally_of(rp_verify *verify, const rp_record_view *record) {
+static rp_tally *tally_of(rp_verify *verify, const rp_record_view *record, uint64_t at) {
     uint8_t key[V2_TOPIC_MAX + 4];
     memcpy(key, record->topic, record->topic_size);
     rp_store32(key + record->topic_size, (uint32_t)record->queue_id);
     rp_tally *tally = rp_map_get(&verify->by_name, key, record->topic_size + 4);
-    return tally ? tally : new_tally(verify, record, key, record->topic_size + 4);
+    return tally ? tally : new_tally(verify, record, at, key, record->topic_size + 4);
 }
 
 static void find_fault(rp_verify *verify, uint32_t kind, uint64_t phy_offset, uint64_t expected, uint64_t found,
@@ -131,7 +134,7 @@ static uint32_t index_of(const rp_verify *verify, const rp_tally *tally) {
 
 /* Add the record, which must have a unit, to the tally of its queue. */
 static rp_status tally_record(rp_verify *verify, const rp_record_view *record, uint64_t at, uint64_t units_limit) {
-    rp_tally *tally = tally_of(verify, record);
+    rp_tally *tally = tally_of(verify, record, at);
     if (!tally) return RP_NO_MEMORY;
     if (record->queue_offset != tally->next_offset) {
         int over_damage =

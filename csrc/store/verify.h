@@ -18,6 +18,8 @@ typedef struct rp_tally {
     uint64_t records;        /* all of them, with their bytes */
     uint64_t bytes;
     uint64_t max_phy_offset; /* end of the newest record */
+    uint64_t entry_offset; /* queue and log offset of the first record that was met: a log that is walked in parts */
+    uint64_t entry_phy_offset; /* is joined by them (rocketpy/store/inspection/tally.py) */
     const uint8_t *topic;
     uint32_t topic_size;
     int32_t queue_id;
@@ -59,11 +61,11 @@ const rp_finding *rp_verify_finding(const rp_verify *verify, uint32_t index);
 const rp_tally *rp_verify_tally(const rp_verify *verify, uint32_t index);
 
 typedef struct rp_units {
-    uint64_t units;      /* from first_offset up to end_offset, without pre-blank units */
-    uint64_t blanks;     /* pre-blank units, wherever they are */
-    uint64_t stray;      /* before first_offset, of records that the log still has */
-    uint64_t beyond;     /* from end_offset on */
-    uint64_t extended;   /* whose tags code lies in consumequeue_ext */
+    uint64_t units; /* from first_offset up to end_offset, without pre-blank units */
+    uint64_t blanks; /* pre-blank units, wherever they are */
+    uint64_t stray; /* before first_offset, of records that the log still has */
+    uint64_t beyond; /* from end_offset on */
+    uint64_t extended; /* whose tags code lies in consumequeue_ext */
     uint64_t units_sum;
     uint64_t places_sum;
 } rp_units;
@@ -76,7 +78,7 @@ uint32_t rp_verify_units(const uint8_t *units, uint32_t count, uint64_t offset, 
 /* Problems of a queue's files other than their units. */
 enum {
     RP_QUEUE_FOREIGN = 1, /* a name or size that does not belong there */
-    RP_QUEUE_GAP = 2,     /* a file between two others is missing */
+    RP_QUEUE_GAP = 2, /* a file between two others is missing */
     RP_QUEUE_NOT_ZERO = 4 /* something lies behind the last unit */
 };
 /* Add the units of all files of a queue's directory; one descriptor at a time. `*file_size`: of all queue files; 0
@@ -88,7 +90,7 @@ enum { RP_INDEX_SOUND = 0, RP_INDEX_COUNT = 1, RP_INDEX_HASH = 2, RP_INDEX_PREVI
 typedef struct rp_index_check {
     uint32_t units;
     uint32_t faults;
-    uint32_t reason;   /* of the first fault: RP_INDEX_*, at unit or slot `at` */
+    uint32_t reason; /* of the first fault: RP_INDEX_*, at unit or slot `at` */
     uint32_t at;
     int64_t expected;
     int64_t found;

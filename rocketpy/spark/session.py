@@ -31,12 +31,12 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def session(
-    master: str = "local[*]", *, name: str = "rocketpy", config: Mapping[str, str] | None = None
+    master: str | None = "local[*]", *, name: str = "rocketpy", config: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session for the sources: this interpreter for the workers, no UI, UTC, and sockets without TCP's delays.
 
     Args:
-        master: `local[2]`, `spark://host:7077`, or what spark-submit has set.
+        master: `local[2]`, `spark://host:7077`; None: what spark-submit has set, otherwise `local[*]`.
         config: settings of Spark, over those made here.
     Raises:
         ConfigError: there is no Java 17.
@@ -44,15 +44,20 @@ def session(
     check_java()
     from pyspark.sql import SparkSession
 
+    if master is None and "PYSPARK_GATEWAY_PORT" not in os.environ:  # which spark-submit sets
+        master = "local[*]"
+
     settings = {
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
     }
-    if master.startswith("local"):
+    if master is not None and master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 of the PATH
-    builder = SparkSession.builder.master(master).appName(name)
+    builder = SparkSession.builder.appName(name)
+    if master is not None:
+        builder = builder.master(master)
     for key, value in {**settings, **(config or {})}.items():
         builder = builder.config(key, value)
     return register(builder.getOrCreate())

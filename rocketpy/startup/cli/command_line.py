@@ -20,6 +20,7 @@ from rocketpy.errors import RocketError
 
 from ..boot.serving import Deliver, Order
 from .exit_status import exit_status
+from .pipeline import pipeline
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _FILE = click.Path(exists=False, dir_okay=False)
@@ -254,6 +255,9 @@ def store_stats(directory: str, commitlog: str, as_json: bool) -> None:
     from .store_tools import stats
 
     sys.exit(_look(lambda: stats(Path(directory), as_json=as_json, commitlog=commitlog)))
+
+
+cli.add_command(pipeline)
 
 
 @cli.command()

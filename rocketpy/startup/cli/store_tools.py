@@ -78,7 +78,7 @@ def verify(directory: Path, *, as_json: bool = False, slots: int | None = None, 
     began_s = time.monotonic()
     with StoreProgress() as progress:
         report = verify_store(reader, progress, slots=slots)
-    _print_report(report, time.monotonic() - began_s, as_json)
+    print_report(report, time.monotonic() - began_s, as_json)
     return int(bool(report.problems))
 
 
@@ -152,7 +152,8 @@ def _state_lines(store: StoreDump, wanted: Selection) -> Iterator[Line]:
 # --- verify and stats ---
 
 
-def _print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
+def print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
+    """Print what a check has found."""
     if as_json:
         fields = attrs.asdict(report, filter=lambda attribute, _: attribute.name != "state")
         print(json.dumps(fields | {"sound": not report.problems, "state": state_fields(report.state)}))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 import attrs
 
 from .findings import Findings, ProgressListener
 from .reader import StoreReader
 from .state_files import StoreState
+from .tally import QueueTally
 
 
 @attrs.frozen
@@ -17,6 +21,19 @@ class Inspected:
     state: StoreState
     findings: Findings
     listener: ProgressListener
+
+
+class CheckedLog(Protocol):
+    """What the check of the queues needs to know of the log."""
+
+    @property
+    def begin(self) -> int: ...  # phy offset
+    @property
+    def end(self) -> int: ...  # phy offset
+    @property
+    def is_dispatch_known(self) -> bool: ...  # the control block says which records must have units
+
+    def tallies(self) -> Iterator[QueueTally]: ...
 
 
 class Check:

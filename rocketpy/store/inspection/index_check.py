@@ -27,12 +27,17 @@ class IndexCheck(Check):
         super().__init__(inspected)
         self._log_begin = log_begin
         self._slots = slots
-        self._log_files: list[FileInfo] = []
+        self._log_files: list[FileInfo] = self._reader.log_files()
         self.units = 0
 
     def run(self) -> None:
-        headers = self._reader.index_headers()
-        self._log_files = self._reader.log_files()
+        for path in self.checkable():
+            self.check(path)
+            self._listener.reached(self.units)
+
+    def checkable(self) -> list[Path]:
+        """The files that can be checked; findings name the others."""
+        headers, paths = self._reader.index_headers(), []
         self._listener.begin("index", sum(header.index_count - 1 for _, header in headers if header), "keys")
         for number, (path, header) in enumerate(headers):
             if header is None:
@@ -41,10 +46,11 @@ class IndexCheck(Check):
                 self._findings.note(f"{self._findings.name(path)}: in use, not checked")
                 self.units += header.index_count - 1
             else:
-                self._check(path)
-            self._listener.reached(self.units)
+                paths.append(path)
+        return paths
 
-    def _check(self, path: Path) -> None:
+    def check(self, path: Path) -> None:
+        """One file. Its units that name records of the log are followed there."""
         with self._reader.image(path) as image:
             if image is None:
                 return

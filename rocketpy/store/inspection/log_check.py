@@ -19,13 +19,14 @@ from rocketpy.native.status import Status
 from ..files import FileInfo
 from .check import Check, Inspected
 from .reader import next_record, record_bytes
+from .tally import QueueTally, tally_of
 
 STEP = 64 << 20  # bytes between two progress reports
 UNLIMITED = (1 << 64) - 1
 
 
 class LogCheck(Check):
-    """One walk through the log. `begin`, `end` and the tallies are set at its end."""
+    """One walk through the log, or through one of its files. `begin`, `end` and the tallies are set at its end."""
 
     def __init__(self, inspected: Inspected, *, check_crc: bool = True) -> None:
         super().__init__(inspected)
@@ -40,6 +41,7 @@ class LogCheck(Check):
         self.is_dispatch_known = known is not None
         self._units_limit = known.dispatched_phy_offset if known else UNLIMITED
         self.begin = self.end = 0
+        self.damages: list[int] = []  # phy offsets, ascending
         self._verify = lib.rp_verify_open()
         if self._verify == ffi.NULL:
             raise StoreError("not enough memory to check a store")
@@ -59,26 +61,37 @@ class LogCheck(Check):
         lib.rp_verify_read_totals(self._verify, totals)
         return totals
 
-    def tallies(self) -> Iterator[Any]:
-        """`rp_tally *` of every queue that has records."""
+    def tallies(self) -> Iterator[QueueTally]:
+        """Of every queue that has records."""
         for index in range(self.totals.tallies):
-            yield lib.rp_verify_tally(self._verify, index)
+            yield tally_of(lib.rp_verify_tally(self._verify, index))
 
     def run(self) -> None:
         infos = self._reader.log_files()
         self._listener.begin("log", sum(info.size for info in infos), "bytes")
         self.begin = self.end = int(infos[0].name) if infos else 0
-        self._check_names(infos)
+        self.check_names(infos)
         for number, info in enumerate(infos):
             self.end = max(self.end, int(info.name))
             if not self._walk_file(info, infos[number + 1 :]):
                 break
-        self._check_end()
+        self.check_end()
         self._name_findings(infos)
+
+    def run_file(self, name: str) -> bool:
+        """Walk one file alone. Returns whether the log continues in the next one."""
+        infos = self._reader.log_files()
+        number = next((number for number, info in enumerate(infos) if info.name == name), None)
+        self.begin = self.end = int(name)
+        if number is None:  # deleted meanwhile
+            return True
+        continues = self._walk_file(infos[number], infos[number + 1 :])
+        self._name_findings(infos)
+        return continues
 
     # --- files ---
 
-    def _check_names(self, infos: list[FileInfo]) -> None:
+    def check_names(self, infos: list[FileInfo]) -> None:
         directory = self._reader.paths.commitlog
         for before, info in itertools.pairwise(infos):
             if info.size != infos[0].size:
@@ -139,6 +152,7 @@ class LogCheck(Check):
         extent = "; nothing sound follows" if not goes_on else f"; {following - at} bytes up to what is sound again"
         self._findings.problem(path, at, text + extent)
         lib.rp_verify_damage(self._verify, position[0])
+        self.damages.append(position[0])
         if is_last and goes_on:
             self.end = start + len(image)
         position[0] = start + following
@@ -158,7 +172,8 @@ class LogCheck(Check):
         if self._is_closed and len(later) > 2:
             self._findings.problem(path, -1, f"{len(later)} empty files follow: Java brokers stand no more than two")
 
-    def _check_end(self) -> None:
+    def check_end(self) -> None:
+        """Compare `end` with what the last broker has published."""
         if self._published is not None and self.end < self._published:
             text = f"says that the log ends at {self._published}, it ends at {self.end}"
             self._findings.problem(self._reader.paths.control, -1, text)
@@ -174,20 +189,16 @@ class LogCheck(Check):
             if finding.kind == lib.RP_FOUND_OWN_OFFSET:
                 text = f"the record says that it is at {finding.found}"
             else:
-                name = queue_name(lib.rp_verify_tally(self._verify, finding.tally))
-                text = f"queue offset {finding.found} of {name}, expected {finding.expected}"
+                name = tally_of(lib.rp_verify_tally(self._verify, finding.tally)).name
+                text = queue_offset_text(name, finding.found, finding.expected)
             self._findings.problem(path, position, f"offset {finding.phy_offset}: {text}")
         if count > lib.RP_FINDINGS_MAX:
             more = f"{count - lib.RP_FINDINGS_MAX} more records with wrong offsets"
             self._findings.problem(self._reader.paths.commitlog, -1, more)
 
 
-def topic_of(tally: Any) -> str:
-    return bytes(ffi.buffer(tally.topic, tally.topic_size)).decode("utf-8", "replace")
-
-
-def queue_name(tally: Any) -> str:
-    return f"{topic_of(tally)}/{tally.queue_id}"
+def queue_offset_text(queue: str, found: int, expected: int) -> str:
+    return f"queue offset {found} of {queue}, expected {expected}"
 
 
 def reason_of(image: mmap.mmap, position: int, phy_offset: int) -> str:

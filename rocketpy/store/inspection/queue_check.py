@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from rocketpy.errors import RecordCorrupt, StoreError
@@ -25,10 +26,10 @@ from rocketpy.native.status import Status
 
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
-from .check import Check, Inspected
-from .log_check import LogCheck, topic_of
+from .check import Check, CheckedLog, Inspected
 from .reader import QueueDirectory
 from .state_files import read_deletions
+from .tally import QueueTally
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 NO_RECORDS = (1 << 64) - 1
@@ -38,29 +39,34 @@ PROBLEMS_PER_QUEUE = 20
 class QueueCheck(Check):
     """All queues of a store, after the log."""
 
-    def __init__(self, inspected: Inspected, log: LogCheck) -> None:
+    def __init__(self, inspected: Inspected, log: CheckedLog, *, file_size: int = 0) -> None:
         super().__init__(inspected)
         self._log = log
-        self._file_size = ffi.new("uint64_t *")  # of all queues, known after the first one
+        self._file_size = ffi.new("uint64_t *", file_size)  # of all queues; 0: known after the first one
         self._odd = ffi.new("uint32_t *")
         self._log_files = self._reader.log_files()
         self._sum = ffi.new("rp_units *")
         self._deletions = read_deletions(self._reader.files, self._reader.paths)
-        self._behind = 0  # records without a unit, which the next start or the running broker dispatches
+        self.behind = 0  # records without a unit, which the next start or the running broker dispatches
         # Without a control block the dispatched position is unknown: units may be missing at the end.
         self._may_lag = not self._state.is_closed and not log.is_dispatch_known
         self.units = 0
         self.queues = 0
 
     def run(self) -> None:
-        tallies = {(topic_of(tally), int(tally.queue_id)): tally for tally in self._log.tallies()}
+        tallies = {(tally.topic, tally.queue_id): tally for tally in self._log.tallies()}
         self._listener.begin("queues", len(tallies), "queues")
         for queue in self._reader.queues():
-            self._check(queue, tallies.pop((queue.topic, queue.queue_id), None))
-            self.queues += 1
+            self.check(queue, tallies.pop((queue.topic, queue.queue_id), None))
             self._listener.reached(self.queues)
+        self.check_missing(tallies.values())
+        self.note_behind()
+
+    def check_missing(self, tallies: Iterable[QueueTally]) -> None:
+        """Records of queues that have no directory."""
         known = self._topics()
-        for (topic, queue_id), tally in tallies.items():
+        for tally in tallies:
+            topic, queue_id = tally.topic, tally.queue_id
             name = self._reader.paths.consumequeue / topic / str(queue_id)
             if not tally.units or tally.topic_size > TOPIC_LENGTH_MAX:  # of 5.x: it has no queue here
                 continue
@@ -69,11 +75,13 @@ class QueueCheck(Check):
             ):
                 self._findings.note(f"{topic}/{queue_id}: {tally.records} records of a deleted topic")
             elif self._may_lag:
-                self._behind += tally.units
+                self.behind += tally.units
             else:
                 self._findings.problem(name, -1, f"the log has {tally.records} records but no queue is there")
-        if self._behind:
-            self._findings.note(f"{self._behind} records have no unit yet: the next start makes them")
+
+    def note_behind(self) -> None:
+        if self.behind:
+            self._findings.note(f"{self.behind} records have no unit yet: the next start makes them")
 
     def count(self) -> None:
         """Count queues and units only."""
@@ -93,7 +101,9 @@ class QueueCheck(Check):
 
     # --- one queue ---
 
-    def _check(self, queue: QueueDirectory, tally: Any | None) -> None:
+    def check(self, queue: QueueDirectory, tally: QueueTally | None) -> None:
+        """Compare a queue's files with its records in the log."""
+        self.queues += 1
         total = self._add_up(queue, tally)
         if self._odd[0] & ~lib.RP_QUEUE_NOT_ZERO:
             self._name_files(queue)
@@ -122,7 +132,7 @@ class QueueCheck(Check):
                 self._findings.problem(path, -1, f"the file at {expected} is missing before it")
             expected = int(info.name) + info.size if info.name.isdecimal() else -1
 
-    def _add_up(self, queue: QueueDirectory, tally: Any | None) -> Any:
+    def _add_up(self, queue: QueueDirectory, tally: QueueTally | None) -> Any:
         total = self._sum
         ffi.memmove(total, bytes(ffi.sizeof("rp_units")), ffi.sizeof("rp_units"))
         first = tally.first_offset if tally is not None else NO_RECORDS
@@ -149,7 +159,7 @@ class QueueCheck(Check):
                 return queue.path / info.name, position - int(info.name)
         return queue.path, position
 
-    def _check_units(self, queue: QueueDirectory, tally: Any | None) -> None:
+    def _check_units(self, queue: QueueDirectory, tally: QueueTally | None) -> None:
         """The sums differ: find the wrong units."""
         found = matched = 0
         end = begin = -1
@@ -168,11 +178,11 @@ class QueueCheck(Check):
             found += bool(text)
         if found > PROBLEMS_PER_QUEUE:
             self._findings.problem(queue.path, -1, f"{found - PROBLEMS_PER_QUEUE} more units that do not fit")
-        missing = int(tally.units) - matched - found if tally is not None else 0
+        missing = tally.units - matched - found if tally is not None else 0
         if tally is not None and begin > tally.first_offset and (queue.topic, queue.queue_id) in self._deletions:
-            missing -= begin - int(tally.first_offset)  # its topic was deleted, and created again
+            missing -= begin - tally.first_offset  # its topic was deleted, and created again
         if missing > 0 and self._may_lag:
-            self._behind += missing
+            self.behind += missing
         elif missing > 0:
             text = f"ends at offset {end}, its records at {tally.next_offset}" if tally is not None else ""
             self._findings.problem(queue.path, -1, f"{text}: {missing} units are missing")

@@ -7,7 +7,7 @@ import attrs
 from .check import Inspected
 from .findings import Findings, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
-from .log_check import LogCheck, topic_of
+from .log_check import LogCheck
 from .queue_check import QueueCheck
 from .reader import StoreReader
 from .state_files import StoreState, read_state
@@ -126,7 +126,7 @@ def count_store(reader: StoreReader, listener: ProgressListener = NO_LISTENER) -
 def _topics(log: LogCheck) -> list[TopicStats]:
     found: dict[str, list[int]] = {}
     for tally in log.tallies():
-        sums = found.setdefault(topic_of(tally), [0, 0, 0])
+        sums = found.setdefault(tally.topic, [0, 0, 0])
         for index, value in enumerate((1, tally.records, tally.bytes)):
             sums[index] += value
     stats = [TopicStats(topic, *sums) for topic, sums in found.items()]

@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rocketpy.config import MessageStoreConfig
@@ -17,6 +18,7 @@ from rocketpy.store.inspection.findings import NoListener
 from rocketpy.store.inspection.queue_check import QueueCheck
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import VerifyReport, verify_store
+from rocketpy.store.inspection.verify_parts import verify_in_parts
 from rocketpy.store.recovery.lifecycle import OpenedStore, close_store, open_store
 from tests.support.store_writer import Put, StoreWriter
 
@@ -36,7 +38,15 @@ def root(config: MessageStoreConfig) -> Path:
 
 
 def verify(root: Path) -> VerifyReport:
-    return verify_store(StoreReader(root))
+    """What verify says. The checks in parts must say the same of every store of these tests."""
+    report = verify_store(StoreReader(root))
+    assert in_order(verify_in_parts(StoreReader(root), map)) == in_order(report)
+    return report
+
+
+def in_order(report: VerifyReport) -> VerifyReport:
+    problems = sorted(report.problems, key=lambda problem: (problem.file, problem.position, problem.text))
+    return attrs.evolve(report, problems=problems, notes=sorted(report.notes))
 
 
 def flip(path: Path, at: int) -> None:

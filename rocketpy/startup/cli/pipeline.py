@@ -1,0 +1,107 @@
+"""`rocketpy pipeline JOB`: the jobs of rocketpy.spark. spark-submit can run this file, too.
+
+Exit status: 0 done and sound, 1 findings, 2 the job could not be done.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rocketpy.errors import RocketError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketpy.store.inspection.findings import ProgressListener
+
+FAILED = 2
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+def pipeline() -> None:
+    """Work on whole stores, on Spark. Needs the extra: pip install "rocketpy-mq[spark]", and Java 17.
+
+    \b
+    Exit status: 0 done, 1 there are findings, 2 the job could not be done.
+    On a cluster: spark-submit --master spark://HOST:7077 .../rocketpy/startup/cli/pipeline.py JOB ...
+    """
+
+
+_MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
+_INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
+
+
+@pipeline.command("audit")
+@click.argument("directory", type=click.Path())
+@click.option("--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog.")
+@click.option("--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, if it is not the default.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@_MASTER
+@_INLINE
+def audit_command(
+    directory: str, commitlog: str, slots: int | None, as_json: bool, master: str | None, inline: bool
+) -> None:
+    """Check every record, unit and index entry of a store, as `rocketpy store verify` does, on many cores.
+
+    DIRECTORY must be at the same path on every worker. It is not changed.
+    """
+    sys.exit(_status(lambda: _audit(Path(directory), commitlog, slots, as_json, master, inline)))
+
+
+def _audit(directory: Path, commitlog: str, slots: int | None, as_json: bool, master: str | None, inline: bool) -> int:
+    from rocketpy.spark.jobs.audit import audit
+    from rocketpy.startup.cli.store_tools import print_report
+
+    with _session(master, inline) as spark, _progress(inline) as listener:
+        began_s = time.monotonic()
+        report = audit(spark, directory, commitlog=commitlog, slots=slots, listener=listener)
+        seconds = time.monotonic() - began_s
+    print_report(report, seconds, as_json)
+    return int(bool(report.problems))
+
+
+@contextmanager
+def _session(master: str | None, inline: bool) -> Iterator[SparkSession | None]:
+    """A session that shows Spark's own bar of tasks on a terminal; None with `inline`."""
+    if inline:
+        yield None
+        return
+    from rocketpy.spark.session import session
+
+    config = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(), "spark.log.level": "WARN"}
+    spark = session(master, name="rocketpy pipeline", config=config)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _progress(inline: bool) -> AbstractContextManager[ProgressListener]:
+    """Our own bar where Spark does not show one."""
+    from rocketpy.startup.cli.store_progress import StoreProgress
+    from rocketpy.store.inspection.findings import NoListener
+
+    return StoreProgress() if inline else nullcontext(NoListener())
+
+
+def _status(job: Callable[[], int]) -> int:
+    try:
+        return job()
+    except (RocketError, OSError) as exc:
+        click.echo(f"rocketpy: {exc}", err=True)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow"):
+            raise
+        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
+    return FAILED
+
+
+if __name__ == "__main__":
+    pipeline(prog_name="pipeline")

@@ -1,0 +1,58 @@
+"""The jobs on Spark give what the same work gives without Spark, also of stores that the Java broker has written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from rocketpy.spark.jobs.audit import audit
+from rocketpy.spark.jobs.running import run_parts
+from rocketpy.startup.cli.command_line import cli
+from rocketpy.store.files import file_name
+from rocketpy.store.inspection.reader import StoreReader
+from rocketpy.store.inspection.verify import verify_store
+from tests.unit.store.test_java_store import unpack
+from tests.unit.store.test_verify import in_order
+
+
+@pytest.mark.parametrize("name", ["clean", "killed"])
+def test_the_audit_of_a_store_of_java_says_what_verify_says(spark: Any, tmp_path: Path, name: str) -> None:
+    unpack(name, tmp_path)
+    report = audit(spark, tmp_path)
+    assert in_order(report) == in_order(verify_store(StoreReader(tmp_path)))
+    assert report.records == 200 and report.problems == []
+
+
+def test_the_audit_finds_damage(spark: Any, tmp_path: Path) -> None:
+    unpack("clean", tmp_path)
+    for path, at in ((f"commitlog/{file_name(0)}", 90), (f"consumequeue/A/0/{file_name(0)}", 19)):
+        with (tmp_path / path).open("r+b") as file:
+            file.seek(at)
+            file.write(b"\x55")
+    report = audit(spark, tmp_path)
+    assert in_order(report) == in_order(verify_store(StoreReader(tmp_path)))
+    assert {problem.file.split("/")[0] for problem in report.problems} == {"commitlog", "consumequeue"}
+
+
+def test_results_come_in_the_order_of_the_parts(spark: Any) -> None:
+    assert list(run_parts(spark, abs, range(-50, 0))) == list(range(50, 0, -1))
+    assert list(run_parts(spark, abs, [])) == []
+    assert list(run_parts(None, abs, [-2, -1])) == [2, 1]
+
+
+def test_the_command_tells_findings_from_failures(tmp_path: Path) -> None:
+    unpack("clean", tmp_path)
+    command = ["pipeline", "audit", "--inline"]
+    sound = CliRunner().invoke(cli, [*command, "--json", str(tmp_path)])
+    assert sound.exit_code == 0 and json.loads(sound.stdout)["records"] == 200
+    with (tmp_path / "commitlog" / file_name(0)).open("r+b") as file:
+        file.seek(90)
+        file.write(b"\x55")
+    damaged = CliRunner().invoke(cli, [*command, str(tmp_path)])
+    assert damaged.exit_code == 1 and f"commitlog/{file_name(0)} at byte 0: " in damaged.stdout
+    missing = CliRunner().invoke(cli, [*command, str(tmp_path / "no")])
+    assert missing.exit_code == 2 and missing.stderr == f"rocketpy: {tmp_path / 'no'} is not a directory\n"
