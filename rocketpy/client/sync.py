@@ -37,7 +37,8 @@ from .transaction_producer import TransactionListener
 
 P = ParamSpec("P")
 T = TypeVar("T")
-C = TypeVar("C", bound=AbstractAsyncContextManager[Any])
+C = TypeVar("C", bound=AbstractAsyncContextManager[Any], covariant=True)
+S = TypeVar("S", bound=async_producer.Producer, covariant=True)
 
 
 class Blocking(Generic[C]):
@@ -136,11 +137,8 @@ def blocking_now(method: Callable[Concatenate[C, P], T]) -> Callable[Concatenate
     return call
 
 
-class Producer(Blocking[async_producer.Producer]):
-    """`rocketpy.client.Producer`, blocking."""
-
-    def __init__(self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
-        super().__init__(async_producer.Producer(group, options, lifetime=lifetime))
+class BlockingProducer(Blocking[S]):
+    """What both producers offer."""
 
     send = blocking(async_producer.Producer.send)
     send_batch = blocking(async_producer.Producer.send_batch)
@@ -193,7 +191,14 @@ class Producer(Blocking[async_producer.Producer]):
         return future
 
 
-class TransactionProducer(Blocking[async_transactions.TransactionProducer]):
+class Producer(BlockingProducer[async_producer.Producer]):
+    """`rocketpy.client.Producer`, blocking."""
+
+    def __init__(self, group: str, options: ProducerOptions | None = None, *, lifetime: Lifetime | None = None) -> None:
+        super().__init__(async_producer.Producer(group, options, lifetime=lifetime))
+
+
+class TransactionProducer(BlockingProducer[async_transactions.TransactionProducer]):
     """`rocketpy.client.TransactionProducer`, blocking; plain functions of the listener run in worker threads."""
 
     def __init__(
@@ -206,9 +211,7 @@ class TransactionProducer(Blocking[async_transactions.TransactionProducer]):
     ) -> None:
         super().__init__(async_transactions.TransactionProducer(group, listener, options, lifetime=lifetime))
 
-    send = blocking(async_transactions.TransactionProducer.send)
     send_in_transaction = blocking(async_transactions.TransactionProducer.send_in_transaction)
-    queues = blocking(async_transactions.TransactionProducer.queues)
 
 
 class PushConsumer(Blocking[async_push.PushConsumer]):

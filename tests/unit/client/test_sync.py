@@ -97,7 +97,7 @@ def test_a_client_that_was_not_started_says_so() -> None:
         sync.Producer("pg", ProducerOptions(**SETTINGS), lifetime=lifetime()).send(Message("T", b"x"))
 
 
-@pytest.mark.parametrize("name", ["Producer", "PushConsumer", "PullConsumer"])
+@pytest.mark.parametrize("name", ["Producer", "TransactionProducer", "PushConsumer", "PullConsumer"])
 def test_blocking_clients_offer_what_users_of_the_async_ones_have(name: str) -> None:
     called_by_ourselves = set().union(*map(public_methods, (QueueOwner, PullHost, AskedConsumer, ConsumerMember)))
     missing = public_methods(getattr(client, name)) - public_methods(getattr(sync, name))
