@@ -6,13 +6,7 @@
 #include "arrow/columns.h"
 #include "arrow/text_out.h"
 
-enum {
-    NAME_VALUE_SEPARATOR = 0x01,
-    PROPERTY_SEPARATOR = 0x02,
-    PAIR_SIZE_MIN = 3,
-    PAIRS_MAX = RP_PROPERTIES_SIZE_MAX / PAIR_SIZE_MIN + 1,
-    FEW = 24
-};
+enum { PAIR_SIZE_MIN = 3, PAIRS_MAX = RP_PROPERTIES_SIZE_MAX / PAIR_SIZE_MIN + 1, FEW = 24 };
 
 typedef struct pair {
     uint16_t name_at; /* in the properties */
@@ -25,9 +19,9 @@ static uint32_t cut(const uint8_t *properties, uint32_t size, pair *pairs) {
     const uint8_t *piece = properties, *end = properties + size;
     uint32_t count = 0;
     while (piece < end) {
-        const uint8_t *next = memchr(piece, PROPERTY_SEPARATOR, (size_t)(end - piece));
+        const uint8_t *next = memchr(piece, RP_PROPERTY_SEPARATOR, (size_t)(end - piece));
         if (next == NULL) next = end;
-        const uint8_t *middle = memchr(piece, NAME_VALUE_SEPARATOR, (size_t)(next - piece));
+        const uint8_t *middle = memchr(piece, RP_NAME_VALUE_SEPARATOR, (size_t)(next - piece));
         if (middle != NULL && middle > piece && middle + 1 < next)
             pairs[count++] = (pair){(uint16_t)(piece - properties), (uint16_t)(middle - piece),
                                     (uint16_t)(next - middle - 1), (uint16_t)count};
@@ -96,7 +90,7 @@ void rp_column_pairs_room(const rp_row *rows, uint32_t count, rp_pairs_room *roo
         const uint8_t *at = rows[i].record + rows[i].properties_at, *end = at + rows[i].properties_size;
         room->bytes += (uint64_t)rows[i].properties_size * (rows[i].flags & RP_ROW_MALFORMED ? REPLACED_SIZE_MAX : 1);
         while (at < end) {
-            const uint8_t *next = memchr(at, PROPERTY_SEPARATOR, (size_t)(end - at));
+            const uint8_t *next = memchr(at, RP_PROPERTY_SEPARATOR, (size_t)(end - at));
             at = next == NULL ? end : next + 1;
             room->pairs++;
         }

@@ -7,8 +7,8 @@
 #include "base/endian.h"
 #include "base/utf8.h"
 #include "store/record.h"
+#include "store/transaction_names.h"
 
-enum { NAME_VALUE_SEPARATOR = 0x01, PROPERTY_SEPARATOR = 0x02, SYS_FLAG_COMPRESSED = 1, TRANSACTION_PREPARED = 4 };
 _Static_assert(RP_PROPERTIES_SIZE_MAX <= UINT16_MAX, "places in properties fit the fields of a row");
 _Static_assert(RP_TOPIC_SIZE_V2_MAX <= UINT16_MAX, "sizes of topics fit the field of a row");
 
@@ -39,9 +39,8 @@ static int equals(const uint8_t *text, uint32_t size, const char *other) {
 
 static int is_committed(const rp_record_view *view) {
     int kind = view->sys_flag & RP_TRANSACTION_MASK;
-    return kind != TRANSACTION_PREPARED && kind != RP_SYS_FLAG_TRANSACTION_ROLLBACK &&
-           !equals(view->topic, view->topic_size, "RMQ_SYS_TRANS_HALF_TOPIC") &&
-           !equals(view->topic, view->topic_size, "RMQ_SYS_TRANS_OP_HALF_TOPIC");
+    return kind != RP_SYS_FLAG_TRANSACTION_PREPARED && kind != RP_SYS_FLAG_TRANSACTION_ROLLBACK &&
+           !equals(view->topic, view->topic_size, RP_HALF_TOPIC) && !equals(view->topic, view->topic_size, RP_OP_TOPIC);
 }
 
 static int has_queue(const rp_rows_scan *scan, int32_t queue_id) {
@@ -61,7 +60,7 @@ static int is_wanted(const rp_rows_scan *scan, const rp_record_view *view) {
 /* Note the value at `at` if the piece that begins at `piece` has this name and a value; the last of several wins. */
 static void note_value(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, const char *name,
                        uint32_t name_size, uint16_t *at, uint16_t *size) {
-    if ((uint64_t)(end - piece) <= (uint64_t)name_size + 1 || piece[name_size] != NAME_VALUE_SEPARATOR) return;
+    if ((uint64_t)(end - piece) <= (uint64_t)name_size + 1 || piece[name_size] != RP_NAME_VALUE_SEPARATOR) return;
     if (memcmp(piece, name, name_size) != 0) return;
     *at = (uint16_t)(piece - properties + name_size + 1);
     *size = (uint16_t)(end - piece - name_size - 1);
@@ -70,7 +69,7 @@ static void note_value(const uint8_t *properties, const uint8_t *piece, const ui
 static void find_known_properties(const uint8_t *properties, uint32_t size, rp_row *row) {
     const uint8_t *piece = properties, *end = properties + size;
     while (piece < end) {
-        const uint8_t *next = memchr(piece, PROPERTY_SEPARATOR, (size_t)(end - piece));
+        const uint8_t *next = memchr(piece, RP_PROPERTY_SEPARATOR, (size_t)(end - piece));
         if (next == NULL) next = end;
         note_value(properties, piece, next, "TAGS", 4, &row->tags_at, &row->tags_size);
         note_value(properties, piece, next, "KEYS", 4, &row->keys_at, &row->keys_size);
@@ -88,7 +87,7 @@ static void fill_row(const rp_rows_scan *scan, const uint8_t *record, const rp_r
                     .properties_at = (uint32_t)(view->properties - record),
                     .topic_size = (uint16_t)view->topic_size,
                     .properties_size = (uint16_t)view->properties_size,
-                    .flags = view->sys_flag & SYS_FLAG_COMPRESSED ? RP_ROW_COMPRESSED : 0};
+                    .flags = view->sys_flag & RP_SYS_FLAG_COMPRESSED ? RP_ROW_COMPRESSED : 0};
     if (!(scan->flags & RP_ROWS_PROPERTIES)) return;
     find_known_properties(view->properties, view->properties_size, row);
     if (!rp_utf8_is_valid(view->properties, view->properties_size) || !rp_utf8_is_valid(view->topic, view->topic_size))

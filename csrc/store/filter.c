@@ -11,9 +11,9 @@
 #include "base/endian.h"
 #include "base/floating.h"
 #include "base/numbers.h"
+#include "store/record.h"
 
 enum { VERSION = 1, HEAD_SIZE = 4, NAMES_MAX = 64, STACK_MAX = 64 };
-enum { NAME_VALUE_SEPARATOR = 0x01, PROPERTY_SEPARATOR = 0x02 };
 enum {
     OP_UNKNOWN = 1,
     OP_TRUE,
@@ -117,9 +117,9 @@ static void find_values(const rp_filter *filter, const uint8_t *at, uint32_t siz
     memset(values, 0, filter->name_count * sizeof *values);
     *work += size;
     while (at < end) {
-        const uint8_t *next = memchr(at, PROPERTY_SEPARATOR, (size_t)(end - at));
+        const uint8_t *next = memchr(at, RP_PROPERTY_SEPARATOR, (size_t)(end - at));
         if (!next) next = end;
-        const uint8_t *equals = memchr(at, NAME_VALUE_SEPARATOR, (size_t)(next - at));
+        const uint8_t *equals = memchr(at, RP_NAME_VALUE_SEPARATOR, (size_t)(next - at));
         uint32_t name_size = equals ? (uint32_t)(equals - at) : 0;
         if (name_size && equals + 1 < next) {
             *work += filter->name_count;

@@ -3,8 +3,6 @@
 #include "base/utf8.h"
 #include "store/record.h"
 
-enum { NAME_VALUE_SEPARATOR = 0x01, PROPERTY_SEPARATOR = 0x02 };
-
 int32_t rp_string_hash(const uint8_t *text, uint32_t size) {
     const uint8_t *at = text, *end = size > 0 ? text + size : text;
     uint32_t hash = 0;
@@ -29,14 +27,14 @@ int32_t rp_index_hash(const uint8_t *key, uint32_t size) {
 
 rp_status rp_property_find(const uint8_t *properties, uint32_t size, const uint8_t *name, uint32_t name_size,
                            const uint8_t **value, uint32_t *value_size) {
-    if (size == 0 || name_size == 0 || memchr(name, NAME_VALUE_SEPARATOR, name_size)) return RP_NOT_FOUND;
+    if (size == 0 || name_size == 0 || memchr(name, RP_NAME_VALUE_SEPARATOR, name_size)) return RP_NOT_FOUND;
     const uint8_t *at = properties, *end = properties + size;
     rp_status status = RP_NOT_FOUND;
     while (at < end) {
-        const uint8_t *next = memchr(at, PROPERTY_SEPARATOR, (size_t)(end - at));
+        const uint8_t *next = memchr(at, RP_PROPERTY_SEPARATOR, (size_t)(end - at));
         if (next == NULL) next = end;
         /* The value may hold a 0x01 of its own; the first one ends the name. */
-        if ((uint64_t)(next - at) > (uint64_t)name_size + 1 && at[name_size] == NAME_VALUE_SEPARATOR &&
+        if ((uint64_t)(next - at) > (uint64_t)name_size + 1 && at[name_size] == RP_NAME_VALUE_SEPARATOR &&
             memcmp(at, name, name_size) == 0) {
             *value = at + name_size + 1;
             *value_size = (uint32_t)(next - *value);

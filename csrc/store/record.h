@@ -13,12 +13,16 @@ enum {
     RP_TOPIC_SIZE_MAX = 127,
     RP_TOPIC_SIZE_V2_MAX = 32767, /* in records of 5.x; beyond RP_TOPIC_SIZE_MAX they have no queue here */
     RP_PROPERTIES_SIZE_MAX = 32767,
-    RP_TRANSACTION_MASK = 0xC /* of sysFlag */
+    RP_TRANSACTION_MASK = 0xC, /* of sysFlag */
+    RP_NAME_VALUE_SEPARATOR = 0x01, /* of properties: name 01 value 02 name 01 value */
+    RP_PROPERTY_SEPARATOR = 0x02
 };
 
 /* The bits of sysFlag that C names; rocketpy/message/sys_flag.py has all of them, a test compares the two. */
 typedef enum rp_sys_flag {
+    RP_SYS_FLAG_COMPRESSED = 1,
     RP_SYS_FLAG_MULTI_TAGS = 2,
+    RP_SYS_FLAG_TRANSACTION_PREPARED = 4,
     RP_SYS_FLAG_TRANSACTION_COMMIT = 8,
     RP_SYS_FLAG_TRANSACTION_ROLLBACK = 0xC,
     RP_SYS_FLAG_BORN_HOST_V6 = 0x10,

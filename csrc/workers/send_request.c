@@ -77,8 +77,7 @@ static rp_status append(rp_send *send, const rp_put *put) {
     if (!messages || is_too_long(send, request))
         return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
                       "the message is illegal: malformed batch, body too long, topic or properties beyond the limits, "
-                      "or a zero byte "
-                      "in the properties");
+                      "or a zero byte in the properties");
     if (messages > send->ids_capacity / RP_MESSAGE_ID_MAX) {
         uint8_t *ids = realloc(send->ids, (uint64_t)messages * RP_MESSAGE_ID_MAX);
         if (!ids) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "no memory for the message ids of this batch");
