@@ -16,7 +16,7 @@ PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
 _IN_STORE = Effect.AT_RESTART
 _IN_CLEANING = Effect.AT_ONCE  # the store worker is told of these
 
-_DLEDGER = "DLedger is not built; use master and slave"
+_DLEDGER = "DLedger is not built"
 _LMQ = "light message queues are not built"
 _HA = "replication is not built"
 
@@ -76,9 +76,9 @@ class MessageStoreConfig:
     enable_consume_queue_ext: bool = setting(
         False,
         "enableConsumeQueueExt",
-        "Keep tags code and store time of each message in files of their own beside the consume queue, for brokers "
-        "that keep SQL filter bits there. Costs 20 bytes and a write per message. Existing ones stay readable when "
-        "this is turned off.",
+        "Keep tags code, store time and filter bits (enableCalcFilterBitMap) of each message in files of their own "
+        "beside the consume queue. Costs 20 bytes, those of the filter bits, and a write per message. Existing ones "
+        "stay readable when this is turned off.",
     )
     mapped_file_size_consume_queue_ext: int = setting(
         50_331_648,

@@ -138,7 +138,7 @@ class RocketpyConfig:
     slow_send_age_max_millis: int = setting(
         3_000,
         "slowSendAgeMaxMillis",
-        "A send of the slow path (new topic, delay, retry, transaction) that is older than this when the manager comes "
+        "A send of the slow path (new topic, delay level, retry) that is older than this when the manager comes "
         "to it, because the manager or its disk was away, is answered SYSTEM_BUSY: its client waits no longer and may "
         "have sent the message again. The default is that of sendMsgTimeout in official clients; raise it where "
         "producers wait longer. Only with brokerFastFailureEnable.",

@@ -90,7 +90,7 @@ BROKER: Table = {
     },
 }
 STORE: Table = {
-    "DLedger is not built; use master and slave": {
+    "DLedger is not built": {
         "storePathDLedgerCommitLog": None,
         "dLegerGroup": None,
         "dLegerPeers": None,
