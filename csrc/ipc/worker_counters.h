@@ -45,7 +45,7 @@ enum {
     RP_COUNT_WAITING_SINCE_NS = 39, /* gauge: when the first of them was received; 0: none waits */
     RP_COUNT_TIMERS_ACCEPTED = 40,
     RP_COUNT_TIMERS_DELIVERED = 41,
-    RP_COUNT_TIMERS_BURIED = 42, /* delivered to the dead letters of the timer topic */
+    RP_COUNT_TIMERS_DEAD_LETTERS = 42, /* delivered to the dead letters of the timer topic */
     RP_COUNT_TIMERS_SKIPPED = 43, /* their records cannot be read */
     RP_COUNT_HALF_MESSAGES = 44,
     RP_COUNT_TRANSACTIONS_COMMITTED = 45,

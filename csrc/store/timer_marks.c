@@ -59,7 +59,7 @@ static void begin_boot(rp_timer_header *header, const rp_control *control) {
     header->must_scan = 1;
     header->journal_begin = header->journal_end = 0;
     header->filed = header->filed_durable;
-    header->settled_phy_offset = header->scanned_phy_offset;
+    header->marked_phy_offset = header->scanned_phy_offset;
     memcpy(header->boot_id, control->boot_id, sizeof header->boot_id);
 }
 
@@ -206,8 +206,8 @@ uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end) {
 
 rp_status rp_timer_marks_sync(rp_timer_marks *marks) {
     rp_timer_header *header = marks->header;
-    uint64_t settled = rp_load_acquire(&header->settled_phy_offset);
+    uint64_t marked = rp_load_acquire(&header->marked_phy_offset);
     if (msync(header, FILE_SIZE, MS_SYNC) != 0) return RP_IO_ERROR;
-    if (!rp_load_acquire32(&header->must_scan)) rp_store_release(&header->scanned_phy_offset, settled);
+    if (!rp_load_acquire32(&header->must_scan)) rp_store_release(&header->scanned_phy_offset, marked);
     return RP_OK;
 }

@@ -28,7 +28,7 @@ typedef struct rp_timer_header {
     uint64_t reserved;        /* timer thread: bits of numbers below it are zeroed and have their blocks */
     uint64_t filed;           /* timer thread: pending numbers below it are in runs */
     uint64_t filed_durable;   /* the same, of runs on the disk */
-    uint64_t settled_phy_offset; /* timer thread: deliveries below it have their bits */
+    uint64_t marked_phy_offset; /* timer thread: deliveries below it have their bits */
     uint64_t scanned_phy_offset; /* the same, of bits on the disk */
     uint64_t next_run;        /* timer thread: name of the next run */
     uint64_t held_phy_offset; /* timer thread: 1 + place in the log of the oldest pending timer; 0: none */

@@ -140,7 +140,7 @@ static rp_status scan_log(rp_timers *timers) {
     rp_status status = rp_timer_scan(timers->config.marks, view, size, from, to, &timers->stop);
     rp_log_view_close(view);
     if (status != RP_OK) return status;
-    header->settled_phy_offset = to;
+    header->marked_phy_offset = to;
     rp_store_release32(&header->must_scan, 0);
     return RP_OK;
 }
@@ -209,7 +209,7 @@ static rp_status read_deliveries(rp_timers *timers) {
 }
 
 /* Set the bits of deliveries that are on the disk. Returns their number. */
-static uint64_t settle(rp_timers *timers, uint64_t published) {
+static uint64_t set_bits(rp_timers *timers, uint64_t published) {
     rp_timer_header *header = timers->header;
     uint64_t durable = rp_load_acquire(&timers->control->durable_phy_offset), at = header->journal_begin, from = at;
     for (uint64_t end; at < timers->seen; at++) {
@@ -219,11 +219,11 @@ static uint64_t settle(rp_timers *timers, uint64_t published) {
             header->pending -= header->pending > 0;
         rp_timer_set_delivered(timers->config.marks, number);
         rp_number_set_remove(&timers->under_way, number);
-        header->settled_phy_offset = end;
+        header->marked_phy_offset = end;
     }
     rp_store_release(&header->journal_begin, at);
     if (at == timers->seen && timers->given_begin == timers->given_end)
-        header->settled_phy_offset = published < durable ? published : durable;
+        header->marked_phy_offset = published < durable ? published : durable;
     return at - from;
 }
 
@@ -232,7 +232,7 @@ static rp_status look_back(rp_timers *timers, uint64_t *done) {
     int is_ring_empty = rp_ring_depth(timers->config.to_send) == 0;
     rp_status status = read_deliveries(timers);
     while (status == RP_OK && is_ring_empty && timers->given_begin < timers->given_end) status = again(timers);
-    *done += timers->seen - seen + settle(timers, published);
+    *done += timers->seen - seen + set_bits(timers, published);
     return status;
 }
 

@@ -27,9 +27,10 @@ typedef struct rp_timers rp_timers;
 /* NULL with errno. The strings are copied. */
 rp_timers *rp_timers_open(const rp_timers_config *config);
 void rp_timers_close(rp_timers *timers);
-/* One step: take what the queue has gained, settle what was delivered, give away what is due; a bounded amount of each,
- * but for the scan after a power failure. RP_OK: more may be done at once; RP_EMPTY: nothing before the time of
- * rp_timers_wait_ms; RP_STOPPED; RP_NO_SPACE, RP_NO_MEMORY, RP_IO_ERROR with errno: call again later, nothing is lost.
+/* One step: take what the queue has gained, set the bits of what was delivered, give away what is due; a bounded amount
+ * of each, but for the scan after a power failure. RP_OK: more may be done at once; RP_EMPTY: nothing before the time
+ * of rp_timers_wait_ms; RP_STOPPED; RP_NO_SPACE, RP_NO_MEMORY, RP_IO_ERROR with errno: call again later, nothing is
+ * lost.
  */
 rp_status rp_timers_step(rp_timers *timers);
 /* Steps until stopped (RP_STOPPED), an error, or `timeout_ns` have passed (RP_OK). */

@@ -154,7 +154,7 @@ static uint32_t copy_properties(const rp_record_view *record, uint8_t *out) {
     return size;
 }
 
-static void count_delivered(rp_send *send, const rp_record_view *record, int is_buried) {
+static void count_delivered(rp_send *send, const rp_record_view *record, int is_dead_letter) {
     const uint8_t *value;
     uint32_t size, bucket = 0;
     int64_t due_ms, late_ms = 0;
@@ -165,7 +165,7 @@ static void count_delivered(rp_send *send, const rp_record_view *record, int is_
     count(send, RP_COUNT_TIMER_LATENESS + bucket, 1);
     count(send, RP_COUNT_TIMER_LATENESS_SUM_MS, (uint64_t)late_ms);
     count(send, RP_COUNT_TIMERS_DELIVERED, 1);
-    if (is_buried) count(send, RP_COUNT_TIMERS_BURIED, 1);
+    if (is_dead_letter) count(send, RP_COUNT_TIMERS_DEAD_LETTERS, 1);
 }
 
 static rp_status deliver(rp_send *send, const rp_msg_timer *message, const rp_record_view *record) {

@@ -236,9 +236,9 @@ class ScheduleService:
                     self.on_delivered(delivery.level, record.size)
                 return is_stored
             message = f"topic {message.topic}, queue {message.queue_id} refuses it permanently, code {result.code}"
-        return await self._bury(record, delivery, reason=message)
+        return await self._to_dead_letters(record, delivery, reason=message)
 
-    async def _bury(self, record: StoredRecord, delivery: Delivery, reason: str) -> bool:
+    async def _to_dead_letters(self, record: StoredRecord, delivery: Delivery, reason: str) -> bool:
         """Store a message that cannot be delivered as a dead letter. Returns False to try again."""
         topic = self._topics.create_if_missing(DEAD_LETTERS, queue_nums=1)
         await self._topics.file.save()

@@ -1,4 +1,4 @@
-"""Sends that need a decision: unknown topics, retry topics, delayed messages, transactions, and sends to be refused.
+"""Sends that need a decision: unknown topics, retry topics, delay levels, the first half message, and refusals.
 
 A send is validated without waiting. The result is a refusal, a resend (it goes back to the fast path, marked RESOLVED),
 or a put (it is stored in another topic: schedule topic, half topic, dead letters). A send waits only if it creates a

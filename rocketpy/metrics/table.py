@@ -116,7 +116,7 @@ WORKER_COUNTERS = (
     _counter("rocketpy_timer_accepted", Count.TIMERS_ACCEPTED, "send", "Timers accepted."),
     _counter("rocketpy_timer_delivered", Count.TIMERS_DELIVERED, "send",
              "Timers delivered, those to the dead letters included."),
-    _counter("rocketpy_timer_dead_letters", Count.TIMERS_BURIED, "send",
+    _counter("rocketpy_timer_dead_letters", Count.TIMERS_DEAD_LETTERS, "send",
              "Timers whose topic was gone: delivered to %DLQ%rmq_sys_wheel_timer."),
     _counter("rocketpy_timer_skipped", Count.TIMERS_SKIPPED, "send",
              "Timers whose records could not be read: the log is damaged."),

@@ -148,7 +148,7 @@ class Supervisor:
             elif fd == self._news:
                 os.eventfd_read(self._news)
             elif fd in self._children:
-                self._buried(self._children[fd])
+                self._child_ended(self._children[fd])
         if self._stopping:
             self._go_on_stopping(now)
             return
@@ -285,7 +285,7 @@ class Supervisor:
         spec.block.mark_ready()
         os.eventfd_write(self._news, 1)
 
-    def _buried(self, child: _Child) -> None:
+    def _child_ended(self, child: _Child) -> None:
         """A worker has ended: reap it, and replace it unless we are stopping."""
         _, wait_status = os.waitpid(child.pid, 0)
         self._poller.unregister(child.pidfd)

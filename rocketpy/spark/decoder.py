@@ -36,7 +36,7 @@ class End:
 
 
 def make_rows(selection: Selection, checks: Checks, columns: tuple[str, ...]) -> Rows:
-    """The compiled kernel, or the one in Python with a warning."""
+    """The compiled implementation, or the one in Python with a warning."""
     try:
         from .native_rows import NativeRows
     except NativeMissing as error:

@@ -1,4 +1,4 @@
-"""What one step of a scan found: the contract between the decoder and its two kernels."""
+"""What one step of a scan found: the contract between the decoder and its two implementations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Found:
 
 
 class Rows(Protocol):
-    """A kernel; native_rows.py describes the methods."""
+    """One of the implementations; native_rows.py describes the methods."""
 
     def image(self, data: Any) -> contextlib.AbstractContextManager[Any]: ...
 

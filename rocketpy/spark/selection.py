@@ -1,4 +1,4 @@
-"""Which records a query wants. The kernels decide it record by record, before anything is decoded."""
+"""Which records a query wants. It is decided record by record, before anything is decoded."""
 
 from __future__ import annotations
 

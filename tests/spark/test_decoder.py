@@ -1,4 +1,4 @@
-"""Both kernels against what was encoded and against each other: built, cut and damaged images, all columns."""
+"""Both implementations against what was encoded and against each other: built, cut and damaged images, all columns."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from rocketpy.spark.selection import Checks, Selection
 from tests.support.log_images import BORN_MS, Image, image_of, record, varied_image
 
 ALL = tuple(name for name in COLUMNS if name not in DIAGNOSTICS)
-BOTH = pytest.mark.parametrize("kernel", [NativeRows, PythonRows])
+BOTH = pytest.mark.parametrize("make_rows", [NativeRows, PythonRows])
 
 
 def decode(
-    data: bytes, kernel: Any = NativeRows, *, columns: tuple[str, ...] = ALL, start: int = 0, **how: Any
+    data: bytes, make_rows: Any = NativeRows, *, columns: tuple[str, ...] = ALL, start: int = 0, **how: Any
 ) -> tuple[list[dict[str, Any]], End]:
     place = {name: how.pop(name) for name in ("position", "stop") if name in how}
-    decoder = Decoder(columns, constants={"brokerName": "broker-a"}, make_rows=kernel, **how)
+    decoder = Decoder(columns, constants={"brokerName": "broker-a"}, make_rows=make_rows, **how)
     rows: list[dict[str, Any]] = []
     batches = decoder.decode(data, start, **place)
     while True:
@@ -49,9 +49,9 @@ def plain(schema: pa.Schema) -> pa.Schema:
 
 
 @BOTH
-def test_every_field_is_the_one_that_was_stored(kernel: Any) -> None:
+def test_every_field_is_the_one_that_was_stored(make_rows: Any) -> None:
     image = varied_image(1, 60)
-    rows, end = decode(image.data, kernel, checks=Checks(crc=True, place=True))
+    rows, end = decode(image.data, make_rows, checks=Checks(crc=True, place=True))
     stored = list(decode_records(image.data))
     assert end == End(Status.OK, len(image.data), 60)
     assert [row["physicalOffset"] for row in rows] == list(image.records)
@@ -73,15 +73,15 @@ def test_every_field_is_the_one_that_was_stored(kernel: Any) -> None:
 
 
 @BOTH
-def test_times_outside_of_the_years_1_to_9999_are_null(kernel: Any) -> None:
+def test_times_outside_of_the_years_1_to_9999_are_null(make_rows: Any) -> None:
     times = (-62_135_596_800_001, -62_135_596_800_000, 253_402_300_799_999, 253_402_300_800_000, -(1 << 63))
-    rows, _ = decode(image_of([record(born_timestamp_ms=time) for time in times]).data, kernel)
+    rows, _ = decode(image_of([record(born_timestamp_ms=time) for time in times]).data, make_rows)
     us = [None, -62_135_596_800_000_000, 253_402_300_799_999_000, None, None]
     assert [row["bornTimestamp"] for row in rows] == us
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_both_kernels_agree_on_damaged_images(seed: int) -> None:
+def test_both_implementations_agree_on_damaged_images(seed: int) -> None:
     rng = random.Random(seed)
     image = varied_image(seed, 25)
     for _ in range(150):
@@ -91,19 +91,19 @@ def test_both_kernels_agree_on_damaged_images(seed: int) -> None:
         data = bytes(damaged[: rng.choice((len(damaged), rng.randrange(len(damaged))))])
         checks = Checks(crc=rng.random() < 0.5, place=rng.random() < 0.5, rows_max=rng.choice((1, 7, 4096)))
         selection = Selection(committed_only=rng.random() < 0.5)
-        ours, theirs = (decode(data, kernel, checks=checks, selection=selection) for kernel in (NativeRows, PythonRows))
+        ours, theirs = (decode(data, rows, checks=checks, selection=selection) for rows in (NativeRows, PythonRows))
         assert ours == theirs, f"seed {seed}"
 
 
 @BOTH
-def test_a_flipped_bit_in_any_byte_is_seen_or_changes_one_field(kernel: Any) -> None:
+def test_a_flipped_bit_in_any_byte_is_seen_or_changes_one_field(make_rows: Any) -> None:
     """With CRC and place, a change goes unseen only in numbers, hosts, times, topic and properties."""
     image = image_of([record(body=b"0123456789", properties=b"TAGS\x01a"), record()])
-    whole, _ = decode(image.data, kernel)
+    whole, _ = decode(image.data, make_rows)
     for at in range(image.records[1]):
         damaged = bytearray(image.data)
         damaged[at] ^= 0x80
-        rows, end = decode(bytes(damaged), kernel, checks=Checks(crc=True, place=True))
+        rows, end = decode(bytes(damaged), make_rows, checks=Checks(crc=True, place=True))
         if end.status is Status.OK:
             assert len(rows) == 2 and rows[1] == whole[1], at
             unprotected = 12 <= at < 28 or 36 <= at < 84 or 99 <= at < 108 or at >= 110  # offsets: record.py
@@ -115,14 +115,14 @@ def test_a_flipped_bit_in_any_byte_is_seen_or_changes_one_field(kernel: Any) -> 
 
 @BOTH
 @pytest.mark.parametrize("rows_max", [1, 2, 3, 50])
-def test_every_split_gives_every_record_once(kernel: Any, rows_max: int) -> None:
+def test_every_split_gives_every_record_once(make_rows: Any, rows_max: int) -> None:
     """A split owns the records that start inside it, and reads past its end for the last one."""
     image = varied_image(3, 8)
-    whole, _ = decode(image.data, kernel)
+    whole, _ = decode(image.data, make_rows)
     checks = Checks(place=True, rows_max=rows_max)
     for size in (*range(1, 40), 100, 333, 1000):
         pieces: list[dict[str, Any]] = []
-        decoder = Decoder(("physicalOffset",), checks=checks, make_rows=kernel)
+        decoder = Decoder(("physicalOffset",), checks=checks, make_rows=make_rows)
         for begin in range(0, len(image.data), size):
             first = decoder.resync(image.data, 0, begin, begin + size)
             if first is not None:
@@ -132,15 +132,15 @@ def test_every_split_gives_every_record_once(kernel: Any, rows_max: int) -> None
 
 
 @BOTH
-def test_a_stored_record_in_a_body_is_no_record(kernel: Any) -> None:
+def test_a_stored_record_in_a_body_is_no_record(make_rows: Any) -> None:
     inner = record("Inner").encode(phy_offset=12345, queue_offset=0)
     image = image_of([record(body=inner), record(body=inner * 3), record()])
-    decoder = Decoder(("queueId",), make_rows=kernel)
+    decoder = Decoder(("queueId",), make_rows=make_rows)
     assert decoder.resync(image.data, 0, 1, len(image.data)) == image.records[1]
 
 
 @BOTH
-def test_the_end_of_a_file_is_told_from_damage(kernel: Any) -> None:
+def test_the_end_of_a_file_is_told_from_damage(make_rows: Any) -> None:
     image = image_of([record()]).data
     ends = {
         b"": Status.OK,
@@ -153,12 +153,12 @@ def test_the_end_of_a_file_is_told_from_damage(kernel: Any) -> None:
         image: Status.CORRUPT,  # not in its place
     }
     for tail, status in ends.items():
-        rows, end = decode(image + tail, kernel, checks=Checks(place=True))
+        rows, end = decode(image + tail, make_rows, checks=Checks(place=True))
         assert (len(rows), end) == (1, End(status, len(image), 1)), tail
 
 
 @BOTH
-def test_selection(kernel: Any) -> None:
+def test_selection(make_rows: Any) -> None:
     records = [
         record("A", queue_id=0, properties=b"TAGS\x01x"),
         record("B", queue_id=1, properties=b"TAGS\x01y", store_timestamp_ms=BORN_MS + 1),
@@ -169,7 +169,7 @@ def test_selection(kernel: Any) -> None:
     image = image_of(records)
 
     def chosen(**selection: Any) -> list[int]:
-        rows, _ = decode(image.data, kernel, columns=("physicalOffset",), selection=Selection(**selection))
+        rows, _ = decode(image.data, make_rows, columns=("physicalOffset",), selection=Selection(**selection))
         return [image.records.index(row["physicalOffset"]) for row in rows]
 
     assert chosen() == [0, 1, 2, 3, 4]
@@ -183,21 +183,23 @@ def test_selection(kernel: Any) -> None:
 
 
 @BOTH
-def test_inflated_bodies_are_cut_into_batches(kernel: Any) -> None:
+def test_inflated_bodies_are_cut_into_batches(make_rows: Any) -> None:
     records = [record(body=zlib.compress(bytes([n]) * 3000), sys_flag=1) for n in range(20)]
-    decoder = Decoder(("body",), checks=Checks(bytes_max=10_000), make_rows=kernel)
+    decoder = Decoder(("body",), checks=Checks(bytes_max=10_000), make_rows=make_rows)
     batches = list(decoder.decode(image_of(records).data))
     assert [len(body) for batch in batches for body in batch.column(0).to_pylist()] == [3000] * 20
     assert max(batch.num_rows for batch in batches) == 3
-    stored = Decoder(("body",), checks=Checks(decompress=False), make_rows=kernel)
+    stored = Decoder(("body",), checks=Checks(decompress=False), make_rows=make_rows)
     (batch,) = stored.decode(image_of(records).data)
     assert batch.column(0).to_pylist() == [item.body for item in records]
 
 
 @BOTH
-def test_a_body_that_cannot_be_inflated_is_delivered_as_stored(kernel: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_body_that_cannot_be_inflated_is_delivered_as_stored(
+    make_rows: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     image = image_of([record(body=b"not compressed", sys_flag=1), record()])
-    decoder = Decoder(("body",), make_rows=kernel)
+    decoder = Decoder(("body",), make_rows=make_rows)
     (batch,) = decoder.decode(image.data)
     assert batch.column(0).to_pylist() == [b"not compressed", b"hello"]
     assert decoder.undecodable == 1 and "delivered as stored" in caplog.text
@@ -206,26 +208,26 @@ def test_a_body_that_cannot_be_inflated_is_delivered_as_stored(kernel: Any, capl
 
 
 @BOTH
-def test_properties_as_json(kernel: Any) -> None:
+def test_properties_as_json(make_rows: Any) -> None:
     image = image_of([record(properties=b"a\x011\x02TAGS\x01x"), record()])
-    rows, _ = decode(image.data, kernel, columns=("properties",), json_properties=True)
+    rows, _ = decode(image.data, make_rows, columns=("properties",), json_properties=True)
     assert rows == [{"properties": '{"a": "1", "TAGS": "x"}'}, {"properties": "{}"}]
 
 
 @BOTH
-def test_a_property_with_thousands_of_names_is_read_once(kernel: Any) -> None:
+def test_a_property_with_thousands_of_names_is_read_once(make_rows: Any) -> None:
     properties = b"\x02".join(b"%d\x01%d" % (i % 3000, i) for i in range(4500))
-    rows, _ = decode(image_of([record(properties=properties[:32767])]).data, kernel, columns=("properties",))
+    rows, _ = decode(image_of([record(properties=properties[:32767])]).data, make_rows, columns=("properties",))
     pairs = rows[0]["properties"]
     assert len(pairs) == len(dict(pairs))
     assert dict(pairs) == decode_properties(properties[:32767].decode())
 
 
 @BOTH
-def test_a_record_beyond_the_size_limit_is_damage(kernel: Any) -> None:
+def test_a_record_beyond_the_size_limit_is_damage(make_rows: Any) -> None:
     image = image_of([record(), record(body=bytes(1000))])
     checks = Checks(record_size_max=500)
-    rows, end = decode(image.data, kernel, checks=checks)
+    rows, end = decode(image.data, make_rows, checks=checks)
     assert (len(rows), end.status) == (1, Status.CORRUPT)
     assert "at most 500" in fault_at(image.data, 0, end.position, checks)
 

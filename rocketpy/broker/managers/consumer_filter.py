@@ -136,7 +136,7 @@ class ConsumerFilterManager:
             return
         for subscription in wanted.values():
             self._register_one(group, subscription)
-        self._bury(group, self._entries.get(group, {}).keys() - wanted.keys())
+        self._mark_dead(group, self._entries.get(group, {}).keys() - wanted.keys())
 
     def _register_one(self, group: str, subscription: SubscriptionData) -> None:
         topic, version = subscription.topic, subscription.sub_version
@@ -195,9 +195,9 @@ class ConsumerFilterManager:
 
     def unregister(self, group: str) -> None:
         """The last member of the group has left."""
-        self._bury(group, set(self._entries.get(group, ())))
+        self._mark_dead(group, set(self._entries.get(group, ())))
 
-    def _bury(self, group: str, topics: set[str]) -> None:
+    def _mark_dead(self, group: str, topics: set[str]) -> None:
         for topic in topics:
             known = self.find(group, topic)
             if known is not None and not known.is_dead:

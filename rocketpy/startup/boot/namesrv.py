@@ -14,7 +14,7 @@ from rocketpy.namesrv import NameServer, run_namesrv
 from rocketpy.reactor.ring import WorkerBlock
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 
-from ..workers.collector import short_collections
+from ..workers.garbage_collection import short_collections
 from .logs import set_up_logging
 
 NAMESRV = "namesrv"

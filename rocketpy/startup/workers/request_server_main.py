@@ -19,7 +19,7 @@ from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.reading.message_store import MessageStore
 
-from .collector import short_collections
+from .garbage_collection import short_collections
 
 
 @attrs.frozen(eq=False)

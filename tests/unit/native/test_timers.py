@@ -150,7 +150,7 @@ def test_a_timer_whose_topic_is_gone_is_a_dead_letter(rig: TimerRig) -> None:
     rig.advance(50)
     rig.settle()
     assert rig.bodies() == [] and rig.bodies(DEAD_LETTERS) == [b"x"]
-    assert rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_BURIED] == 1
+    assert rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_DEAD_LETTERS] == 1
 
 
 def _removed(topic: str) -> bytes:

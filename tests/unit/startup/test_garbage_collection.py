@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from rocketpy.startup.workers.collector import short_collections
+from rocketpy.startup.workers.garbage_collection import short_collections
 
 
 class ProcessorTime:
