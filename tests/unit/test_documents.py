@@ -96,7 +96,7 @@ def test_a_decision_has_a_title_and_says_why(page: Path) -> None:
     assert "\n**Decision.**" in text
 
 
-@pytest.mark.parametrize("room", ["base", "wire", "ipc", "store", "workers"])
+@pytest.mark.parametrize("room", ["base", "wire", "ipc", "store", "workers", "arrow"])
 def test_the_readme_of_the_core_names_every_file(room: str) -> None:
     text = (ROOT / "csrc/README.md").read_text(encoding="utf-8")
     section = text.split(f"\n### {room}: ", 1)[1].split("\n#", 1)[0]
