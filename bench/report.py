@@ -126,9 +126,10 @@ def tables(measurements: Sequence[Measurement], scenarios: Sequence[Scenario]) -
 
 
 def first_line(command: Sequence[str]) -> str:
+    """What a command says of its version; "" if it fails or is missing."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-    except (OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
         return ""
     return next(iter((done.stdout or done.stderr).splitlines()), "")
 
