@@ -208,7 +208,7 @@ static uint32_t pass(rp_send *send) {
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
-    if (send->halves) rp_log_view_trim(send->halves, rp_load_acquire(&send->control->min_phy_offset));
+    rp_send_halves_release(send);
     if (send->timer_records) rp_log_view_trim(send->timer_records, rp_load_acquire(&send->control->min_phy_offset));
     for (;;) {
         uint32_t taken = pass(send);

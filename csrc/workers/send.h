@@ -20,6 +20,8 @@ typedef struct rp_send_config {
     rp_worker *store;             /* woken after appends (dispatch) and when a reply waits for the disk (flush) */
     rp_control_block *block;
     const char *commitlog_directory;
+    const char *consume_queue_directory; /* needed with `halves` */
+    uint64_t consume_queue_file_size;
     uint32_t input_count;         /* rings from codecs (or selectors, when inline) */
     uint32_t selector_count;
     rp_ring **inputs;

@@ -30,16 +30,27 @@ struct end {
 
 rp_status rp_send_halves_open(rp_send *send) {
     if (!send->config.halves) return RP_OK;
-    if (rp_half_states_open(send->config.halves, send->control->published_phy_offset) != RP_OK) return RP_INVALID;
+    if (!send->config.consume_queue_directory ||
+        rp_half_states_open(send->config.halves, send->control->published_phy_offset) != RP_OK)
+        return RP_INVALID;
     send->half_tail = malloc(HALF_TAIL_MAX + send->cluster_size);
     send->halves = rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_MAPPINGS);
     rp_send_find_half_queues(send);
-    return send->half_tail && send->halves ? RP_OK : RP_NO_MEMORY;
+    if (!send->half_tail || !send->halves) return RP_NO_MEMORY;
+    return rp_half_places_open(&send->half_places, send->config.block, send->config.consume_queue_directory,
+                               send->config.consume_queue_file_size);
 }
 
 void rp_send_halves_close(rp_send *send) {
+    rp_half_places_close(&send->half_places);
     if (send->halves) rp_log_view_close(send->halves);
     free(send->half_tail);
+}
+
+void rp_send_halves_release(rp_send *send) {
+    if (!send->halves) return;
+    rp_log_view_trim(send->halves, rp_load_acquire(&send->control->min_phy_offset));
+    rp_half_places_release(&send->half_places);
 }
 
 static rp_queue *live_queue(const rp_send *send, const char *topic) {
@@ -92,29 +103,45 @@ static uint32_t property(const struct end *end, const char *name, const uint8_t 
                : 0;
 }
 
-/* Read the half message. The offset comes from a client and may point anywhere. NULL: it is there, and end->half
- * borrows it until rp_log_view_release; else the remark of the refusal. */
+static const char HALF_UNKNOWN[] =
+    "[HALF_NOT_DISPATCHED]system busy, the half message is not in its queue yet: it will be asked about";
+static const char MISSING[] = "Find prepared transaction message failed";
+static const char WRONG_OFFSET[] = "The transaction state table offset wrong";
+
+/* Whether the half queue has its message at the place in the log that the request names. What is there may look like a
+ * half message without being one: bodies hold what their senders like. NULL, or the remark of the refusal. */
+static const char *find_place(rp_send *send, const rp_msg_end_transaction *request) {
+    uint64_t offset = (uint64_t)request->queue_offset, phy_offset;
+    if (request->phy_offset < 0 || (uint64_t)request->phy_offset >= send->control->published_phy_offset) return MISSING;
+    if (!send->half_queue || request->queue_offset < 0 || offset >= send->half_queue->next_offset) return WRONG_OFFSET;
+    switch (rp_half_places_find(&send->half_places, send->half_queue, offset, &phy_offset)) {
+        case RP_OK: return phy_offset == (uint64_t)request->phy_offset ? NULL : MISSING;
+        case RP_NOT_FOUND: return MISSING;
+        default: return HALF_UNKNOWN;
+    }
+}
+
+/* Read the half message at the place of its unit. NULL: it is there, and end->half borrows it until
+ * rp_log_view_release; else the remark of the refusal. */
 static const char *look_up(rp_send *send, struct end *end) {
-    static const char missing[] = "Find prepared transaction message failed";
     uint64_t offset = (uint64_t)end->request->phy_offset, file_size = send->control->commitlog_file_size;
     uint64_t published = send->control->published_phy_offset, size = file_size - offset % file_size;
-    if (end->request->phy_offset < 0 || offset >= published) return missing;
+    const char *fault = find_place(send, end->request);
+    if (fault) return fault;
     if (size > published - offset) size = published - offset;
     const uint8_t *image = rp_log_view_acquire(send->halves, offset, size);
-    if (!image) return missing;
-    const char *fault = NULL;
+    if (!image) return MISSING;
     if (rp_record_decode(image, size, 0, &end->half) != RP_OK || end->half.phy_offset != offset ||
         end->half.topic_size != sizeof RP_HALF_TOPIC - 1 ||
         memcmp(end->half.topic, RP_HALF_TOPIC, end->half.topic_size) != 0)
-        fault = missing;
+        fault = MISSING;
     const uint8_t *group = NULL;
     uint32_t group_size = fault ? 0 : property(end, "PGROUP", &group);
     int is_ours = end->request->origin.connection >= RP_CONNECTION_INTERNAL;
     if (!fault && !is_ours &&
         (group_size != end->request->group_size || memcmp(group, end->request + 1, group_size) != 0))
         fault = "The producer group wrong";
-    if (!fault && end->half.queue_offset != (uint64_t)end->request->queue_offset)
-        fault = "The transaction state table offset wrong";
+    if (!fault && end->half.queue_offset != (uint64_t)end->request->queue_offset) fault = WRONG_OFFSET;
     if (fault) rp_log_view_release(send->halves, offset);
     return fault;
 }
@@ -276,7 +303,7 @@ static rp_status serve(rp_send *send, struct end *end) {
     const rp_msg_end_transaction *request = end->request;
     if (!send->half_queue || !send->op_queue || request->queue_offset < 0 ||
         (uint64_t)request->queue_offset >= send->half_queue->next_offset)
-        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "The transaction state table offset wrong");
+        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, WRONG_OFFSET);
     int32_t state = rp_half_states_of(send->config.halves, (uint64_t)request->queue_offset);
     if (state != RP_HALF_OPEN) return answer_ended(send, request, state);
     const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
@@ -295,11 +322,11 @@ rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t s
     if (request->action == 0) return RP_OK; /* the local transaction is not decided: the check asks again */
     const char *busy = rp_admission_lag_refusal(&send->admission, request->origin.received_ns, 0);
     if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
-    if (!send->halves)
-        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "Find prepared transaction message failed");
+    if (!send->halves) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, MISSING);
     if (request->action == RP_END_UNREADABLE) return serve(send, &end);
     const char *fault = look_up(send, &end);
-    if (fault) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, fault);
+    if (fault)
+        return refuse(send, request, fault == HALF_UNKNOWN ? RP_RESPONSE_SYSTEM_BUSY : RP_RESPONSE_SYSTEM_ERROR, fault);
     rp_status status = serve(send, &end);
     rp_log_view_release(send->halves, (uint64_t)request->phy_offset);
     return status;

@@ -3,6 +3,7 @@
 /* What the files of the send worker share: its state. send.c calls send_request.c, never the other way round. */
 #include "base/atomic.h"
 #include "store/broker_clock.h"
+#include "store/half_places.h"
 #include "workers/admission.h"
 #include "workers/diverted.h"
 #include "workers/send.h"
@@ -41,6 +42,7 @@ struct rp_send {
     rp_waits waits;
     rp_traffic traffic;
     rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
+    rp_half_places half_places;
     rp_queue *half_queue, *op_queue; /* NULL: there is no such topic yet */
     uint8_t *half_tail; /* scratch of HALF_TAIL_MAX + cluster_size */
     uint32_t cluster_size;
@@ -86,6 +88,7 @@ void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position)
 /* send_half.c: half messages and their ends. */
 rp_status rp_send_halves_open(rp_send *send); /* RP_OK; RP_INVALID, RP_NO_MEMORY */
 void rp_send_halves_close(rp_send *send);
+void rp_send_halves_release(rp_send *send); /* deleted files; about once a second */
 void rp_send_find_half_queues(rp_send *send); /* after each change of a topic */
 /* 1 if the send worker can store a half message without the manager. */
 int rp_send_takes_halves(const rp_send *send);

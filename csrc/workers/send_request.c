@@ -25,7 +25,10 @@ static rp_status refuse(rp_send *send, const rp_msg_send *request, int32_t code,
 static void set_resume_point_stored(void *context, const rp_put *put, const rp_stored *stored) {
     rp_send *send = context;
     rp_send_set_resume_point(send, RESUME_AT_LOG, stored->end_phy_offset);
-    if (put->queue == send->half_queue && send->halves) rp_half_states_add(send->config.halves, stored->queue_offset);
+    if (put->queue == send->half_queue && send->halves) {
+        rp_half_states_add(send->config.halves, stored->queue_offset);
+        rp_half_places_add(&send->half_places, stored->queue_offset, stored->phy_offset);
+    }
     if (put->is_delivery && send->config.marks)
         rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }

@@ -145,6 +145,8 @@ class FastPath:
             "store": self.workers["store"],
             "block": self.block,
             "commitlog_directory": self._string(str(self.root / "commitlog")),
+            "consume_queue_directory": self._string(str(self.root / "consumequeue")),
+            "consume_queue_file_size": self.cq_file_size,
             "input_count": 1,
             "selector_count": 1,
             "inputs": self._rings(self.to_send),

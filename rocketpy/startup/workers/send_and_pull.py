@@ -47,6 +47,7 @@ class SendMain:
             ffi.new("char[]", text)
             for text in (
                 os.fsencode(paths.commitlog),
+                os.fsencode(paths.consumequeue),
                 f"CLUSTER\x01{settings.broker.broker_cluster_name}".encode(),
                 settings.broker.region_id.encode(),
             )
@@ -60,6 +61,8 @@ class SendMain:
                 "store": topology.blocks[STORE].pointer,
                 "block": control.block,
                 "commitlog_directory": strings[0],
+                "consume_queue_directory": strings[1],
+                "consume_queue_file_size": rounded_file_size(settings.store.mapped_file_size_consume_queue),
                 "input_count": len(topology.requests_to(SEND)),
                 "selector_count": len(topology.sizes.selectors),
                 "inputs": inputs,
@@ -71,8 +74,8 @@ class SendMain:
                 "from_store": topology.ring(STORE, SEND).pointer,
                 "timers": timers.pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
-                "cluster_property": strings[1],
-                "region": strings[2],
+                "cluster_property": strings[2],
+                "region": strings[3],
                 "version": OUR_VERSION,
                 "trace_on": settings.broker.trace_on,
             }

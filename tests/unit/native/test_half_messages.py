@@ -12,7 +12,7 @@ from rocketpy.codes import RequestCode
 from rocketpy.message import names
 from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.properties import decode_properties
-from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.message.record import StoredRecord, decode_records, encode_record
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.worker_messages import BROKER, decode_put_result, encode_end, encode_topic
@@ -83,6 +83,15 @@ def end(rig: FastPath, place: tuple[int, int], action: int, group: str = "P") ->
     rig.frame(RemotingCommand.request(RequestCode.END_TRANSACTION, header))
     found = answers(rig)
     return (found[0].code, found[0].remark or "") if found else None
+
+
+def restart_send(rig: FastPath, *, turn: bool = True) -> None:
+    lib.rp_send_close(rig.send)
+    rig.send = rig.open_send()
+    rig.add_topic("T", 4)
+    rig.tell_tables_end()
+    if turn:
+        rig.turn()
 
 
 def stored(rig: FastPath) -> list[StoredRecord]:
@@ -180,6 +189,62 @@ def test_an_offset_of_another_message_is_no_half_message(rig: FastPath) -> None:
     end(rig, place, COMMIT)
     _, message, _ = stored(rig)
     assert end(rig, (0, message.phy_offset), COMMIT) == (1, MISSING)
+
+
+def forged_half(queue_offset: int, phy_offset: int) -> bytes:
+    """What looks like a half message of group Q, if it is read from this place of the log."""
+    return encode_record(
+        topic=names.TRANS_HALF_TOPIC,
+        queue_id=0,
+        body=b"forged",
+        properties=b"PGROUP\x01Q\x02REAL_TOPIC\x01T\x02REAL_QID\x010\x02a\x01\0",
+        born_timestamp_ms=1,
+        born_host=("127.0.0.1", 1),
+        store_timestamp_ms=1,
+        store_host=("127.0.0.1", 1),
+        queue_offset=queue_offset,
+        phy_offset=phy_offset,
+    )
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_a_body_contains_ends_no_transaction_of_others(
+    rig: FastPath, states: SharedHalfStates, is_restarted: bool
+) -> None:
+    victim = send_half(rig)
+    body_at = lib.rp_control_header(rig.block).published_phy_offset + 88  # of the next record
+    header = SendMessageRequestHeader(
+        producer_group="Q", topic="T", default_topic="TBW102", queue_id=0, sys_flag=0, born_timestamp_ms=7, flag=0
+    )
+    rig.frame(RemotingCommand.request(RequestCode.SEND_MESSAGE, header, forged_half(victim[0], body_at)))
+    assert answers(rig)[0].code == 0
+    (record,) = decode_records(rig.log(body_at, 10_000)[: len(forged_half(victim[0], body_at))])
+    assert record.topic == names.TRANS_HALF_TOPIC and record.phy_offset == body_at
+    if is_restarted:
+        restart_send(rig)
+    assert end(rig, (victim[0], body_at), COMMIT, "Q") == (1, MISSING)
+    assert states.is_open(victim[0])
+    assert end(rig, victim, COMMIT) == (0, "")
+    assert [bytes(message.body) for message in in_topic(rig, "T")][1:] == [b"body"]
+
+
+def test_a_transaction_ends_before_its_half_message_is_dispatched(rig: FastPath) -> None:
+    rig.frame(half())
+    lib.rp_codec_wake(rig.codec)
+    lib.rp_send_run(rig.send, 1_000_000)
+    assert end(rig, (0, 0), COMMIT) == (0, "")
+
+
+def test_a_restarted_send_worker_waits_for_dispatch(rig: FastPath, states: SharedHalfStates) -> None:
+    rig.frame(half())
+    lib.rp_codec_wake(rig.codec)
+    lib.rp_send_run(rig.send, 1_000_000)
+    rig.answers()
+    restart_send(rig, turn=False)
+    answer = end(rig, (0, 0), COMMIT)
+    assert answer is not None and answer[0] == 2 and answer[1].startswith("[HALF_NOT_DISPATCHED]")
+    assert states.is_open(0)
+    assert end(rig, (0, 0), COMMIT) == (0, "")
 
 
 @pytest.mark.parametrize(
@@ -354,10 +419,7 @@ def test_memory_of_another_layout_is_not_used(states: SharedHalfStates) -> None:
 def test_a_restarted_send_worker_knows_what_has_ended(rig: FastPath, states: SharedHalfStates) -> None:
     first, second = send_half(rig), send_half(rig)
     assert end(rig, first, COMMIT) == (0, "")
-    lib.rp_send_close(rig.send)
-    rig.send = rig.open_send()
-    rig.add_topic("T", 4)
-    rig.tables_end()
+    restart_send(rig)
     assert end(rig, first, COMMIT) == (0, "")
     assert end(rig, second, COMMIT) == (0, "")
     assert [record.queue_offset for record in in_topic(rig, "T")] == [0, 1]
