@@ -139,11 +139,17 @@ static rp_status write_run(rp_timer_index *index, rp_timer *timers, uint32_t cou
     rp_status status = rp_timer_run_write(index->directory, header->next_run, to, timers, count);
     if (status != RP_OK) return status;
     rp_store_release(&header->next_run, header->next_run + 1);
-    status = rp_timer_run_open(index->directory, header->next_run - 1, &run);
-    if (status != RP_OK) return status;
-    if (keep(index, run) == RP_OK) return RP_OK;
-    rp_timer_run_close(run);
-    return RP_NO_MEMORY;
+    uint64_t name = header->next_run - 1;
+    status = rp_timer_run_open(index->directory, name, &run);
+    if (status == RP_OK && keep(index, run) == RP_OK) return RP_OK;
+    if (status == RP_OK) {
+        rp_timer_run_close(run);
+        status = RP_NO_MEMORY;
+    }
+    int error = errno;
+    rp_timer_run_remove(index->directory, name); /* the next try writes another file */
+    errno = error;
+    return status;
 }
 
 rp_status rp_timer_index_file(rp_timer_index *index, const rp_timer *others, uint32_t count, uint64_t to) {

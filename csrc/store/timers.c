@@ -1,6 +1,8 @@
 /* A timer that was given away is *under way* until its bit is set: first in the ring (`given`, in order), then in the
  * journal (`journaled`, by the journal's numbers). The send worker takes them in order, so a timer that it has passed
- * over, or that is not in the journal when the ring is empty, was refused: it is tried again in a second. */
+ * over, or that is not in the journal when the ring is empty, was refused: it waits (`refused`), and is tried again in
+ * a second. While GIVEN_MAX of them wait, no others are given: what refuses so many, mostly a full disk, refuses them
+ * all, and they would fill memory and runs. */
 #define _GNU_SOURCE
 #include "store/timers.h"
 #include <errno.h>
@@ -15,13 +17,13 @@
 #include "store/commitlog.h"
 #include "store/consume_queue.h"
 #include "store/timer_index.h"
+#include "store/timer_refused.h"
 #include "store/timer_scan.h"
 
 enum {
-    GIVEN_MAX = 4096,       /* a power of two */
+    GIVEN_MAX = RP_TIMER_REFUSED_MAX, /* in the ring and refused, together; a power of two */
     UNITS_PER_STEP = 2048,
     GIVE_PER_STEP = 1024,
-    RETRY_MS = 1000,        /* after a refusal */
     POLL_ACTIVE_MS = 4,     /* while timers come or are under way; how late one of a few ms may be */
     POLL_IDLE_MS = 50,
     ACTIVE_MS = 5000,
@@ -40,6 +42,7 @@ struct rp_timers {
     rp_timer *given;     /* of GIVEN_MAX: [given_begin, given_end) are in the ring */
     uint64_t given_begin;
     uint64_t given_end;
+    rp_timer_refused refused;
     uint64_t seen;       /* entries of the journal that were taken notice of */
     uint64_t next;       /* number to follow the queue from */
     const rp_queue *queue;
@@ -77,6 +80,7 @@ rp_timers *rp_timers_open(const rp_timers_config *config) {
     timers->journaled = calloc(RP_TIMER_JOURNAL_MAX, sizeof *timers->journaled);
     timers->given = calloc(GIVEN_MAX, sizeof *timers->given);
     if (timers->strings[0] && timers->strings[1] && timers->strings[2] && timers->journaled && timers->given &&
+        rp_timer_refused_init(&timers->refused) == RP_OK &&
         rp_number_set_init(&timers->under_way, RP_TIMER_JOURNAL_MAX + GIVEN_MAX) == RP_OK &&
         (timers->ring = rp_ring_writer_open(config->to_send)) &&
         (timers->units =
@@ -96,6 +100,7 @@ void rp_timers_close(rp_timers *timers) {
     for (int i = 0; i < 3; i++) free(timers->strings[i]);
     free(timers->journaled);
     free(timers->given);
+    rp_timer_refused_destroy(&timers->refused);
     pthread_cond_destroy(&timers->wake);
     pthread_mutex_destroy(&timers->lock);
     free(timers);
@@ -177,11 +182,9 @@ static rp_status load(rp_timers *timers) {
 
 /* ------------------------------------------------------------------ what was given away */
 
-static rp_status again(rp_timers *timers) {
-    rp_timer timer = timers->given[timers->given_begin++ % GIVEN_MAX];
-    rp_number_set_remove(&timers->under_way, timer.number);
-    timer.due_ms = timers->now_ms + RETRY_MS;
-    return rp_timer_index_add(&timers->index, &timer);
+/* The first timer that was given was refused; it stays under way. */
+static void again(rp_timers *timers) {
+    rp_timer_refused_add(&timers->refused, &timers->given[timers->given_begin++ % GIVEN_MAX], timers->now_ms);
 }
 
 static int is_given(const rp_timers *timers, uint64_t number) {
@@ -191,21 +194,17 @@ static int is_given(const rp_timers *timers, uint64_t number) {
 }
 
 /* Match new entries of the journal with what is in the ring. */
-static rp_status read_deliveries(rp_timers *timers) {
+static void read_deliveries(rp_timers *timers) {
     uint64_t end = rp_load_acquire(&timers->header->journal_end), end_phy_offset;
-    rp_status status = RP_OK;
-    for (; timers->seen < end && status == RP_OK; timers->seen++) {
+    for (; timers->seen < end; timers->seen++) {
         uint64_t number = rp_timer_journal_at(timers->config.marks, timers->seen, &end_phy_offset);
         if (end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* it may be taken back */
         rp_timer *timer = &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX];
         *timer = (rp_timer){.number = number};
         if (!is_given(timers, number)) continue;
-        while (status == RP_OK && timers->given[timers->given_begin % GIVEN_MAX].number != number)
-            status = again(timers);
-        if (status != RP_OK) return status;
+        while (timers->given[timers->given_begin % GIVEN_MAX].number != number) again(timers);
         *timer = timers->given[timers->given_begin++ % GIVEN_MAX];
     }
-    return status;
 }
 
 /* Set the bits of deliveries that are on the disk. Returns their number. */
@@ -227,13 +226,12 @@ static uint64_t set_bits(rp_timers *timers, uint64_t published) {
     return at - from;
 }
 
-static rp_status look_back(rp_timers *timers, uint64_t *done) {
+static void look_back(rp_timers *timers, uint64_t *done) {
     uint64_t published = rp_load_acquire(&timers->control->published_phy_offset), seen = timers->seen;
     int is_ring_empty = rp_ring_depth(timers->config.to_send) == 0;
-    rp_status status = read_deliveries(timers);
-    while (status == RP_OK && is_ring_empty && timers->given_begin < timers->given_end) status = again(timers);
+    read_deliveries(timers);
+    while (is_ring_empty && timers->given_begin < timers->given_end) again(timers);
     *done += timers->seen - seen + set_bits(timers, published);
-    return status;
 }
 
 /* ------------------------------------------------------------------ what comes and what is due */
@@ -248,6 +246,7 @@ static rp_status file_heap(rp_timers *timers) {
             others[count++] = timers->journaled[at % RP_TIMER_JOURNAL_MAX];
     for (uint64_t at = timers->given_begin; at < timers->given_end; at++)
         others[count++] = timers->given[at % GIVEN_MAX];
+    count += rp_timer_refused_copy(&timers->refused, others + count);
     rp_status status = rp_timer_index_file(&timers->index, others, (uint32_t)count, timers->next);
     free(others);
     return status;
@@ -278,14 +277,21 @@ static rp_status follow_queue(rp_timers *timers, uint64_t *done) {
 
 static int has_room(const rp_timers *timers) {
     uint64_t given = timers->given_end - timers->given_begin;
-    return given < GIVEN_MAX && timers->seen - timers->header->journal_begin + given < RP_TIMER_JOURNAL_MAX - GIVEN_MAX;
+    return timers->seen - timers->header->journal_begin + given < RP_TIMER_JOURNAL_MAX - GIVEN_MAX;
+}
+
+/* The timer to be given next, or NULL; valid until the next call. */
+static const rp_timer *next_due(rp_timers *timers) {
+    uint64_t under_way = timers->given_end - timers->given_begin + rp_timer_refused_count(&timers->refused);
+    const rp_timer *timer = under_way < GIVEN_MAX ? rp_timer_index_first(&timers->index) : NULL;
+    return timer && timer->due_ms <= timers->now_ms ? timer : NULL;
 }
 
 static void give(rp_timers *timers, uint64_t *done) {
-    const rp_timer *timer = NULL;
     for (uint32_t i = 0; i < GIVE_PER_STEP && has_room(timers); i++, ++*done) {
-        timer = rp_timer_index_first(&timers->index);
-        if (!timer || timer->due_ms > timers->now_ms) break;
+        const rp_timer *refused = rp_timer_refused_first(&timers->refused, timers->now_ms);
+        const rp_timer *timer = refused ? refused : next_due(timers);
+        if (!timer) break;
         rp_msg_timer *message = (rp_msg_timer *)rp_ring_reserve(timers->ring, sizeof *message);
         if (!message) break;
         *message = (rp_msg_timer){
@@ -293,10 +299,13 @@ static void give(rp_timers *timers, uint64_t *done) {
         timers->given[timers->given_end++ % GIVEN_MAX] = *timer;
         rp_number_set_add(&timers->under_way, timer->number);
         rp_ring_commit(timers->ring, sizeof *message, RP_MSG_TIMER);
-        rp_timer_index_take(&timers->index);
+        if (refused)
+            rp_timer_refused_take(&timers->refused);
+        else
+            rp_timer_index_take(&timers->index);
     }
-    timer = rp_timer_index_first(&timers->index);
-    timers->header->next_due_ms = timer ? timer->due_ms : 0;
+    const rp_timer *next = rp_timer_index_first(&timers->index);
+    timers->header->next_due_ms = next ? next->due_ms : 0;
     rp_ring_wake(timers->ring);
 }
 
@@ -317,8 +326,8 @@ rp_status rp_timers_step(rp_timers *timers) {
     if (rp_load_acquire32(&timers->stop)) return RP_STOPPED;
     rp_status status = timers->is_loaded ? RP_OK : load(timers);
     if (status != RP_OK) return status;
-    status = look_back(timers, &done);
-    if (status == RP_OK) status = follow_queue(timers, &done);
+    look_back(timers, &done);
+    status = follow_queue(timers, &done);
     if (status != RP_OK) return status;
     give(timers, &done);
     rp_store_release(&timers->config.worker->counters[RP_COUNT_TIMERS_PENDING], timers->header->pending);

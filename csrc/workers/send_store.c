@@ -73,11 +73,11 @@ static int are_properties_legal(const rp_put *put, const rp_record *record) {
            !memchr(record->properties, 0, record->properties_size);
 }
 
-/* A message of a batch cannot be a timer: it would be delivered at once. */
+/* A message of a batch cannot be a timer: it would be delivered at once. Each of the names contains DEL. */
 static int is_timer(const rp_record *record) {
     const uint8_t *value;
     uint32_t size;
-    if (!record->properties_size || !memmem(record->properties, record->properties_size, "TIMER_D", 7)) return 0;
+    if (!record->properties_size || !memmem(record->properties, record->properties_size, "DEL", 3)) return 0;
     for (uint32_t i = 0; i < sizeof RP_TIMER_PROPERTIES / sizeof *RP_TIMER_PROPERTIES; i++)
         if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)RP_TIMER_PROPERTIES[i],
                              (uint32_t)strlen(RP_TIMER_PROPERTIES[i]), &value, &size) == RP_OK)

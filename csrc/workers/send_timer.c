@@ -92,6 +92,7 @@ rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
     put->properties_tail = timed->tail;
     put->queue = queue;
     put->queue_id = 0;
+    put->dropped_sys_flag = RP_TRANSACTION_MASK; /* of a sender's own making: with them it would have no unit */
     count(send, RP_COUNT_TIMERS_ACCEPTED, 1);
     return RP_OK;
 }

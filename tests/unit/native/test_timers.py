@@ -105,12 +105,30 @@ def test_a_batch_is_no_timer(rig: TimerRig) -> None:
     assert command.ext_fields is not None
     command.ext_fields["i"] = "TIMER_DELAY_MS\x0150"
     assert code_of(rig.ask(command)) == 13
-    inside = b"TIMER_DELAY_MS\x0150"
-    entry = (22 + 1 + len(inside)).to_bytes(4, "big") + bytes(12) + (1).to_bytes(4, "big") + b"a"
-    plain = send_request("T", 0, [b"a", b"b"], 2)
-    plain.body = entry + len(inside).to_bytes(2, "big") + inside
-    assert code_of(rig.ask(plain)) == 13
+    for inside in (b"TIMER_DELAY_MS\x0150", b"__STARTDELIVERTIME\x01%d" % (START_MS + 50)):
+        assert code_of(rig.ask(batch_with(inside))) == 13
     assert rig.bodies() == []
+
+
+def batch_with(inside: bytes) -> RemotingCommand:
+    """A batch of two messages, one of which has these properties."""
+    entry = (22 + 1 + len(inside)).to_bytes(4, "big") + bytes(12) + (1).to_bytes(4, "big") + b"a"
+    batch = send_request("T", 0, [b"a", b"b"], 2)
+    batch.body = entry + len(inside).to_bytes(2, "big") + inside
+    return batch
+
+
+@pytest.mark.parametrize("sys_flag", [4, 8, 12])
+def test_a_sender_cannot_make_a_timer_part_of_a_transaction(rig: TimerRig, sys_flag: int) -> None:
+    command = send_request("T", 0, [b"x"], 1)
+    assert command.ext_fields is not None
+    command.ext_fields |= {"i": "TIMER_DELAY_MS\x0150", "f": str(sys_flag)}
+    assert code_of(rig.ask(command)) == 0
+    rig.advance(50)
+    rig.settle()
+    rig.reboot()
+    rig.settle()
+    assert [record.sys_flag for record in rig.records("T")] == [0]
 
 
 def test_the_first_timer_goes_to_the_manager_which_makes_the_topic(tmp_path: Path) -> None:
@@ -171,6 +189,41 @@ def test_what_a_full_disk_refuses_is_tried_again(rig: TimerRig) -> None:
     rig.advance(2000)
     rig.settle()
     assert sorted(rig.bodies()) == [b"%d" % number for number in range(10)]
+
+
+def test_what_is_refused_again_and_again_fills_no_disk(tmp_path: Path) -> None:
+    """More timers are due than may be under way, and the disk is too full to deliver them."""
+    rig = TimerRig(tmp_path, heap_max=500)
+    rig.add_timer_topic()
+    total = 4600
+    for begin in range(0, total, 100):
+        for number in range(begin, begin + 100):
+            command = send_request("T", 0, [b"%d" % number], number)
+            assert command.ext_fields is not None
+            command.ext_fields["i"] = "TIMER_DELAY_MS\x01500"
+            assert rig.path.frame(command) == lib.RP_OK
+        rig.path.turn()
+        assert {answer.code for _, answer in rig.path.answers()} == {0}
+    while rig.step() == Status.OK:
+        pass
+    runs = tmp_path / "timer" / "runs"
+    count = len(list(runs.iterdir()))
+    assert count > 0
+    rig.control.running_flags = DISK_FULL
+    for _ in range(6):
+        rig.advance(1100)
+        for _ in range(12):
+            rig.step()
+            rig.path.turn()
+    assert rig.bodies() == [] and rig.header.pending == total
+    assert len(list(runs.iterdir())) == count
+    rig.control.running_flags = 0
+    for _ in range(2):
+        rig.advance(1100)
+        rig.settle()
+    assert sorted(rig.bodies()) == sorted(b"%d" % number for number in range(total))
+    assert rig.header.pending == 0
+    rig.close()
 
 
 def test_the_log_is_held_from_the_oldest_pending_timer_on(rig: TimerRig) -> None:
