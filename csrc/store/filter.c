@@ -14,6 +14,7 @@
 #include "store/record.h"
 
 enum { VERSION = 1, HEAD_SIZE = 4, NAMES_MAX = 64, STACK_MAX = 64 };
+enum { NUMBER_SIZE_MAX = 255, DIGIT_WORK = 4 }; /* bytes of a text that may be a number; work of reading one of them */
 enum {
     OP_UNKNOWN = 1,
     OP_TRUE,
@@ -154,9 +155,13 @@ static int is_true_text(const struct text *text) {
 }
 
 /* Make a number of `kind` of the value, which is a text or a number of a smaller kind. 0: the text is none. */
-static int convert(struct value *value, kind wanted) {
+static int convert(struct value *value, kind wanted, uint64_t *work) {
     struct text text = value->text;
     if (value->kind == wanted) return 1;
+    if (value->kind == STRING && wanted != BOOLEAN) {
+        if (text.size > NUMBER_SIZE_MAX) return 0;
+        *work += (uint64_t)text.size * DIGIT_WORK;
+    }
     if (value->kind != STRING) {
         if (wanted == DOUBLE) value->floating = (double)value->whole;
     } else if (wanted == BOOLEAN) {
@@ -186,14 +191,14 @@ static int order_of(const struct value *left, const struct value *right) {
 
 /* Convert both to one kind; *order is set to <0, 0, >0. RP_FILTER_TRUE; RP_FILTER_FALSE: they can never be equal;
  * RP_FILTER_FAULT. Neither is unknown, and not both are texts. */
-static rp_filter_result compare(struct value *left, struct value *right, int *order) {
+static rp_filter_result compare(struct value *left, struct value *right, int *order, uint64_t *work) {
     if (left->kind == BOOLEAN && right->kind == STRING) return RP_FILTER_FAULT;
     kind wanted = left->kind == STRING       ? right->kind
                   : right->kind == STRING    ? left->kind
                   : left->kind > right->kind ? left->kind
                                              : right->kind;
     if (wanted != BOOLEAN && (left->kind == BOOLEAN || right->kind == BOOLEAN)) return RP_FILTER_FALSE;
-    if (!convert(left, wanted) || !convert(right, wanted)) return RP_FILTER_FAULT;
+    if (!convert(left, wanted, work) || !convert(right, wanted, work)) return RP_FILTER_FAULT;
     *order = order_of(left, right);
     return RP_FILTER_TRUE;
 }
@@ -206,16 +211,17 @@ static rp_filter_result equal(struct value *left, struct value *right, uint64_t 
         *work += left->text.size;
         return same_text(&left->text, &right->text) ? RP_FILTER_TRUE : RP_FILTER_FALSE;
     }
-    rp_filter_result result = compare(left, right, &order);
+    rp_filter_result result = compare(left, right, &order, work);
     return result == RP_FILTER_TRUE && order ? RP_FILTER_FALSE : result;
 }
 
-static rp_filter_result ordered(uint8_t op, struct value *left, struct value *right) {
+static rp_filter_result ordered(uint8_t op, struct value *left, struct value *right, uint64_t *work) {
     int order = 0;
     if (left->kind == UNKNOWN || right->kind == UNKNOWN) return RP_FILTER_UNKNOWN;
-    if (left->kind == STRING && right->kind == STRING && (!convert(left, DOUBLE) || !convert(right, DOUBLE)))
+    if (left->kind == STRING && right->kind == STRING &&
+        (!convert(left, DOUBLE, work) || !convert(right, DOUBLE, work)))
         return RP_FILTER_FAULT;
-    rp_filter_result result = compare(left, right, &order);
+    rp_filter_result result = compare(left, right, &order, work);
     if (result != RP_FILTER_TRUE) return result;
     int holds = op == OP_GREATER         ? order > 0
                 : op == OP_GREATER_EQUAL ? order >= 0
@@ -332,7 +338,7 @@ static rp_filter_result combine(struct machine *machine, uint8_t op) {
     rp_filter_result result = op == OP_EQUAL ? equal(left, right, machine->work)
                               : op == OP_AND ? both(truth(left), truth(right))
                               : op == OP_OR  ? either(truth(left), truth(right))
-                                             : ordered(op, left, right);
+                                             : ordered(op, left, right, machine->work);
     if (result != RP_FILTER_FAULT) *left = of_truth(result);
     return result;
 }

@@ -155,6 +155,8 @@ def _read(value: Value, kind: Kind) -> float:
     text = cast(str, value)
     if kind is Kind.BOOLEAN:
         return text.lower() == "true"
+    if len(text) > numbers.SIZE_MAX:  # with its blanks: a look at a message takes a bounded time
+        raise EvaluationError(f"a number of more than {numbers.SIZE_MAX} bytes: {text[:40]!r}")
     try:
         number = numbers.floating(text) if kind is Kind.DOUBLE else _WHOLE[kind](text)
     except NumberInvalid as exc:

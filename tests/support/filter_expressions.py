@@ -108,10 +108,20 @@ def compiled_result(text: str, properties: Mapping[str, str]) -> str:
     return run_program(program, encode_properties(properties).encode())
 
 
+def work_of(text: str, properties: Mapping[str, str]) -> int:
+    """What one evaluation by the compiled core counts as work."""
+    return _run(compile_program(parse(text)), encode_properties(properties).encode())[1]
+
+
 def run_program(program: bytes, properties: bytes) -> str:
+    return _run(program, properties)[0]
+
+
+def _run(program: bytes, properties: bytes) -> tuple[str, int]:
     compiled, work = lib.rp_filter_open(view_of(program), len(program)), ffi.new("uint64_t *")
     assert compiled != ffi.NULL
     try:
-        return RESULTS[lib.rp_filter_evaluate(compiled, view_of(properties), len(properties), work)]
+        result = lib.rp_filter_evaluate(compiled, view_of(properties), len(properties), work)
+        return RESULTS[result], int(work[0])
     finally:
         lib.rp_filter_release(compiled)

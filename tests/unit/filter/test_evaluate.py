@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy.filter.evaluate import matches
 from rocketpy.filter.parser import parse
-from tests.support.filter_expressions import compiled_result, python_result
+from tests.support.filter_expressions import compiled_result, python_result, work_of
 
 ANSWERS = [json.loads(line) for line in (Path(__file__).parent / "answers.jsonl").read_text().splitlines()]
 
@@ -30,3 +30,16 @@ def test_the_answer_is_that_of_the_reference(text: str, properties: dict[str, st
 )
 def test_only_true_selects_a_message(text: str, properties: dict[str, str], is_match: bool) -> None:
     assert matches(parse(text), properties) is is_match
+
+
+@pytest.mark.parametrize("number", ["0" * 255, "0" * 256, " " * 256 + "0.0", "0." + "0" * 254, " " * 252 + "0.0"])
+@pytest.mark.parametrize("text", ["a = 0", "a >= 9999999999", "a = 1.5", "a > a", "a = 1 OR a < 1"])
+def test_a_text_of_more_than_255_bytes_is_no_number(text: str, number: str) -> None:
+    result = compiled_result(text, {"a": number})
+    assert python_result(text, {"a": number}) == result
+    assert len(number) <= 255 or result == "fault"
+
+
+def test_the_work_of_reading_numbers_is_counted() -> None:
+    """So that neither dispatch nor a pull is held up by an expression that reads one long number again and again."""
+    assert work_of(" OR ".join(["a > 1"] * 300), {"a": "0" * 255}) > 300 * 255
