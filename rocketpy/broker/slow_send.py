@@ -275,9 +275,7 @@ class SlowSend:
             verdict = self._check_retry(request, queue_id, sys_flag)
             if verdict is not None:
                 return verdict
-        # A zero byte looks like a sector lost in a power failure: recovery would end the log at such a record.
-        are_illegal = len(request.properties) > PROPERTIES_SIZE_MAX or b"\0" in request.properties
-        if are_illegal or len(request.body) > self._settings.store.max_message_size:
+        if self._is_illegal(request):
             return self._illegal()
         if (text_property(request.properties, TRAN_MSG) or "").lower() == "true":
             return self._half_message(request, queue_id, sys_flag)
@@ -324,7 +322,7 @@ class SlowSend:
     ) -> Verdict:
         """Store the message in another topic. The response names the queue id that the sender chose."""
         encoded = with_values(properties, **{CLUSTER: self._settings.broker.broker_cluster_name})
-        if len(encoded) > PROPERTIES_SIZE_MAX:
+        if len(encoded) > PROPERTIES_SIZE_MAX or self._is_illegal(request):
             return self._illegal()
         message = MessageToPut(
             topic=topic,
@@ -339,6 +337,12 @@ class SlowSend:
             wait_store=request.wait_store,
         )
         return Put(message, queue_id)
+
+    def _is_illegal(self, request: SendRequest) -> bool:
+        """What the send worker does not check again of a message that is stored elsewhere. A zero byte looks like a
+        sector lost in a power failure: recovery would end the log at such a record."""
+        are_illegal = len(request.properties) > PROPERTIES_SIZE_MAX or b"\0" in request.properties
+        return are_illegal or len(request.body) > self._settings.store.max_message_size
 
     def _illegal(self) -> Refusal:
         code = ResponseCode.MESSAGE_ILLEGAL

@@ -99,6 +99,9 @@ class SendBackProcessor(TableProcessor):
     ) -> MessageToPut:
         """The message to store: a delayed one, or a dead letter."""
         properties = with_values(record.properties, **self._history(record), WAIT="false")  # as the reference stores it
+        # What is at the offset may be part of a body. A zero byte looks like a sector lost in a power failure: recovery
+        # would end the log at such a record.
+        properties = properties.replace(b"\0", b"?")
         if record.reconsume_times >= tries_max or delay_level < 0:
             topic = self._services.topics.create_if_missing(names.dlq_topic(group.group_name), queue_nums=1).topic_name
             queue_id = 0

@@ -80,6 +80,18 @@ def props(message: Any) -> dict[str, str]:
         ),
         ({}, {"topic": "T", "properties": b"a\x01" + b"b" * 32_767}, 13, "the message is illegal"),
         ({}, {"topic": "T", "properties": b"a\x01b\0\x02DELAY\x013"}, 13, "the message is illegal"),
+        (
+            {},
+            {"topic": "%RETRY%G", "properties": b"a\x01\0", "reconsume_times": 16},
+            13,
+            "the message is illegal",
+        ),
+        (
+            {},
+            {"topic": "%RETRY%G", "body": b"x" * (4 * 1024 * 1024 + 1), "reconsume_times": 16},
+            13,
+            "the message is illegal",
+        ),
         ({}, {"topic": "T", "is_batch": True, "sys_flag": 4}, 13, "the message is illegal"),
         ({}, {"topic": "T", "is_batch": True, "properties": b"DELAY\x013"}, 13, "the message is illegal"),
         (

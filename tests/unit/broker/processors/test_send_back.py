@@ -55,6 +55,15 @@ def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
     assert '"%RETRY%G"' in (tmp_path / "config" / "topics.json").read_text()
 
 
+@pytest.mark.parametrize("properties", [b"a\x01b\0", b"RETRY_TOPIC\x01T\0\0", b"ORIGIN_MESSAGE_ID\x01\0"])
+def test_zero_bytes_are_not_stored_again(tmp_path: Path, properties: bytes) -> None:
+    """The offset is the sender's: what is there may be part of a body, and was never checked."""
+    rig = SlowPathRig(tmp_path)
+    rig.store.records[1000] = record(properties=properties)
+    assert send_back(rig) == (0, None)
+    assert b"\0" not in rig.fast_path.puts[-1].properties
+
+
 def test_a_count_of_attempts_that_its_sender_made_up_stays_in_its_field(tmp_path: Path) -> None:
     rig = SlowPathRig(tmp_path)
     rig.store.records[1000] = record(reconsume_times=(1 << 31) - 1)
