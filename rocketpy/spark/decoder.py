@@ -115,6 +115,7 @@ class Decoder:
                 self._count_undecodable(error)
             if row > first and size + body_size > limit:
                 yield first, row - first
+                self.rows.forget(first, row - first)  # all together may be thousands of times what was read
                 first, size = row, 0
             size += body_size
         yield first, found.rows - first

@@ -65,7 +65,7 @@ class NativeRows:
             | lib.RP_ROWS_COMMITTED * selection.committed_only
             | lib.RP_ROWS_PROPERTIES * bool(selection.tags or OF_PROPERTIES & set(columns))
         )
-        self._inflated: list[Any] = []
+        self._inflated: dict[int, Any] = {}  # by row
 
     @contextlib.contextmanager
     def image(self, data: Any) -> Iterator[Any]:
@@ -98,9 +98,15 @@ class NativeRows:
             body = decompress(bytes(ffi.buffer(target.body, target.body_size)), sys_flag >> 8 & 7)
         except CompressionError as error:
             return int(target.body_size), error
-        self._inflated.append(view := ffi.from_buffer("uint8_t[]", body))
+        self._inflated[row] = view = ffi.from_buffer("uint8_t[]", body)
         target.body, target.body_size = view, len(body)
         return len(body), None
+
+    def forget(self, first: int, count: int) -> None:
+        """Free the inflated bodies of these rows, which are not looked at again."""
+        for row in range(first, first + count):
+            self._rows[row].body_size = 0
+            self._inflated.pop(row, None)
 
     def column(self, name: str, first: int, count: int) -> Any:
         """The Arrow array of a column for the rows from `first` on."""

@@ -136,6 +136,10 @@ class PythonRows:
         self._rows[row] = attrs.evolve(record, body=body)
         return len(body), None
 
+    def forget(self, first: int, count: int) -> None:
+        for row in range(first, first + count):
+            self._rows[row] = attrs.evolve(self._rows[row], body=b"")
+
     def column(self, name: str, first: int, count: int) -> Any:
         value = VALUES[name]
         return pa.array([value(record) for record in self._rows[first : first + count]], COLUMNS[name].arrow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 import zlib
 from typing import Any
 
@@ -192,6 +193,22 @@ def test_inflated_bodies_are_cut_into_batches(make_rows: Any) -> None:
     stored = Decoder(("body",), checks=Checks(decompress=False), make_rows=make_rows)
     (batch,) = stored.decode(image_of(records).data)
     assert batch.column(0).to_pylist() == [item.body for item in records]
+
+
+@BOTH
+def test_inflated_bodies_take_the_memory_of_one_batch(make_rows: Any) -> None:
+    """A few kilobytes of a sender may become gigabytes, if all bodies of a step are kept."""
+    size = 1 << 20
+    image = image_of([record(body=zlib.compress(bytes(size)), sys_flag=1) for _ in range(30)])
+    decoder = Decoder(("body",), checks=Checks(bytes_max=size), make_rows=make_rows)
+    tracemalloc.start()
+    try:
+        lengths = [batch.num_rows for batch in decoder.decode(image.data)]
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(lengths) == 30
+    assert peak < 8 * size
 
 
 @BOTH
