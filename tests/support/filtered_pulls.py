@@ -7,6 +7,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.remoting.bodies.heartbeat import ConsumerData, HeartbeatData, SubscriptionData
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.headers.client import UnregisterClientRequestHeader
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader, PullSysFlag
 
 from .wire import Wire, max_offset, records_of, send_request, until
@@ -31,13 +32,22 @@ class FilteredGroup:
     group: str = "CG"
     version: int = 1
 
+    @property
+    def client_id(self) -> str:
+        return f"{self.group}@1"
+
     def join(self) -> None:
         data = SubscriptionData(
             topic=self.topic, sub_string=self.expression, expression_type="SQL92", sub_version=self.version
         )
         consumer = ConsumerData(group_name=self.group, subscription_data_set=[data])
-        body = HeartbeatData(client_id=f"{self.group}@1", consumer_data_set=[consumer]).encode()
+        body = HeartbeatData(client_id=self.client_id, consumer_data_set=[consumer]).encode()
         answer = self.wire.ask(RemotingCommand.request(RequestCode.HEART_BEAT, None, body))
+        assert answer.code == ResponseCode.SUCCESS, answer
+
+    def leave(self) -> None:
+        header = UnregisterClientRequestHeader(client_id=self.client_id, consumer_group=self.group)
+        answer = self.wire.ask(RemotingCommand.request(RequestCode.UNREGISTER_CLIENT, header))
         assert answer.code == ResponseCode.SUCCESS, answer
 
     def request(

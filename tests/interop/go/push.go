@@ -10,7 +10,7 @@ import (
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
 
-// push [--model clustering|broadcasting] [--orderly true] [--expression E]; prints queues and messages.
+// push [--model clustering|broadcasting] [--orderly true] [--expression E or --sql E]; prints queues and messages.
 // --fail true: every message is to be retried, --attempts N times.
 func push(given arguments) {
 	topic := given.text("topic", "")
@@ -47,6 +47,9 @@ func push(given arguments) {
 }
 
 func tagsSelector(given arguments) consumer.MessageSelector {
+	if sql := given.text("sql", ""); sql != "" {
+		return consumer.MessageSelector{Type: consumer.SQL92, Expression: sql}
+	}
 	return consumer.MessageSelector{Type: consumer.TAG, Expression: strings.TrimSpace(given.text("expression", "*"))}
 }
 

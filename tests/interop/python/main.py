@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import trio
 
+from rocketpy.client.consuming.subscription import Sql92
 from rocketpy.client.messages import Message, ReceivedMessage
 from rocketpy.client.options import START_FIRST, ConsumeMode, ProducerOptions, PullOptions, PushOptions
 from rocketpy.client.producer import Producer
@@ -17,7 +18,7 @@ from rocketpy.client.pull_consumer import PullConsumer
 from rocketpy.client.push_consumer import PushConsumer
 from rocketpy.client.results import ConsumeResult, SendResult
 from rocketpy.client.transaction_producer import LocalTransactionState, TransactionProducer
-from rocketpy.errors import RocketError
+from rocketpy.errors import BrokerError, RocketError
 from rocketpy.message.message_queue import MessageQueue
 
 HEAD = 64  # bytes of a body that are shown
@@ -138,14 +139,18 @@ async def push(given: dict[str, str]) -> None:
         ordered=given.get("orderly") == "true",
         trace=given.get("trace") == "true",
     )
-    subscriptions = {given["topic"]: given.get("expression", "*")}
+    sql = given.get("sql")
+    subscriptions = {given["topic"]: Sql92(sql) if sql else given.get("expression", "*")}
     consumer = PushConsumer(given["group"], subscriptions, handle, options=options)
-    async with trio.open_nursery() as nursery:
-        async with consumer:
+    try:
+        async with consumer, trio.open_nursery() as nursery:
             show("ready", clientId=consumer.client_id)
             nursery.start_soon(watch_queues, consumer, given["topic"])
             await wait_for_end_of_input()
-        nursery.cancel_scope.cancel()
+            nursery.cancel_scope.cancel()
+    except BrokerError as refused:
+        show("failed", key="start", error=str(refused))
+        return
     show("done")
 
 

@@ -20,6 +20,44 @@ def test_the_answer_is_that_of_the_reference(text: str, properties: dict[str, st
 
 
 @pytest.mark.parametrize(
+    ("text", "properties", "answer"),
+    [
+        ("a <> 'x'", {}, "null"),
+        ("'x' <> a", {}, "true"),
+        ("a = 'x'", {}, "null"),
+        ("'x' = a", {}, "false"),
+        ("a = b", {}, "true"),
+        ("a <> b", {"b": "1"}, "null"),
+        ("a <> b", {"a": "1"}, "true"),
+        ("3 > a", {}, "null"),
+    ],
+)
+def test_a_missing_property_is_unknown_on_the_left_and_unequal_on_the_right(
+    text: str, properties: dict[str, str], answer: str
+) -> None:
+    assert python_result(text, properties) == compiled_result(text, properties) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "answer"),
+    [
+        ("a = 9007199254740993", "9007199254740993", "true"),  # a double has no such number
+        ("a = 9007199254740993", "9007199254740992", "false"),
+        ("a < 9007199254740993", "9007199254740992", "true"),
+        ("a = 9223372036854775807", "9223372036854775807", "true"),
+        ("a = 9223372036854775807", "9223372036854775808", "fault"),
+        ("a = 3", "3.0", "fault"),
+        ("a = 3.0", "3", "true"),
+        ("a > 3", "2147483648", "fault"),  # compared as numbers of 32 bits
+        ("a > 3L", "2147483648", "fault"),
+        ("a > 2147483648", "2147483649", "true"),
+    ],
+)
+def test_whole_numbers_are_compared_exactly(text: str, value: str, answer: str) -> None:
+    assert python_result(text, {"a": value}) == compiled_result(text, {"a": value}) == answer
+
+
+@pytest.mark.parametrize(
     ("text", "properties", "is_match"),
     [
         ("region = 'eu' AND amount BETWEEN 5 AND 10", {"region": "eu", "amount": "7"}, True),

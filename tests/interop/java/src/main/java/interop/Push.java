@@ -3,15 +3,17 @@ package interop;
 import java.util.List;
 import java.util.Map;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 
 /**
- * push [--model clustering|broadcasting] [--orderly true] [--expression E] [--trace true]; prints queues and messages.
- * --fail true: every message is to be retried, --attempts N times. --poll MS: how often routes are asked for.
+ * push [--model clustering|broadcasting] [--orderly true] [--expression E or --sql E] [--trace true]; prints queues and
+ * messages. --fail true: every message is to be retried, --attempts N times. --poll MS: how often routes are asked for.
  */
 final class Push {
     private static final long LOOK_MS = 50;
@@ -30,7 +32,11 @@ final class Push {
         consumer.setPollNameServerInterval(arguments.number("poll", 30_000));
         consumer.setMaxReconsumeTimes(arguments.number("attempts", -1));
         boolean fails = arguments.text("fail", "false").equals("true");
-        consumer.subscribe(topic, arguments.text("expression", "*"));
+        String sql = arguments.text("sql", "");
+        if (sql.isEmpty())
+            consumer.subscribe(topic, arguments.text("expression", "*"));
+        else
+            consumer.subscribe(topic, MessageSelector.bySql(sql));
         if (arguments.text("orderly", "false").equals("true")) {
             consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
                 messages.forEach(Events::message);
@@ -42,7 +48,12 @@ final class Push {
                 return fails ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
             });
         }
-        consumer.start();
+        try {
+            consumer.start();
+        } catch (MQClientException refused) {
+            Events.failed("start", refused);
+            return;
+        }
         Events.print("ready", Map.of("clientId",
             consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId()));
         Thread watch = new Thread(() -> watchQueues(consumer, topic));
