@@ -17,7 +17,7 @@ import attrs
 SEND_MESSAGE_V2, SEND_BATCH_MESSAGE, PULL_MESSAGE = 310, 320, 11
 END_TRANSACTION, ONEWAY = 37, 2
 VERSION = 407  # V4_9_7
-PRODUCER_GROUP = "bench_producer"
+PRODUCER_GROUP, CONSUMER_GROUP = "bench_producer", "bench_consumer"
 SYS_FLAG_PREPARED, COMMIT = 4, 8
 END_DIGITS = 19  # as the driver writes both offsets
 OPAQUE = 100_000_000  # nine digits, as the driver keeps them
@@ -212,10 +212,20 @@ def batch_template(
 
 
 def pull_fields(
-    topic: str, queue_id: int, offset: str, count: int, *, group: str, suspend_ms: int = 0, sub_version: int = 0
+    topic: str,
+    queue_id: int,
+    offset: str,
+    count: int,
+    *,
+    group: str,
+    suspend_ms: int = 0,
+    sub_version: int = 0,
+    subscribed: str | None = None,
 ) -> dict[str, str]:
-    """PullMessageRequestHeader with the subscription in it, so that no heartbeat has to come first."""
-    sys_flag = PULL_SYS_FLAG_SUBSCRIPTION | (PULL_SYS_FLAG_SUSPEND if suspend_ms else 0)
+    """PullMessageRequestHeader with the subscription to all in it, so that no heartbeat has to come first.
+    `subscribed`: without it; the type of the expression that a heartbeat has brought."""
+    sys_flag = 0 if subscribed else PULL_SYS_FLAG_SUBSCRIPTION
+    sys_flag |= PULL_SYS_FLAG_SUSPEND if suspend_ms else 0
     return {
         "consumerGroup": group,
         "topic": topic,
@@ -225,9 +235,9 @@ def pull_fields(
         "sysFlag": str(sys_flag),
         "commitOffset": "0",
         "suspendTimeoutMillis": str(suspend_ms),
-        "subscription": "*",
+        **({} if subscribed else {"subscription": "*"}),
         "subVersion": str(sub_version),
-        "expressionType": "TAG",
+        "expressionType": subscribed or "TAG",
     }
 
 
@@ -237,15 +247,16 @@ def pull_template(
     count: int,
     digits: int,
     *,
-    group: str = "bench_consumer",
+    group: str = CONSUMER_GROUP,
     suspend_ms: int = 0,
     serialize: Serialize = Serialize.JSON,
+    subscribed: str | None = None,
 ) -> Template:
     """A pull (11) whose offset has exactly `digits` digits."""
     placeholder = "7" * digits
     data = frame(
         PULL_MESSAGE,
-        pull_fields(topic, queue_id, placeholder, count, group=group, suspend_ms=suspend_ms),
+        pull_fields(topic, queue_id, placeholder, count, group=group, suspend_ms=suspend_ms, subscribed=subscribed),
         serialize=serialize,
     )
     key = b'"queueOffset":"' if serialize is Serialize.JSON else b"queueOffset" + struct.pack(">i", digits)

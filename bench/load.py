@@ -16,7 +16,16 @@ import attrs
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]  # hdrhistogram ships no types
 
 from .driver import load_driver
-from .encoding import OFFSET_DIGITS_MAX, Serialize, Template, batch_template, end_template, pull_template, send_template
+from .encoding import (
+    CONSUMER_GROUP,
+    OFFSET_DIGITS_MAX,
+    Serialize,
+    Template,
+    batch_template,
+    end_template,
+    pull_template,
+    send_template,
+)
 
 _driver = load_driver()
 ffi: Any = _driver.ffi
@@ -28,6 +37,7 @@ class Mode(enum.Enum):
     SEND = 0
     PULL = 1
     END_TO_END = 2
+    FILTERED = 3  # pulls of what CONSUMER_GROUP has subscribed to
 
 
 @attrs.frozen
@@ -47,6 +57,8 @@ class Workload:
     record_acks: bool = False
     timeout_s: float = 5.0
     in_transactions: bool = False  # each send is a half message, committed when it is acknowledged
+    group: str = CONSUMER_GROUP
+    expression_type: str = "TAG"  # filtered pulls: of the group's subscription
 
 
 @attrs.frozen
@@ -65,6 +77,7 @@ class Latency:
 class Result:
     seconds: float
     messages: int
+    units: int  # of filtered pulls: queue offsets that they have passed
     messages_per_s: float
     requests_per_s: float
     latency_us: Latency
@@ -118,7 +131,7 @@ def encode(
     sends: list[Template] = []
     pulls: list[Template] = []
     for topic, queue_id in destinations:
-        if workload.mode is not Mode.PULL and workload.batch > 1:
+        if workload.mode not in (Mode.PULL, Mode.FILTERED) and workload.batch > 1:
             sends.append(
                 batch_template(
                     topic,
@@ -130,7 +143,7 @@ def encode(
                     serialize=workload.serialize,
                 )
             )
-        elif workload.mode is not Mode.PULL:
+        elif workload.mode not in (Mode.PULL, Mode.FILTERED):
             sends.append(
                 send_template(
                     topic,
@@ -152,6 +165,8 @@ def encode(
                     digits,
                     serialize=workload.serialize,
                     suspend_ms=15000 if workload.mode is Mode.END_TO_END else 0,
+                    group=workload.group,
+                    subscribed=workload.expression_type if workload.mode is Mode.FILTERED else None,
                 )
                 for digits in range(1, OFFSET_DIGITS_MAX + 1)
             ]
@@ -180,12 +195,13 @@ class Load:
         destinations = [(name, queue_id) for name in topics for queue_id in range(queues)]
         sends, pulls = encode(workload, destinations, prefix)
         self._keep: list[Any] = []  # what the driver borrows
-        consumers = {Mode.SEND: 0, Mode.PULL: workload.connections, Mode.END_TO_END: 1}[workload.mode]
+        pulls_alone = workload.mode in (Mode.PULL, Mode.FILTERED)
+        consumers = workload.connections if pulls_alone else {Mode.SEND: 0, Mode.END_TO_END: 1}[workload.mode]
         config = ffi.new("load_config *")
         config.host = self._borrow(ffi.new("char[]", host.encode()))
         config.port = port
         config.mode = workload.mode.value
-        config.producers = 0 if workload.mode is Mode.PULL else workload.connections
+        config.producers = 0 if pulls_alone else workload.connections
         config.consumers = consumers
         config.in_flight = workload.in_flight
         config.queue_count = len(destinations)
@@ -302,6 +318,7 @@ class Load:
         return Result(
             seconds=round(elapsed_s, 3),
             messages=int(stats.messages_ok),
+            units=int(stats.units_passed),
             messages_per_s=round(stats.messages_ok / elapsed_s, 1),
             requests_per_s=round(stats.requests_ok / elapsed_s, 1),
             latency_us=summarize(self.histogram(0)),

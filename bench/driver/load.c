@@ -159,8 +159,9 @@ load *load_open(const load_config *config) {
     l->connections = calloc(l->connection_count, sizeof *l->connections);
     l->dirty = calloc(l->connection_count, sizeof *l->dirty);
     l->cursors = calloc(config->queue_count, sizeof *l->cursors);
+    l->asked = calloc(config->queue_count, sizeof *l->asked);
     l->epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (!l->connections || !l->dirty || !l->cursors || l->epoll < 0) goto failed;
+    if (!l->connections || !l->dirty || !l->cursors || !l->asked || l->epoll < 0) goto failed;
     if (inet_pton(AF_INET, config->host, &l->address.sin_addr) != 1) {
         errno = EINVAL;
         goto failed;
@@ -193,6 +194,7 @@ void load_close(load *l) {
     free(l->connections);
     free(l->dirty);
     free(l->cursors);
+    free(l->asked);
     free(l->acks);
     free(l);
 }

@@ -3,7 +3,8 @@
 /* A load on a broker: many connections, one thread, pre-encoded requests (docs in load.c). */
 #include <stdint.h>
 
-enum load_mode { LOAD_SEND = 0, LOAD_PULL = 1, LOAD_END_TO_END = 2 };
+/* LOAD_FILTERED: pulls of a subscription; each queue is followed by the offsets in its answers, one pull at a time. */
+enum load_mode { LOAD_SEND = 0, LOAD_PULL = 1, LOAD_END_TO_END = 2, LOAD_FILTERED = 3 };
 enum { LOAD_OFFSET_DIGITS_MAX = 10, LOAD_CODES_MAX = 64 };
 
 /* One encoded request and where it is patched; 0 means "no such hole" (no frame starts with one). */
@@ -48,7 +49,7 @@ typedef struct load_config {
     const load_template *send; /* queue_count templates */
     const load_template *pull; /* queue_count x LOAD_OFFSET_DIGITS_MAX templates, by number of digits */
     load_end end;
-    const uint64_t *offsets;   /* per queue; LOAD_PULL: its end (walked from 0); LOAD_END_TO_END: where to begin */
+    const uint64_t *offsets;   /* per queue; LOAD_END_TO_END: where to begin; other pulls: its end (walked from 0) */
 } load_config;
 
 typedef struct load_stats {
@@ -61,6 +62,7 @@ typedef struct load_stats {
     uint64_t bad_replies;      /* pull replies whose records are torn, out of order or not what was asked for */
     uint64_t short_replies;    /* pulls answered with fewer messages than asked for and available */
     uint64_t empty_replies;    /* suspended pulls whose time was over */
+    uint64_t units_passed;     /* filtered pulls: queue offsets that their answers moved on by */
     uint64_t timeouts;
     uint64_t unmatched;        /* answers to nothing: late ones after a timeout */
     uint64_t connections_lost;

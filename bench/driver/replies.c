@@ -62,6 +62,40 @@ static int64_t read_records(load *l, const slot *s, const wire_head *head, int64
     return records > (int64_t)l->config.pull_count || records == 0 ? -1 : records;
 }
 
+/* The records of a filtered pull: in order, between the offset asked for and the next one. Returns how many, or -1. */
+static int64_t read_filtered(load *l, const slot *s, const wire_head *head, uint64_t next_offset) {
+    int64_t records = 0;
+    uint64_t least = s->offset;
+    uint32_t at = 0;
+    for (; at < head->body_size; records++) {
+        wire_record record;
+        if (wire_record_read(head->body + at, head->body_size - at, &record) != 0) return -1;
+        if (record.queue_offset < least || record.queue_offset >= next_offset) return -1;
+        least = record.queue_offset + 1;
+        at += record.size;
+    }
+    count(&l->stats.bytes_received, at);
+    return (records == 0) == (head->code == 0) ? -1 : records;
+}
+
+static void finish_filtered(load *l, connection *c, slot *s, const wire_head *head, int64_t now) {
+    enum { FOUND = 0, NONE_MATCHED = 20 };
+    if (head->code == FOUND || head->code == NONE_MATCHED) {
+        int64_t next = wire_json_field(head, "\"nextBeginOffset\"");
+        int64_t records = next > (int64_t)s->offset ? read_filtered(l, s, head, (uint64_t)next) : -1;
+        if (records < 0) {
+            count(&l->stats.bad_replies, 1);
+        } else {
+            count(&l->stats.units_passed, (uint64_t)next - s->offset);
+            l->cursors[s->queue] = (uint64_t)next < l->config.offsets[s->queue] ? (uint64_t)next : 0;
+            succeed(l, c, s, (uint64_t)records, now);
+        }
+    } else {
+        count_code(&l->stats, head->code);
+    }
+    slot_free(l, c, s);
+}
+
 static void finish_pull(load *l, connection *c, slot *s, const wire_head *head, int64_t now) {
     const int follows = l->config.mode == LOAD_END_TO_END;
     int64_t records = 0;
@@ -103,6 +137,10 @@ static int finish(load *l, connection *c, const uint8_t *frame, uint32_t size, i
     slot *s = &c->slots[(head.opaque - WIRE_OPAQUE_FIRST) % c->slot_count];
     if (!s->busy || s->opaque != head.opaque) {
         count(&l->stats.unmatched, 1);
+        return 0;
+    }
+    if (l->config.mode == LOAD_FILTERED) {
+        finish_filtered(l, c, s, &head, now);
         return 0;
     }
     if (c->is_consumer) {

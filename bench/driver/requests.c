@@ -35,6 +35,7 @@ int connection_open(load *l, connection *c, int again) {
 
 void slot_free(load *l, connection *c, slot *s) {
     s->busy = 0;
+    if (l->config.mode == LOAD_FILTERED) l->asked[s->queue] = 0;
     c->free_slots[c->free_count++] = (uint32_t)(s - c->slots);
     l->in_flight--;
 }
@@ -141,9 +142,24 @@ static int start_walk(load *l, connection *c, int64_t now) {
     return -1;
 }
 
+/* The next pull of the next queue that has none in flight. */
+static int start_filtered(load *l, connection *c, int64_t now) {
+    for (uint32_t tried = 0; tried < l->config.queue_count; tried++) {
+        uint32_t queue = l->next_queue;
+        l->next_queue = (queue + 1) % l->config.queue_count;
+        if (l->asked[queue] || !l->config.offsets[queue]) continue;
+        if (start_pull(l, c, queue, l->cursors[queue], now) != 0) return -1;
+        l->asked[queue] = 1;
+        return 0;
+    }
+    return -1;
+}
+
 static int start_next(load *l, connection *c, int64_t now) {
     if (l->config.mode == LOAD_PULL) {
         if (start_walk(l, c, now) != 0) return -1;
+    } else if (l->config.mode == LOAD_FILTERED) {
+        if (start_filtered(l, c, now) != 0) return -1;
     } else {
         uint32_t queue = l->next_queue;
         if (start_request(l, c, &l->config.send[queue], queue, 0, now) != 0) return -1;

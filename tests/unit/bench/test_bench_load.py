@@ -170,3 +170,55 @@ def test_each_acknowledged_half_message_is_committed(serve: Callable[[Answer], B
         load.run(TIMEOUT_S, drain=True)
     broker.join()
     assert ends == [(count, 0xABC0 + count) for count in (1, 3, 5, 7, 9)]
+
+
+def filtered(header: dict[str, object], passed: int, found: tuple[int, ...]) -> bytes:
+    """The answer to a pull that passes so many units, with these messages behind its offset."""
+    fields = header["extFields"]
+    assert isinstance(fields, dict) and "subscription" not in fields and fields["sysFlag"] == "0"
+    first = int(fields["queueOffset"])
+    body = b"".join(record(first + index) for index in found)
+    return reply(header, 0 if found else 20, body, nextBeginOffset=str(first + passed))
+
+
+def test_filtered_pulls_follow_the_offsets_in_their_answers(serve: Callable[[Answer], Broker]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def answer(count: int, header: dict[str, object]) -> bytes:
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        asked.append((fields["queueId"], fields["queueOffset"]))
+        return filtered(header, 400, (0, 7, 399) if count % 2 else ())
+
+    workload = Workload(Mode.FILTERED, 1, 1, requests_max=7)
+    with open_load(serve(answer), workload, offsets=(1000, 500)) as load:
+        assert load.run(TIMEOUT_S)
+        result = load.result(1.0, 0.0)
+    assert asked == [("0", "0"), ("1", "0"), ("0", "400"), ("1", "400"), ("0", "800"), ("1", "0"), ("0", "0")]
+    assert (result.messages, result.units, result.errors) == (4 * 3, 7 * 400, {})
+
+
+def test_a_queue_has_one_filtered_pull_at_a_time(serve: Callable[[Answer], Broker]) -> None:
+    """With room for more requests than there are queues."""
+    asked: list[int] = []
+
+    def answer(count: int, header: dict[str, object]) -> bytes:
+        fields = header["extFields"]
+        assert isinstance(fields, dict)
+        asked.append(int(fields["queueOffset"]))
+        return filtered(header, 10, ())
+
+    with open_load(serve(answer), Workload(Mode.FILTERED, 1, 8, requests_max=6), offsets=(100, 0)) as load:
+        assert load.run(TIMEOUT_S)
+    assert asked == [0, 10, 20, 30, 40, 50]
+
+
+@pytest.mark.parametrize(("passed", "found"), [(0, ()), (5, (5,)), (5, (3, 2)), (5, (2, 2))])
+def test_a_filtered_answer_that_cannot_be_is_bad(
+    serve: Callable[[Answer], Broker], passed: int, found: tuple[int, ...]
+) -> None:
+    broker = serve(lambda count, header: filtered(header, passed, found))
+    with open_load(broker, Workload(Mode.FILTERED, 1, 1, requests_max=1), offsets=(100, 0)) as load:
+        assert load.run(TIMEOUT_S)
+        result = load.result(1.0, 0.0)
+    assert (result.messages, result.units, result.errors) == (0, 0, {"bad": 1})
