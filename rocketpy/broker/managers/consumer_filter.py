@@ -18,7 +18,7 @@ import attrs
 from rocketpy.errors import FilterInvalid
 from rocketpy.filter.bloom import BloomFilter
 from rocketpy.log_limit import LogLimit
-from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData, FilterDataOfTopic, FilterDocument
+from rocketpy.remoting.bodies.filter import BloomFilterData, ConsumerFilterData, FilterDocument
 from rocketpy.remoting.bodies.heartbeat import EXPRESSION_TYPE_SQL92, SubscriptionData
 from rocketpy.remoting.fast_path import FastPath, FilterPlace
 from rocketpy.remoting.json_writer import Members, pretty_pieces
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 MARKS = 4096  # csrc/store/filter_marks.h
 FILTERS_MAX = 10_000
-TEXT_MAX = 16 * 1024 * 1024  # characters of all expressions
+TEXT_MAX = 1024 * 1024  # characters of all expressions: a new manager compiles them again, at up to 8 us each
 LATE_MS = 30_000  # how long before a start its groups are taken to have been online
 BORN_LATER_MS = 1_000
 """The store worker learns of a filter a moment after it is registered. A Java broker that takes over the store relies
@@ -265,11 +265,16 @@ class ConsumerFilterManager:
         await self.file.save()
 
     def document(self) -> Members:
-        """The table in the format of the file."""
-        by_topic: dict[str, dict[str, ConsumerFilterData]] = {}
+        """The table in the format of the file, as it is now; the entries are made while it is written."""
+        by_topic: dict[str, list[ConsumerFilterData]] = {}
         for topics in self._entries.values():
             for topic, entry in topics.items():
-                data = evolved(entry.data, dead=entry.data.is_dead)
-                by_topic.setdefault(topic, {})[data.consumer_group] = data
-        tables = {topic: FilterDataOfTopic(topic=topic, group_filter_data=data) for topic, data in by_topic.items()}
-        return Members(lambda: [("filterDataByTopic", Members(lambda: iter(tables.items())))])
+                by_topic.setdefault(topic, []).append(entry.data)
+        tables = Members(lambda: ((topic, _of_topic(topic, found)) for topic, found in by_topic.items()))
+        return Members(lambda: [("filterDataByTopic", tables)])
+
+
+def _of_topic(topic: str, found: list[ConsumerFilterData]) -> Members:
+    """FilterDataOfTopic, made entry by entry."""
+    groups = Members(lambda: ((data.consumer_group, evolved(data, dead=data.is_dead)) for data in found))
+    return Members(lambda: [("groupFilterData", groups), ("topic", topic)])

@@ -19,6 +19,7 @@ from rocketpy.message.tags import expression_tags
 from rocketpy.remoting.bodies.heartbeat import ConsumeType, MessageModel, SubscriptionData
 
 TEXT_MAX = 300  # characters of what some members subscribe to
+READ_MAX = 1000  # characters of a tag expression whose tags are compared, whatever their order
 TEXTS_MAX = 5  # differing subscriptions of one group that are shown
 
 
@@ -89,9 +90,11 @@ class SubscriptionViews:
 
 
 def _meaning(subscription: SubscriptionData) -> tuple[object, ...]:
-    """What the subscription selects, however it is written."""
+    """What the subscription selects, however it is written; a long text, as it is written."""
     kind = subscription.expression_type or "TAG"
     text = subscription.sub_string.strip()
+    if len(text) > READ_MAX:
+        return subscription.topic, kind, text
     tags = expression_tags(text) if kind == "TAG" else None
     return subscription.topic, kind, text if kind != "TAG" else "*" if tags is None else frozenset(tags)
 

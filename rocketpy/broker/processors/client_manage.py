@@ -36,10 +36,13 @@ EXPRESSION_LENGTH_MAX = 32_767  # characters of a subscription's expression: the
 TAGS_MAX = 4096  # of one subscription
 SUBSCRIPTIONS_SIZE_MAX = 8 * 1024 * 1024
 """Limit of `_size` for all groups of one connection; one heartbeat always fits."""
+GROUP_TEXT_MAX = 131_072
+"""Characters of the expressions of one group, which is entered in one step: four of the longest."""
 EXPRESSIONS_SIZE_MAX = 65_536
-"""Limit of `_size` for the SQL92 subscriptions of one heartbeat: other heartbeats wait while they are compiled, and the
-programs of one heartbeat have to fit the table of those that are kept (filter_compiler.py)."""
+"""Limit of `_size` for the SQL92 subscriptions of one connection: other heartbeats wait while they are compiled, and
+their programs have to fit the table of those that are kept (filter_compiler.py)."""
 GROUPS_PER_STEP = 50  # each may be a new group and a new topic
+CHARACTERS_PER_UNIT = 2_500  # of expressions, read in about the time of a group
 
 
 class ClientManageProcessor(TableProcessor):
@@ -85,7 +88,7 @@ class ClientManageProcessor(TableProcessor):
         steps = Steps(GROUPS_PER_STEP)
         for consumer in heartbeat.consumer_data_set:
             self._register_consumer(consumer, info)
-            await steps.did(1 + len(consumer.subscription_data_set))
+            await steps.did(1 + len(consumer.subscription_data_set) + _text_size(consumer) // CHARACTERS_PER_UNIT)
         for producer in heartbeat.producer_data_set:
             self._services.producers.register(producer.group_name, info)
             await steps.did()
@@ -97,6 +100,8 @@ class ClientManageProcessor(TableProcessor):
         for consumer in heartbeat.consumer_data_set:
             require(names.group_fault(consumer.group_name))
             self.topics_limit.check(0, len(consumer.subscription_data_set))
+            if _text_size(consumer) > GROUP_TEXT_MAX:
+                require(f"the subscriptions of group {consumer.group_name} have more than {GROUP_TEXT_MAX} characters")
             for subscription in consumer.subscription_data_set:
                 _check_subscription(subscription)
                 await steps.did(1 + len(subscription.tags_set))
@@ -107,20 +112,25 @@ class ClientManageProcessor(TableProcessor):
         consumers = {consumer.group_name for consumer in heartbeat.consumer_data_set}
         producers = {producer.group_name for producer in heartbeat.producer_data_set}
         known = services.consumers.group_names_of(connection)
-        size = sum(_size(consumer.subscription_data_set) for consumer in heartbeat.consumer_data_set)
-        for entry in filter(None, map(services.consumers.group, known - consumers)):  # groups of earlier heartbeats
-            size += _size(entry.subscriptions.values())
-        if size > SUBSCRIPTIONS_SIZE_MAX:
-            require(f"the subscriptions of one client take {size} bytes, at most {SUBSCRIPTIONS_SIZE_MAX} are allowed")
-        each = (
-            subscription for consumer in heartbeat.consumer_data_set for subscription in consumer.subscription_data_set
-        )
-        size = _size(filter(services.filters.is_compiled, each))
-        if size > EXPRESSIONS_SIZE_MAX:
-            require(f"the SQL92 filters of one client take {size} bytes, at most {EXPRESSIONS_SIZE_MAX} are allowed")
+        self._check_sizes(heartbeat, known - consumers)
         self.groups_limit.check(len(known), len(consumers - known))
         known = services.producers.group_names_of(connection)
         self.groups_limit.check(len(known), len(producers - known))
+
+    def _check_sizes(self, heartbeat: HeartbeatData, others: Iterable[str]) -> None:
+        """Check what a client has to be kept and compiled. `others`: its groups of earlier heartbeats."""
+        services = self._services
+        found: list[SubscriptionData] = []
+        for consumer in heartbeat.consumer_data_set:
+            found += consumer.subscription_data_set
+        for entry in filter(None, map(services.consumers.group, others)):
+            found += entry.subscriptions.values()
+        size = _size(found)
+        if size > SUBSCRIPTIONS_SIZE_MAX:
+            require(f"the subscriptions of one client take {size} bytes, at most {SUBSCRIPTIONS_SIZE_MAX} are allowed")
+        size = _size(filter(services.filters.is_compiled, found))
+        if size > EXPRESSIONS_SIZE_MAX:
+            require(f"the SQL92 filters of one client take {size} bytes, at most {EXPRESSIONS_SIZE_MAX} are allowed")
 
     def _register_consumer(self, consumer: ConsumerData, info: ClientChannelInfo) -> None:
         services = self._services
@@ -167,6 +177,10 @@ class ClientManageProcessor(TableProcessor):
         await filters.prepare(subscription)
         filters.check(subscription)
         return RemotingCommand.response()
+
+
+def _text_size(consumer: ConsumerData) -> int:
+    return sum(len(subscription.sub_string) for subscription in consumer.subscription_data_set)
 
 
 def _size(subscriptions: Iterable[SubscriptionData]) -> int:

@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 import trio
 
+from rocketpy.broker.managers import consumer_filter
 from rocketpy.broker.processors import consume_stats
 from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.remoting.bodies.filter import ConsumerFilterData
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.heartbeat import SubscriptionData
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.json_writer import pretty_pieces
 from rocketpy.transport import steps
 from tests.support.slow_path import FakeChannel, SlowPathRig, body_of
 
@@ -163,3 +167,23 @@ def test_the_answer_about_all_groups_reads_as_before(tmp_path: Path) -> None:
         ]
 
     trio.run(main)
+
+
+def test_the_document_of_filters_is_made_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = SlowPathRig(tmp_path, enable_property_filter=True)
+    filters = rig.services.filters
+    subscription = SubscriptionData(topic="T", sub_string="a > 1", expression_type="SQL92", sub_version=1)
+    for number in range(ENTRIES):
+        filters.register(f"G{number}", {"T": subscription})
+    made: list[object] = []
+    evolve = consumer_filter.evolved
+
+    def count(data: ConsumerFilterData, **changes: object) -> ConsumerFilterData:
+        made.append(data)
+        return evolve(data, **changes)
+
+    monkeypatch.setattr(consumer_filter, "evolved", count)
+    document = filters.document()
+    assert made == []
+    pieces = list(pretty_pieces(document))
+    assert len(made) == ENTRIES and len(pieces) > TURNS_MIN

@@ -242,14 +242,15 @@ def test_subscriptions_of_one_connection_are_bounded_over_all_heartbeats(tmp_pat
     rig = SlowPathRig(tmp_path)
 
     def heartbeat(group: str, channel: FakeChannel | None = None) -> tuple[int, str | None]:
-        topics = [{"topic": f"T{number}", "subString": "x" * 32_000} for number in range(60)]
-        body = {"clientID": "c", "consumerDataSet": [{"groupName": group, "subscriptionDataSet": topics}]}
+        topics = [{"topic": f"T{number}", "subString": "x" * 32_000} for number in range(4)]
+        groups = [{"groupName": f"{group}-{number}", "subscriptionDataSet": topics} for number in range(15)]
+        body = {"clientID": "c", "consumerDataSet": groups}
         answer = trio.run(lambda: rig.ask(34, None, body, channel=channel))
         return answer.code, answer.remark
 
     assert [heartbeat(f"G{number}")[0] for number in range(4)] == [0] * 4
     code, remark = heartbeat("G4")
     assert code == 1 and "the subscriptions of one client take" in (remark or "")
-    assert rig.services.consumers.group("G4") is None
+    assert rig.services.consumers.group("G4-0") is None
     assert heartbeat("G3")[0] == 0, "what it has, it can say again"
     assert heartbeat("G4", FakeChannel(2))[0] == 0

@@ -73,13 +73,13 @@ def test_check_client_config_with_sql(tmp_path: Path, kind: str, text: str, code
     assert response.code == code and (response.remark or "").startswith(remark or "")
 
 
-def filtered(rig: SlowPathRig, texts: list[str], kind: str = "SQL92") -> RemotingCommand:
+def filtered(rig: SlowPathRig, texts: list[str], kind: str = "SQL92", *, group: str = "G") -> RemotingCommand:
     """A heartbeat of a group with a filter for each of many topics."""
     subscriptions = [
         {"topic": f"T{number}", "subString": text, "subVersion": 1, "expressionType": kind}
         for number, text in enumerate(texts)
     ]
-    consumer = {"groupName": "G", "messageModel": "CLUSTERING", "subscriptionDataSet": subscriptions}
+    consumer = {"groupName": group, "messageModel": "CLUSTERING", "subscriptionDataSet": subscriptions}
     return trio.run(lambda: rig.ask(34, None, {"clientID": "a", "consumerDataSet": [consumer]}))
 
 
@@ -123,3 +123,17 @@ def test_filters_that_are_not_evaluated_are_not_compiled(
     assert filtered(rig, ["a > 1"] * 700, kind).code == 0
     assert compiled == []
     assert [line for line in caplog.messages if reason in line]
+
+
+def test_the_filters_of_earlier_heartbeats_count(tmp_path: Path, compiled: list[str]) -> None:
+    rig = SlowPathRig(tmp_path, enable_property_filter=True)
+    assert filtered(rig, [f"a = {number}" for number in range(400)]).code == 0
+    answer = filtered(rig, [f"b = {number}" for number in range(400)], group="H")
+    assert answer.code == 1 and "the SQL92 filters of one client take" in (answer.remark or "")
+    assert filtered(rig, [f"b = {number}" for number in range(400)]).code == 0, "those that are replaced do not"
+
+
+@pytest.mark.parametrize(("count", "code"), [(4, 0), (5, 1)])
+def test_the_expressions_of_a_group_are_bounded(tmp_path: Path, count: int, code: int) -> None:
+    rig = SlowPathRig(tmp_path)
+    assert filtered(rig, ["a||" * 10_900] * count, "TAG").code == code
