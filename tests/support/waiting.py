@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Callable
 
@@ -14,3 +15,10 @@ def wait_until(condition: Callable[[], bool], what: str = "the condition") -> No
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come about"
         time.sleep(0.001)
+
+
+def is_readable(descriptor: int, timeout_s: float) -> bool:
+    """Whether it is, or becomes so within `timeout_s`. With poll, because select fails for descriptors from 1024 on."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(timeout_s * 1000))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from tests.support.fast_path import EXT_FILE_SIZE, TURN_NS, FastPath
+from tests.support.waiting import is_readable
 
 TAG_A, TAG_B = 2598919, 2598920
 
@@ -365,11 +365,11 @@ def test_a_pull_that_waits_for_what_is_stored_wakes_a_store_worker_that_dozes(
     rig.frame(send_v2(queue=0))
     lib.rp_codec_wake(rig.codec)
     lib.rp_send_run(rig.send, TURN_NS)
-    assert not select.select([store.doorbell], [], [], 0)[0]
+    assert not is_readable(store.doorbell, 0)
     rig.frame(pull(0, queue=queue, flags=6))
     lib.rp_codec_wake(rig.codec)
     lib.rp_pull_run(rig.pull, TURN_NS)
-    assert bool(select.select([store.doorbell], [], [], 0)[0]) == is_rung
+    assert is_readable(store.doorbell, 0) == is_rung
 
 
 def test_a_held_pull_waits_on_over_messages_that_do_not_match_and_ends_with_its_connection(rig: FastPath) -> None:

@@ -25,6 +25,7 @@ from rocketpy.reactor.topology import SEND, ReactorSizes, Topology
 from rocketpy.reactor.worker_messages import CONNECTION_INTERNAL, WorkerMessage
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
 from tests.support import ring_messages
+from tests.support.waiting import is_readable
 
 QUICK = RestartPolicy(limit=3, backoff_s=0.001)
 ORDINARY = 5
@@ -76,7 +77,7 @@ class Eater:
             replies.finish_batch()
             block.prepare_sleep()
             if all(reader.is_empty() for reader in readers):
-                select.select([block.doorbell], [], [], 0.1)
+                is_readable(block.doorbell, 0.1)
             block.awake()
 
     def _eat(self, context: WorkerContext, record: bytes, replies: RingWriter) -> None:

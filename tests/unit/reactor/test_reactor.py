@@ -32,6 +32,7 @@ from rocketpy.reactor.topology import ACCEPTOR, MANAGER, SEND, STORE, ReactorSiz
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
+from tests.support.waiting import is_readable
 
 HEART_BEAT, UNREGISTER, PID = 34, 35, 28
 
@@ -262,7 +263,7 @@ def test_no_worker_outlives_a_killed_supervisor(make_tree: Callable[..., Tree]) 
     os.waitpid(tree.pid, 0)
     tree.pid = 0
     for pidfd in watched:
-        assert select.select([pidfd], [], [], 20)[0]
+        assert is_readable(pidfd, 20)
         os.close(pidfd)
 
 

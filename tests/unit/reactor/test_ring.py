@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 from collections.abc import Iterator
 
@@ -17,6 +16,7 @@ from rocketpy.errors import LocalProtocolError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.outbox import Outbox
 from rocketpy.reactor.ring import RECORD_MAX, Ring, RingReader, RingWriter, WorkerBlock
+from tests.support.waiting import is_readable
 
 CAPACITY = 65536
 SMALL_MAX = CAPACITY // 4
@@ -54,9 +54,7 @@ class Pair:
         return record
 
     def doorbell_rung(self, worker: object) -> bool:
-        poller = select.poll()
-        poller.register(worker.doorbell, select.POLLIN)
-        return bool(poller.poll(0))
+        return is_readable(worker.doorbell, 0)
 
 
 def test_a_worker_that_is_started_again_is_at_nothing() -> None:

@@ -24,6 +24,7 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.ring import STOP_INTAKE, WorkerBlock
 from rocketpy.reactor.supervisor import Supervisor
 from rocketpy.reactor.worker_spec import RestartPolicy, WorkerContext, WorkerSpec
+from tests.support.waiting import is_readable
 
 Main = Callable[[WorkerContext], None]
 QUICK = RestartPolicy(limit=3, backoff_s=0.001)
@@ -48,7 +49,7 @@ class Journal:
     def line(self) -> str:
         """The next line; fails when none comes."""
         while not self._lines:
-            assert select.select([self.read_fd], [], [], 20)[0], "nothing was said"
+            assert is_readable(self.read_fd, 20), "nothing was said"
             *whole, self._rest = (self._rest + os.read(self.read_fd, 65536)).split(b"\n")
             self._lines += [one.decode() for one in whole]
         return self._lines.pop(0)
@@ -182,7 +183,7 @@ def test_workers_end_with_their_supervisor(launch: Callable[..., Run], is_simple
     pidfd = os.pidfd_open(pid_in(run.journal.line()))
     run.signal(signal.SIGKILL)
     assert run.end() == -signal.SIGKILL
-    assert select.select([pidfd], [], [], 20)[0] == [pidfd]
+    assert is_readable(pidfd, 20)
     os.close(pidfd)
 
 
