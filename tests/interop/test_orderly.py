@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
-from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, wait_committed
+import pytest
+
+from tests.fault.test_killed_workers import wait_until_gone
+from tests.interop.brokers import AnyBroker, NameMaker, TopicMaker, create_topic, wait_committed
+from tests.interop.consumption import History
 from tests.interop.expected import check_messages, places
-from tests.interop.programs import LANGUAGES, Launcher, wait_for_all
+from tests.interop.programs import LANGUAGES, Launcher, Program, wait_for_all
+from tests.support.broker import RunningBroker
 
 QUEUES = 4
 SHARDS = 8
 COUNT = 80
+SEND_PAUSE_MS = 15
+HANDOVERS = 3  # of a queue: a member joins or takes over, the broker is killed, a member leaves
 
 
 def test_order_of_keys(
@@ -41,3 +50,82 @@ def test_order_of_keys(
         assert len(numbers) == SHARDS // 2, "both members took part"
         for shard, of_shard in numbers.items():
             assert of_shard == list(range(shard, COUNT, SHARDS))
+
+
+def wait_consuming(member: Program, count: int) -> None:
+    """Until it has `count` queues and, from now on, has consumed from each of them."""
+    member.wait_until(lambda: len(member.queues or ()) == count, f"{count} queues")
+    since = len(member.messages)
+    member.wait_until(
+        lambda: {event["queueId"] for event in member.messages[since:]} >= set(member.queues or ()),
+        "messages of each of its queues",
+    )
+
+
+def test_order_outlives_members_workers_and_the_broker(
+    start_broker: Callable[..., AbstractContextManager[AnyBroker]],
+    launch_at: Callable[[AnyBroker], Launcher],
+    target: str,
+) -> None:
+    """In one group a Java member crashes, and a Go member takes over when the locks have expired. In another, a Go
+    member joins a Java one, which leaves later. Meanwhile workers and then the whole broker are killed."""
+    if target == "java":
+        pytest.skip("the reference grants the locks of a former life to whoever asks first")
+    with start_broker(settings={"codecWorkers": "1"}) as broker:
+        assert isinstance(broker, RunningBroker)
+        launch, topic = launch_at(broker), "orderly_history"
+        create_topic(broker, topic, QUEUES)
+
+        def join(language: str, group: str) -> Program:
+            return launch.start(language, "push", topic=topic, group=group, orderly="true", instance=language)
+
+        crashed, leaving = join("java-4.9.8", "crashed"), join("java-5.3.3", "balanced")
+        producer = launch.start(
+            "java-4.9.8", "send", mode="stream", topic=topic, group="p", prefix="o", shards=SHARDS, pause=SEND_PAUSE_MS
+        )
+        for member in (crashed, leaving):
+            wait_consuming(member, QUEUES)
+        crashed.kill()
+        heir, joined = join("go", "crashed"), join("go", "balanced")
+        for member in (joined, leaving):
+            wait_consuming(member, QUEUES // 2)
+        for victim in ("manager", "send"):
+            wait_until_gone(broker, victim, broker.kill_worker(victim))
+        broker.kill_all()
+        broker.start()
+        for member in (joined, leaving):
+            wait_consuming(member, QUEUES // 2)
+        leaving.leave()
+        for member in (joined, heir):
+            wait_consuming(member, QUEUES)
+        producer.leave()
+        for group in ("crashed", "balanced"):
+            wait_committed(broker, group, topic, QUEUES)
+        for member in (joined, heir):
+            member.leave()
+        for group, members in {"crashed": [crashed, heir], "balanced": [leaving, joined]}.items():
+            check_order(group, members, producer)
+
+
+def check_order(group: str, members: list[Program], producer: Program) -> None:
+    """Every acknowledged message was consumed, none before an earlier one of its queue, or of its key."""
+    history = History.of(members)
+    acknowledged = {(event["queueId"], event["queueOffset"]) for event in producer.of_kind("sent")}
+    print(
+        f"{group}: {len(acknowledged)} acknowledged, {len(producer.of_kind('failed'))} failed, "
+        f"{history.duplicates} consumed again, steps back by queue {history.steps_back}"
+    )
+    assert acknowledged <= set(history.places)
+    assert history.skipped == []
+    assert history.meetings == []
+    assert max(history.steps_back.values()) <= HANDOVERS
+    assert history.changes_of_owner <= QUEUES + QUEUES // 2, "each queue once, and half of them to and fro"
+    numbers = {
+        (event["queueId"], event["queueOffset"]): int(event["properties"]["number"])
+        for member in members
+        for event in member.messages
+    }
+    assert all(queue == number % SHARDS % QUEUES for (queue, _), number in numbers.items())
+    for shard in range(SHARDS):
+        of_shard = [number for _, number in sorted(numbers.items()) if number % SHARDS == shard]
+        assert of_shard == sorted(of_shard)

@@ -7,12 +7,10 @@ messages are sent, heartbeats (30 s), locks (20 s) and commits (5 s) of the clie
 
 from __future__ import annotations
 
-import itertools
 import os
 import random
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -23,6 +21,7 @@ import pytest
 from rocketpy.remoting.command import RemotingCommand
 from tests.fault.test_killed_workers import wait_until_gone
 from tests.interop.brokers import AnyBroker, create_topic, max_offsets, wait_committed
+from tests.interop.consumption import History
 from tests.interop.programs import Launcher, Program
 from tests.support.broker import RunningBroker
 from tests.support.history import Connection, send_request
@@ -44,8 +43,6 @@ VICTIMS = (
     ["manager", "selector 0"],
 )
 QUERY_OFFSET = 14
-
-Place = tuple[int, int]  # queue, offset
 
 
 @attrs.define(eq=False)
@@ -118,54 +115,6 @@ class OffsetWatch(Background):
                     self.steps_back.append(f"{group} queue {queue}: {before} -> {offset}")
                 self.seen[group, queue] = offset
         self.stopped.wait(0.05)
-
-
-@attrs.frozen
-class History:
-    """What the members of a group have consumed: (time, member, offset) by queue, in order of time."""
-
-    by_queue: dict[int, list[tuple[int, int, int]]]
-
-    @classmethod
-    def of(cls, members: list[Program]) -> History:
-        by_queue: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for number, member in enumerate(members):
-            for event in member.messages:
-                by_queue[event["queueId"]].append((event["consumedMs"], number, event["queueOffset"]))
-        return cls({queue: sorted(events, key=lambda event: event[0]) for queue, events in by_queue.items()})
-
-    @property
-    def places(self) -> list[Place]:
-        return [(queue, offset) for queue, events in self.by_queue.items() for _, _, offset in events]
-
-    @property
-    def duplicates(self) -> int:
-        return len(self.places) - len(set(self.places))
-
-    @property
-    def changes_of_owner(self) -> int:
-        """How often a queue's next message was consumed by another member than the one before."""
-        owners = [[member for _, member, _ in events] for events in self.by_queue.values()]
-        return sum(a != b for of_queue in owners for a, b in itertools.pairwise(of_queue))
-
-    @property
-    def meetings(self) -> list[str]:
-        """Where a member consumed from a queue, another one did, and the first one again, all within two seconds."""
-        found = []
-        for queue, events in self.by_queue.items():
-            changes = [after for before, after in itertools.pairwise(events) if before[1] != after[1]]
-            found += [
-                f"queue {queue} at {b[0]}: offset {b[2]}" for a, b in itertools.pairwise(changes) if b[0] - a[0] < 2000
-            ]
-        return found
-
-    @property
-    def is_ordered(self) -> bool:
-        """One member's own order is that of its events."""
-        return all(
-            [offset for _, _, offset in events] == sorted(offset for _, _, offset in events)
-            for events in self.by_queue.values()
-        )
 
 
 def wait_shared(members: list[Program]) -> None:

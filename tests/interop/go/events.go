@@ -7,6 +7,7 @@ import (
 	"os"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/apache/rocketmq-client-go/v2/primitive"
 )
@@ -48,7 +49,7 @@ func showMessage(message *primitive.MessageExt) {
 		"bodyCrc": crc32.ChecksumIEEE(message.Body), "bodyHead": string(head), "sysFlag": message.SysFlag,
 		"flag": message.Flag, "phyOffset": message.CommitLogOffset, "bornTimestamp": message.BornTimestamp,
 		"storeTimestamp": message.StoreTimestamp, "reconsumeTimes": message.ReconsumeTimes,
-		"properties": message.GetProperties(),
+		"properties": message.GetProperties(), "consumedMs": time.Now().UnixMilli(),
 	})
 }
 

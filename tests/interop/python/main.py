@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 import zlib
 from collections.abc import Iterable
 
@@ -61,6 +62,7 @@ def show_message(message: ReceivedMessage) -> None:
         storeTimestamp=message.store_timestamp_ms,
         reconsumeTimes=message.reconsume_times,
         properties=dict(message.properties),
+        consumedMs=time.time_ns() // 1_000_000,
     )
 
 
