@@ -47,6 +47,18 @@ int rp_send_has_room(rp_send *send, const rp_wait *wait, int must_wait) {
     return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
 }
 
+const char *rp_send_append_fault(rp_status status, int32_t *code) {
+    switch (status) {
+        case RP_TOO_LARGE:
+            *code = RP_RESPONSE_MESSAGE_ILLEGAL;
+            return "the message is illegal: larger than a CommitLog file";
+        case RP_NO_SPACE:
+            *code = RP_RESPONSE_SERVICE_NOT_AVAILABLE;
+            return "service not available now: no space on the disk for the next CommitLog file";
+        default: *code = RP_RESPONSE_SYSTEM_ERROR; return "create mapped file failed: see the log of the broker";
+    }
+}
+
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
     rp_ring_writer *selector = selector_of(send, wait->connection);

@@ -284,14 +284,11 @@ static rp_status finish(rp_send *send, const struct end *end) {
                     .flags = request->flags | RP_REQUEST_END};
     if (!rp_send_has_room(send, &wait, must_wait)) return RP_FULL;
     rp_status status = append(send, end, &wait.need_phy_offset);
-    if (status == RP_TOO_LARGE)
-        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
-                      "the message is illegal: larger than a CommitLog file");
-    if (status == RP_NO_SPACE)
-        return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE,
-                      "service not available now: no space on the disk for the next CommitLog file");
-    if (status != RP_OK)
-        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
+    if (status != RP_OK) {
+        int32_t code;
+        const char *remark = rp_send_append_fault(status, &code);
+        return refuse(send, request, code, remark);
+    }
     count(send, counter_of(request->action), 1);
     if ((must_wait ? rp_waits_push(&send->waits, &wait) : rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
         count(send, RP_COUNT_STALLS, 1); /* stored: without memory for the reply, the client repeats it */

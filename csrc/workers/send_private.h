@@ -83,6 +83,8 @@ rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code,
 int rp_send_has_room(rp_send *send, const rp_wait *wait, int must_wait);
 /* Answer with `code` a request whose records are stored. */
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
+/* Why nothing could be appended, for the refusal: the remark, and *code. `status` is that of rp_commitlog_reserve. */
+const char *rp_send_append_fault(rp_status status, int32_t *code);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
 /* send_half.c: half messages and their ends. */

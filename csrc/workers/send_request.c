@@ -102,14 +102,11 @@ static rp_status append(rp_send *send, const rp_put *put) {
 
     rp_stored stored;
     rp_status status = rp_put_append(send->log, put, total, messages, set_resume_point_stored, send, &stored);
-    if (status == RP_TOO_LARGE)
-        return refuse(send, request, RP_RESPONSE_MESSAGE_ILLEGAL,
-                      "the message is illegal: larger than a CommitLog file");
-    if (status == RP_NO_SPACE)
-        return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE,
-                      "service not available now: no space on the disk for the next CommitLog file");
-    if (status != RP_OK)
-        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, "create mapped file failed: see the log of the broker");
+    if (status != RP_OK) {
+        int32_t code;
+        const char *remark = rp_send_append_fault(status, &code);
+        return refuse(send, request, code, remark);
+    }
     send->appended++;
     send->is_awaited |= __atomic_load_n(&put->queue->watched, __ATOMIC_RELAXED) != 0;
     count(send, RP_COUNT_MESSAGES_PUT, messages);
