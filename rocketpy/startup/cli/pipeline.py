@@ -5,12 +5,13 @@ Exit status: 0 done and sound, 1 findings, 2 the job could not be done.
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -65,6 +66,42 @@ def _audit(directory: Path, commitlog: str, slots: int | None, as_json: bool, ma
         seconds = time.monotonic() - began_s
     print_report(report, seconds, as_json)
     return int(bool(report.problems))
+
+
+@pipeline.command("archive")
+@click.argument("directory", type=click.Path())
+@click.argument("target", type=click.Path())
+@click.option("--broker", required=True, help="Name of the broker; tells the stores in one archive apart.")
+@click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
+@click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
+@_MASTER
+@_INLINE
+def archive_command(directory: str, target: str, master: str | None, inline: bool, **given: Any) -> None:
+    """Write what is new in a store to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-OFFSET.parquet.
+
+    The first run archives the whole store, a later one goes on behind it. A run may be cut short and repeated: each
+    record is in the archive once. Prints a line of JSON.
+    """
+    sys.exit(_status(lambda: _archive(Path(directory), Path(target), master, inline, given)))
+
+
+def _archive(directory: Path, target: Path, master: str | None, inline: bool, given: dict[str, Any]) -> int:
+    from rocketpy.spark.jobs.archive import archive
+
+    with _session(master, inline) as spark:
+        began_s = time.monotonic()
+        manifests = archive(spark, directory, target, **given)
+        seconds = time.monotonic() - began_s
+    report = {
+        "rows": sum(manifest.rows for manifest in manifests),
+        "files": sum(len(manifest.files) for manifest in manifests),
+        "bytes": sum(file.bytes for manifest in manifests for file in manifest.files),
+        "begin": manifests[0].begin if manifests else None,
+        "end": manifests[-1].end if manifests else None,
+        "seconds": round(seconds, 3),
+    }
+    click.echo(json.dumps(report))
+    return 0
 
 
 @contextmanager

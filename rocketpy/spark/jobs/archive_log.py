@@ -1,0 +1,133 @@
+"""The commit log of an archive: `_rocketpy/BROKER/00000001.json` and so on, a manifest of each run of job archive.
+
+A manifest is created under its final name in one step, so it is there as a whole or not at all: this is the commit.
+Spark does not look into directories whose names begin with `_`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from rocketpy.errors import ConfigError, StoreError
+
+VERSION = 1
+BROKER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,126}")
+
+
+@attrs.frozen
+class ArchivedFile:
+    """One Parquet file: its path below the archive, and the first and last queue offset of each queue in it."""
+
+    path: str
+    rows: int
+    bytes: int
+    queues: dict[str, list[int]]
+
+
+@attrs.frozen
+class Manifest:
+    """What one run has archived: the records from the phy offset `begin` up to `end`."""
+
+    begin: int
+    end: int
+    files: list[ArchivedFile]
+
+    @property
+    def rows(self) -> int:
+        return sum(file.rows for file in self.files)
+
+
+@attrs.define
+class ArchiveLog:
+    """The manifests of one broker's archive. One process has it open."""
+
+    target: Path
+    directory: Path
+    number: int = 0  # of the last manifest
+    end: int | None = None  # phy offset up to which the log is archived
+
+    @property
+    def pending(self) -> Path:
+        """Where workers write the files of this run."""
+        return self.directory / "pending"
+
+    @classmethod
+    @contextmanager
+    def opened(cls, target: Path, broker: str) -> Iterator[ArchiveLog]:
+        """Lock the log, complete the last run, and remove what a run without manifest has left.
+
+        Raises:
+            StoreError: another process has it open, or a manifest cannot be read.
+            ConfigError: the name does not suit a file.
+        """
+        if not BROKER.fullmatch(broker):
+            raise ConfigError(f'broker name "{broker}" has characters that do not suit a file name')
+        log = cls(target, target / "_rocketpy" / broker)
+        log.pending.mkdir(parents=True, exist_ok=True)
+        with (log.directory / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreError(f"{target}: another run archives broker {broker}") from None
+            last = log._read_last()
+            if last is not None:
+                log.end = last.end
+                log._publish(last)
+            shutil.rmtree(log.pending)
+            log.pending.mkdir()
+            yield log
+
+    def commit(self, manifest: Manifest) -> Manifest:
+        """Make a run's files part of the archive."""
+        path = self.directory / f"{self.number + 1:08}.json"
+        unnamed = path.with_suffix(".unfinished")
+        with unnamed.open("w", encoding="utf-8") as file:
+            json.dump({"version": VERSION, **attrs.asdict(manifest)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(unnamed, path)  # fails if it is there
+        unnamed.unlink()
+        _sync(self.directory)
+        self.number, self.end = self.number + 1, manifest.end
+        self._publish(manifest)
+        return manifest
+
+    def _publish(self, manifest: Manifest) -> None:
+        """Move files to where readers look; those that were moved before are there already."""
+        for file in manifest.files:
+            source, place = self.pending / file.path, self.target / file.path
+            if source.exists():
+                place.parent.mkdir(parents=True, exist_ok=True)
+                source.replace(place)
+            elif not place.exists():
+                raise StoreError(f"{place} is in manifest {self.number}, but is gone")
+
+    def _read_last(self) -> Manifest | None:
+        names = sorted(path for path in self.directory.glob("[0-9]*.json"))
+        if not names:
+            return None
+        self.number = int(names[-1].stem)
+        try:
+            found = json.loads(names[-1].read_text(encoding="utf-8"))
+            if found.pop("version") != VERSION:
+                raise StoreError(f"{names[-1]} is of another version: use the rocketpy that wrote it, or a newer one")
+            return Manifest(found["begin"], found["end"], [ArchivedFile(**file) for file in found["files"]])
+        except (ValueError, LookupError, TypeError) as error:
+            raise StoreError(f"{names[-1]} cannot be read: {error}") from error
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,171 @@
+"""Archives of stores: every record once, over repeated, interrupted and refused runs."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from rocketpy.errors import ConfigError, StoreError
+from rocketpy.spark.jobs.archive import archive
+from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest
+from rocketpy.startup.cli.command_line import cli
+from rocketpy.store.files import file_name
+from rocketpy.store.inspection.reader import StoreReader
+from tests.spark.test_segments import SEGMENT, make_store
+from tests.unit.store.test_java_store import unpack
+
+
+def rows(target: Path) -> list[tuple[str, int]]:
+    """(topic, phy offset) of each row of the archive, by the log's order."""
+    found = []
+    for path in target.glob("topic=*/dt=*/*.parquet"):
+        topic = path.parent.parent.name.removeprefix("topic=")
+        found += [(topic, place) for place in pq.ParquetFile(path).read(["physicalOffset"])[0].to_pylist()]
+    return sorted(found, key=lambda row: row[1])
+
+
+def logged(root: Path) -> list[tuple[str, int]]:
+    return [(record.topic, record.phy_offset) for record in StoreReader(root).records()]
+
+
+def run(root: Path, target: Path, **given: Any) -> Any:
+    return archive(None, root, target, broker="b", **{"split_bytes": 1000, **given})
+
+
+def test_the_archive_of_a_store_of_java_is_a_table(spark: Any, tmp_path: Path) -> None:
+    unpack("clean", tmp_path / "s")
+    manifests = archive(spark, tmp_path / "s", tmp_path / "a", broker="b", split_bytes=5000)
+    assert sum(manifest.rows for manifest in manifests) == 200
+    assert rows(tmp_path / "a") == logged(tmp_path / "s")
+    frame = spark.read.parquet(str(tmp_path / "a"))
+    assert {row.topic: row["count"] for row in frame.groupBy("topic").count().collect()} == {"A": 134, "B": 66}
+    bodies = {row.physicalOffset: bytes(row.body) for row in frame.select("physicalOffset", "body").collect()}
+    assert bodies == {record.phy_offset: record.body for record in StoreReader(tmp_path / "s").records()}
+
+
+def test_runs_go_on_where_the_last_one_stopped(tmp_path: Path) -> None:
+    make_store(tmp_path / "all", 60)
+    shutil.copytree(tmp_path / "all", tmp_path / "s")
+    later = sorted((tmp_path / "s/commitlog").iterdir())[2:]
+    for path in later:
+        path.unlink()
+    (first,) = run(tmp_path / "s", tmp_path / "a")
+    assert rows(tmp_path / "a") == logged(tmp_path / "s")
+    assert run(tmp_path / "s", tmp_path / "a") == []
+    for path in later:
+        shutil.copy(tmp_path / "all/commitlog" / path.name, path)
+    (second,) = run(tmp_path / "s", tmp_path / "a", split_bytes=700)
+    assert second.begin == first.end
+    assert rows(tmp_path / "a") == logged(tmp_path / "all")
+    assert sum(file.rows for one in (first, second) for file in one.files) == 60
+
+
+def test_rows_are_sorted_and_the_manifest_has_the_offsets(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    (manifest,) = run(tmp_path / "s", tmp_path / "a")
+    for file in manifest.files:
+        table = pq.ParquetFile(tmp_path / "a" / file.path).read()
+        places = list(zip(table["queueId"].to_pylist(), table["queueOffset"].to_pylist(), strict=True))
+        assert places == sorted(places) and len(places) == file.rows
+        assert file.bytes == (tmp_path / "a" / file.path).stat().st_size
+        for queue, (low, high) in file.queues.items():
+            offsets = [offset for queue_id, offset in places if queue_id == int(queue)]
+            assert (low, high) == (min(offsets), max(offsets))
+
+
+def test_a_run_without_manifest_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(tmp_path / "s", 60)
+
+    def fail(*_: Any) -> None:
+        raise OSError("killed here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveLog, "commit", fail)
+        with pytest.raises(OSError, match="killed here"):
+            run(tmp_path / "s", tmp_path / "a")
+    assert rows(tmp_path / "a") == []
+    run(tmp_path / "s", tmp_path / "a", split_bytes=777)
+    assert rows(tmp_path / "a") == logged(tmp_path / "s")
+    assert list((tmp_path / "a/_rocketpy/b/pending").rglob("*.parquet")) == []
+
+
+def test_a_run_that_ended_behind_its_manifest_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(tmp_path / "s", 60)
+
+    def fail(*_: Any) -> None:
+        raise OSError("killed here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveLog, "_publish", fail)
+        with pytest.raises(OSError, match="killed here"):
+            run(tmp_path / "s", tmp_path / "a")
+    assert rows(tmp_path / "a") == []
+    assert run(tmp_path / "s", tmp_path / "a") == []
+    assert rows(tmp_path / "a") == logged(tmp_path / "s")
+
+
+def test_a_long_run_that_was_cut_short_keeps_what_it_has_committed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_store(tmp_path / "s", 60)
+    monkeypatch.setattr("rocketpy.spark.jobs.archive.PIECES_PER_COMMIT", 2)
+    commit, commits = ArchiveLog.commit, []
+
+    def fail_later(log: ArchiveLog, manifest: Manifest) -> Manifest:
+        commits.append(manifest)
+        if len(commits) == 3:
+            raise OSError("killed here")
+        return commit(log, manifest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveLog, "commit", fail_later)
+        with pytest.raises(OSError, match="killed here"):
+            run(tmp_path / "s", tmp_path / "a")
+    kept = rows(tmp_path / "a")
+    assert kept and kept == logged(tmp_path / "s")[: len(kept)]
+    following = run(tmp_path / "s", tmp_path / "a")
+    assert following[0].begin == commits[1].end
+    assert rows(tmp_path / "a") == logged(tmp_path / "s")
+
+
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    with ArchiveLog.opened(tmp_path / "a", "b"), pytest.raises(StoreError, match="another run archives broker b"):
+        run(tmp_path / "s", tmp_path / "a")
+    with pytest.raises(ConfigError, match="characters that do not suit a file name"):
+        archive(None, tmp_path / "s", tmp_path / "a", broker="../b")
+    run(tmp_path / "s", tmp_path / "a")
+    make_store(tmp_path / "small", 5)
+    with pytest.raises(StoreError, match="this is another store"):
+        run(tmp_path / "small", tmp_path / "a")
+
+
+def test_deleted_records_are_told(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    shutil.copytree(tmp_path / "s", tmp_path / "early")
+    for path in sorted((tmp_path / "early/commitlog").iterdir())[1:]:
+        path.unlink()
+    run(tmp_path / "early", tmp_path / "a")
+    for start in (0, SEGMENT):
+        (tmp_path / "s/commitlog" / file_name(start)).unlink()
+    with pytest.raises(StoreError, match=f"begins at {2 * SEGMENT}, and is archived up to"):
+        run(tmp_path / "s", tmp_path / "a")
+    run(tmp_path / "s", tmp_path / "a", allow_gap=True)
+    assert rows(tmp_path / "a") == logged(tmp_path / "early") + logged(tmp_path / "s")
+
+
+def test_the_command_archives(tmp_path: Path) -> None:
+    make_store(tmp_path / "s", 60)
+    command = ["pipeline", "archive", "--inline", "--broker", "b", str(tmp_path / "s"), str(tmp_path / "a")]
+    done = CliRunner().invoke(cli, command)
+    report = json.loads(done.stdout)
+    assert done.exit_code == 0 and (report["rows"], report["begin"]) == (60, 0)
+    assert json.loads(CliRunner().invoke(cli, command).stdout)["rows"] == 0
+    missing = CliRunner().invoke(cli, [*command[:-2], str(tmp_path / "no"), str(tmp_path / "a")])
+    assert missing.exit_code == 2 and "is no store" in missing.stderr
