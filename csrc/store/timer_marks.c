@@ -22,8 +22,10 @@ enum {
     BITS_SIZE = RP_TIMER_SPAN_MAX / 8
 };
 
+#define IS_CHANGE ((uint64_t)1 << 63)
+
 struct entry {
-    uint64_t number;
+    uint64_t number; /* | IS_CHANGE */
     uint64_t end_phy_offset;
 };
 #define JOURNAL_SIZE ((uint64_t)RP_TIMER_JOURNAL_MAX * sizeof(struct entry))
@@ -116,21 +118,24 @@ int rp_timer_journal_has_room(const rp_timer_marks *marks) {
     return marks->header->journal_end - rp_load_acquire(&marks->header->journal_begin) < RP_TIMER_JOURNAL_MAX;
 }
 
-int rp_timer_journal_is_last(const rp_timer_marks *marks, uint64_t number) {
-    uint64_t end = marks->header->journal_end;
-    return end && entry_at(marks, end - 1)->number == number &&
-           (end > marks->header->journal_begin || rp_timer_is_delivered(marks, number));
+rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at) {
+    const struct entry *entry = entry_at(marks, at);
+    return (rp_timer_end){.number = entry->number & ~IS_CHANGE,
+                          .end_phy_offset = entry->end_phy_offset,
+                          .is_change = (entry->number & IS_CHANGE) != 0};
 }
 
-void rp_timer_journal_add(rp_timer_marks *marks, uint64_t number, uint64_t end_phy_offset) {
-    uint64_t end = marks->header->journal_end;
-    *entry_at(marks, end) = (struct entry){number, end_phy_offset};
-    rp_store_release(&marks->header->journal_end, end + 1);
+void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end) {
+    uint64_t at = marks->header->journal_end;
+    *entry_at(marks, at) = (struct entry){end->number | (end->is_change ? IS_CHANGE : 0), end->end_phy_offset};
+    rp_store_release(&marks->header->journal_end, at + 1);
 }
 
-uint64_t rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at, uint64_t *end_phy_offset) {
-    *end_phy_offset = entry_at(marks, at)->end_phy_offset;
-    return entry_at(marks, at)->number;
+int rp_timer_journal_has_change(const rp_timer_marks *marks, uint64_t number) {
+    uint64_t end = marks->header->journal_end, count = end < RP_TIMER_JOURNAL_MAX ? end : RP_TIMER_JOURNAL_MAX;
+    for (uint64_t at = end - count; at < end; at++)
+        if (entry_at(marks, at)->number == (number | IS_CHANGE)) return 1;
+    return 0;
 }
 
 /* ------------------------------------------------------------------ bits */

@@ -1,9 +1,11 @@
 #ifndef ROCKETPY_TIMER_MARKS_H
 #define ROCKETPY_TIMER_MARKS_H
-/* Which timers have been delivered: one bit for each number, and a journal of the latest deliveries, in a sparse mapped
- * file that outlives the broker (docs/adr/0110). A timer's number is its offset in the timer queue.
+/* Which timers have been delivered, cancelled or moved: one bit for each number, and a journal of the latest
+ * deliveries, in a sparse mapped file that outlives the broker (docs/adr/0110). A timer's number is its offset in the
+ * timer queue.
  *
- * The send worker adds a delivery to the journal in the step that publishes its record. The timer thread sets the bit
+ * The send worker adds the end of a timer to the journal in the step that publishes the record of its delivery,
+ * cancellation or move. The timer thread sets the bit
  * once the record is on the disk, and frees the entry. So a set bit is true after a power failure as well; the journal
  * is true only under the kernel that wrote it. Mapped before the first fork. */
 #include <stdint.h>
@@ -38,6 +40,13 @@ typedef struct rp_timer_header {
 
 typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */
 
+/* An entry of the journal. */
+typedef struct rp_timer_end {
+    uint64_t number;
+    uint64_t end_phy_offset; /* it counts once the published position reaches this */
+    int is_change; /* 1: the timer was cancelled or moved; 0: delivered */
+} rp_timer_end;
+
 /* Map the file at `path`, creating it if it is absent or not ours. NULL with errno. */
 rp_timer_marks *rp_timer_marks_open(const char *path, const rp_control *control);
 void rp_timer_marks_close(rp_timer_marks *marks);
@@ -49,14 +58,16 @@ int rp_timer_marks_descriptor(const rp_timer_marks *marks);
 void rp_timer_journal_recover(rp_timer_marks *marks, uint64_t published_phy_offset);
 /* Send worker: 1 if the journal has room for a delivery. */
 int rp_timer_journal_has_room(const rp_timer_marks *marks);
-/* Send worker: 1 if this timer was the last one to be added: the previous process has delivered it. */
-int rp_timer_journal_is_last(const rp_timer_marks *marks, uint64_t number);
-/* Send worker: the timer `number` is delivered once the published position reaches `end_phy_offset`. There is room. */
-void rp_timer_journal_add(rp_timer_marks *marks, uint64_t number, uint64_t end_phy_offset);
+/* Send worker: add an entry; its number is below 2^63. There is room. */
+void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end);
+/* Send worker: 1 if the timer was cancelled or moved, as far as the last RP_TIMER_JOURNAL_MAX entries tell; reads all
+ * of them. */
+int rp_timer_journal_has_change(const rp_timer_marks *marks, uint64_t number);
+
+/* Entry `at` of the journal, at < journal_end <= at + RP_TIMER_JOURNAL_MAX. */
+rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at);
 
 /* The timer thread. */
-/* Entry `at` of the journal, journal_begin <= at < journal_end: returns its number; *end_phy_offset is set. */
-uint64_t rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at, uint64_t *end_phy_offset);
 /* 1 if its bit is set, or it is below the floor. */
 int rp_timer_is_delivered(const rp_timer_marks *marks, uint64_t number);
 /* Make room for the bits of numbers up to `number`. RP_OK; RP_FULL: too far beyond the floor; RP_NO_SPACE, RP_IO_ERROR

@@ -10,6 +10,9 @@
 /* In the order of their precedence; of 5.x clients, and of ONS clients. */
 static const char *const RP_TIMER_PROPERTIES[] = {"TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS",
                                                   "__STARTDELIVERTIME"};
+/* Of a message that cancels or moves a timer: the unique key of that timer. The manager serves it. */
+#define RP_TIMER_CANCEL "TIMER_DEL_UNIQKEY"
+#define RP_TIMER_MOVE "TIMER_MOVE_UNIQKEY"
 enum {
     RP_TIMER_DELAY_SEC,
     RP_TIMER_DELAY_MS,
@@ -23,6 +26,11 @@ static inline int rp_timer_is_property(const uint8_t *name, uint32_t size) {
     for (uint32_t i = 0; i < RP_TIMER_PROPERTY_COUNT; i++)
         if (strlen(RP_TIMER_PROPERTIES[i]) == size && memcmp(RP_TIMER_PROPERTIES[i], name, size) == 0) return 1;
     return 0;
+}
+
+static inline int rp_timer_is_change_property(const uint8_t *name, uint32_t size) {
+    return (size == sizeof RP_TIMER_CANCEL - 1 && memcmp(name, RP_TIMER_CANCEL, size) == 0) ||
+           (size == sizeof RP_TIMER_MOVE - 1 && memcmp(name, RP_TIMER_MOVE, size) == 0);
 }
 
 /* 1 if the record is in the timer topic. */

@@ -24,6 +24,8 @@ void rp_timer_refused_add(rp_timer_refused *refused, const rp_timer *timer, int6
 /* The first that is to be tried now, or NULL; it stays until it is taken. */
 const rp_timer *rp_timer_refused_first(rp_timer_refused *refused, int64_t now_ms);
 void rp_timer_refused_take(rp_timer_refused *refused);
+/* Forget the timer if it is there: it was cancelled or moved. */
+void rp_timer_refused_drop(rp_timer_refused *refused, uint64_t number);
 /* Copy all to `out`; returns their number. */
 uint64_t rp_timer_refused_copy(const rp_timer_refused *refused, rp_timer *out);
 #endif

@@ -1,4 +1,5 @@
-/* A delivery names the place of its timer in the field that names the half message of a commit. */
+/* A delivery names the place of its timer in the field that names the half message of a commit. So do, in the timer
+ * topic, a cancellation (a record with the flag of a rollback, which has no unit) and a moved timer. */
 #include "store/timer_scan.h"
 #include <errno.h>
 #include "base/atomic.h"
@@ -24,7 +25,7 @@ static int number_at(rp_log_view *view, uint64_t file_size, uint64_t phy_offset,
 static rp_status mark(rp_timer_marks *marks, rp_log_view *view, uint64_t file_size, const rp_record_view *record,
                       uint64_t phy_offset) {
     uint64_t number, timer = (uint64_t)record->prepared_transaction_offset;
-    if (!timer || timer >= phy_offset || record->sys_flag & RP_TRANSACTION_MASK || rp_timer_is_timer(record) ||
+    if (!timer || timer >= phy_offset || (record->sys_flag & RP_TRANSACTION_MASK && !rp_timer_is_timer(record)) ||
         !number_at(view, file_size, timer - 1, &number))
         return RP_OK;
     rp_status status = rp_timer_marks_reserve(marks, number);
@@ -63,4 +64,21 @@ rp_status rp_timer_scan(rp_timer_marks *marks, rp_log_view *view, uint64_t file_
         from = file_end;
     }
     return status;
+}
+
+rp_status rp_timer_scan_log(rp_timer_marks *marks, const rp_control *control, const char *commitlog_directory,
+                            const uint32_t *stop) {
+    rp_timer_header *header = rp_timer_marks_header(marks);
+    uint64_t from = header->scanned_phy_offset, to = rp_load_acquire(&control->published_phy_offset);
+    uint64_t min = rp_load_acquire(&control->min_phy_offset), size = control->commitlog_file_size;
+    if (from > to) from = to;
+    if (from < min) from = min;
+    rp_log_view *view = rp_log_view_open(commitlog_directory, size, 4);
+    if (!view) return RP_NO_MEMORY;
+    rp_status status = rp_timer_scan(marks, view, size, from, to, stop);
+    rp_log_view_close(view);
+    if (status != RP_OK) return status;
+    header->marked_phy_offset = to;
+    rp_store_release32(&header->must_scan, 0);
+    return RP_OK;
 }

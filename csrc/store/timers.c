@@ -2,7 +2,8 @@
  * journal (`journaled`, by the journal's numbers). The send worker takes them in order, so a timer that it has passed
  * over, or that is not in the journal when the ring is empty, was refused: it waits (`refused`), and is tried again in
  * a second. While GIVEN_MAX of them wait, no others are given: what refuses so many, mostly a full disk, refuses them
- * all, and they would fill memory and runs. */
+ * all, and they would fill memory and runs. A timer that was cancelled or moved is under way, too, from its entry in
+ * the journal to its bit. */
 #define _GNU_SOURCE
 #include "store/timers.h"
 #include <errno.h>
@@ -122,31 +123,14 @@ static rp_status read_unit(const rp_timers *timers, uint64_t number, rp_timer *t
 
 /* Take over the journal of the previous process. */
 static rp_status read_journal(rp_timers *timers) {
-    uint64_t end_phy_offset;
     for (timers->seen = timers->header->journal_begin; timers->seen < rp_load_acquire(&timers->header->journal_end);
          timers->seen++) {
-        uint64_t number = rp_timer_journal_at(timers->config.marks, timers->seen, &end_phy_offset);
-        if (end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* it may be taken back */
-        rp_status status = read_unit(timers, number, &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX]);
+        rp_timer_end end = rp_timer_journal_at(timers->config.marks, timers->seen);
+        if (end.end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* may be taken back */
+        rp_status status = read_unit(timers, end.number, &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX]);
         if (status < 0) return status;
-        rp_number_set_add(&timers->under_way, number);
+        rp_number_set_add(&timers->under_way, end.number);
     }
-    return RP_OK;
-}
-
-static rp_status scan_log(rp_timers *timers) {
-    rp_timer_header *header = timers->header;
-    uint64_t from = header->scanned_phy_offset, to = rp_load_acquire(&timers->control->published_phy_offset);
-    uint64_t min = rp_load_acquire(&timers->control->min_phy_offset), size = timers->control->commitlog_file_size;
-    if (from > to) from = to;
-    if (from < min) from = min;
-    rp_log_view *view = rp_log_view_open(timers->config.commitlog_directory, size, 4);
-    if (!view) return RP_NO_MEMORY;
-    rp_status status = rp_timer_scan(timers->config.marks, view, size, from, to, &timers->stop);
-    rp_log_view_close(view);
-    if (status != RP_OK) return status;
-    header->marked_phy_offset = to;
-    rp_store_release32(&header->must_scan, 0);
     return RP_OK;
 }
 
@@ -162,7 +146,8 @@ static rp_status load(rp_timers *timers) {
     uint64_t min = rp_load_acquire(&timers->queue->min_offset), end = rp_load_acquire(&timers->queue->max_offset);
     rp_timer_marks_move_floor(marks, min, min);
     if (end) status = rp_timer_marks_reserve(marks, end - 1);
-    if (status == RP_OK && timers->header->must_scan) status = scan_log(timers);
+    if (status == RP_OK && timers->header->must_scan)
+        status = rp_timer_scan_log(marks, timers->control, timers->config.commitlog_directory, &timers->stop);
     if (status != RP_OK) return status;
     rp_timer_marks_move_floor(marks, min, end);
     rp_number_set_destroy(&timers->under_way);
@@ -184,7 +169,8 @@ static rp_status load(rp_timers *timers) {
 
 /* The first timer that was given was refused; it stays under way. */
 static void again(rp_timers *timers) {
-    rp_timer_refused_add(&timers->refused, &timers->given[timers->given_begin++ % GIVEN_MAX], timers->now_ms);
+    const rp_timer *timer = &timers->given[timers->given_begin++ % GIVEN_MAX];
+    if (timer->size) rp_timer_refused_add(&timers->refused, timer, timers->now_ms); /* 0: it was cancelled or moved */
 }
 
 static int is_given(const rp_timers *timers, uint64_t number) {
@@ -193,32 +179,53 @@ static int is_given(const rp_timers *timers, uint64_t number) {
     return 0;
 }
 
-/* Match new entries of the journal with what is in the ring. */
-static void read_deliveries(rp_timers *timers) {
-    uint64_t end = rp_load_acquire(&timers->header->journal_end), end_phy_offset;
-    for (; timers->seen < end; timers->seen++) {
-        uint64_t number = rp_timer_journal_at(timers->config.marks, timers->seen, &end_phy_offset);
-        if (end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* it may be taken back */
-        rp_timer *timer = &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX];
-        *timer = (rp_timer){.number = number};
-        if (!is_given(timers, number)) continue;
-        while (timers->given[timers->given_begin % GIVEN_MAX].number != number) again(timers);
-        *timer = timers->given[timers->given_begin++ % GIVEN_MAX];
-    }
+/* A delivery: what was given away before it was refused. */
+static rp_status read_delivery(rp_timers *timers, uint64_t number, rp_timer *timer) {
+    *timer = (rp_timer){.number = number};
+    if (!is_given(timers, number)) return RP_OK;
+    while (timers->given[timers->given_begin % GIVEN_MAX].number != number) again(timers);
+    *timer = timers->given[timers->given_begin++ % GIVEN_MAX];
+    return RP_OK;
 }
 
-/* Set the bits of deliveries that are on the disk. Returns their number. */
+/* A cancellation or a move, of a timer that waits, or that is in the ring: there the send worker passes it over. */
+static rp_status read_change(rp_timers *timers, uint64_t number, rp_timer *timer) {
+    rp_status status = read_unit(timers, number, timer);
+    if (status < 0) return status;
+    for (uint64_t at = timers->given_begin; at < timers->given_end; at++)
+        if (timers->given[at % GIVEN_MAX].number == number) timers->given[at % GIVEN_MAX].size = 0;
+    rp_timer_refused_drop(&timers->refused, number);
+    rp_number_set_add(&timers->under_way, number);
+    return RP_OK;
+}
+
+/* Take notice of new entries of the journal. */
+static rp_status read_ends(rp_timers *timers) {
+    uint64_t last = rp_load_acquire(&timers->header->journal_end);
+    for (; timers->seen < last; timers->seen++) {
+        rp_timer_end end = rp_timer_journal_at(timers->config.marks, timers->seen);
+        if (end.end_phy_offset > rp_load_acquire(&timers->control->published_phy_offset)) break; /* may be taken back */
+        rp_timer *timer = &timers->journaled[timers->seen % RP_TIMER_JOURNAL_MAX];
+        rp_status status = (end.is_change ? read_change : read_delivery)(timers, end.number, timer);
+        if (status != RP_OK) return status;
+    }
+    return RP_OK;
+}
+
+/* Set the bits of timers whose end is on the disk. Returns their number. */
 static uint64_t set_bits(rp_timers *timers, uint64_t published) {
     rp_timer_header *header = timers->header;
     uint64_t durable = rp_load_acquire(&timers->control->durable_phy_offset), at = header->journal_begin, from = at;
-    for (uint64_t end; at < timers->seen; at++) {
-        uint64_t number = rp_timer_journal_at(timers->config.marks, at, &end);
-        if (end > durable) break;
+    for (; at < timers->seen; at++) {
+        rp_timer_end end = rp_timer_journal_at(timers->config.marks, at);
+        uint64_t number = end.number;
+        if (end.end_phy_offset > durable) break;
+        if (rp_timer_marks_reserve(timers->config.marks, number) != RP_OK) break; /* changed before it was followed */
         if (number < timers->next && !rp_timer_is_delivered(timers->config.marks, number))
             header->pending -= header->pending > 0;
         rp_timer_set_delivered(timers->config.marks, number);
         rp_number_set_remove(&timers->under_way, number);
-        header->marked_phy_offset = end;
+        header->marked_phy_offset = end.end_phy_offset;
     }
     rp_store_release(&header->journal_begin, at);
     if (at == timers->seen && timers->given_begin == timers->given_end)
@@ -226,12 +233,13 @@ static uint64_t set_bits(rp_timers *timers, uint64_t published) {
     return at - from;
 }
 
-static void look_back(rp_timers *timers, uint64_t *done) {
+static rp_status look_back(rp_timers *timers, uint64_t *done) {
     uint64_t published = rp_load_acquire(&timers->control->published_phy_offset), seen = timers->seen;
     int is_ring_empty = rp_ring_depth(timers->config.to_send) == 0;
-    read_deliveries(timers);
-    while (is_ring_empty && timers->given_begin < timers->given_end) again(timers);
+    rp_status status = read_ends(timers);
+    while (status == RP_OK && is_ring_empty && timers->given_begin < timers->given_end) again(timers);
     *done += timers->seen - seen + set_bits(timers, published);
+    return status;
 }
 
 /* ------------------------------------------------------------------ what comes and what is due */
@@ -245,7 +253,7 @@ static rp_status file_heap(rp_timers *timers) {
         if (timers->journaled[at % RP_TIMER_JOURNAL_MAX].size)
             others[count++] = timers->journaled[at % RP_TIMER_JOURNAL_MAX];
     for (uint64_t at = timers->given_begin; at < timers->given_end; at++)
-        others[count++] = timers->given[at % GIVEN_MAX];
+        if (timers->given[at % GIVEN_MAX].size) others[count++] = timers->given[at % GIVEN_MAX];
     count += rp_timer_refused_copy(&timers->refused, others + count);
     rp_status status = rp_timer_index_file(&timers->index, others, (uint32_t)count, timers->next);
     free(others);
@@ -326,8 +334,8 @@ rp_status rp_timers_step(rp_timers *timers) {
     if (rp_load_acquire32(&timers->stop)) return RP_STOPPED;
     rp_status status = timers->is_loaded ? RP_OK : load(timers);
     if (status != RP_OK) return status;
-    look_back(timers, &done);
-    status = follow_queue(timers, &done);
+    status = look_back(timers, &done);
+    if (status == RP_OK) status = follow_queue(timers, &done);
     if (status != RP_OK) return status;
     give(timers, &done);
     rp_store_release(&timers->config.worker->counters[RP_COUNT_TIMERS_PENDING], timers->header->pending);

@@ -140,6 +140,8 @@ static uint32_t scan_properties(uint8_t *text, uint32_t size, uint32_t *flags) {
             if (piece_value_is(value, value_size, "true")) *flags |= RP_REQUEST_HALF;
         } else if (value_size && rp_timer_is_property(piece, name_size)) {
             *flags |= RP_REQUEST_TIMER;
+        } else if (value_size && rp_timer_is_change_property(piece, name_size)) {
+            *flags |= RP_REQUEST_SPECIAL;
         } else if (value_size && piece_is(piece, name_size, RP_TIMER_OUT_MS)) {
             is_delivered = 1;
         }

@@ -85,7 +85,7 @@ void rp_send_close(rp_send *send) {
     if (send->manager) rp_ring_writer_close(send->manager);
     if (send->log) rp_commitlog_close(send->log);
     rp_send_halves_close(send);
-    rp_log_view_close(send->timer_records);
+    rp_send_timer_close(send);
     rp_map_destroy(&send->topics, free);
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);

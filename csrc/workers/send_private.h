@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "store/broker_clock.h"
 #include "store/half_places.h"
+#include "store/timer_heap.h"
 #include "workers/admission.h"
 #include "workers/diverted.h"
 #include "workers/send.h"
@@ -30,6 +31,8 @@ struct rp_send {
     rp_control *control;
     rp_commitlog *log;
     rp_log_view *timer_records; /* where timers are read; NULL without timers */
+    rp_number_set ended_timers; /* those in the journal from ended_from on */
+    uint64_t ended_from;
     rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker */
     rp_ring **input_rings;
     uint32_t input_count;    /* codecs + 1, + 1 if there are timers */

@@ -29,6 +29,9 @@ static void set_resume_point_stored(void *context, const rp_put *put, const rp_s
         rp_half_states_add(send->config.halves, stored->queue_offset);
         rp_half_places_add(&send->half_places, stored->queue_offset, stored->phy_offset);
     }
+    if (put->ends_timer)
+        rp_send_timer_end(
+            send, &(rp_timer_end){.number = put->timer, .end_phy_offset = stored->end_phy_offset, .is_change = 1});
     if (put->is_delivery && send->config.marks)
         rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
@@ -158,6 +161,11 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);
+    }
+    int32_t code = put.ends_timer ? rp_send_timer_check_change(send, &put) : RP_RESPONSE_SUCCESS;
+    if (code != RP_RESPONSE_SUCCESS) {
+        rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
+        return rp_send_put_result(send, &wait, code);
     }
     rp_topic *topic = rp_map_get(&send->topics, put.topic, request->topic_size);
     if (!(request->flags & RP_REQUEST_RESOLVED)) {

@@ -25,6 +25,9 @@ int rp_put_open(const uint8_t *data, uint32_t size, rp_put *put) {
     put->is_delivery = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_DELIVERY &&
                        request->group_size == sizeof put->delivery;
     if (put->is_delivery) memcpy(&put->delivery, put->topic + request->topic_size, sizeof put->delivery);
+    put->ends_timer = request->origin.connection >= RP_CONNECTION_INTERNAL && request->flags & RP_REQUEST_ENDS_TIMER &&
+                      request->group_size == sizeof put->timer;
+    if (put->ends_timer) memcpy(&put->timer, put->topic + request->topic_size, sizeof put->timer);
     return 1;
 }
 
@@ -73,16 +76,21 @@ static int are_properties_legal(const rp_put *put, const rp_record *record) {
            !memchr(record->properties, 0, record->properties_size);
 }
 
-/* A message of a batch cannot be a timer: it would be delivered at once. Each of the names contains DEL. */
-static int is_timer(const rp_record *record) {
+static int has_property(const rp_record *record, const char *name) {
     const uint8_t *value;
     uint32_t size;
-    if (!record->properties_size || !memmem(record->properties, record->properties_size, "DEL", 3)) return 0;
-    for (uint32_t i = 0; i < sizeof RP_TIMER_PROPERTIES / sizeof *RP_TIMER_PROPERTIES; i++)
-        if (rp_property_find(record->properties, record->properties_size, (const uint8_t *)RP_TIMER_PROPERTIES[i],
-                             (uint32_t)strlen(RP_TIMER_PROPERTIES[i]), &value, &size) == RP_OK)
-            return 1;
-    return 0;
+    return rp_property_find(record->properties, record->properties_size, (const uint8_t *)name, (uint32_t)strlen(name),
+                            &value, &size) == RP_OK;
+}
+
+/* A message of a batch can neither be a timer nor change one: it would be delivered at once. */
+static int is_about_timers(const rp_record *record) {
+    if (!record->properties_size || (!memmem(record->properties, record->properties_size, "DEL", 3) &&
+                                     !memmem(record->properties, record->properties_size, RP_TIMER_MOVE, 18)))
+        return 0; /* each of the other names contains DEL */
+    for (uint32_t i = 0; i < RP_TIMER_PROPERTY_COUNT; i++)
+        if (has_property(record, RP_TIMER_PROPERTIES[i])) return 1;
+    return has_property(record, RP_TIMER_CANCEL) || has_property(record, RP_TIMER_MOVE);
 }
 
 uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
@@ -97,7 +105,7 @@ uint32_t rp_put_measure(const rp_put *put, uint64_t *total) {
     const uint8_t *at = put->body, *end = put->body + put->request->body_size;
     while (at < end) {
         if (!(at = next_entry(at, end, &record)) || !(size = rp_record_size(&record))) return 0;
-        if (!are_properties_legal(put, &record) || is_timer(&record)) return 0;
+        if (!are_properties_legal(put, &record) || is_about_timers(&record)) return 0;
         *total += size;
         count++;
     }

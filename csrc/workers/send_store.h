@@ -25,6 +25,8 @@ typedef struct rp_put {
     int32_t dropped_sys_flag;     /* the transaction bits of a half message */
     int is_delivery;
     rp_delivery delivery;         /* the delayed message, if the put is a delivery */
+    int ends_timer;
+    uint64_t timer;               /* number of the timer that it cancels or moves */
     rp_host store_host;
     int64_t store_timestamp_ms;
 } rp_put;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/numbers.h"
+#include "wire/codes.h"
 #include "store/timer_properties.h"
 
 enum {
@@ -16,10 +17,55 @@ static const uint8_t DEAD_LETTERS[] = RP_TIMER_DEAD_LETTERS;
 enum { TIMER_TOPIC_SIZE = sizeof TIMER_TOPIC - 1, DEAD_LETTERS_SIZE = sizeof DEAD_LETTERS - 1 };
 
 rp_status rp_send_timer_open(rp_send *send) {
+    const rp_timer_header *header = rp_timer_marks_header(send->config.timers);
     rp_timer_journal_recover(send->config.timers, send->control->published_phy_offset);
     send->timer_records =
         rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_FILES);
-    return send->timer_records ? RP_OK : RP_NO_MEMORY;
+    if (!send->timer_records || rp_number_set_init(&send->ended_timers, RP_TIMER_JOURNAL_MAX) != RP_OK)
+        return RP_NO_MEMORY;
+    send->ended_from = rp_load_acquire(&header->journal_begin);
+    for (uint64_t at = send->ended_from; at < header->journal_end; at++)
+        rp_number_set_add(&send->ended_timers, rp_timer_journal_at(send->config.timers, at).number);
+    return RP_OK;
+}
+
+void rp_send_timer_close(rp_send *send) {
+    rp_log_view_close(send->timer_records);
+    rp_number_set_destroy(&send->ended_timers);
+}
+
+/* ------------------------------------------------------------------ ends */
+
+/* 1 if it was delivered, cancelled or moved. */
+static int has_ended(const rp_send *send, uint64_t number) {
+    return rp_number_set_has(&send->ended_timers, number) || rp_timer_is_delivered(send->config.timers, number);
+}
+
+void rp_send_timer_end(rp_send *send, const rp_timer_end *end) {
+    const rp_timer_marks *marks = send->config.timers;
+    uint64_t begin = rp_load_acquire(&rp_timer_marks_header(send->config.timers)->journal_begin);
+    for (; send->ended_from < begin; send->ended_from++) /* their bits are set */
+        rp_number_set_remove(&send->ended_timers, rp_timer_journal_at(marks, send->ended_from).number);
+    rp_timer_journal_add(send->config.timers, end);
+    rp_number_set_add(&send->ended_timers, end->number);
+}
+
+static int has_room(const rp_send *send, const rp_queue *queue) {
+    return queue->next_offset - rp_load_acquire(&rp_timer_marks_header(send->config.timers)->floor) <
+           RP_TIMER_SPAN_MAX - SPAN_MARGIN;
+}
+
+int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put) {
+    if (!send->config.from_store) return RP_RESPONSE_QUERY_NOT_FOUND;
+    const rp_queue *queue = rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0);
+    if (!queue || put->timer >= queue->next_offset) return RP_RESPONSE_QUERY_NOT_FOUND;
+    if (has_ended(send, put->timer))
+        return rp_timer_journal_has_change(send->config.timers, put->timer) ? RP_RESPONSE_NO_MESSAGE
+                                                                            : RP_RESPONSE_QUERY_NOT_FOUND;
+    /* After a power failure the log tells first what was delivered before. */
+    int is_known = !rp_load_acquire32(&rp_timer_marks_header(send->config.timers)->must_scan);
+    int is_possible = is_known && has_room(send, queue) && rp_timer_journal_has_room(send->config.timers);
+    return is_possible ? RP_RESPONSE_SUCCESS : RP_RESPONSE_SYSTEM_BUSY;
 }
 
 /* ------------------------------------------------------------------ accept */
@@ -70,10 +116,6 @@ static int write_tail(const rp_put *put, int64_t due_ms, rp_timed *timed) {
 
 rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
     if (put->request->flags & RP_REQUEST_BATCH) return refuse(timed, "a batch cannot be delayed");
-    const uint8_t *key;
-    uint32_t key_size;
-    if (find(put->properties, put->request->properties_size, "TIMER_DEL_UNIQKEY", &key, &key_size))
-        return refuse(timed, "this broker cannot cancel timers (TIMER_DEL_UNIQKEY)");
     int64_t due_ms = due_of(put, send->now_ms);
     if (!due_ms) return refuse(timed, "its time is not a whole number of milliseconds");
     if (due_ms <= send->now_ms) return RP_OK;
@@ -82,9 +124,7 @@ rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
         send->config.from_store ? rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0) : NULL;
     if (!queue || queue->state != RP_QUEUE_LIVE || !rp_map_get(&send->topics, DEAD_LETTERS, DEAD_LETTERS_SIZE))
         return RP_NOT_FOUND;
-    if (queue->next_offset - rp_load_acquire(&rp_timer_marks_header(send->config.timers)->floor) >=
-        RP_TIMER_SPAN_MAX - SPAN_MARGIN)
-        return RP_FULL;
+    if (!has_room(send, queue)) return RP_FULL;
     if (!(put->properties_tail_size = (uint32_t)write_tail(put, due_ms, timed)))
         return refuse(timed, "its properties are too long");
     put->topic = TIMER_TOPIC;
@@ -106,12 +146,14 @@ struct delivery {
 
 static void journal(void *context, const rp_put *put, const rp_stored *stored) {
     const struct delivery *delivery = context;
-    rp_timer_journal_add(delivery->send->config.timers, delivery->number, stored->end_phy_offset);
+    rp_send_timer_end(delivery->send,
+                      &(rp_timer_end){.number = delivery->number, .end_phy_offset = stored->end_phy_offset});
 }
 
 static rp_status skip(rp_send *send, const rp_msg_timer *message) {
     count(send, RP_COUNT_TIMERS_SKIPPED, 1);
-    rp_timer_journal_add(send->config.timers, message->number, send->control->published_phy_offset);
+    rp_send_timer_end(
+        send, &(rp_timer_end){.number = message->number, .end_phy_offset = send->control->published_phy_offset});
     return RP_OK;
 }
 
@@ -211,7 +253,7 @@ static rp_status deliver(rp_send *send, const rp_msg_timer *message, const rp_re
 rp_status rp_send_timer_deliver(rp_send *send, const rp_msg_timer *message) {
     rp_record_view record;
     uint64_t file_size = send->control->commitlog_file_size, published = send->control->published_phy_offset;
-    if (rp_timer_journal_is_last(send->config.timers, message->number)) return RP_OK;
+    if (has_ended(send, message->number)) return RP_OK; /* cancelled or moved, or delivered by the previous process */
     if (!rp_timer_journal_has_room(send->config.timers)) return RP_FULL;
     if (rp_store_fault(rp_load_acquire32(&send->control->running_flags))) return RP_OK;
     if (send->now_ms < message->due_ms) rp_send_look_at_clock(send);

@@ -15,10 +15,17 @@ typedef struct rp_timed {
 
 /* Open what the delivery needs. RP_OK, RP_NO_MEMORY. */
 rp_status rp_send_timer_open(rp_send *send);
+void rp_send_timer_close(rp_send *send);
 /* Turn a send with a timer property, whose queue is chosen, into one to the timer topic. If its time has come already
  * it stays unchanged. RP_OK; RP_INVALID: no number, or too far ahead; RP_NOT_FOUND: there is no timer topic yet;
  * RP_FULL: beyond RP_TIMER_SPAN_MAX. */
 rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed);
+/* Before a put that cancels or moves a timer. RP_RESPONSE_SUCCESS: it can be stored; RP_RESPONSE_QUERY_NOT_FOUND: the
+ * timer is not pending; RP_RESPONSE_NO_MESSAGE: it is not, because it was cancelled or moved lately;
+ * RP_RESPONSE_SYSTEM_BUSY: no room, or not known yet. */
+int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put);
+/* Before a record is published: `end` counts from then on. There is room in the journal. */
+void rp_send_timer_end(rp_send *send, const rp_timer_end *end);
 /* Deliver one timer. RP_OK: delivered, or refused for now: then the store worker tries again. RP_FULL: the journal is
  * full. */
 rp_status rp_send_timer_deliver(rp_send *send, const rp_msg_timer *message);

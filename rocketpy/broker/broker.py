@@ -101,7 +101,7 @@ class BrokerController:
     ) -> None:
         """`memory`: where the tables of the previous manager are, and where ours are kept; None: not shared.
         `pool_loads`: what waits for each pool, for statistics."""
-        self.faults = faults or Faults()
+        self.faults = faults = faults or Faults()
         memory = memory or ManagerMemory.private()
         current = CurrentSettings(settings)
         config_dir = Path(settings.store.store_path_root_dir) / "config"
@@ -138,7 +138,7 @@ class BrokerController:
         services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
-        self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, self.faults)
+        self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
         self._processors = self._make_processors(levels)
         self._guard = guard_of(settings)

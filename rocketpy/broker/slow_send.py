@@ -47,6 +47,8 @@ from .managers.topic_config import TopicConfigManager
 from .pending_sends import PendingSend, PendingSends
 from .property_edits import text_property, with_values
 from .replies import push_send_reply, push_stored_reply
+from .store_api import Store
+from .timer_changes import TimerChange, TimerChanges, timer_change_of
 
 
 @attrs.frozen
@@ -69,7 +71,15 @@ class Put:
     queue_id: int
 
 
-Verdict = Refusal | Resend | Put
+@attrs.frozen
+class Change:
+    """Cancel or move timers; the response names `queue_id`."""
+
+    change: TimerChange
+    queue_id: int
+
+
+Verdict = Refusal | Resend | Put | Change
 
 
 @attrs.frozen
@@ -91,6 +101,7 @@ class SlowSend:
         delay_levels: DelayLevels,
         choose: random.Random,
         faults: Faults,
+        store: Store,
     ) -> None:
         self._settings = settings
         self._clock = clock
@@ -98,6 +109,7 @@ class SlowSend:
         self._groups = groups
         self._fast_path = fast_path
         self._delay_levels = delay_levels
+        self._timer_changes = TimerChanges(settings, store, fast_path)
         self._choose = choose
         self._waiting: dict[int, deque[PendingSend]] = {}  # connection -> its sends behind one that waits for the disk
         self._pending = PendingSends(fast_path.complete, self._refuse, faults)
@@ -158,6 +170,10 @@ class SlowSend:
             self._tasks.start_soon(self._end_put, send, verdict, under_way)
             send.complete()
             send.goes_on = True
+        elif isinstance(verdict, Change):  # its place among the sends of its connection does not matter
+            self._tasks.start_soon(self._end_change, send, verdict)
+            send.complete()
+            send.goes_on = True
         elif isinstance(verdict, Refusal):
             self._refuse(request, verdict.code, verdict.remark)
         else:
@@ -168,11 +184,15 @@ class SlowSend:
 
     async def _end_put(self, send: PendingSend, put: Put, under_way: PutUnderWay) -> None:
         with self._pending.ending(send):
-            self._answer_put(send.request, put, await under_way.wait())
+            self._answer_put(send.request, put.queue_id, await under_way.wait())
 
-    def _answer_put(self, request: SendRequest, put: Put, result: PutResult) -> None:
+    async def _end_change(self, send: PendingSend, verdict: Change) -> None:
+        with self._pending.ending(send):
+            self._answer_put(send.request, verdict.queue_id, await self._timer_changes.apply(verdict.change))
+
+    def _answer_put(self, request: SendRequest, queue_id: int, result: PutResult) -> None:
         if result.is_stored:
-            push_stored_reply(self._settings.broker, request, result, put.queue_id)
+            push_stored_reply(self._settings.broker, request, result, queue_id)
         else:
             remark = remarks.store_failure(result.code, self._settings.store.max_message_size)
             push_send_reply(self._settings.broker, request, result.code, remark)
@@ -266,6 +286,7 @@ class SlowSend:
 
     def _check_batch(self, request: SendRequest, queue_id: int, sys_flag: int) -> Verdict:
         is_special = bool(sys_flag & TRANSACTION_MASK) or delay_level_of(request.properties) > 0
+        is_special = is_special or timer_change_of(request) is not None
         if is_special or len(request.body) > self._settings.store.max_message_size:
             return self._illegal()
         return Resend(queue_id, sys_flag)
@@ -279,6 +300,9 @@ class SlowSend:
             return self._illegal()
         if (text_property(request.properties, TRAN_MSG) or "").lower() == "true":
             return self._half_message(request, queue_id, sys_flag)
+        change = timer_change_of(request)
+        if change is not None:
+            return Change(change, queue_id)
         level = self._delay_levels.clamp(delay_level_of(request.properties))
         if level > 0:
             real = {"REAL_TOPIC": request.topic, "REAL_QID": str(queue_id)}

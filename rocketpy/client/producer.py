@@ -35,6 +35,7 @@ from .sending.requests import PendingRequest, PendingRequests, introduce
 from .sending.send_loop import SendLoop
 from .sending.send_rules import SendBudget
 from .sending.sender import OutgoingMessage, Sender
+from .sending.timers import cancellation, change_timer, move
 from .tracing import TraceWriter, sends_of
 
 logger = logging.getLogger(__name__)
@@ -254,6 +255,14 @@ class Producer:
         if chosen is None:
             raise ClientError(f"the queue selector chose no queue of topic {message.topic}")
         return chosen
+
+    async def cancel_timer(self, sent: SendResult) -> bool:
+        """Cancel the timer whose send returned `sent`. False: it is not pending any more. Raises: as `send`."""
+        return await change_timer(self._ready[1].sender, sent, cancellation(sent), self.options.send_timeout)
+
+    async def move_timer(self, sent: SendResult, deliver_at_ms: int) -> bool:
+        """Deliver that timer at another time, ms since 1970. False, and raises: as `cancel_timer`."""
+        return await change_timer(self._ready[1].sender, sent, move(sent, deliver_at_ms), self.options.send_timeout)
 
     async def send_oneway(
         self,

@@ -143,6 +143,8 @@ class BlockingProducer(Blocking[S]):
     send = blocking(async_producer.Producer.send)
     send_batch = blocking(async_producer.Producer.send_batch)
     send_oneway = blocking(async_producer.Producer.send_oneway)
+    cancel_timer = blocking(async_producer.Producer.cancel_timer)
+    move_timer = blocking(async_producer.Producer.move_timer)
     request = blocking(async_producer.Producer.request)
     flush = blocking(async_producer.Producer.flush)
     queues = blocking(async_producer.Producer.queues)

@@ -87,7 +87,7 @@ class InternalPuts:
             put = InternalPut(WorkerMessage.END_TRANSACTION, record, name, 0, True, self)
         else:
             record, name = encode_put(message, 0, self._now_ns()), f"an internal message of topic {message.topic}"
-            is_repeatable = message.delivery is not None
+            is_repeatable = message.delivery is not None or message.ends_timer is not None
             put = InternalPut(WorkerMessage.SEND, record, name, message.queue_id, is_repeatable, self)
         self._waiting.append(put)
         self._send_waiting()
@@ -101,8 +101,9 @@ class InternalPuts:
             put.finish(result)
 
     def send_process_replaced(self) -> None:
-        """The send worker was restarted: results of puts in flight may be lost. Deliveries of delayed messages and
-        ends of transactions end here, because only they can be repeated without storing a message twice."""
+        """The send worker was restarted: results of puts in flight may be lost. Deliveries of delayed messages,
+        changes of timers and ends of transactions end here, because only they can be repeated without storing a
+        message twice."""
         for put in self._under_way.values():
             if put.is_repeatable:
                 put.finish(PutResult(ResponseCode.SYSTEM_BUSY, queue_id=put.queue_id))

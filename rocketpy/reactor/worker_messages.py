@@ -7,6 +7,7 @@ The structs are read and written through cffi, so that each layout is declared o
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Any
@@ -237,6 +238,9 @@ def encode_put(message: MessageToPut, token: int, received_ns: int) -> bytes:
     if delivery is not None:
         flags |= lib.RP_REQUEST_DELIVERY
         in_place_of_group = DELIVERY.write(delivery.phy_offset, delivery.queue_offset, delivery.level)
+    elif message.ends_timer is not None:
+        flags |= lib.RP_REQUEST_ENDS_TIMER
+        in_place_of_group = message.ends_timer.to_bytes(8, sys.byteorder)
     head = SEND_REQUEST.write(
         origin={
             "connection": CONNECTION_INTERNAL,

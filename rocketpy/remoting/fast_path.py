@@ -121,6 +121,7 @@ class MessageToPut:
     prepared_transaction_offset: int = 0
     wait_store: bool = True
     delivery: Delivery | None = None  # stored once, even if it is put several times
+    ends_timer: int | None = None  # number of a timer that it cancels or moves; stored only if that one is pending
 
 
 class TransactionEnd(IntEnum):

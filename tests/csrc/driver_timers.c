@@ -90,27 +90,29 @@ static void check_bits(void) {
 
 /* What was published counts, under the same kernel. */
 static void check_journal(void) {
-    uint64_t end;
     rp_timer_marks *marks = open_marks();
     rp_timer_marks_header(marks)->must_scan = 0;
-    rp_timer_journal_add(marks, 5, 100);
-    rp_timer_journal_add(marks, 3, 200);
-    CHECK(rp_timer_journal_is_last(marks, 3) && !rp_timer_journal_is_last(marks, 5));
+    rp_timer_journal_add(marks, &(rp_timer_end){.number = 5, .end_phy_offset = 100, .is_change = 1});
+    rp_timer_journal_add(marks, &(rp_timer_end){.number = 3, .end_phy_offset = 200});
+    CHECK(!rp_timer_journal_at(marks, 1).is_change && rp_timer_journal_at(marks, 1).number == 3);
     rp_timer_marks_close(marks);
     marks = open_marks();
     rp_timer_journal_recover(marks, 199);
-    CHECK(rp_timer_marks_header(marks)->journal_end == 1 && rp_timer_journal_is_last(marks, 5));
+    CHECK(rp_timer_marks_header(marks)->journal_end == 1);
     rp_timer_journal_recover(marks, 199);
-    CHECK(rp_timer_marks_header(marks)->journal_end == 1 && rp_timer_journal_at(marks, 0, &end) == 5 && end == 100);
+    rp_timer_end end = rp_timer_journal_at(marks, 0);
+    CHECK(rp_timer_marks_header(marks)->journal_end == 1 && end.number == 5 && end.end_phy_offset == 100);
+    CHECK(end.is_change && rp_timer_journal_has_change(marks, 5) && !rp_timer_journal_has_change(marks, 3));
     rp_timer_marks_close(marks);
     control.boot_id[0]++;
     marks = open_marks();
     CHECK(rp_timer_marks_header(marks)->journal_end == 0 && rp_timer_marks_header(marks)->must_scan == 1);
     for (uint32_t i = 0; i < RP_TIMER_JOURNAL_MAX; i++) {
         CHECK(rp_timer_journal_has_room(marks));
-        rp_timer_journal_add(marks, i, i);
+        rp_timer_journal_add(marks, &(rp_timer_end){.number = i, .end_phy_offset = i, .is_change = i == 7});
     }
     CHECK(!rp_timer_journal_has_room(marks));
+    CHECK(rp_timer_journal_has_change(marks, 7) && !rp_timer_journal_has_change(marks, 8));
     rp_timer_marks_close(marks);
     unlink(path_of("delivered"));
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -23,14 +24,14 @@ SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange
 TOPIC, QUEUES = "timed", 4
 BATCHES, BATCH = 90, 100
 DELAY_MAX_MS = 12_000
-WORKERS = ("send", "store", "manager", "store", "send", "pull", "store")
-SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20)}
+WORKERS = ("send", "store", "manager", "selector 0", "store", "codec 0", "send", "pull", "store")
+SETTINGS = {"mappedFileSizeCommitLog": str(64 << 20), "selectorWorkers": "1", "codecWorkers": "1"}
 
 
 def timer(number: int, delay_ms: int) -> RemotingCommand:
     command = send_request(TOPIC, number % QUEUES, [b"%d" % number], number)
     assert command.ext_fields is not None
-    command.ext_fields["i"] = f"TIMER_DELAY_MS\x01{delay_ms}\x02"
+    command.ext_fields["i"] = f"TIMER_DELAY_MS\x01{delay_ms}\x02UNIQ_KEY\x01key{number}\x02"
     return command
 
 
@@ -47,6 +48,15 @@ def send_timers(broker: RunningBroker, choose: random.Random) -> set[int]:
                 acknowledged.add(reply.opaque)
     connection.close()
     return acknowledged
+
+
+def cancel(connection: Connection, number: int) -> int:
+    """The code of the answer."""
+    command = send_request(TOPIC, 0, [b""], number)
+    assert command.ext_fields is not None
+    command.ext_fields["i"] = f"TIMER_DEL_UNIQKEY\x01key{number}\x02"
+    connection.send(command)
+    return connection.receive().code
 
 
 def delivered(broker: RunningBroker) -> list[StoredRecord]:
@@ -118,6 +128,47 @@ def test_no_death_of_the_whole_broker_repeats_or_loses_a_timer() -> None:
         assert len(counts) >= 3, "too few kills while timers were on their way"
         assert broker.stop() == 0, broker.text()[-4000:]
         check(broker, acknowledged)
+
+
+def test_what_was_cancelled_never_comes_and_the_others_do_whatever_is_killed() -> None:
+    print(f"ROCKETPY_FAULT_SEED={SEED}")
+    choose = random.Random(SEED)
+    cancelled: set[int] = set()
+    unknown: set[int] = set()  # no answer: cancelled or not
+    with running_broker(SETTINGS) as broker:
+        acknowledged = send_timers(broker, choose)
+        numbers = choose.sample(sorted(acknowledged), len(acknowledged) // 4)
+        for victim in ("send", "store", "selector 0", "manager", "codec 0", "all"):
+            connection, ended = Connection(broker.port, timeout_s=2.0), threading.Event()
+            killer = threading.Thread(target=kill_within, args=(broker, victim, choose.random() * 0.5, ended))
+            killer.start()
+            while not ended.is_set() and numbers:
+                number = numbers.pop()
+                try:
+                    code = cancel(connection, number)
+                except OSError:  # cut off, or no answer
+                    unknown.add(number)
+                    break
+                (cancelled if code == 0 else unknown).add(number)
+            killer.join()
+            connection.close()
+            if victim == "all":
+                broker.start()
+        due = acknowledged - cancelled - unknown
+        wait_for(lambda: due <= {int(record.body) for record in delivered(broker)}, broker)
+        time.sleep(DELAY_MAX_MS / 1000)  # what was cancelled would have come by now
+        assert broker.stop() == 0, broker.text()[-4000:]
+        came = {int(record.body) for record in delivered(broker)}
+        print(f"{len(cancelled)} cancelled, {len(unknown)} without an answer or too late")
+        assert len(cancelled) > 20 and came & cancelled == set(), "delivered and cancelled"
+        check(broker, acknowledged - cancelled - (unknown - came))
+
+
+def kill_within(broker: RunningBroker, victim: str, delay_s: float, ended: threading.Event) -> None:
+    time.sleep(delay_s)
+    broker.kill_all() if victim == "all" else broker.kill_worker(victim)
+    time.sleep(0.3)
+    ended.set()
 
 
 def test_timers_without_their_files_are_found_in_the_log_and_delivered_once() -> None:

@@ -23,15 +23,37 @@ class Model:
 
     def __init__(self, rig: TimerRig, choose: random.Random) -> None:
         self.rig, self.choose = rig, choose
-        self.due_ms: dict[bytes, int] = {}
+        self.due_ms: dict[bytes, int] = {}  # of those that were not cancelled
+        self.numbers: dict[bytes, int] = {}  # in the timer queue
+        self.sent = self.next_number = self.cancelled = self.moved = 0
 
     def send(self) -> None:
         for _ in range(self.choose.randrange(1, 40)):
             delay_ms = int(10 ** self.choose.uniform(0, 5))
-            body = b"%d" % len(self.due_ms)
+            body = b"%d" % self.sent
+            self.sent += 1
             self.due_ms[body] = self.rig.wall_ms + delay_ms
             form = self.choose.choice((f"TIMER_DELAY_MS\x01{delay_ms}", f"TIMER_DELIVER_MS\x01{self.due_ms[body]}"))
             self.rig.send_many([(body, form)])
+            self.numbers[body] = self.next_number
+            self.next_number += 1
+
+    def change(self) -> None:
+        """Cancel or move some; one that was delivered, or changed before, is refused."""
+        bodies = set(self.rig.bodies())
+        for body in self.choose.sample(sorted(self.due_ms), min(len(self.due_ms), 5)):
+            due_ms = self.rig.wall_ms + self.choose.randrange(5000) if self.choose.randrange(2) else None
+            came = body in bodies
+            code = self.rig.change(self.numbers[body], due_ms)
+            if came or code:
+                assert code, "changed after its delivery"
+            elif due_ms is None:
+                del self.due_ms[body]
+                self.cancelled += 1
+            else:
+                self.due_ms[body], self.numbers[body] = due_ms, self.next_number
+                self.next_number += 1
+                self.moved += 1
 
     def check(self, *, is_settled: bool) -> None:
         records = self.rig.records("T")
@@ -54,7 +76,7 @@ def test_each_timer_is_delivered_once_whatever_is_restarted(tmp_path: Path, heap
     rig.add_timer_topic()
     model = Model(rig, choose)
     for _ in range(STEPS):
-        what = choose.randrange(12)
+        what = choose.randrange(13)
         if what < 3:
             model.send()
         elif what < 5:
@@ -72,6 +94,8 @@ def test_each_timer_is_delivered_once_whatever_is_restarted(tmp_path: Path, heap
         elif what == 10:
             rig.settle()
             model.check(is_settled=True)
+        elif what == 11:
+            model.change()
         else:
             rig.flush()
             rig.reboot(lost=choose.randrange(2) == 0)
@@ -80,5 +104,5 @@ def test_each_timer_is_delivered_once_whatever_is_restarted(tmp_path: Path, heap
     rig.advance(200_000)
     rig.settle()
     model.check(is_settled=True)
-    assert len(model.due_ms) > 500
+    assert model.sent > 500 and model.cancelled > 5 and model.moved > 5
     rig.close()

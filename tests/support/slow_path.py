@@ -207,7 +207,7 @@ class FakeStore:
         self.on_disk_below = 0
         self.found: list[bytes] = []
         self.queried: list[tuple[str, str, int, int, int]] = []
-        self.trimmed = 0
+        self.trimmed, self.behind_bytes = 0, 5
         self.delete_requests = 0
         self.now_ms: Callable[[], int] = lambda: NOW_MS
         self.slowed_from_ms: int | None = None
@@ -282,7 +282,7 @@ class FakeStore:
         return phy_offset < self.on_disk_below
 
     def statistics(self) -> Statistics:
-        return Statistics()
+        return Statistics(dispatch_behind_bytes=self.behind_bytes)
 
     def trim(self) -> None:
         self.trimmed += 1

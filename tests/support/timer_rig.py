@@ -6,9 +6,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from rocketpy.broker.timer_changes import TimerChange, replacement
 from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.message.sys_flag import TRANSACTION_MASK
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
+from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.fast_path import FastPath
 from tests.support.history import send_request
@@ -111,6 +114,18 @@ class TimerRig:
         for body, properties in messages:
             answer = self.send(body, properties)
             assert answer is not None and answer.code == 0, answer
+
+    def change(self, number: int, due_ms: int | None = None) -> int:
+        """Cancel timer `number`, or move it, as the manager does; the code of the result."""
+        timers = [record for record in self.records(TIMER_TOPIC) if record.sys_flag & TRANSACTION_MASK == 0]
+        record = next(record for record in timers if record.queue_offset == number)
+        change = TimerChange("T", "key", wait_store=True, is_move=due_ms is not None, properties=b"")
+        self.path.put(encode_put(replacement(change, record, due_ms), 77, 0))
+        self.path.turn()
+        results = [data for kind, data in self.path.for_manager() if kind == lib.RP_MSG_PUT_RESULT]
+        [(token, result)] = [decode_put_result(data, ("127.0.0.1", 1)) for data in results]
+        assert token == 77
+        return result.code
 
     def flush(self) -> None:
         """The log is on the disk up to its end."""
