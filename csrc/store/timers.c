@@ -341,6 +341,7 @@ rp_status rp_timers_step(rp_timers *timers) {
     rp_store_release(&timers->config.worker->counters[RP_COUNT_TIMERS_PENDING], timers->header->pending);
     rp_store_release(&timers->config.worker->counters[RP_COUNT_TIMERS_NEXT_DUE_MS],
                      (uint64_t)timers->header->next_due_ms);
+    rp_store_release(&timers->config.worker->counters[RP_COUNT_TIMERS_OLDEST], timers->header->held_phy_offset);
     if (done || timers->given_begin < timers->given_end) timers->active_boot_ms = boot_ms;
     if (boot_ms >= timers->kept_boot_ms + HOUSEKEEPING_MS) {
         timers->kept_boot_ms = boot_ms;

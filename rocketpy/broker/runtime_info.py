@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rocketpy.codes import OUR_VERSION, version_name
+from rocketpy.message.names import TIMER_TOPIC
+from rocketpy.message.record import decode_record
 from rocketpy.remoting.limits import PoolLoad
 
 from .services import BrokerServices
@@ -38,7 +40,7 @@ _SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def runtime_info(services: BrokerServices) -> dict[str, str]:
-    return _of_broker(services) | _of_puts_and_gets(services) | _of_store(services)
+    return _of_broker(services) | _of_puts_and_gets(services) | _of_store(services) | _of_timers(services)
 
 
 def _of_broker(services: BrokerServices) -> dict[str, str]:
@@ -119,6 +121,22 @@ def _of_store(services: BrokerServices) -> dict[str, str]:
     for level, (offset, end) in services.schedule.progress().items():
         info[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
     return info
+
+
+def _of_timers(services: BrokerServices) -> dict[str, str]:
+    """Keys of our own, of a broker that has had timers. Times in ms since 1970; 0: none is pending."""
+    store, counters = services.store, services.stats.counters
+    if not store.max_offset(TIMER_TOPIC, 0):
+        return {}
+    oldest = counters.timers_oldest_phy_offset
+    image = store.look_message_by_offset(oldest) if oldest >= 0 else None
+    record = decode_record(image) if image is not None else None
+    return {
+        "timerPending": str(counters.timers_pending),
+        "timerNextDueTime": str(counters.timers_next_due_ms),
+        "timerOldestStoreTime": str(record.store_timestamp_ms if record else 0),
+        "timerHeldBytes": str(store.statistics().published_phy_offset - oldest if oldest >= 0 else 0),
+    }
 
 
 def duration_text(seconds: int) -> str:

@@ -64,6 +64,9 @@ class WorkerCounters:
     get_time_max_us: int = 0  # the longest look for the messages of a pull
     put_latency_buckets: tuple[int, ...] = ()  # bucket k: up to 2^k microseconds
     put_latency_sum_us: int = 0
+    timers_pending: int = 0  # gauges of the store worker
+    timers_next_due_ms: int = 0
+    timers_oldest_phy_offset: int = -1  # -1: none is pending
 
 
 @attrs.frozen

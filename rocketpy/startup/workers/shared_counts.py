@@ -10,15 +10,16 @@ from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.native.core import lib
 from rocketpy.reactor.pools import PoolTable
 from rocketpy.reactor.ring import Ring, WorkerBlock
-from rocketpy.reactor.topology import SEND, Topology
+from rocketpy.reactor.topology import SEND, STORE, Topology
 from rocketpy.remoting.limits import PoolLoad
 
 
 def fast_path_counters(topology: Topology) -> WorkerCounters:
-    """Totals of the send and pull workers since the start of the broker, across restarts."""
+    """Totals of the send and pull workers since the start of the broker, across restarts; gauges of the timers."""
     put = topology.blocks[SEND].counters()
     pulls = [topology.blocks[pull].counters() for pull in topology.sizes.pulls]
     got = [sum(counts) for counts in zip(*pulls, strict=True)]
+    store = topology.blocks[STORE]
     latency = lib.RP_COUNT_PUT_LATENCY
     return WorkerCounters(
         messages_put=put[lib.RP_COUNT_MESSAGES_PUT],
@@ -32,6 +33,9 @@ def fast_path_counters(topology: Topology) -> WorkerCounters:
         get_time_max_us=max(counts[lib.RP_COUNT_GET_TIME_MAX_US] for counts in pulls),
         put_latency_buckets=put[latency : latency + lib.RP_COUNT_PUT_LATENCY_BUCKETS],
         put_latency_sum_us=put[lib.RP_COUNT_PUT_LATENCY_SUM_US],
+        timers_pending=store.counter(lib.RP_COUNT_TIMERS_PENDING),
+        timers_next_due_ms=store.counter(lib.RP_COUNT_TIMERS_NEXT_DUE_MS),
+        timers_oldest_phy_offset=store.counter(lib.RP_COUNT_TIMERS_OLDEST) - 1,
     )
 
 

@@ -10,6 +10,7 @@ import trio.testing
 
 from rocketpy.admin.cli import main
 from rocketpy.admin.commands import REGISTRY
+from rocketpy.admin.output import second_text
 from rocketpy.codes import LanguageCode, RequestCode, ResponseCode
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.remoting.bodies.connection import (
@@ -776,6 +777,30 @@ def test_broker_status_and_configuration(mqadmin: Mqadmin) -> None:
     assert request.body == b"fileReservedTime=48\n"
     mqadmin("updateBrokerConfig", "-b", "10.0.0.1:10911", "-k", "nope", "-v", "1", script=script, status=4)
     assert not mqadmin.cluster.brokers["broker-a"].got(RequestCode.UPDATE_BROKER_CONFIG)
+
+
+def test_timer_status(mqadmin: Mqadmin) -> None:
+    due_ms = 1_700_000_000_000
+
+    def script(cluster: FakeCluster) -> None:
+        figures = {"timerPending": "12", "timerNextDueTime": str(due_ms), "timerOldestStoreTime": str(due_ms - 60_000)}
+        answer = KVTable(table=figures | {"timerHeldBytes": "4096"})
+        cluster.add_broker().answer(RequestCode.GET_BROKER_RUNTIME_INFO, answer)
+
+    def idle(cluster: FakeCluster) -> None:
+        cluster.add_broker().answer(RequestCode.GET_BROKER_RUNTIME_INFO, KVTable(table={}))
+
+    heading, row = mqadmin("timerStatus", "-b", "10.0.0.1:10911", script=script)
+    assert heading.startswith("#Broker Addr")
+    assert row.split() == ["10.0.0.1:10911", "12", *second_text(due_ms).split(), *second_text(due_ms - 60_000).split(),
+                           "4096"]  # fmt: skip
+    assert mqadmin("timerStatus", "-c", "DefaultCluster", script=idle)[1].split() == [
+        "10.0.0.1:10911",
+        "0",
+        "-",
+        "-",
+        "0",
+    ]
 
 
 def test_write_permission(mqadmin: Mqadmin) -> None:

@@ -11,7 +11,7 @@ from rocketpy.broker.managers.broker_stats import WorkerCounters
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.fast_path import Traffic
 from rocketpy.remoting.work import result_of
-from tests.support.slow_path import SlowPathRig, body_of
+from tests.support.slow_path import NOW_MS, SlowPathRig, body_of, record
 
 RUNTIME_KEYS = [
     "brokerVersionDesc",
@@ -81,6 +81,24 @@ def test_runtime_info_has_every_key_as_text(tmp_path: Path) -> None:
     assert table["commitLogDirCapacity"].startswith("Total : ") and table["commitLogDirCapacity"].endswith("B.")
     assert table[f"commitLogDiskRatio_{tmp_path}/commitlog"] == "0.25"
     float(table["putTps"].split(" ")[0])
+
+
+def test_runtime_info_tells_of_timers_where_there_have_been_some(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path)
+    assert not [key for key in body_of(trio.run(lambda: rig.ask(28)))["table"] if key.startswith("timer")]
+    rig.store.fill("rmq_sys_wheel_timer", 0, 3)
+    rig.store.records[1000] = record(1000)
+    rig.counters = WorkerCounters(timers_pending=2, timers_next_due_ms=NOW_MS + 5, timers_oldest_phy_offset=1000)
+    table = body_of(trio.run(lambda: rig.ask(28)))["table"]
+    assert {key: value for key, value in table.items() if key.startswith("timer")} == {
+        "timerPending": "2",
+        "timerNextDueTime": str(NOW_MS + 5),
+        "timerOldestStoreTime": str(NOW_MS),
+        "timerHeldBytes": str(4096 - 1000),
+    }
+    rig.counters = WorkerCounters()
+    table = body_of(trio.run(lambda: rig.ask(28)))["table"]
+    assert {table[key] for key in table if key.startswith("timer")} == {"0"}
 
 
 def test_a_change_takes_effect_and_is_kept(tmp_path: Path) -> None:
