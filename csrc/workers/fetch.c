@@ -6,7 +6,7 @@
 #include "base/atomic.h"
 #include "base/endian.h"
 
-enum { CHUNK = 64 };
+enum { CHUNK = 256 };
 
 const char *rp_fetch_status_name(rp_fetch_status status) {
     static const char *const names[] = {"FOUND",
@@ -60,6 +60,10 @@ struct look {
     const rp_tags *tags;
 };
 
+static int is_there(const struct look *look, uint64_t phy_offset, uint32_t size) {
+    return phy_offset >= look->log_min && is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
+}
+
 /* Whether the record is selected. Records that are probably on the disk alone count as work with all their bytes. */
 static int selects(const struct look *look, uint64_t phy_offset, uint32_t size, int is_far, rp_fetch *out) {
     if (!rp_selection_reads_records(look->selection, look->tags)) return 1;
@@ -73,15 +77,13 @@ static int examine(const struct look *look, const uint8_t *unit, rp_fetch *out) 
     uint32_t size = rp_load32(unit + 8);
     int is_far = look->log_end > phy_offset && look->log_end - phy_offset > look->limits->memory_bytes;
     out->is_far_behind = is_far;
-    int is_there =
-        phy_offset >= look->log_min && is_sound(phy_offset, size, look->log_end, look->control->commitlog_file_size);
-    if (is_there && is_full(out, size, is_far, look->max, look->limits)) return 0;
+    if (is_full(out, size, is_far, look->max, look->limits) && is_there(look, phy_offset, size)) return 0;
     int is_excluded =
-        !rp_selection_by_unit(look->selection, look->queue, look->tags, phy_offset, (int64_t)rp_load64(unit + 12)) ||
-        (is_there && !selects(look, phy_offset, size, is_far, out));
-    if (is_excluded) {
+        !rp_selection_by_unit(look->selection, look->queue, look->tags, phy_offset, (int64_t)rp_load64(unit + 12));
+    int has_record = !is_excluded && is_there(look, phy_offset, size); /* asked late: it divides */
+    if (is_excluded || (has_record && !selects(look, phy_offset, size, is_far, out))) {
         if (!out->message_count) out->status = RP_NO_MATCHED_MESSAGE;
-    } else if (!is_there) { /* deleted, pre-blank, or damage */
+    } else if (!has_record) { /* deleted, pre-blank, or damage */
         if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
     } else {
         if (!add(out, phy_offset, size, look->control->commitlog_file_size)) return 0;
@@ -123,6 +125,7 @@ static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_c
         }
         /* Read after the units, so that no unit can point behind this end. */
         look.log_end = rp_load_acquire(&control->published_phy_offset);
+        rp_selection_look(selection);
         out->examined += (uint32_t)count;
         for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
             if (out->work > RP_FETCH_WORK_MAX || !examine(&look, units + i * RP_CQ_UNIT_SIZE, out)) return;
