@@ -15,8 +15,8 @@ MODES = dict.fromkeys(LANGUAGES, ("sync", "callback")) | {"java-5.3.3": ("callba
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"
 
 
-def check_replies(program: Program, prefix: str, size: int = 0) -> None:
-    assert not program.of_kind("failed"), program.describe()
+def check_replies(program: Program, answerer: Program, prefix: str, size: int = 0) -> None:
+    assert not program.of_kind("failed"), f"{program.describe()}\nwho replies:\n{answerer.describe()}"
     replies = {event["key"]: event for event in program.of_kind("reply")}
     assert sorted(replies) == sorted(f"{prefix}-{number}" for number in range(COUNT))
     for number in range(COUNT):
@@ -39,7 +39,7 @@ def test_every_client_gets_the_replies_of_every_client(
                 name, "request", topic=topic, group=f"{topic}_asks", prefix=prefix, mode=mode, size=size, count=COUNT
             )
             asker.wait_end()
-            check_replies(asker, prefix, size)
+            check_replies(asker, answerer, prefix, size)
     answerer.leave()
     # Go hands a reply over before it answers the broker, so the program may be gone by then.
     refused = [event for event in answerer.of_kind("failed") if not event["key"].startswith("go-")]
