@@ -177,7 +177,7 @@ def rows(found: Mapping[tuple[str, str], list[Figures]]) -> list[tuple[str, ...]
             ours, java = (median(found[target, question.name], field.name) for target in TARGETS)
             ratio = ours / max(java, 1e-9)
             bar = verdict(question.name, field.name, ours, ratio)
-            table.append((question.name, field.name, f"{ours:,g}", f"{java:,g}", f"{ratio:.2f}", *bar))
+            table.append((question.name, field.name, report.number(ours), report.number(java), f"{ratio:.2f}", *bar))
     return table
 
 
