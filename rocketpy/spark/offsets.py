@@ -18,6 +18,7 @@ import attrs
 
 from rocketpy.errors import ConfigError
 from rocketpy.message.message_queue import MessageQueue
+from rocketpy.message.numbers import int_or
 
 EARLIEST, LATEST = -2, -1
 VERSION = 1
@@ -36,11 +37,12 @@ def offsets_of(tree: Mapping[str, Any]) -> Offsets:
     for topic, brokers in tree.items():
         for broker, queues in _object(brokers, topic).items():
             for queue_id, offset in _object(queues, f"{topic}.{broker}").items():
-                if not queue_id.isascii() or not queue_id.isdecimal() or int(queue_id) > QUEUE_ID_MAX:
-                    raise ValueError(f'names queue "{queue_id}" of {topic}.{broker}, which is no number')
+                number = int_or(queue_id, -1)
+                if not 0 <= number <= QUEUE_ID_MAX or str(number) != queue_id:
+                    raise ValueError(f'names queue "{queue_id[:20]}" of {topic}.{broker}, which is no number')
                 if isinstance(offset, bool) or not isinstance(offset, int) or offset < EARLIEST:
                     raise ValueError(f"has {offset!r} for queue {queue_id} of {topic}.{broker}, which is no offset")
-                offsets[MessageQueue(topic, broker, int(queue_id))] = offset
+                offsets[MessageQueue(topic, broker, number)] = offset
     return offsets
 
 

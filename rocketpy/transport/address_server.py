@@ -18,6 +18,7 @@ import trio
 
 from rocketpy.errors import ConnectFailed, NumberInvalid, RemoteProtocolError, RocketError
 from rocketpy.message.host import format_host, parse_host
+from rocketpy.message.numbers import int_or
 
 from .streams import Connector, connect
 
@@ -86,8 +87,9 @@ def _is_whole(answer: bytes) -> bool:
     head, end, body = answer.partition(b"\r\n\r\n")
     for line in head.lower().split(b"\r\n"):
         name, _, value = line.partition(b":")
-        if end and name == b"content-length" and value.strip().isdigit() and len(value) <= 10:
-            return len(body) >= int(value)
+        size = int_or(value.strip().decode("ascii", "replace"), -1) if end and name == b"content-length" else -1
+        if size >= 0:
+            return len(body) >= size
     return False
 
 

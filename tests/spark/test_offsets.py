@@ -51,6 +51,12 @@ def test_where_a_batch_begins() -> None:
     assert begin_of(Q10, first, second) is None
 
 
+@pytest.mark.parametrize("queue_id", ["65536", "007", "+1", "²", "9" * 5_000])
+def test_names_that_are_no_queue_are_refused(queue_id: str) -> None:
+    with pytest.raises(ValueError, match="which is no number"):
+        offsets_of({"T": {"b": {queue_id: 1}}})
+
+
 @pytest.mark.parametrize(
     "tree", [{"T": 1}, {"T": {"b": [1]}}, {"T": {"b": {"x": 1}}}, {"T": {"b": {"0": -3}}}, {"T": {"b": {"0": True}}}]
 )
