@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/crash_point.h"
 #include "base/numbers.h"
 #include "wire/codes.h"
 #include "ipc/transaction_messages.h"
@@ -240,7 +239,6 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
     if (end->queue) {
         message.phy_offset = phy_offset;
         rp_record_encode(&message, at);
-        RP_CRASH_POINT("half.message");
     }
     op.phy_offset = phy_offset + message_size;
     rp_record_encode(&op, at + message_size);

@@ -10,7 +10,7 @@ from pathlib import Path
 
 CSRC = Path(__file__).parents[3] / "csrc"
 IN_CSRC = re.compile(r'RP_CRASH_POINT\("([a-z_.]+)"\)')
-ELSEWHERE = {"consume_queue_ext.c"}  # extension units: tests/fault/test_store_crash.py
+ELSEWHERE = {"consume_queue_ext_writer.c"}  # extension units: tests/fault/test_queue_ext_crashes.py
 NEEDS_DAMAGE = {"recovery.queue_lost"}  # a queue directory removed by hand: tests/unit/store/test_recovery.py
 IN_PYTHON = frozenset(
     {

@@ -118,7 +118,7 @@ class Workers:
         request.topic_size, request.properties_size, request.body_size = map(len, keep)
         if is_batch:
             request.properties_size = 0
-        put.request, put.queue, put.queue_id = request, queue, record.queue_id
+        put.request, put.queue, put.queue_id, put.topic_size = request, queue, record.queue_id, request.topic_size
         put.store_timestamp_ms = record.store_timestamp_ms
         return int(lib.crash_put(self._log, put))
 

@@ -268,7 +268,7 @@ def test_checks_that_wait_are_bounded_in_bytes(
             assert len(local.asked) == 3
 
     run(scenario)
-    assert len([line for line in caplog.messages if "dropped a transaction check: 1 wait" in line]) == 1
+    assert len([line for line in caplog.messages if "dropped a transaction check: " in line]) == 1
 
 
 def test_the_broker_knows_the_producer_before_it_has_the_half_message() -> None:
