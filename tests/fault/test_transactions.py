@@ -161,7 +161,7 @@ def wait_for(condition: Callable[[], bool], broker: RunningBroker, what: str) ->
         time.sleep(0.1)
 
 
-def judge(broker: RunningBroker, load: Load) -> None:
+def check_history(broker: RunningBroker, load: Load) -> None:
     records = stored(broker)
     halves = Counter(int(record.body) for record in records if record.topic == names.TRANS_HALF_TOPIC)
     delivered = Counter(int(record.body) for record in records if record.topic == TOPIC)
@@ -200,4 +200,4 @@ def test_no_death_repeats_or_loses_a_transaction(flush: str) -> None:
             load.close()
         assert load.answered > 0, "nothing was left to ask about"
         assert broker.stop() == 0, broker.text()[-4000:]
-        judge(broker, load)
+        check_history(broker, load)

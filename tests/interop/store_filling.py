@@ -43,7 +43,7 @@ class Expected:
     turns: int = 0
 
     @property
-    def settled(self) -> int:
+    def ended(self) -> int:
         return self.turns * (TRANSACTIONS // 3 * 2)
 
     @property
@@ -76,6 +76,6 @@ def fill(classes: Path, broker: AnyBroker, expected: Expected, prefix: str) -> l
     assert done.returncode == 0 and "done" in lines, done.stdout[-2000:] + done.stderr[-4000:]
     expected.turns += 1
     wait_until(lambda: ends(broker, TOPIC, QUEUES) >= expected.messages, f"{expected.messages} messages")
-    wait_until(lambda: ends(broker, OP, 1) >= expected.settled, f"{expected.settled} transactions settled")
+    wait_until(lambda: ends(broker, OP, 1) >= expected.ended, f"{expected.ended} transactions ended")
     said = [line.split("\t") for line in lines if "\t" in line]  # the others are the client's log
     return [Sent(kind, keys.split(" ")[0], unique, ids.split(",")) for kind, keys, unique, ids in said]

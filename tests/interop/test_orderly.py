@@ -70,7 +70,7 @@ def test_order_outlives_members_workers_and_the_broker(
     """In one group a Java member crashes, and a Go member takes over when the locks have expired. In another, a Go
     member joins a Java one, which leaves later. Meanwhile workers and then the whole broker are killed."""
     if target == "java":
-        pytest.skip("the reference grants the locks of a former life to whoever asks first")
+        pytest.skip("after a restart the reference grants a queue lock to the first client that asks")
     with start_broker(settings={"codecWorkers": "1"}) as broker:
         assert isinstance(broker, RunningBroker)
         launch, topic = launch_at(broker), "orderly_history"

@@ -117,7 +117,7 @@ def check_contents(reading: Reading, expected: Expected, sent: list[Sent]) -> No
     assert len(reading.progress[GROUP]) == QUEUES and reading.consumer_offsets.keys() == {f"{TOPIC}@{GROUP}"}
     assert (reading.topics.keys(), reading.groups.keys()) == ({TOPIC}, {GROUP}) and reading.delay_offsets["1"] > 0
     assert len(reading.records(HALF)) == expected.turns * TRANSACTIONS
-    assert len(reading.records(OP)) == expected.settled
+    assert len(reading.records(OP)) == expected.ended
 
 
 @contextlib.contextmanager

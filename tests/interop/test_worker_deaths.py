@@ -204,7 +204,7 @@ def test_orderly_consumers_do_not_meet_when_the_broker_is_killed(
     """Memberships end with their connections, so queues may go to the member that is back first, and come back. But a
     queue that one member consumes is not given to another before that one has let go of it."""
     if target == "java":
-        pytest.skip("the reference grants the locks of a former life to whoever asks first")
+        pytest.skip("after a restart the reference grants a queue lock to the first client that asks")
     with start_broker(settings={"codecWorkers": "1"}) as broker:
         assert isinstance(broker, RunningBroker)
         launch = launch_at(broker)

@@ -135,7 +135,7 @@ class TimerRig:
         """One step of the timer thread; its status."""
         return int(lib.rp_timers_step(self.timers))
 
-    def settle(self) -> None:
+    def run_until_idle(self) -> None:
         """Steps of all until nothing is to be done now."""
         while True:
             status = self.step()

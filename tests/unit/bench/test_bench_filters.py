@@ -16,7 +16,7 @@ def test_one_message_in_a_hundred_matches() -> None:
         assert (evaluate(expression, properties) is True) == is_wanted
 
 
-def test_bars_are_judged_by_medians() -> None:
+def test_bars_are_checked_against_medians() -> None:
     def runs(*units_per_s: float) -> list[Figures]:
         return [Figures(value, value, 1, 1, 1, 1, 1, {}) for value in units_per_s]
 

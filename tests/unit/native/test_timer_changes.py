@@ -23,7 +23,7 @@ NOT_PENDING, CHANGED = ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE
 def rig(tmp_path: Path) -> Iterator[TimerRig]:
     rig = TimerRig(tmp_path)
     rig.add_timer_topic()
-    rig.settle()
+    rig.run_until_idle()
     yield rig
     rig.close()
 
@@ -34,15 +34,15 @@ def send(rig: TimerRig, *delays_ms: int) -> None:
 
 def deliver(rig: TimerRig, ms: int = 1_000_000) -> list[bytes]:
     rig.advance(ms)
-    rig.settle()
+    rig.run_until_idle()
     return rig.bodies()
 
 
 def test_a_cancelled_timer_does_not_come(rig: TimerRig) -> None:
     send(rig, 50, 60)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.change(0) == 0
-    rig.settle()
+    rig.run_until_idle()
     assert rig.header.pending == 1 and rig.header.next_due_ms == START_MS + 60
     assert deliver(rig) == [b"60"] and rig.header.pending == 0
     [cancellation] = [record for record in rig.records(TIMER_TOPIC) if record.sys_flag == TRANSACTION_ROLLBACK]
@@ -66,14 +66,14 @@ def test_a_timer_is_cancelled_before_the_timer_thread_has_seen_it(rig: TimerRig)
 @pytest.mark.parametrize("victims", [[0], [1], [2], [0, 1, 2], [2, 0]])
 def test_a_timer_is_cancelled_while_it_is_in_the_ring(rig: TimerRig, victims: list[int]) -> None:
     send(rig, 50, 51, 52)
-    rig.settle()
+    rig.run_until_idle()
     rig.advance(100)
     rig.step()  # all three are given away
     codes = [rig.change(number) for number in victims]
     assert codes[0] == 0
     remaining = {b"50", b"51", b"52"} - {b"%d" % (50 + number) for number in victims[:1]}
     # The first change is served before the ring of timers; then the send worker has delivered the others.
-    rig.settle()
+    rig.run_until_idle()
     assert set(rig.bodies()) == remaining and len(rig.bodies()) == len(remaining)
     assert sorted(deliver(rig)) == sorted(remaining) and rig.header.pending == 0
 
@@ -81,9 +81,9 @@ def test_a_timer_is_cancelled_while_it_is_in_the_ring(rig: TimerRig, victims: li
 @pytest.mark.parametrize("delay_ms", [10, 49, 51, 5000])
 def test_a_moved_timer_comes_once_at_its_new_time(rig: TimerRig, delay_ms: int) -> None:
     rig.send(b"x", "TAGS\x01a\x02TIMER_DELAY_MS\x0150\x02UNIQ_KEY\x01key", queue_id=3)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.change(0, START_MS + delay_ms) == 0
-    rig.settle()
+    rig.run_until_idle()
     assert rig.header.pending == 1 and rig.header.next_due_ms == START_MS + delay_ms
     assert deliver(rig, delay_ms - 1) == [] and deliver(rig, 1) == [b"x"]
     [record] = rig.records("T")
@@ -105,7 +105,7 @@ def test_a_timer_that_has_ended_is_not_changed(rig: TimerRig) -> None:
 
 def test_what_a_restarted_send_worker_finds_in_the_journal_has_ended(rig: TimerRig) -> None:
     send(rig, 50, 60)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.change(0) == 0
     rig.advance(100)
     rig.step()
@@ -116,7 +116,7 @@ def test_what_a_restarted_send_worker_finds_in_the_journal_has_ended(rig: TimerR
 
 def test_a_timer_that_was_refused_is_cancelled(rig: TimerRig) -> None:
     send(rig, 50, 60)
-    rig.settle()
+    rig.run_until_idle()
     rig.control.running_flags |= 16  # the disk is full
     assert deliver(rig, 100) == []
     rig.control.running_flags = 0
@@ -128,7 +128,7 @@ def test_a_timer_that_was_refused_is_cancelled(rig: TimerRig) -> None:
 
 def test_a_cancellation_that_was_not_published_does_not_count(rig: TimerRig) -> None:
     send(rig, 50)
-    rig.settle()
+    rig.run_until_idle()
     end = {"number": 0, "end_phy_offset": rig.control.published_phy_offset + 1000, "is_change": 1}
     lib.rp_timer_journal_add(rig.marks, ffi.new("rp_timer_end *", end))
     rig.step()
@@ -142,7 +142,7 @@ def test_the_log_says_which_timers_were_changed(rig: TimerRig, lost: bool, is_se
     """After a power failure, also without the directory of the timers."""
     send(rig, 50, 60, 70, 80)
     if is_settled:
-        rig.settle()
+        rig.run_until_idle()
     assert rig.change(1) == 0 and rig.change(2, START_MS + 500) == 0
     rig.flush()
     rig.reboot(lost=lost)
@@ -156,13 +156,13 @@ def test_nothing_is_changed_before_the_log_was_read(rig: TimerRig) -> None:
     assert deliver(rig, 55) == [b"50"]
     rig.reboot()
     assert rig.change(1) == ResponseCode.SYSTEM_BUSY
-    rig.settle()
+    rig.run_until_idle()
     assert rig.change(0) == NOT_PENDING and rig.change(1) == 0 and deliver(rig) == [b"50"]
 
 
 def test_a_full_journal_refuses_changes_for_a_while(rig: TimerRig) -> None:
     send(rig, 50)
-    rig.settle()
+    rig.run_until_idle()
     for number in range(lib.RP_TIMER_JOURNAL_MAX):
         lib.rp_timer_journal_add(rig.marks, ffi.new("rp_timer_end *", {"number": 1000 + number, "end_phy_offset": 0}))
     assert rig.change(0) == ResponseCode.SYSTEM_BUSY

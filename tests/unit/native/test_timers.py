@@ -50,12 +50,12 @@ def code_of(answer: RemotingCommand | None) -> int:
 )
 def test_a_timer_comes_at_its_millisecond(rig: TimerRig, properties: str, delay_ms: int) -> None:
     assert code_of(rig.send(b"x", properties, queue_id=3)) == 0
-    rig.settle()
+    rig.run_until_idle()
     rig.advance(delay_ms - 1)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [] and rig.header.pending == 1 and rig.header.next_due_ms == START_MS + delay_ms
     rig.advance(1)
-    rig.settle()
+    rig.run_until_idle()
     [record] = rig.records("T")
     assert record.queue_id == 3 and record.store_timestamp_ms == START_MS + delay_ms
     assert rig.header.pending == 0 and rig.header.next_due_ms == 0
@@ -95,7 +95,7 @@ def test_it_is_refused(rig: TimerRig, properties: str) -> None:
     answer = rig.send(b"x", properties)
     assert code_of(answer) == 13 and answer is not None and (answer.remark or "").startswith("timer message illegal")
     rig.advance(10)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [] and rig.records(TIMER_TOPIC) == []
 
 
@@ -124,9 +124,9 @@ def test_a_sender_cannot_make_a_timer_part_of_a_transaction(rig: TimerRig, sys_f
     command.ext_fields |= {"i": "TIMER_DELAY_MS\x0150", "f": str(sys_flag)}
     assert code_of(rig.ask(command)) == 0
     rig.advance(50)
-    rig.settle()
+    rig.run_until_idle()
     rig.reboot()
-    rig.settle()
+    rig.run_until_idle()
     assert [record.sys_flag for record in rig.records("T")] == [0]
 
 
@@ -139,7 +139,7 @@ def test_the_first_timer_goes_to_the_manager_which_makes_the_topic(tmp_path: Pat
     rig.path.turn()
     assert len(rig.records(TIMER_TOPIC)) == 1
     rig.advance(50)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [b"x"]
     rig.close()
 
@@ -147,7 +147,7 @@ def test_the_first_timer_goes_to_the_manager_which_makes_the_topic(tmp_path: Pat
 def test_it_keeps_its_own_properties(rig: TimerRig) -> None:
     assert code_of(rig.send(b"x", "KEYS\x01k\x02TIMER_DELAY_MS\x0150\x02TAGS\x01t")) == 0
     rig.advance(50)
-    rig.settle()
+    rig.run_until_idle()
     [record] = rig.records("T")
     assert decode_properties(record.properties.decode()) == {
         "KEYS": "k",
@@ -165,7 +165,7 @@ def test_a_timer_whose_topic_is_gone_is_a_dead_letter(rig: TimerRig) -> None:
     rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
     rig.path.tell_send(lib.RP_MSG_TOPIC, _removed("T"))
     rig.advance(50)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [] and rig.bodies(DEAD_LETTERS) == [b"x"]
     assert rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_DEAD_LETTERS] == 1
 
@@ -186,7 +186,7 @@ def test_what_a_full_disk_refuses_is_tried_again(rig: TimerRig) -> None:
     assert rig.bodies() == []
     rig.control.running_flags = 0
     rig.advance(2000)
-    rig.settle()
+    rig.run_until_idle()
     assert sorted(rig.bodies()) == [b"%d" % number for number in range(10)]
 
 
@@ -219,7 +219,7 @@ def test_what_is_refused_again_and_again_fills_no_disk(tmp_path: Path) -> None:
     rig.control.running_flags = 0
     for _ in range(2):
         rig.advance(1100)
-        rig.settle()
+        rig.run_until_idle()
     assert sorted(rig.bodies()) == sorted(b"%d" % number for number in range(total))
     assert rig.header.pending == 0
     rig.close()
@@ -228,27 +228,27 @@ def test_what_is_refused_again_and_again_fills_no_disk(tmp_path: Path) -> None:
 def test_the_log_is_held_from_the_oldest_pending_timer_on(rig: TimerRig) -> None:
     rig.send_many([(b"short", "TIMER_DELAY_MS\x0150"), (b"long", "TIMER_DELAY_MS\x0199000"), (b"s", "")])
     rig.advance(2000)
-    rig.settle()
+    rig.run_until_idle()
     rig.advance(2000)
-    rig.settle()
+    rig.run_until_idle()
     pending = rig.records(TIMER_TOPIC)[1]
     assert rig.header.held_phy_offset == pending.phy_offset + 1
     rig.advance(100_000)
-    rig.settle()
+    rig.run_until_idle()
     rig.advance(2000)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.header.held_phy_offset == 0 and rig.bodies() == [b"s", b"short", b"long"]
 
 
 def test_a_clock_that_is_set_back_makes_no_timer_early(rig: TimerRig) -> None:
     rig.send_many([(b"x", "TIMER_DELAY_MS\x011000")])
     rig.wall_ms -= 3_600_000
-    rig.settle()
+    rig.run_until_idle()
     rig.advance(1000)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == []  # the broker's clock runs at half speed (docs/adr/0090)
     rig.advance(1000)
-    rig.settle()
+    rig.run_until_idle()
     [record] = rig.records("T")
     assert record.store_timestamp_ms >= START_MS + 1000
 
@@ -256,19 +256,19 @@ def test_a_clock_that_is_set_back_makes_no_timer_early(rig: TimerRig) -> None:
 def test_a_clock_that_is_set_ahead_delivers_what_is_due_by_it(rig: TimerRig) -> None:
     rig.send_many([(b"x", "TIMER_DELAY_MS\x011000")])
     rig.wall_ms += 3_600_000
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [b"x"]
 
 
 def test_a_timer_whose_record_is_damaged_does_not_hold_up_the_others(rig: TimerRig) -> None:
     rig.send_many([(b"bad", "TIMER_DELAY_MS\x0150"), (b"good", "TIMER_DELAY_MS\x0150")])
-    rig.settle()
+    rig.run_until_idle()
     first = rig.records(TIMER_TOPIC)[0]
     with (rig.root / "commitlog" / f"{0:020d}").open("r+b") as log:
         log.seek(first.phy_offset + 4)
         log.write(b"\xff\xff\xff\xff")
     rig.advance(60)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_SKIPPED] == 1
     assert rig.header.pending == 0 and rig.path.workers["send"].counters[lib.RP_COUNT_TIMERS_DELIVERED] == 1
 
@@ -280,14 +280,14 @@ def test_a_fault_is_told_and_nothing_is_lost(rig: TimerRig) -> None:
     assert rig.step() == Status.IO_ERROR
     (rig.root / "timer" / "runs").unlink()
     rig.advance(60)
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [b"x"]
 
 
 def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig) -> None:
     """The send worker dies between the journal and the publication, and the timer thread looks at the journal."""
     rig.send_many([(b"x", "TIMER_DELAY_MS\x0150")])
-    rig.settle()
+    rig.run_until_idle()
     rig.advance(60)
     rig.step()  # it is in the ring now
     published = rig.control.published_phy_offset
@@ -297,5 +297,5 @@ def test_a_delivery_whose_record_was_not_published_does_not_count(rig: TimerRig)
     rig.step()
     assert rig.header.journal_begin == 0 and rig.header.pending == 1
     rig.restart_send()
-    rig.settle()
+    rig.run_until_idle()
     assert rig.bodies() == [b"x"] and rig.header.pending == 0
