@@ -50,6 +50,7 @@ ANY_ORDER = {  # commands whose lines stand in the order of a hash table in Java
     "statsAll",
     "topicList",
 }
+OWN_COMMANDS = {"timerStatus"}  # Java's tool has nothing to compare them with
 TOOL, BROKER = "tool", "broker"
 
 
@@ -185,7 +186,7 @@ def test_our_tool_prints_the_same_of_both_brokers(title: str, runs: Mapping[tupl
 
 
 def test_every_command_is_compared() -> None:
-    assert {name(title) for title in COMMANDS} == set(REGISTRY)
+    assert {name(title) for title in COMMANDS} | OWN_COMMANDS == set(REGISTRY)
     assert set(EXCEPTIONS) <= set(COMMANDS)
 
 
