@@ -38,7 +38,8 @@ setup(
     ],
     extras_require={
         "compression": ["lz4>=4", "zstandard>=0.22"],
-        "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18"],  # 4.2: admission control and availableNow; 4.3.0 is tested
+        # 4.2: admission control and availableNow; 4.3.0 is tested. matplotlib: the plots of jobs
+        "spark": ["pyspark>=4.2,<4.4", "pyarrow>=18", "matplotlib>=3.8"],
         "dev": [
             "pytest>=8",
             "hypothesis>=6",

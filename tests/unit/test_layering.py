@@ -71,6 +71,7 @@ GROUND_ALLOWED: dict[str, set[str]] = {
 ONLY_IN: dict[str, set[str]] = {
     "pyspark": {"spark"},
     "pyarrow": {"spark"},
+    "matplotlib": {"spark.jobs.plots"},
     "prometheus_client": {"metrics"},
     "lark": {"filter.grammar"},
     "rocketpy.native._rocketpy": {"native.core"},

@@ -8,21 +8,12 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from rocketpy.errors import RocketError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from rocketpy.store.inspection.findings import ProgressListener
-
-FAILED = 2
+from rocketpy.startup.cli.pipeline_frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -35,17 +26,13 @@ def pipeline() -> None:
     """
 
 
-_MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
-_INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
-
-
 @pipeline.command("audit")
 @click.argument("directory", type=click.Path())
 @click.option("--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog.")
 @click.option("--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, if it is not the default.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@_MASTER
-@_INLINE
+@AS_JSON
+@MASTER
+@INLINE
 def audit_command(
     directory: str, commitlog: str, slots: int | None, as_json: bool, master: str | None, inline: bool
 ) -> None:
@@ -53,14 +40,14 @@ def audit_command(
 
     DIRECTORY must be at the same path on every worker. It is not changed.
     """
-    sys.exit(_status(lambda: _audit(Path(directory), commitlog, slots, as_json, master, inline)))
+    sys.exit(status_of(lambda: _audit(Path(directory), commitlog, slots, as_json, master, inline)))
 
 
 def _audit(directory: Path, commitlog: str, slots: int | None, as_json: bool, master: str | None, inline: bool) -> int:
     from rocketpy.spark.jobs.audit import audit
     from rocketpy.startup.cli.store_tools import print_report
 
-    with _session(master, inline) as spark, _progress(inline) as listener:
+    with job_session(master, inline) as spark, job_progress(inline) as listener:
         began_s = time.monotonic()
         report = audit(spark, directory, commitlog=commitlog, slots=slots, listener=listener)
         seconds = time.monotonic() - began_s
@@ -74,21 +61,21 @@ def _audit(directory: Path, commitlog: str, slots: int | None, as_json: bool, ma
 @click.option("--broker", required=True, help="Name of the broker; tells the stores in one archive apart.")
 @click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
-@_MASTER
-@_INLINE
+@MASTER
+@INLINE
 def archive_command(directory: str, target: str, master: str | None, inline: bool, **given: Any) -> None:
     """Write what is new in a store to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-OFFSET.parquet.
 
     The first run archives the whole store, a later one goes on behind it. A run may be cut short and repeated: each
     record is in the archive once. Prints a line of JSON.
     """
-    sys.exit(_status(lambda: _archive(Path(directory), Path(target), master, inline, given)))
+    sys.exit(status_of(lambda: _archive(Path(directory), Path(target), master, inline, given)))
 
 
 def _archive(directory: Path, target: Path, master: str | None, inline: bool, given: dict[str, Any]) -> int:
     from rocketpy.spark.jobs.archive import archive
 
-    with _session(master, inline) as spark:
+    with job_session(master, inline) as spark:
         began_s = time.monotonic()
         manifests = archive(spark, directory, target, **given)
         seconds = time.monotonic() - began_s
@@ -102,42 +89,6 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
     }
     click.echo(json.dumps(report))
     return 0
-
-
-@contextmanager
-def _session(master: str | None, inline: bool) -> Iterator[SparkSession | None]:
-    """A session that shows Spark's own bar of tasks on a terminal; None with `inline`."""
-    if inline:
-        yield None
-        return
-    from rocketpy.spark.session import session
-
-    config = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(), "spark.log.level": "WARN"}
-    spark = session(master, name="rocketpy pipeline", config=config)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def _progress(inline: bool) -> AbstractContextManager[ProgressListener]:
-    """Our own bar where Spark does not show one."""
-    from rocketpy.startup.cli.store_progress import StoreProgress
-    from rocketpy.store.inspection.findings import NoListener
-
-    return StoreProgress() if inline else nullcontext(NoListener())
-
-
-def _status(job: Callable[[], int]) -> int:
-    try:
-        return job()
-    except (RocketError, OSError) as exc:
-        click.echo(f"rocketpy: {exc}", err=True)
-    except ModuleNotFoundError as exc:
-        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow"):
-            raise
-        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
-    return FAILED
 
 
 if __name__ == "__main__":

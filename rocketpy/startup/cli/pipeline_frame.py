@@ -1,0 +1,59 @@
+"""What the commands of `rocketpy pipeline` have in common: options, the session, progress, and the exit status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import click
+
+from rocketpy.errors import RocketError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from rocketpy.store.inspection.findings import ProgressListener
+
+FAILED = 2
+MASTER = click.option("--master", help="Spark master.  [default: that of spark-submit, otherwise local[*]]")
+INLINE = click.option("--inline", is_flag=True, help="Run in this process, without Spark.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@contextmanager
+def job_session(master: str | None, inline: bool) -> Iterator[SparkSession | None]:
+    """A session that shows Spark's own bar of tasks on a terminal; None with `inline`."""
+    if inline:
+        yield None
+        return
+    from rocketpy.spark.session import session
+
+    config = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(), "spark.log.level": "WARN"}
+    spark = session(master, name="rocketpy pipeline", config=config)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def job_progress(inline: bool) -> AbstractContextManager[ProgressListener]:
+    """Our own bar where Spark does not show one."""
+    from rocketpy.startup.cli.store_progress import StoreProgress
+    from rocketpy.store.inspection.findings import NoListener
+
+    return StoreProgress() if inline else nullcontext(NoListener())
+
+
+def status_of(job: Callable[[], int]) -> int:
+    """The exit status of a job; what it could not do is one line on standard error."""
+    try:
+        return job()
+    except (RocketError, OSError) as exc:
+        click.echo(f"rocketpy: {exc}", err=True)
+    except ModuleNotFoundError as exc:
+        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow"):
+            raise
+        click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
+    return FAILED
