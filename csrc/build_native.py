@@ -53,6 +53,7 @@ HEADERS = [
     "store/index_file.h",
     "store/index_repair.h",
     "store/verify.h",
+    "replication/frames.h",
     "workers/store_loop.h",
     "ipc/process.h",
     "workers/selector.h",
@@ -71,6 +72,7 @@ TYPES_ONLY = {
     "ipc/transaction_messages.h",
     "ipc/filter_messages.h",
     "wire/codes.h",
+    "replication/frames.h",
 }
 FLAGS = ["-std=gnu11", "-O3", "-g", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wconversion", "-Wno-unused-parameter"]
 # cffi's own code converts freely; only ours is held to -Wconversion.

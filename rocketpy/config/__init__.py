@@ -15,9 +15,10 @@ from the declarations (`python -m rocketpy.config.reference`). Those that nothin
 
 from .broker_config import BrokerConfig
 from .load import Machine, load_broker_config, load_namesrv_config, this_machine
-from .message_store_config import BrokerRole, FlushDiskType, MessageStoreConfig
+from .message_store_config import FlushDiskType, MessageStoreConfig
 from .namesrv_config import NamesrvConfig
 from .relations import parse_addresses, ring_count
+from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, ServerConfig, TlsMode
 from .settings import BrokerSettings, NamesrvSettings, Note

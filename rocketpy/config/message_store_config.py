@@ -8,6 +8,7 @@ import enum
 
 import attrs
 
+from .replication_config import ReplicationConfig
 from .setting import LONG_MAX, Effect, setting
 
 PAGE_SIZE = 4096  # bytes; what the reference counts `...LeastPages` in
@@ -18,13 +19,6 @@ _IN_CLEANING = Effect.AT_ONCE  # the store worker is told of these
 
 _DLEDGER = "DLedger is not built"
 _LMQ = "light message queues are not built"
-_HA = "replication is not built"
-
-
-class BrokerRole(enum.Enum):
-    ASYNC_MASTER = "ASYNC_MASTER"
-    SYNC_MASTER = "SYNC_MASTER"
-    SLAVE = "SLAVE"
 
 
 class FlushDiskType(enum.Enum):
@@ -33,7 +27,7 @@ class FlushDiskType(enum.Enum):
 
 
 @attrs.frozen(kw_only=True)
-class MessageStoreConfig:
+class MessageStoreConfig(ReplicationConfig):
     """Frozen; paths are complete after loading (`store_path_commit_log` is never empty)."""
 
     store_path_root_dir: str = setting(
@@ -294,30 +288,6 @@ class MessageStoreConfig:
         "messageIndexSafe",
         "After a crash, trust index files only up to the checkpoint.",
         important=True,
-    )
-    ha_listen_port: int = setting(
-        0,
-        "haListenPort",
-        "Port that slaves dial. Always listenPort + 1, whatever is given, as in the reference.",
-        default_text="listenPort + 1",
-        ignored="it is always listenPort + 1, as in the reference",
-        at_most=65_535,
-    )
-    ha_master_address: str | None = setting(
-        None,
-        "haMasterAddress",
-        "`host:port` of the master for a slave; without it the name server gives it.",
-        important=True,
-        ignored=_HA,
-    )
-    broker_role: BrokerRole = setting(
-        BrokerRole.ASYNC_MASTER,
-        "brokerRole",
-        "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits for it (survives the loss of the "
-        "master's disk, costs a round trip); SLAVE copies a master.",
-        effect=Effect.REFUSED,
-        important=True,
-        only_default="replication is not built; a SYNC_MASTER that did not wait for a slave would lose messages",
     )
     flush_disk_type: FlushDiskType = setting(
         FlushDiskType.ASYNC_FLUSH,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from rocketpy.errors import ConfigError
 
-from .message_store_config import BrokerRole
+from .replication_config import BrokerRole
 from .settings import BrokerSettings, NamesrvSettings
 
 _DELAY = re.compile(r"[1-9][0-9]{0,8}[smhd]")
@@ -75,6 +75,8 @@ class _Checker:
             self._fail("metricsPort", f"{settings.rocketpy.metrics_port} is listenPort as well")
         self._check_networks("adminAddresses", settings.rocketpy.admin_addresses)
         self._check_networks("proxyProtocolFrom", settings.rocketpy.proxy_protocol_from)
+        if isinstance(settings, BrokerSettings):
+            self._check_networks("haAddresses", settings.store.ha_addresses)
 
     def _check_networks(self, key: str, text: str) -> None:
         for piece in filter(None, (piece.strip() for piece in text.split(","))):

@@ -129,14 +129,6 @@ STORE: Table = {
     "every queue with something new is flushed": {
         "flushConsumeQueueLeastPages": 2,
     },
-    "replication is not built": {
-        "haSendHeartbeatInterval": 5_000,
-        "haHousekeepingInterval": 20_000,
-        "haTransferBatchSize": 32_768,
-        "haSlaveFallbehindMax": 268_435_456,
-        "slaveTimeout": 3_000,
-        "offsetCheckInSlave": False,
-    },
     "these statistics are always kept": {
         "diskFallRecorded": True,
         "enableScheduleMessageStats": True,

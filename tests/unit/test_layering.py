@@ -56,7 +56,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
     "startup": ({"workers"}, {"boot"}, {"cli"}),
 }
 # The rooms of csrc/ from the bottom up: a file includes headers of its own room and of those before it.
-C_ROOMS = ("base", "wire", "ipc", "store", "workers", "arrow")
+C_ROOMS = ("base", "wire", "ipc", "store", "replication", "workers", "arrow")
 TOP = {"startup", "__main__"}  # where everything meets: may import all, is imported by none
 GROUND_ALLOWED: dict[str, set[str]] = {
     "codes": set(),

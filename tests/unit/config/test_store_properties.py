@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy.config import BrokerSettings, MessageStoreConfig, without_effect
-from rocketpy.config.message_store_config import BrokerRole
+from rocketpy.config import BrokerRole, BrokerSettings, MessageStoreConfig, without_effect
 from rocketpy.config.setting import Declared, declared_settings
 from rocketpy.config.settings import known_settings
 
@@ -107,6 +106,12 @@ IGNORED = {
     "slaveTimeout",
     "warmMapedFileEnable",
     "offsetCheckInSlave",
+    "maxHaTransferByteInSecond",
+    "haAddresses",
+    "haConnectionsMax",
+    "haSecretFile",
+    "haCheckCrc",
+    "haTruncateDiverged",
     "debugLockEnable",
     "diskFallRecorded",
     "transientStorePoolEnable",

@@ -1,0 +1,57 @@
+#ifndef ROCKETPY_FRAMES_H
+#define ROCKETPY_FRAMES_H
+/* The bytes on the HA port. All integers are big-endian; a position is a byte offset in the CommitLog.
+ *
+ * With a broker of the reference (4.9), from the first byte on:
+ *
+ *   slave to master   position(8)                    the end of the slave's log: request and acknowledgement
+ *   master to slave   position(8) size(4) bytes      bytes of the log, within one file. Size 0 is a
+ *                                                    heartbeat; its position is the next one to be sent
+ *
+ * Between brokers of rocketpy the slave begins with RP_HA_MAGIC, which as a position would be negative. Then both sides
+ * send frames: size(4) type(1) payload; size counts type and payload. In this order:
+ *
+ *   CHALLENGE  master  JSON: version, nonce
+ *   HELLO      slave   JSON: version, cluster, brokerName, brokerId, member, incarnation, fileSize, begin, end, tail
+ *                      (begin and crc of the last bytes of its log, up to RP_HA_TAIL_MAX), epochs, nonce, proof
+ *   WELCOME    master  JSON: version, begin, end, epochs, start, truncate, proof; DATA begins at `start`
+ *   REFUSE     master  JSON: code, reason; the master closes
+ *   DATA       master  position(8) confirmed(8) epoch(4) crc(4) bytes    within one file and one epoch; crc is the
+ *                      CRC-32 of the bytes
+ *   HEARTBEAT  master  position(8) confirmed(8) epoch(4) time(8)         end of the master's log; its wall clock in ms
+ *   ACK        slave   position(8) epoch(4)                              below it the slave has everything
+ *   META       master  topics(8) groups(8) offsets(8) delays(8)          how often each table has changed: the slave
+ *                      fetches those that have, by request codes 21, 201, 43 and 45
+ *   FENCED     either  epoch(4)                                          the newer epoch
+ *
+ * In plain mode (without failover) epoch is 0 and confirmed is the master's end. docs/replication.md has the JSON
+ * fields and the proof. */
+#include <stdint.h>
+
+enum {
+    RP_HA_REPORT = 8,         /* bytes of a report of a 4.9 slave, and of RP_HA_MAGIC */
+    RP_HA_HEADER = 12,        /* bytes before the body of a 4.9 frame */
+    RP_HA_FRAME_HEADER = 5,   /* size and type */
+    RP_HA_DATA_HEADER = 24,   /* payload of DATA before its bytes */
+    RP_HA_HEARTBEAT = 28,     /* payload of HEARTBEAT */
+    RP_HA_ACK = 12,           /* payload of ACK */
+    RP_HA_META = 32,          /* payload of META */
+    RP_HA_FENCED = 4,         /* payload of FENCED */
+    RP_HA_DATA_MAX = 1048576, /* bytes of the log in one DATA */
+    RP_HA_JSON_MAX = 65536,   /* payload of CHALLENGE, HELLO, WELCOME, REFUSE */
+    RP_HA_TAIL_MAX = 65536
+};
+
+/* Types of frames. */
+enum {
+    RP_HA_CHALLENGE = 1,
+    RP_HA_HELLO = 2,
+    RP_HA_WELCOME = 3,
+    RP_HA_REFUSE = 4,
+    RP_HA_DATA = 5,
+    RP_HA_BEAT = 6,
+    RP_HA_ACKNOWLEDGE = 7,
+    RP_HA_METADATA = 8,
+    RP_HA_FENCE = 9
+};
+#endif

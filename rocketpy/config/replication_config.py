@@ -1,0 +1,146 @@
+"""The properties of MessageStoreConfig that are about replication: a master and the slaves that copy its log.
+
+Keys and defaults are the reference's (4.9, some of 5.x), except for the last ones, which only rocketpy has.
+"""
+
+# ruff: noqa: RUF009 - setting() returns an attrs field; it is meant to run once, in the class body
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+from .setting import LONG_MAX, Effect, setting
+
+_NOT_BUILT = "replication is not built"
+
+
+class BrokerRole(enum.Enum):
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
+
+
+@attrs.frozen(kw_only=True)
+class ReplicationConfig:
+    """Part of MessageStoreConfig."""
+
+    broker_role: BrokerRole = setting(
+        BrokerRole.ASYNC_MASTER,
+        "brokerRole",
+        "ASYNC_MASTER answers without waiting for the slave; SYNC_MASTER waits for it (survives the loss of the "
+        "master's disk, costs a round trip); SLAVE copies a master.",
+        effect=Effect.REFUSED,
+        important=True,
+        only_default="replication is not built; a SYNC_MASTER that did not wait for a slave would lose messages",
+    )
+    ha_listen_port: int = setting(
+        0,
+        "haListenPort",
+        "Port that slaves dial. Always listenPort + 1, whatever is given, as in the reference.",
+        default_text="listenPort + 1",
+        ignored="it is always listenPort + 1, as in the reference",
+        at_most=65_535,
+    )
+    ha_master_address: str | None = setting(
+        None,
+        "haMasterAddress",
+        "`host:port` of the master for a slave; without it the name server gives it.",
+        important=True,
+        ignored=_NOT_BUILT,
+    )
+    ha_send_heartbeat_interval: int = setting(
+        5_000,
+        "haSendHeartbeatInterval",
+        "Master and slave send something at least this often.",
+        unit="ms",
+        ignored=_NOT_BUILT,
+        at_least=1,
+    )
+    ha_housekeeping_interval: int = setting(
+        20_000,
+        "haHousekeepingInterval",
+        "A replication connection on which nothing has arrived for this long is closed.",
+        unit="ms",
+        ignored=_NOT_BUILT,
+        at_least=1,
+    )
+    ha_transfer_batch_size: int = setting(
+        32_768,
+        "haTransferBatchSize",
+        "Most bytes of the log in one frame to a slave of the reference. Slaves of rocketpy get frames of up to 1 MiB.",
+        unit="bytes",
+        ignored=_NOT_BUILT,
+        at_least=1_024,
+        at_most=4_194_304,
+    )
+    ha_slave_fallbehind_max: int = setting(
+        268_435_456,
+        "haSlaveFallbehindMax",
+        "A slave that is further behind is not waited for: SYNC_MASTER answers SLAVE_NOT_AVAILABLE (the message is "
+        "stored).",
+        unit="bytes",
+        ignored=_NOT_BUILT,
+        at_least=1,
+        at_most=LONG_MAX,
+    )
+    slave_timeout: int = setting(
+        3_000,
+        "slaveTimeout",
+        "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored). A slave that has acknowledged "
+        "nothing for this long while bytes wait for it counts as absent until it does.",
+        unit="ms",
+        ignored=_NOT_BUILT,
+        at_least=1,
+    )
+    offset_check_in_slave: bool = setting(
+        False,
+        "offsetCheckInSlave",
+        "A slave answers a pull outside of its range like a master, with the nearest offset; otherwise with "
+        "PULL_RETRY_IMMEDIATELY and the offset that was asked for.",
+        ignored=_NOT_BUILT,
+    )
+    max_ha_transfer_byte_in_second: int = setting(
+        0,
+        "maxHaTransferByteInSecond",
+        "Most bytes of the log that the master sends to one slave in a second (of 5.x); 0: no limit.",
+        unit="bytes",
+        ignored=_NOT_BUILT,
+        at_most=LONG_MAX,
+    )
+    ha_addresses: str = setting(
+        "127.0.0.0/8,::1",
+        "haAddresses",
+        "Addresses and networks, separated by commas, from which slaves may connect. A slave gets a copy of every "
+        "message; brokers of the reference cannot authenticate themselves, so this list is all that protects the port.",
+        ignored=_NOT_BUILT,
+    )
+    ha_connections_max: int = setting(
+        16,
+        "haConnectionsMax",
+        "Slaves that may be connected at once; a further connection is closed.",
+        ignored=_NOT_BUILT,
+        at_least=1,
+        at_most=64,
+    )
+    ha_secret_file: str | None = setting(
+        None,
+        "haSecretFile",
+        "File with the secret that brokers of rocketpy prove to each other before a byte of the log is sent. Slaves of "
+        "the reference are refused then, because they have no such proof.",
+        ignored=_NOT_BUILT,
+    )
+    ha_check_crc: bool = setting(
+        True,
+        "haCheckCrc",
+        "A slave compares the CRC of each message's body before it stores the message.",
+        ignored=_NOT_BUILT,
+    )
+    ha_truncate_diverged: bool = setting(
+        False,
+        "haTruncateDiverged",
+        "A slave whose log differs from its master's cuts off the end that differs, at most 256 MiB, keeps it aside "
+        "and goes on. Off: it stops and names the position.",
+        ignored=_NOT_BUILT,
+    )
