@@ -11,6 +11,21 @@
 #include "workers/pull_private.h"
 
 enum { BATCH_REQUESTS = 128, LOG_FILES_MAX = 4 };
+/* Behind the memory a bulk answer has a quarter of its bytes: the selector waits for the disk while it writes it. */
+enum { BULK_DISK_SHARE = 4 };
+
+static uint32_t larger(uint32_t left, uint32_t right) { return left > right ? left : right; }
+
+static void set_limits(rp_pull *pull, const rp_pull_config *config) {
+    pull->limits = (rp_fetch_limits){config->bytes_in_memory, config->count_in_memory, config->bytes_on_disk,
+                                     config->count_on_disk, config->memory_bytes};
+    pull->bulk_limits = pull->limits;
+    if (config->bulk_count == 0) return;
+    pull->bulk_limits.bytes_in_memory = larger(config->bulk_bytes, config->bytes_in_memory);
+    pull->bulk_limits.count_in_memory = larger(config->bulk_count, config->count_in_memory);
+    pull->bulk_limits.bytes_on_disk = larger(config->bulk_bytes / BULK_DISK_SHARE, config->bytes_on_disk);
+    pull->bulk_limits.count_on_disk = larger(config->bulk_count, config->count_on_disk);
+}
 
 rp_pull *rp_pull_open(const rp_pull_config *config) {
     rp_pull *pull = calloc(1, sizeof *pull);
@@ -19,8 +34,7 @@ rp_pull *rp_pull_open(const rp_pull_config *config) {
     if (!pull->config.clock_ns) pull->config.clock_ns = rp_now_ns;
     pull->control = rp_control_header(config->block);
     pull->permission = RP_PERM_READ | RP_PERM_WRITE;
-    pull->limits = (rp_fetch_limits){config->bytes_in_memory, config->count_in_memory, config->bytes_on_disk,
-                                     config->count_on_disk, config->memory_bytes};
+    set_limits(pull, config);
     pull->inputs = calloc(config->input_count + 2, sizeof *pull->inputs);
     pull->input_rings = calloc(config->input_count + 2, sizeof *pull->input_rings);
     pull->selectors = calloc(config->selector_count + 1, sizeof *pull->selectors);

@@ -57,6 +57,7 @@ typedef struct rp_pull_config {
     int64_t wait_time_in_queue_ms;
     uint32_t bytes_in_memory, count_in_memory; /* maxTransfer…OnMessageInMemory */
     uint32_t bytes_on_disk, count_on_disk; /* maxTransfer…OnMessageInDisk */
+    uint32_t bulk_bytes, bulk_count; /* bulkPullBytes, bulkPullCount; count 0: bulk pulls are as all others */
     uint64_t memory_bytes; /* accessMessageInMemoryMaxRatio of the machine's memory */
     uint64_t (*clock_ns)(void); /* NULL: CLOCK_MONOTONIC */
 } rp_pull_config;

@@ -25,6 +25,7 @@ static const uint64_t PULL_SWEEP_NS = 500000000;
 struct rp_pull {
     rp_pull_config config;
     rp_fetch_limits limits;
+    rp_fetch_limits bulk_limits; /* of pulls that say they are bulk pulls */
     rp_control *control;
     rp_cq_reader *reader;
     rp_selection selection;

@@ -15,7 +15,7 @@
 #include "workers/pull_private.h"
 
 enum { LOOKS_MAX = 8 /* of a suspended pull at one time */ };
-enum { FLAG_COMMIT_OFFSET = 1, FLAG_SUSPEND = 2, FLAG_SUBSCRIPTION = 4 };
+enum { FLAG_COMMIT_OFFSET = 1, FLAG_SUSPEND = 2, FLAG_SUBSCRIPTION = 4, FLAG_BULK = 1 << 16 };
 /* As in the reference, whose sweep wakes such pulls: else the group, which commits what its pulls have passed, would
  * seem to be behind by messages that are not for it. */
 static const uint64_t REPORT_NS = 5000000000;
@@ -184,7 +184,7 @@ static void fetch(rp_pull *pull, const checked_pull *pulled, int64_t offset) {
         rp_selection_of_retries(&pull->selection, &pull->subscriptions, pulled->names, request->group_size,
                                 request->topic_size);
     rp_fetch_messages(pull->reader, &pull->selection, pull->control, pulled->queue, offset, request->max_msg_nums,
-                      pulled->tags, &pull->limits, &pull->fetch);
+                      pulled->tags, request->sys_flag & FLAG_BULK ? &pull->bulk_limits : &pull->limits, &pull->fetch);
     pull->units += pull->fetch.examined + PULL_UNITS_OF_A_LOOK + (uint32_t)(pull->fetch.work / PULL_WORK_OF_A_UNIT);
 }
 

@@ -135,6 +135,23 @@ class RocketpyConfig:
         at_least=0,
         at_most=1 << 40,
     )
+    bulk_pull_count: int = setting(
+        1024,
+        "bulkPullCount",
+        "Most messages in the answer to a bulk pull: one of a client that reads a topic's history, as Spark does. "
+        "0: such pulls get what all others get.",
+        unit="messages",
+        at_least=0,
+        at_most=1024,
+    )
+    bulk_pull_bytes: int = setting(
+        2_097_152,
+        "bulkPullBytes",
+        "Most bytes in the answer to a bulk pull; a quarter of it for messages that are probably not in memory.",
+        unit="bytes",
+        at_least=0,
+        at_most=8_388_608,
+    )
     slow_send_age_max_millis: int = setting(
         3_000,
         "slowSendAgeMaxMillis",

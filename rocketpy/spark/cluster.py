@@ -32,6 +32,7 @@ T = TypeVar("T")
 REQUESTS_AT_ONCE = 64
 CLUSTERS_MAX = 4  # of one process; the one that was used longest ago is closed
 ROUTE_RETRY_S = 0.5
+RECEIVE_SIZE = 256 << 10  # bytes of one read: answers are large
 
 
 @attrs.frozen
@@ -47,7 +48,7 @@ class AsyncCluster:
 
     def __init__(self, options: ClientOptions, lifetime: Lifetime | None = None) -> None:
         self._options = options
-        self._lifetime = lifetime or Lifetime(options, build_client_id(options))
+        self._lifetime = lifetime or Lifetime(options, build_client_id(options), receive_size=RECEIVE_SIZE)
         self._open: Open | None = None
 
     async def __aenter__(self) -> Self:

@@ -82,7 +82,7 @@ def pull_header(queue: MessageQueue, offset: int, count: int, settings: PullSett
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count,
-        sys_flag=int(PullSysFlag.SUBSCRIPTION),
+        sys_flag=int(PullSysFlag.SUBSCRIPTION | PullSysFlag.BULK),
         subscription=subscription.sub_string,
         expression_type=subscription.expression_type if subscription.expression_type == SQL92 else None,
         broker_name=queue.broker_name,

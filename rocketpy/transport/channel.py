@@ -45,6 +45,8 @@ class ChannelLimits:
     """Bytes that wait to be written: requests and responses wait for room, pushes are dropped."""
     frame_size_max: int = FRAME_SIZE_MAX
     """A longer frame closes the connection."""
+    receive_size: int = RECEIVE_SIZE
+    """Bytes of one read; more cost less CPU where large frames come, and memory for each connection."""
     close_flush_s: float = 1.0
     """How long `close` waits until queued data is written."""
 
@@ -206,7 +208,7 @@ class StreamChannel:
     async def _read(self, nursery: trio.Nursery) -> None:
         while self._protocol.state is ConnectionState.OPEN:
             try:
-                data = await self._stream.receive_some(RECEIVE_SIZE)
+                data = await self._stream.receive_some(self._limits.receive_size)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return
             self._last_traffic_s = trio.current_time()

@@ -17,6 +17,7 @@ import trio
 from rocketpy.errors import ClientError
 from rocketpy.message.message_id import UniqueIdGenerator
 from rocketpy.transport.address_server import AddressLookup, ask_address_server
+from rocketpy.transport.channel import RECEIVE_SIZE, ChannelLimits
 from rocketpy.transport.client import RemotingClient
 from rocketpy.transport.streams import Connector, connect
 
@@ -41,6 +42,7 @@ class Lifetime:
     now_ms: Callable[[], int] = wall_clock_ms
     rng: random.Random = attrs.field(factory=random.Random)
     connector: Connector = connect
+    receive_size: int = RECEIVE_SIZE
 
     async def open(self) -> Open:
         """Open the nursery and its tasks. Nothing is connected yet."""
@@ -50,6 +52,7 @@ class Lifetime:
         remoting = RemotingClient(
             nursery,
             processors=dict.fromkeys(SERVED_CODES, requests),
+            limits=ChannelLimits(receive_size=self.receive_size),
             connector=self.connector,
             connect_timeout_s=self.options.connect_timeout,
         )

@@ -15,6 +15,7 @@ class PullSysFlag(IntFlag):
     SUBSCRIPTION = 0x4  # `subscription` counts
     CLASS_FILTER = 0x8
     LITE_PULL = 0x10
+    BULK = 0x10000  # ours: the answer may be larger (bulkPullCount, bulkPullBytes); other brokers ignore it
 
 
 @header

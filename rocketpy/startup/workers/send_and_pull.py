@@ -178,6 +178,8 @@ def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
         "count_in_memory": store.max_transfer_count_on_message_in_memory,
         "bytes_on_disk": store.max_transfer_bytes_on_message_in_disk,
         "count_on_disk": store.max_transfer_count_on_message_in_disk,
+        "bulk_bytes": settings.rocketpy.bulk_pull_bytes,
+        "bulk_count": settings.rocketpy.bulk_pull_count,
         "memory_bytes": memory_bytes * store.access_message_in_memory_max_ratio // 100,
     }
 

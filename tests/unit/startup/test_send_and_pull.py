@@ -26,6 +26,8 @@ PULL = [
     ("store", {"max_transfer_count_on_message_in_memory": 77}, {"count_in_memory": 77}),
     ("store", {"max_transfer_bytes_on_message_in_disk": 77}, {"bytes_on_disk": 77}),
     ("store", {"max_transfer_count_on_message_in_disk": 77}, {"count_on_disk": 77}),
+    ("rocketpy", {"bulk_pull_bytes": 77}, {"bulk_bytes": 77}),
+    ("rocketpy", {"bulk_pull_count": 77}, {"bulk_count": 77}),
     ("store", {"access_message_in_memory_max_ratio": 7}, {"memory_bytes": 70}),
     ("broker", {"long_polling_enable": False}, {"long_polling": False}),
     ("broker", {"short_polling_time_mills": 77}, {"short_polling_ms": 77}),

@@ -1,0 +1,73 @@
+"""Bulk pulls in C: clients that read a topic's history get larger answers, within bounds of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="the pull worker is C")
+
+from rocketpy.remoting.headers.pull import PullSysFlag
+from tests.support.fast_path import FastPath
+from tests.unit.native.test_fast_path import pull, ready, records_of, send_v2
+from tests.unit.native.test_read_path import RECORD
+
+PLAIN = int(PullSysFlag.SUBSCRIPTION)
+BULK = int(PullSysFlag.SUBSCRIPTION | PullSysFlag.BULK)
+LIMITS = {"count_in_memory": 4, "bytes_in_memory": 4_000, "count_on_disk": 2, "bytes_on_disk": 1_000}
+BULK_LIMITS = {"bulk_count": 16, "bulk_bytes": 8_000}
+STORED = 40
+
+Stored = Callable[..., FastPath]
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Iterator[Stored]:
+    """A queue of `STORED` messages, and limits; `size` is that of a body."""
+    rigs: list[FastPath] = []
+
+    def store(size: int = 0, **limits: int) -> FastPath:
+        rig = ready(FastPath(tmp_path, LIMITS | limits))
+        rigs.append(rig)
+        for _ in range(STORED):
+            rig.frame(send_v2(body=b"x" * size))
+            rig.turn()
+        assert {reply.code for _, reply in rig.answers()} == {0}
+        return rig
+
+    yield store
+    for rig in rigs:
+        rig.close()
+
+
+def count_of(rig: FastPath, flags: int, maximum: int = 1024) -> int:
+    rig.frame(pull(0, flags=flags, maximum=maximum))
+    rig.turn()
+    [(_, reply)] = rig.answers()
+    offsets = [record.queue_offset for record in records_of(reply)]
+    assert offsets == list(range(len(offsets)))
+    return len(offsets)
+
+
+def test_a_bulk_pull_gets_more_messages(stored: Stored) -> None:
+    rig = stored(**BULK_LIMITS)
+    assert (count_of(rig, PLAIN), count_of(rig, BULK), count_of(rig, PLAIN)) == (4, 16, 4)
+    assert count_of(rig, BULK, maximum=7) == 7
+
+
+def test_bytes_bound_a_bulk_pull(stored: Stored) -> None:
+    rig = stored(1_000 - RECORD, **BULK_LIMITS)
+    assert (count_of(rig, PLAIN), count_of(rig, BULK)) == (4, 8)
+
+
+def test_behind_the_memory_a_bulk_pull_has_a_quarter_of_the_bytes(stored: Stored) -> None:
+    rig = stored(500 - RECORD, memory_bytes=0, **BULK_LIMITS)
+    assert (count_of(rig, PLAIN), count_of(rig, BULK)) == (2, 4)
+
+
+@pytest.mark.parametrize("bulk", [{"bulk_count": 0, "bulk_bytes": 8_000}, {"bulk_count": 1, "bulk_bytes": 1}])
+def test_a_bulk_pull_never_gets_less_than_others(stored: Stored, bulk: dict[str, int]) -> None:
+    rig = stored(**bulk)
+    assert count_of(rig, BULK) == count_of(rig, PLAIN) == 4
