@@ -1,5 +1,9 @@
 /* An op message is stored after the half message that it names. So all op messages of the window are behind the half
- * message at its base, wherever the stored progress of the op queue is. */
+ * message at its base, wherever the stored progress of the op queue is.
+ *
+ * An op message follows its committed message at once, and a power failure may cut the log between the two. Then the
+ * committed message is the last record of the log, dispatched or not. (A Java broker stores them one by one: others may
+ * be in between.) */
 #include "store/half_recovery.h"
 
 #include <errno.h>
@@ -11,6 +15,7 @@
 #include "base/numbers.h"
 #include "store/commitlog.h"
 #include "store/consume_queue.h"
+#include "store/half_committed.h"
 #include "store/record.h"
 #include "store/recovery.h"
 #include "store/transaction_names.h"
@@ -25,6 +30,8 @@ struct recovery {
     rp_log_view *log;
     rp_map below; /* half offsets below the window that have an op message */
     rp_map keys; /* UNIQ_KEY of open half messages */
+    uint64_t committed[RP_HALF_OPS_MISSING_MAX]; /* places of the last committed messages that were found */
+    uint32_t committed_count; /* of all; the latest are kept */
     rp_half_recovery *found;
 };
 
@@ -56,6 +63,10 @@ static rp_status take_op(struct recovery *recovery, const rp_record_view *record
     return RP_OK;
 }
 
+static void take_committed(struct recovery *recovery, uint64_t phy_offset) {
+    recovery->committed[recovery->committed_count++ % RP_HALF_OPS_MISSING_MAX] = phy_offset;
+}
+
 typedef rp_status (*visit_function)(struct recovery *, uint64_t offset, const rp_record_view *);
 
 /* Read the record of a raw unit. RP_NOT_FOUND: it cannot be read. The caller releases the log at *phy_offset. */
@@ -79,7 +90,11 @@ static rp_status visit(struct recovery *recovery, const rp_queue *queue, uint64_
         uint32_t wanted = to - from < UNITS ? (uint32_t)(to - from) : (uint32_t)UNITS;
         int32_t count = rp_cq_read(recovery->units, queue, from, wanted, units);
         if (count < 0) return RP_IO_ERROR;
-        if (count == 0) return RP_OK; /* a lost file: its messages cannot be read at all */
+        if (count == 0) { /* a lost file: its messages cannot be read at all */
+            uint64_t per_file = rp_cq_units_per_file(recovery->units);
+            from += per_file - from % per_file;
+            continue;
+        }
         for (int32_t i = 0; i < count && status == RP_OK; i++) {
             rp_record_view record;
             uint64_t phy_offset;
@@ -96,19 +111,21 @@ static rp_status visit_op(struct recovery *recovery, uint64_t offset, const rp_r
     return take_op(recovery, record);
 }
 
-/* The place in the log of the record at a queue offset; the end of what is dispatched if there is none. */
-static uint64_t phy_offset_of(struct recovery *recovery, const rp_queue *queue, uint64_t offset) {
+/* 1 with the place in the log of the record at a queue offset; 0: its unit cannot be read, or is of no message. */
+static int place_of(struct recovery *recovery, const rp_queue *queue, uint64_t offset, uint64_t *phy_offset) {
     uint8_t unit[RP_CQ_UNIT_SIZE];
-    if (offset < queue->max_offset && rp_cq_read(recovery->units, queue, offset, 1, unit) == 1) return rp_load64(unit);
-    return recovery->control->dispatched_phy_offset;
+    if (offset >= queue->max_offset || rp_cq_read(recovery->units, queue, offset, 1, unit) != 1) return 0;
+    *phy_offset = rp_load64(unit);
+    uint32_t size = rp_load32(unit + 8);
+    return size != 0 && size <= recovery->control->commitlog_file_size;
 }
 
 /* The first offset of the queue whose record is at or behind `phy_offset`. */
 static uint64_t first_behind(struct recovery *recovery, const rp_queue *queue, uint64_t phy_offset) {
     uint64_t low = queue->min_offset, high = queue->max_offset;
     while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        if (phy_offset_of(recovery, queue, middle) < phy_offset)
+        uint64_t middle = low + (high - low) / 2, found;
+        if (place_of(recovery, queue, middle, &found) && found < phy_offset)
             low = middle + 1;
         else
             high = middle;
@@ -116,7 +133,17 @@ static uint64_t first_behind(struct recovery *recovery, const rp_queue *queue, u
     return low;
 }
 
-/* The op messages that are not dispatched yet. */
+/* Where the op messages of the half messages from `base` on begin. If the unit of `base` cannot be read, an earlier
+ * half message stands for it: then some op messages are read in vain. */
+static uint64_t first_op(struct recovery *recovery, const rp_queue *halves, const rp_queue *ops, uint64_t base) {
+    uint64_t phy_offset;
+    if (base >= halves->max_offset) return first_behind(recovery, ops, recovery->control->dispatched_phy_offset);
+    for (uint64_t back = 0; back <= base - halves->min_offset; back = back ? 2 * back : 1)
+        if (place_of(recovery, halves, base - back, &phy_offset)) return first_behind(recovery, ops, phy_offset);
+    return ops->min_offset;
+}
+
+/* What is not dispatched yet: op messages, and committed messages. */
 static rp_status read_tail(struct recovery *recovery) {
     uint64_t end = recovery->control->published_phy_offset, file_size = recovery->control->commitlog_file_size;
     uint64_t at = recovery->control->dispatched_phy_offset;
@@ -133,6 +160,7 @@ static rp_status read_tail(struct recovery *recovery) {
             if (read == RP_END_OF_FILE) break;
             if (read == RP_OK) {
                 if (is_topic(&record, RP_OP_TOPIC)) status = take_op(recovery, &record);
+                if (rp_half_is_committed(&record)) take_committed(recovery, at);
                 at += record.size;
             } else {
                 at += rp_recovery_resync(image + (at - start), start + size - at, at);
@@ -142,6 +170,38 @@ static rp_status read_tail(struct recovery *recovery) {
         if (at < start + size) at = start + size;
     }
     return status;
+}
+
+/* The last record of the log, if it is dispatched. */
+static void look_at_last_record(struct recovery *recovery) {
+    uint64_t end = recovery->control->published_phy_offset, phy_offset;
+    if (!end || recovery->control->dispatched_phy_offset < end) return; /* read_tail has seen it */
+    for (uint32_t i = 0; i < recovery->control->queue_count; i++) {
+        const rp_queue *queue = rp_control_queue(recovery->block, i);
+        if (queue->state != RP_QUEUE_LIVE || queue->max_phy_offset != end || !queue->max_offset) continue;
+        if (place_of(recovery, queue, queue->max_offset - 1, &phy_offset)) take_committed(recovery, phy_offset);
+        return;
+    }
+}
+
+/* End the half message of the committed message at `phy_offset`, if no op message does. */
+static void end_committed(struct recovery *recovery, const rp_queue *halves, uint64_t phy_offset) {
+    uint64_t half_at, offset, place;
+    if (!rp_half_of_committed(recovery->log, recovery->control, phy_offset, &half_at, &offset)) return;
+    int has_unit = offset < halves->max_offset; /* else it is not dispatched yet */
+    if (has_unit && (!place_of(recovery, halves, offset, &place) || place != half_at)) return;
+    if (!rp_half_states_has_room(recovery->states, offset) ||
+        rp_half_states_of(recovery->states, offset) != RP_HALF_OPEN)
+        return;
+    rp_half_states_commit_without_op(recovery->states, offset);
+    recovery->found->ops_missing++;
+}
+
+static void end_committed_messages(struct recovery *recovery, const rp_queue *halves) {
+    look_at_last_record(recovery);
+    uint32_t count = recovery->committed_count < RP_HALF_OPS_MISSING_MAX ? recovery->committed_count
+                                                                         : (uint32_t)RP_HALF_OPS_MISSING_MAX;
+    for (uint32_t i = 0; i < count; i++) end_committed(recovery, halves, recovery->committed[i]);
 }
 
 /* 1 if the open half message is a copy of one that has ended, or of one that is open as well. */
@@ -180,10 +240,9 @@ static rp_status recover(struct recovery *recovery, uint64_t base) {
     if (base < halves->min_offset) base = halves->min_offset;
     rp_half_states_move_base(recovery->states, base);
     rp_status status = RP_OK;
-    if (ops)
-        status = visit(recovery, ops, first_behind(recovery, ops, phy_offset_of(recovery, halves, base)),
-                       ops->max_offset, visit_op);
+    if (ops) status = visit(recovery, ops, first_op(recovery, halves, ops, base), ops->max_offset, visit_op);
     if (status == RP_OK) status = read_tail(recovery);
+    if (status == RP_OK) end_committed_messages(recovery, halves);
     for (uint64_t at = base; status == RP_OK;) {
         at = rp_half_states_next_open(recovery->states, at, halves->max_offset);
         if (at >= halves->max_offset) break;

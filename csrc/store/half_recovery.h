@@ -10,10 +10,12 @@ typedef struct rp_half_recovery {
     uint64_t ops;  /* op messages read */
     uint64_t open; /* half messages that are open, as far as they are dispatched */
     uint64_t copies; /* of them marked as ended: copies of a transaction that is known */
+    uint64_t ops_missing; /* committed half messages whose op message is not stored; it will be */
 } rp_half_recovery;
 
-/* Begin the window at `progress`, the stored one, and mark the half messages that the op queue names from there on. A
- * progress beyond the queue ends nothing: it was saved, and then a power failure took the end of the log. Half messages
+/* Begin the window at `progress`, the stored one, and mark the half messages that the op queue names from there on. If
+ * the log was cut between a committed message and its op message, the half message counts as committed, too. A progress
+ * beyond the queue ends nothing: it was saved, and then a power failure took the end of the log. Half messages
  * that a Java broker has stored again (for a check, or in the immunity time) count as one transaction with the copy
  * that is kept.
  *

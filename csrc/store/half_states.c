@@ -10,7 +10,7 @@
 
 #define MAGIC 0x31305354464c4148ull /* "HALFTS01", little-endian */
 #define LOW_BITS 0x5555555555555555ull
-enum { LAYOUT_VERSION = 1, PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
+enum { LAYOUT_VERSION = 2, PER_WORD = 32, WORDS = RP_HALF_WINDOW / PER_WORD };
 
 struct rp_half_states {
     uint64_t magic;
@@ -20,7 +20,9 @@ struct rp_half_states {
     uint64_t end;
     uint64_t offset;
     int64_t state;
-    uint64_t reserved[2];
+    uint64_t ops_missing_count; /* filled before the fork, emptied by the send worker from the end */
+    uint64_t reserved;
+    uint64_t ops_missing[RP_HALF_OPS_MISSING_MAX]; /* offsets */
     uint64_t words[WORDS];
 };
 
@@ -56,7 +58,7 @@ static void put(rp_half_states *states, uint64_t offset, int32_t state) {
 
 rp_status rp_half_states_open(rp_half_states *states, uint64_t published_phy_offset) {
     if (states->magic != MAGIC || states->layout_version != LAYOUT_VERSION) return RP_INVALID;
-    if (states->end && states->end <= published_phy_offset) put(states, states->offset, (int32_t)states->state);
+    if (states->end && states->end <= published_phy_offset) rp_half_states_complete(states);
     rp_store_release(&states->end, 0);
     return RP_OK;
 }
@@ -79,12 +81,27 @@ void rp_half_states_begin(rp_half_states *states, uint64_t offset, int32_t state
 }
 
 void rp_half_states_complete(rp_half_states *states) {
+    uint64_t count = states->ops_missing_count;
     put(states, states->offset, (int32_t)states->state);
+    if (count && states->ops_missing[count - 1] == states->offset) states->ops_missing_count = count - 1;
     rp_store_release(&states->end, 0);
 }
 
 void rp_half_states_set(rp_half_states *states, uint64_t offset, int32_t state) {
     if (is_in_window(states, offset)) put(states, offset, state);
+}
+
+rp_status rp_half_states_commit_without_op(rp_half_states *states, uint64_t offset) {
+    rp_half_states_set(states, offset, RP_HALF_COMMITTED);
+    if (states->ops_missing_count == RP_HALF_OPS_MISSING_MAX) return RP_FULL;
+    states->ops_missing[states->ops_missing_count++] = offset;
+    return RP_OK;
+}
+
+int rp_half_states_missing_op(const rp_half_states *states, uint64_t *offset) {
+    uint64_t count = states->ops_missing_count;
+    if (count) *offset = states->ops_missing[count - 1];
+    return count != 0;
 }
 
 uint64_t rp_half_states_base(const rp_half_states *states) { return rp_load_acquire(&states->base); }

@@ -11,7 +11,10 @@
 #include <stdint.h>
 #include "base/status.h"
 
-enum { RP_HALF_WINDOW = 1 << 26 /* offsets; 16 MiB of states, of which only what is used takes memory */ };
+enum {
+    RP_HALF_WINDOW = 1 << 26, /* offsets; 16 MiB of states, of which only what is used takes memory */
+    RP_HALF_OPS_MISSING_MAX = 64 /* a cut log lacks one op message; a store of Java one for each of its threads */
+};
 
 enum { /* the state of a half message */
        RP_HALF_OPEN = 0,
@@ -39,6 +42,11 @@ void rp_half_states_begin(rp_half_states *states, uint64_t offset, int32_t state
 void rp_half_states_complete(rp_half_states *states);
 /* Before the workers are forked: set a state at once. Offsets outside of the window are ignored. */
 void rp_half_states_set(rp_half_states *states, uint64_t offset, int32_t state);
+/* Before the workers are forked: the message is committed, and its op message is not stored. The send worker stores it
+ * before anything else. RP_FULL: there are RP_HALF_OPS_MISSING_MAX of them; the state is set all the same. */
+rp_status rp_half_states_commit_without_op(rp_half_states *states, uint64_t offset);
+/* Send worker: 1 with the offset of a half message whose op message it has to store; complete it as any end. */
+int rp_half_states_missing_op(const rp_half_states *states, uint64_t *offset);
 uint64_t rp_half_states_base(const rp_half_states *states);
 /* Manager: everything below `base` has ended. It never goes back. */
 void rp_half_states_move_base(rp_half_states *states, uint64_t base);

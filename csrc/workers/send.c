@@ -185,6 +185,7 @@ static uint32_t pass(rp_send *send) {
     /* Before the inputs, so that an input that waits for a large record to be written is served in this pass. */
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_pump(send->selectors[i]);
     flush_to_manager(send);
+    if (send->halves) rp_send_store_missing_ops(send);
     uint32_t manager = send->config.input_count;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);

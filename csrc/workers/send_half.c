@@ -25,6 +25,7 @@ struct end {
     int32_t queue_id;
     const uint8_t *topic;
     uint32_t topic_size;
+    int has_no_input; /* it is not an END_TRANSACTION of a ring */
 };
 
 rp_status rp_send_halves_open(rp_send *send) {
@@ -243,7 +244,7 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
     op.phy_offset = phy_offset + message_size;
     rp_record_encode(&op, at + message_size);
     *end_phy_offset = op.phy_offset + op_size;
-    rp_send_set_resume_point(send, RESUME_AT_LOG, *end_phy_offset);
+    if (!end->has_no_input) rp_send_set_resume_point(send, RESUME_AT_LOG, *end_phy_offset);
     rp_half_states_begin(send->config.halves, offset, state_after(end->request->action), *end_phy_offset);
     rp_commitlog_publish(send->log, message_size + op_size, send->now_ms);
     rp_half_states_complete(send->config.halves);
@@ -256,6 +257,16 @@ static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_
     count_record(send, &op);
     send->appended++;
     return RP_OK;
+}
+
+void rp_send_store_missing_ops(rp_send *send) {
+    uint64_t offset, end_phy_offset;
+    while (send->op_queue && !send->config.is_slave && rp_half_states_missing_op(send->config.halves, &offset) &&
+           !rp_store_fault(rp_load_acquire32(&send->control->running_flags))) {
+        rp_msg_end_transaction request = {.action = RP_END_COMMIT, .queue_offset = (int64_t)offset};
+        struct end end = {.request = &request, .has_no_input = 1}; /* without a queue: the message is stored already */
+        if (append(send, &end, &end_phy_offset) != RP_OK) return; /* the next pass tries again */
+    }
 }
 
 /* Answer an end that stores nothing because the half message is not open. */

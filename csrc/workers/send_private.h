@@ -99,6 +99,9 @@ void rp_send_find_half_queues(rp_send *send); /* after each change of a topic */
 int rp_send_takes_halves(const rp_send *send);
 /* Direct `put`, a half message for put->queue_id of its topic, to the half queue. */
 void rp_send_redirect_half(rp_send *send, rp_put *put);
+/* Store the op messages of committed messages that a power failure has separated from theirs; those that cannot be
+ * stored now are for the next call. */
+void rp_send_store_missing_ops(rp_send *send);
 /* Serve one END_TRANSACTION. RP_FULL: no room, it stays in the ring. */
 rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t size);
 /* Answer a put of the manager's own. RP_FULL: its ring and backlog have no room. */

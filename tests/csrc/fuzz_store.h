@@ -41,7 +41,7 @@ static inline size_t guarded(size_t size) { return (size + PAGE_SIZE - 1) / PAGE
 
 /* Sizes here are whole pages, so the first byte behind a mapping is the guard's. */
 void *__wrap_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset) {
-    if (fd < 0 || at != NULL) return __real_mmap(at, size, protection, flags, fd, offset);
+    if (at != NULL) return __real_mmap(at, size, protection, flags, fd, offset);
     uint8_t *base = __real_mmap(NULL, guarded(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     CHECK(base != MAP_FAILED);
     CHECK(__real_mmap(base, size, protection, flags | MAP_FIXED, fd, offset) == base);

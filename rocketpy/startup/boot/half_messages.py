@@ -55,6 +55,12 @@ def recovered_half_states(opened: OpenedStore) -> SharedHalfStates:
             found.ops,
             found.copies,
         )
+    if found.ops_missing:
+        logger.warning(
+            "the log was cut after the committed messages of %d transactions, before their op messages; the op "
+            "messages are stored again, so nothing is delivered twice",
+            found.ops_missing,
+        )
     return states
 
 

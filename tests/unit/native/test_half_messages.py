@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from rocketpy.codes import RequestCode
 from rocketpy.message import names
-from rocketpy.message.message_id import decode_offset_message_id
 from rocketpy.message.properties import decode_properties
-from rocketpy.message.record import StoredRecord, decode_records, encode_record
+from rocketpy.message.record import decode_records, encode_record
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.worker_messages import BROKER, decode_put_result, encode_end, encode_topic
@@ -21,8 +19,8 @@ from rocketpy.remoting.fast_path import EndTransaction, TransactionEnd
 from rocketpy.remoting.headers.send import SendMessageRequestHeader
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from tests.support.fast_path import FastPath
+from tests.support.half_messages import COMMIT, ROLLBACK, answers, end, half, in_topic, send_half, stored
 
-COMMIT, ROLLBACK = 8, 12
 MISSING = "Find prepared transaction message failed"
 
 
@@ -42,49 +40,6 @@ def rig(tmp_path: Path, states: SharedHalfStates) -> Iterator[FastPath]:
     rig.close()
 
 
-def half(properties: str = "TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01u1", **changes: Any) -> RemotingCommand:
-    header = SendMessageRequestHeader(
-        producer_group="P",
-        topic="T",
-        default_topic="TBW102",
-        queue_id=2,
-        sys_flag=4,
-        born_timestamp_ms=77,
-        flag=3,
-        properties=properties,
-        **changes,
-    )
-    return RemotingCommand.request(RequestCode.SEND_MESSAGE, header, b"body")
-
-
-def answers(rig: FastPath) -> list[RemotingCommand]:
-    rig.turn()
-    return [response for _, response in rig.answers()]
-
-
-def send_half(rig: FastPath, command: RemotingCommand | None = None) -> tuple[int, int]:
-    """(queue offset, log offset) as the producer learns them."""
-    rig.frame(command or half())
-    (answer,) = answers(rig)
-    assert answer.code == 0 and answer.ext_fields is not None
-    assert answer.ext_fields["queueId"] == "2"
-    return int(answer.ext_fields["queueOffset"]), decode_offset_message_id(answer.ext_fields["msgId"]).phy_offset
-
-
-def end(rig: FastPath, place: tuple[int, int], action: int, group: str = "P") -> tuple[int, str] | None:
-    """The answer to END_TRANSACTION; None if there is none."""
-    header = EndTransactionRequestHeader(
-        producer_group=group,
-        tran_state_table_offset=place[0],
-        commit_log_offset=place[1],
-        commit_or_rollback=action,
-        msg_id="u1",
-    )
-    rig.frame(RemotingCommand.request(RequestCode.END_TRANSACTION, header))
-    found = answers(rig)
-    return (found[0].code, found[0].remark or "") if found else None
-
-
 def restart_send(rig: FastPath, *, turn: bool = True) -> None:
     lib.rp_send_close(rig.send)
     rig.send = rig.open_send()
@@ -92,15 +47,6 @@ def restart_send(rig: FastPath, *, turn: bool = True) -> None:
     rig.tell_tables_end()
     if turn:
         rig.turn()
-
-
-def stored(rig: FastPath) -> list[StoredRecord]:
-    published = lib.rp_control_header(rig.block).published_phy_offset
-    return list(decode_records(rig.log(0, published), check_crc=True)) if published else []
-
-
-def in_topic(rig: FastPath, topic: str) -> list[StoredRecord]:
-    return [record for record in stored(rig) if record.topic == topic]
 
 
 def test_a_half_message_is_stored_aside(rig: FastPath, states: SharedHalfStates) -> None:

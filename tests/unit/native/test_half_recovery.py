@@ -139,3 +139,39 @@ def test_a_store_without_half_messages(tmp_path: Path) -> None:
     states, found = recover(rig)
     assert (states.base, found.ops, found.open) == (0, 0, 0)
     rig.close()
+
+
+# Consume queues lose files: by damage, or by hand.
+
+
+def lose_units(rig: FastPath, topic: str, first: int, count: int) -> None:
+    """Zero units in their file."""
+    path = rig.root / "consumequeue" / topic / "0" / f"{first * 20 // rig.cq_file_size * rig.cq_file_size:020d}"
+    with path.open("r+b") as file:
+        file.seek(first * 20 % rig.cq_file_size)
+        file.write(bytes(20 * count))
+
+
+@pytest.mark.parametrize("progress", [0, 1, 5])
+def test_op_messages_are_read_though_the_unit_of_the_first_half_message_is_lost(rig: FastPath, progress: int) -> None:
+    for number in range(20):
+        put_half(rig)
+        if number % 2:
+            put(rig, OPS, b"%d" % number)
+    rig.turn()
+    lose_units(rig, HALF, progress, 1)
+    states, found = recover(rig, progress)
+    assert open_offsets(states, 20) == [*range(progress + progress % 2, 20, 2)]
+    assert found.ops >= (20 - progress) // 2
+
+
+def test_a_lost_file_of_the_op_queue_hides_its_own_op_messages_only(rig: FastPath) -> None:
+    per_file = rig.cq_file_size // 20
+    for number in range(3 * per_file):
+        put_half(rig)
+        put(rig, OPS, b"%d" % number)
+    rig.turn()
+    (rig.root / "consumequeue" / OPS / "0" / f"{rig.cq_file_size:020d}").unlink()
+    states, found = recover(rig)
+    assert open_offsets(states, 3 * per_file) == list(range(per_file, 2 * per_file))
+    assert found.ops == 2 * per_file

@@ -1,0 +1,63 @@
+/* A committed message names its half message in preparedTransactionOffset. Clients can write that field, too, so the
+ * two messages are compared. */
+#include "store/half_committed.h"
+
+#include <string.h>
+
+#include "store/transaction_names.h"
+
+static const uint8_t *text(const char *string) { return (const uint8_t *)string; }
+
+int rp_half_is_committed(const rp_record_view *record) {
+    return (record->sys_flag & RP_TRANSACTION_MASK) == RP_SYS_FLAG_TRANSACTION_COMMIT;
+}
+
+/* Read the record at a place in the log. 1: the caller releases the log at `phy_offset`. */
+static int acquire(rp_log_view *log, const rp_control *control, uint64_t phy_offset, rp_record_view *record) {
+    uint64_t size = control->commitlog_file_size - phy_offset % control->commitlog_file_size;
+    if (phy_offset >= control->published_phy_offset) return 0;
+    if (size > control->published_phy_offset - phy_offset) size = control->published_phy_offset - phy_offset;
+    const uint8_t *image = rp_log_view_acquire(log, phy_offset, size);
+    if (!image) return 0;
+    if (rp_record_decode(image, size, 0, record) == RP_OK && record->phy_offset == phy_offset) return 1;
+    rp_log_view_release(log, phy_offset);
+    return 0;
+}
+
+/* The size of a property's value; 0: there is none. */
+static uint32_t property(const rp_record_view *record, const char *name, const uint8_t **value) {
+    uint32_t size;
+    return rp_property_find(record->properties, record->properties_size, text(name), (uint32_t)strlen(name), value,
+                            &size) == RP_OK
+               ? size
+               : 0;
+}
+
+/* 1 if `message` was made of `half`. */
+static int is_of(const rp_record_view *message, const rp_record_view *half) {
+    const uint8_t *topic, *key, *half_key;
+    if (half->topic_size != sizeof RP_HALF_TOPIC - 1 || memcmp(half->topic, RP_HALF_TOPIC, half->topic_size) != 0)
+        return 0;
+    uint32_t topic_size = property(half, "REAL_TOPIC", &topic), key_size = property(message, "UNIQ_KEY", &key);
+    if (!topic_size || topic_size != message->topic_size || memcmp(topic, message->topic, topic_size) != 0) return 0;
+    if (key_size != property(half, "UNIQ_KEY", &half_key)) return 0;
+    if (key_size && memcmp(key, half_key, key_size) != 0) return 0;
+    return half->born_timestamp_ms == message->born_timestamp_ms && half->body_size == message->body_size &&
+           (!half->body_size || memcmp(half->body, message->body, half->body_size) == 0);
+}
+
+int rp_half_of_committed(rp_log_view *log, const rp_control *control, uint64_t phy_offset, uint64_t *half_phy_offset,
+                         uint64_t *half_offset) {
+    rp_record_view message, half;
+    int is_found = 0;
+    if (!acquire(log, control, phy_offset, &message)) return 0;
+    uint64_t at = (uint64_t)message.prepared_transaction_offset;
+    if (rp_half_is_committed(&message) && at < phy_offset && acquire(log, control, at, &half)) {
+        is_found = is_of(&message, &half);
+        *half_phy_offset = at;
+        *half_offset = half.queue_offset;
+        rp_log_view_release(log, at);
+    }
+    rp_log_view_release(log, phy_offset);
+    return is_found;
+}
