@@ -17,7 +17,7 @@ from pathlib import Path
 import attrs
 
 from rocketpy.errors import RecordCorrupt, StoreError
-from rocketpy.message.record import RECORD_HEAD_MAX, decode_record, store_timestamp_of
+from rocketpy.message.record import RECORD_HEAD_MAX, RECORD_START, decode_record, store_timestamp_of
 from rocketpy.native.status import Status
 from rocketpy.store.files import StorePaths, is_file_name, translated
 from rocketpy.store.formats.unit import BLANK_SIZE, CQ_STORE_UNIT_SIZE, CQ_UNIT
@@ -30,7 +30,7 @@ HINT_QUEUES_MAX = 8  # of the largest consume queues, asked for each boundary
 
 @attrs.frozen
 class Segment:
-    """A file of the CommitLog. `size` is up to the next file; the last one may have room left."""
+    """A file of the CommitLog. `size` is up to the next file; the last one with records may have room left."""
 
     path: Path
     start: int
@@ -53,7 +53,7 @@ class Piece:
 
 
 def list_segments(root: Path) -> list[Segment]:
-    """The files of the CommitLog in `root`.
+    """The files of the CommitLog in `root`, without those that a broker has prepared behind the last record.
 
     Raises:
         StoreError: there is none, or one is missing between others, or is shorter than the next one's name says.
@@ -64,7 +64,7 @@ def list_segments(root: Path) -> list[Segment]:
     with translated(directory, "list"):
         names = sorted(name for name in os.listdir(directory) if is_file_name(name))
         sizes = [os.stat(directory / name).st_size for name in names]
-    segments = []
+    segments: list[Segment] = []
     for number, (name, size) in enumerate(zip(names, sizes, strict=True)):
         start, is_last = int(name), number == len(names) - 1
         following = start + size if is_last else int(names[number + 1])
@@ -74,7 +74,16 @@ def list_segments(root: Path) -> list[Segment]:
                 "or was cut short; startPhysicalOffset or endPhysicalOffset can exclude the gap"
             )
         segments.append(Segment(directory / name, start, size, is_last))
+    while len(segments) > 1 and _is_prepared(segments[-1]):
+        segments.pop()
+        segments[-1] = attrs.evolve(segments[-1], is_last=True)
     return segments
+
+
+def _is_prepared(segment: Segment) -> bool:
+    """Whether no record begins the file."""
+    with translated(segment.path, "read"), segment.path.open("rb") as file:
+        return not any(file.read(RECORD_START.size))
 
 
 @contextmanager

@@ -73,6 +73,27 @@ def places_of(rows: list[dict[str, Any]]) -> list[int]:
     return [row["physicalOffset"] for row in rows]
 
 
+@pytest.mark.parametrize("prepared", [1, 2])
+@pytest.mark.parametrize("live_tail", [False, True])
+def test_files_that_a_broker_has_prepared_are_no_end_of_the_log(tmp_path: Path, prepared: int, live_tail: bool) -> None:
+    """A running broker makes the next file before the last one is full."""
+    places = make_store(tmp_path, 60, zeros=300)
+    last = list_segments(tmp_path)[-1]
+    with last.path.open("ab") as file:
+        file.truncate(SEGMENT)
+    for number in range(prepared):
+        (tmp_path / "commitlog" / file_name(last.start + SEGMENT * (number + 1))).write_bytes(bytes(SEGMENT))
+    assert places_of(read(tmp_path, columns="min", liveTail=live_tail)) == places
+    assert list_segments(tmp_path)[-1].path == last.path
+
+
+def test_a_log_of_prepared_files_alone_has_no_records(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    for number in range(2):
+        (tmp_path / "commitlog" / file_name(SEGMENT * number)).write_bytes(bytes(SEGMENT))
+    assert read(tmp_path, columns="min") == []
+
+
 @pytest.mark.parametrize("boundary", ["auto", "walk", "resync"])
 @pytest.mark.parametrize("units", [False, True])
 def test_every_split_size_gives_every_record_once(tmp_path: Path, boundary: str, units: bool) -> None:
