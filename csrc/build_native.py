@@ -54,6 +54,8 @@ HEADERS = [
     "store/index_repair.h",
     "store/verify.h",
     "replication/frames.h",
+    "replication/slave_table.h",
+    "replication/master.h",
     "workers/store_loop.h",
     "ipc/process.h",
     "workers/selector.h",

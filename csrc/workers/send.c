@@ -202,6 +202,7 @@ static uint32_t pass(rp_send *send) {
     if (send->appended) {
         rp_full_fence(); /* what was published is out before we look whether the store worker sleeps */
         rp_worker_wake(send->config.store, send->is_awaited);
+        if (send->config.replicator) rp_worker_wake(send->config.replicator, 0);
     }
     return taken;
 }

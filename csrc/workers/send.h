@@ -18,6 +18,7 @@
 typedef struct rp_send_config {
     rp_worker *worker;
     rp_worker *store;             /* woken after appends (dispatch) and when a reply waits for the disk (flush) */
+    rp_worker *replicator;        /* woken after appends; NULL: there is none */
     rp_control_block *block;
     const char *commitlog_directory;
     const char *consume_queue_directory; /* needed with `halves` */

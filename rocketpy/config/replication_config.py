@@ -55,7 +55,6 @@ class ReplicationConfig:
         "haSendHeartbeatInterval",
         "Master and slave send something at least this often.",
         unit="ms",
-        ignored=_NOT_BUILT,
         at_least=1,
     )
     ha_housekeeping_interval: int = setting(
@@ -63,7 +62,6 @@ class ReplicationConfig:
         "haHousekeepingInterval",
         "A replication connection on which nothing has arrived for this long is closed.",
         unit="ms",
-        ignored=_NOT_BUILT,
         at_least=1,
     )
     ha_transfer_batch_size: int = setting(
@@ -71,7 +69,6 @@ class ReplicationConfig:
         "haTransferBatchSize",
         "Most bytes of the log in one frame to a slave of the reference. Slaves of rocketpy get frames of up to 1 MiB.",
         unit="bytes",
-        ignored=_NOT_BUILT,
         at_least=1_024,
         at_most=4_194_304,
     )
@@ -106,7 +103,6 @@ class ReplicationConfig:
         "maxHaTransferByteInSecond",
         "Most bytes of the log that the master sends to one slave in a second (of 5.x); 0: no limit.",
         unit="bytes",
-        ignored=_NOT_BUILT,
         at_most=LONG_MAX,
     )
     ha_addresses: str = setting(
@@ -114,13 +110,11 @@ class ReplicationConfig:
         "haAddresses",
         "Addresses and networks, separated by commas, from which slaves may connect. A slave gets a copy of every "
         "message; brokers of the reference cannot authenticate themselves, so this list is all that protects the port.",
-        ignored=_NOT_BUILT,
     )
     ha_connections_max: int = setting(
         16,
         "haConnectionsMax",
         "Slaves that may be connected at once; a further connection is closed.",
-        ignored=_NOT_BUILT,
         at_least=1,
         at_most=64,
     )

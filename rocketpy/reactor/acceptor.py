@@ -18,13 +18,12 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from rocketpy.errors import TransportError
+from rocketpy.errors import ConfigError, TransportError
 from rocketpy.log_limit import LogLimit
 from rocketpy.native.core import lib
 
 from .handoff import Accepted, hand_over
 from .ring import WorkerBlock
-from .supervisor import port_in_use
 from .worker_spec import WorkerContext
 
 logger = logging.getLogger(__name__)
@@ -54,7 +53,10 @@ def open_listener(host: str, port: int, *, key: str = "listenPort", backlog: int
     except OSError as exc:
         listener.close()
         if exc.errno == errno.EADDRINUSE:
-            raise port_in_use(host, port, key) from exc
+            raise ConfigError(
+                f"port {port} of {host} is in use; stop the process that has it (ss -ltnp 'sport = :{port}') "
+                f"or choose another {key}"
+            ) from exc
         raise TransportError(f"cannot listen on {host}:{port}: {exc.strerror}; check bindAddress and {key}") from exc
     return listener
 

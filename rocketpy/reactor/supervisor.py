@@ -25,7 +25,7 @@ from collections.abc import Callable, Sequence
 
 import attrs
 
-from rocketpy.errors import ConfigError, RocketError
+from rocketpy.errors import RocketError
 
 from .process import Identity, expect_frames, forget_handlers, hold_signals, own_standard_streams
 from .ring import STOP_INTAKE, STOP_LEAVE
@@ -69,9 +69,8 @@ class Supervisor:
         specs: in the order in which they are started.
         on_ready: called once, when every worker serves.
         on_reload: called on SIGHUP.
-        stop_timeout_s: for a clean stop; workers that take longer are killed. insist_after_s: a second signal within
-        this time is the same request (`timeout` and `make` pass a signal on
-            that the terminal or the service manager sends to the whole group as well).
+        stop_timeout_s: for a clean stop; workers that take longer are killed.
+        insist_after_s: a second signal within it is the same request (`timeout` and `make` pass on what the group got).
     """
 
     specs: Sequence[WorkerSpec]
@@ -86,6 +85,7 @@ class Supervisor:
     fork: Callable[[], int] = os.fork
     _children: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by pidfd
     _all: list[_Child] = attrs.field(init=False, factory=list)
+    _waiting: dict[int, _Child] = attrs.field(init=False, factory=dict)  # by the socket that starts them
     _poller: select.poll = attrs.field(init=False, factory=select.poll)
     _signals: tuple[int, int] = attrs.field(init=False, default=(-1, -1))  # wakeup pipe: read, write
     _news: int = attrs.field(init=False, default=-1)  # eventfd: a worker has become ready
@@ -111,7 +111,7 @@ class Supervisor:
         self._all += [self._child(spec) for spec in self.specs]
         gc.freeze()
         try:
-            self._start(self._all)
+            self._start([child for child in self._all if not self._awaits_connection(child)])
             self._turned_at = self.clock()
             while self._children or not self._stopping:
                 self._turn()
@@ -149,6 +149,8 @@ class Supervisor:
                 os.eventfd_read(self._news)
             elif fd in self._children:
                 self._child_ended(self._children[fd])
+            elif fd in self._waiting:
+                self._start_awaited(fd)
         if self._stopping:
             self._go_on_stopping(now)
             return
@@ -157,7 +159,9 @@ class Supervisor:
                 self._start([child])
                 self._wake_all()
         self._kill_hung(now)
-        if not self._ready_told and all(child.spec.block.is_ready for child in self._all):
+        if not self._ready_told and all(
+            child.spec.block.is_ready or child in self._waiting.values() for child in self._all
+        ):
             self._ready_told = True
             self.on_ready()
 
@@ -196,6 +200,19 @@ class Supervisor:
                 self.request_stop()
 
     # -- life and death of a worker
+
+    def _start_awaited(self, fd: int) -> None:
+        """The first connection waits for this worker, which accepts it and all others."""
+        self._poller.unregister(fd)
+        child = self._waiting.pop(fd)
+        if not self._stopping:
+            self._start([child])
+
+    def _awaits_connection(self, child: _Child) -> bool:
+        if (fd := child.spec.starts_on) is not None:
+            self._waiting[fd] = child
+            self._poller.register(fd, select.POLLIN)
+        return fd in self._waiting
 
     def _child(self, spec: WorkerSpec) -> _Child:
         doorbells = [other.block.doorbell for other in self.specs]
@@ -381,11 +398,3 @@ class Supervisor:
             del self._phases[0]
             if self._phases:
                 self._begin_phase(now)
-
-
-def port_in_use(host: str, port: int, key: str) -> ConfigError:
-    """The error for a port that is in use, with the remedy."""
-    return ConfigError(
-        f"port {port} of {host} is in use; stop the process that has it (ss -ltnp 'sport = :{port}') "
-        f"or choose another {key}"
-    )

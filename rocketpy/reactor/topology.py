@@ -22,11 +22,11 @@ from .handoff import handoff_pair
 from .pools import MANAGER, PULL, QUERY, SEND
 from .ring import Ring, WorkerBlock
 
-__all__ = ["ACCEPTOR", "MANAGER", "PULL", "QUERY", "SEND", "STORE", "ReactorSizes", "Topology"]
+__all__ = ["ACCEPTOR", "MANAGER", "PULL", "QUERY", "REPLICATOR", "SEND", "STORE", "ReactorSizes", "Topology"]
 
 MIB = 1024 * 1024
 RING_BYTES_MIN = 65_536
-ACCEPTOR, STORE = "acceptor", "store"
+ACCEPTOR, STORE, REPLICATOR = "acceptor", "store", "replicator"
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ class ReactorSizes:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        return (ACCEPTOR, *self.selectors, *self.codecs, *self.servers, STORE)
+        return (ACCEPTOR, *self.selectors, *self.codecs, *self.servers, STORE, REPLICATOR)
 
 
 @attrs.frozen

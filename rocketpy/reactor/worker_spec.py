@@ -16,6 +16,7 @@ class StopPhase:
     CODECS = 10
     MANAGERS = 20  # and query workers
     FAST_PATH = 30  # send and pull workers
+    REPLICATION = 35  # nothing more is published: slaves get the rest
     STORE = 40
     SELECTORS = 50
 
@@ -66,6 +67,8 @@ class WorkerSpec:
     hang_timeout_s: float | None = 10.0
     """Seconds without a heartbeat after which it is killed and restarted; None: never."""
     restart: RestartPolicy = RestartPolicy()
+    starts_on: int | None = None
+    """A listening socket: the worker is started when a connection waits there. None: it is started with the broker."""
     is_simple: bool = False
     """`main` imports nothing, starts no thread and draws no random number: it is little more than a loop of the C core.
     Then the interpreter is not told of the fork, which would cost the worker half a megabyte of pages of its own."""

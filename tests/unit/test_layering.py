@@ -23,6 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
     "reactor": {"remoting", "message", "config", "native"},
+    "replication": {"remoting", "message", "config", "native"},
     "namesrv": {"transport", "remoting", "message", "config"},
     "broker": {"store", "transport", "remoting", "filter", "message", "config"},
     "client": {"transport", "remoting", "filter", "message", "config"},
@@ -76,7 +77,7 @@ ONLY_IN: dict[str, set[str]] = {
     "lark": {"filter.grammar"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
-    "rocketpy.native.core": {"native", "store", "reactor", "spark"},
+    "rocketpy.native.core": {"native", "store", "reactor", "replication", "spark"},
 }
 WITHOUT_TRIO = {
     "codes",

@@ -52,6 +52,7 @@ def run_broker(
     say = ready_lines or (lambda settings: [ready_line(settings)])
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
+        replication = stack.enter_context(_replication_listener(settings))
         metrics = _metrics_listener(settings)
         if metrics is not None:
             stack.enter_context(metrics)
@@ -69,7 +70,7 @@ def run_broker(
             logger.info("each of %d selectors accepts up to %d connections (connectionsMax)", selectors, most)
             topology = Topology.create(reactor_sizes(settings))
             memory = manager_memory(settings, opened)
-            specs += worker_specs(settings, topology, opened, memory, listeners, metrics)
+            specs += worker_specs(settings, topology, opened, memory, listeners, replication, metrics)
             supervisor = Supervisor(
                 specs,
                 stop_timeout_s=settings.rocketpy.stop_timeout_millis / 1000,
@@ -90,6 +91,15 @@ def ready_line(settings: BrokerSettings) -> str:
     place = f"[{settings.broker.broker_name}, {settings.broker_addr}]"
     known = f" and name server is {settings.broker.namesrv_addr}" if settings.broker.namesrv_addr else ""
     return f"The broker{place} boot success. serializeType=JSON{known}"
+
+
+def _replication_listener(settings: BrokerSettings) -> socket.socket:
+    """The HA port, which slaves dial."""
+    return open_listener(
+        settings.server.bind_address,
+        settings.store.ha_listen_port,
+        key="listenPort (listenPort + 1 is the replication port)",
+    )
 
 
 def _metrics_listener(settings: BrokerSettings) -> socket.socket | None:

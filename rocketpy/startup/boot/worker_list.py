@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from rocketpy.broker.clock import SystemClock
 from rocketpy.broker.manager_memory import ManagerMemory
@@ -14,9 +15,20 @@ from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.pools import broker_pools
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
-from rocketpy.reactor.topology import ACCEPTOR, MANAGER, PULL, QUERY, SEND, STORE, ReactorSizes, Topology
+from rocketpy.reactor.topology import (
+    ACCEPTOR,
+    MANAGER,
+    PULL,
+    QUERY,
+    REPLICATOR,
+    SEND,
+    STORE,
+    ReactorSizes,
+    Topology,
+)
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.delay_level import parse_delay_levels
@@ -25,6 +37,7 @@ from rocketpy.store.timers import TimerMarks
 
 from ..workers.manager import ManagerMain
 from ..workers.query import QueryMain
+from ..workers.replicator import ReplicatorMain
 from ..workers.send_and_pull import PullMain, SendMain
 from ..workers.store import StoreMain
 from .half_messages import recovered_half_states
@@ -32,7 +45,7 @@ from .half_messages import recovered_half_states
 __all__ = ["ManagerMemory", "Topology", "manager_memory", "reactor_sizes", "worker_specs"]
 
 MAIN_LISTENER, VIP_LISTENER = 0, 1
-FAST_PATH_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE})
+FAST_PATH_ROLES = frozenset({"selector", "codec", SEND, PULL, STORE, REPLICATOR})
 SIMPLE_ROLES = frozenset({ACCEPTOR, "selector", "codec", SEND, PULL})
 
 
@@ -66,6 +79,7 @@ def worker_specs(
     opened: OpenedStore,
     memory: ManagerMemory,
     listeners: Sequence[socket.socket],
+    replication: socket.socket,
     metrics: socket.socket | None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
@@ -73,36 +87,31 @@ def worker_specs(
     stall_ms = settings.store.os_page_cache_busy_time_out_mills
     hang_s = settings.rocketpy.worker_heartbeat_timeout_millis / 1000
 
-    def spec(
-        name: str,
-        role: str,
-        main: Callable[[WorkerContext], None],
-        phase: int,
-        *,
-        keep_fds: tuple[int, ...] = (),
-        quiet_phase: int | None = None,
-    ) -> WorkerSpec:
+    def spec(name: str, role: str, main: Callable[[WorkerContext], None], phase: int, **others: Any) -> WorkerSpec:
         return WorkerSpec(
             name=name,
             role=role,
             block=topology.blocks[name],
             main=main,
-            keep_fds=keep_fds,
             stop_phase=phase,
-            quiet_phase=quiet_phase,
             hang_timeout_s=hang_s,
             is_simple=role in SIMPLE_ROLES,
             is_hot=role in FAST_PATH_ROLES,
+            **others,
         )
 
     levels = len(parse_delay_levels(settings.store.message_delay_level))
     marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
     timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    store = StoreMain(topology, control, settings.store, timers, filter_marks)
+    slaves, ha_fd = SlaveTable(), replication.fileno()
+    control.header.replicated_phy_offset = 0  # after a loss of power the log may be shorter than what a slave had
+    store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)
     yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
     send = SendMain(topology, control, settings, marks, halves, timers)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
+    replicator = ReplicatorMain(topology, control, settings, slaves, replication)
+    yield spec(REPLICATOR, REPLICATOR, replicator, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves)

@@ -16,7 +16,7 @@ from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.ring import ring_array
-from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.store.control_block import ControlBlock
@@ -59,6 +59,7 @@ class SendMain:
             {
                 "worker": topology.blocks[SEND].pointer,
                 "store": topology.blocks[STORE].pointer,
+                "replicator": topology.blocks[REPLICATOR].pointer,
                 "block": control.block,
                 "commitlog_directory": strings[0],
                 "consume_queue_directory": strings[1],

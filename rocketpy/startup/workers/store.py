@@ -11,6 +11,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.services.store_service import StoreSeams, StoreService
 from rocketpy.store.timers import TimerMarks
@@ -25,6 +26,7 @@ class StoreMain:
     config: MessageStoreConfig
     timers: TimerMarks
     filter_marks: FilterMarks
+    slaves: SlaveTable
 
     def __call__(self, context: WorkerContext) -> None:
         topology = self.topology
@@ -42,6 +44,7 @@ class StoreMain:
             timers=self.timers,
             timers_out=topology.ring(STORE, SEND).pointer,
             filter_marks=self.filter_marks.pointer,
+            needed_by_slaves=lambda: self.slaves.needed_phy_offset,
         )
         service = StoreService(self.config, self.control, seams)
         service.run(context.report_ready)

@@ -58,8 +58,10 @@ class Cleaner:
         queue_lock: threading.Lock | None = None,
         faults: FaultLog | None = None,
         timers: TimerMarks | None = None,
+        needed_by_slaves: Callable[[], int | None] = lambda: None,
     ) -> None:
-        """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed."""
+        """`pause(seconds)` between two deletions spares the disk. `queue_lock` is held while a queue is changed.
+        `needed_by_slaves()`: the first position that a connected slave still needs."""
         self.config = config  # replaced when settings change
         self._control = control
         self._flags = flags
@@ -68,6 +70,7 @@ class Cleaner:
         self._pause = pause
         self._queue_lock = queue_lock or threading.Lock()
         self._timers = timers
+        self._needed_by_slaves = needed_by_slaves
         self._faults = faults or FaultLog(time.monotonic)
         self._paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
         self._trim = QueueTrim(config, control, files)
@@ -135,7 +138,8 @@ class Cleaner:
         deleted = 0
         with self._faults.kept("cannot delete log files"):
             if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
-                deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable)
+                must_go = lacks_room or need is DiskNeed.REFUSE  # a slave must not stop the master
+                deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable, spare_slaves=not must_go)
         log_min = self._control.min_phy_offset
         self._trim.release_files()
         unfinished, self._unfinished = self._unfinished, {}
@@ -147,7 +151,7 @@ class Cleaner:
             self._cleaned_below = log_min
         return deleted
 
-    def _clean_log(self, at_once: bool) -> int:
+    def _clean_log(self, at_once: bool, *, spare_slaves: bool) -> int:
         size = self.config.mapped_file_size_commit_log
         header = self._control.header
         # Never delete records that are not on the disk with their units: after a power failure units are rebuilt from
@@ -160,6 +164,8 @@ class Cleaner:
         )
         if self._timers is not None:  # a pending timer is delivered from the log
             done = min(done, self._timers.held_phy_offset(done))
+        if spare_slaves and (needed := self._needed_by_slaves()) is not None:
+            done = min(done, needed)
         deleted = 0
         for start in self._log_files(size):
             path = self._paths.commitlog / file_name(start)

@@ -62,6 +62,7 @@ class StoreSeams:
     timers: TimerMarks | None = None  # with timers_out
     timers_out: Any = None  # rp_ring *: TIMER, to the send worker
     filter_marks: Any = None  # rp_filter_marks *
+    needed_by_slaves: Callable[[], int | None] = lambda: None
 
 
 @attrs.define(eq=False)
@@ -365,6 +366,7 @@ class StoreService:
             self._queues_lock,
             self._fault_log,
             timers=self._seams.timers,
+            needed_by_slaves=self._seams.needed_by_slaves,
         )
         intervals = HousekeepingIntervals.of(self._config, time.monotonic())
         is_full = False

@@ -20,6 +20,7 @@ COMPATIBILITY = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
 CLEAN, PACE, SERVICE = "store/test_cleaning.py", "store/test_intervals.py", "store/test_store_service.py"
 PROPERTIES, HOT, BROKER = "store/test_properties.py", "startup/test_send_and_pull.py", "broker/test_broker.py"
+REPLICATION = "startup/test_replicator.py"
 LEVELS = f"{CLEAN}::test_levels_are_configured"
 TRANSFER = f"{PROPERTIES}::test_transfer_limits"
 TRANSACTIONS = "broker/test_transactions.py::test_settings_are_read_at_each_round"
@@ -83,6 +84,12 @@ HONOURED = {
     "filterDataCleanTimeSpan": f"{FILTERS}::test_the_old_dead_are_dropped",
     "shortPollingTimeMills": PULL,
     "slaveReadEnable": PULL,
+    "haSendHeartbeatInterval": f"{REPLICATION}::test_limits_of_the_loop",
+    "haHousekeepingInterval": f"{REPLICATION}::test_limits_of_the_loop",
+    "haTransferBatchSize": f"{REPLICATION}::test_limits_of_the_loop",
+    "maxHaTransferByteInSecond": f"{REPLICATION}::test_limits_of_the_loop",
+    "haConnectionsMax": f"{REPLICATION}::test_limits_of_the_loop",
+    "haAddresses": f"{REPLICATION}::test_who_may_be_a_slave",
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
 }
 IGNORED = {
@@ -98,17 +105,11 @@ IGNORED = {
     "flushConsumeQueueLeastPages",
     "commitCommitLogThoroughInterval",
     "haListenPort",
-    "haSendHeartbeatInterval",
-    "haHousekeepingInterval",
-    "haTransferBatchSize",
     "haMasterAddress",
     "haSlaveFallbehindMax",
     "slaveTimeout",
     "warmMapedFileEnable",
     "offsetCheckInSlave",
-    "maxHaTransferByteInSecond",
-    "haAddresses",
-    "haConnectionsMax",
     "haSecretFile",
     "haCheckCrc",
     "haTruncateDiverged",

@@ -8,6 +8,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import struct
 import sys
 import time
@@ -543,3 +544,34 @@ def test_restart_waits_double_up_to_a_bound_with_jitter() -> None:
     policy = RestartPolicy(backoff_s=0.1, backoff_max_s=1.0)
     assert [policy.delay_s(n, 1.0) for n in range(6)] == pytest.approx([0, 0.1, 0.2, 0.4, 0.8, 1.0])
     assert policy.delay_s(3, 0.0) == pytest.approx(0.2)
+
+
+def test_a_worker_that_waits_for_a_connection_is_started_by_the_first_one(launch: Callable[..., Run]) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def accept(context: WorkerContext, journal: Journal) -> None:
+        with listener.accept()[0]:
+            serve(context, journal)
+
+    awaited = (accept, {"starts_on": listener.fileno(), "keep_fds": (listener.fileno(),)})
+    run = launch({"one": serve, "awaited": awaited})
+    assert {run.journal.line().split()[0], run.journal.line()} == {"one", "all ready"}
+    with socket.create_connection(listener.getsockname()):
+        first = run.journal.line()
+        assert first.startswith("awaited serves 1 ")
+        os.kill(pid_in(first), signal.SIGKILL)  # it is replaced like any other
+        assert "worker awaited was killed by SIGKILL" in run.journal.line()
+        with socket.create_connection(listener.getsockname()):
+            assert run.journal.line().startswith("awaited serves 2 ")
+            run.signal(signal.SIGTERM)
+            assert run.end() == 0
+    listener.close()
+
+
+def test_a_stop_while_a_worker_still_waits_for_a_connection(launch: Callable[..., Run]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        run = launch({"one": serve, "awaited": (serve, {"starts_on": listener.fileno()})})
+        run.journal.lines_until("all ready")
+        run.signal(signal.SIGTERM)
+        assert run.end() == 0
+        assert not any(line.startswith("awaited") for line in run.journal.rest())

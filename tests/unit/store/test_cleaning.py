@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -128,6 +129,26 @@ def test_files_of_pending_timers_stay(
     assert cleaner.clean() > 0
     cleaner.close()
     lib.rp_timer_marks_close(timers.pointer)
+
+
+def test_files_that_a_slave_needs_stay_until_the_disk_is_nearly_full(
+    rig: Rig, config: MessageStoreConfig, opened: OpenedStore
+) -> None:
+    needed: list[int | None] = [3 * 16_384 - 1]
+    cleaner = cleaner_of(rig, config, opened, needed_by_slaves=lambda: needed[0])
+    before = starts(opened)
+    rig.disk.used = 0.86  # files of any age go
+    assert cleaner.clean() == 2 and starts(opened) == before[2:]
+    assert cleaner.clean() == 0
+    needed[0] = 3 * 16_384
+    assert cleaner.clean() == 1 and starts(opened) == before[3:]
+    rig.disk.used = 0.95  # messages are refused: the master goes before its slaves
+    assert cleaner.clean() > 0
+
+
+def test_without_a_slave_nothing_stays_for_one(rig: Rig, config: MessageStoreConfig, opened: OpenedStore) -> None:
+    rig.disk.used = 0.86
+    assert cleaner_of(rig, config, opened, needed_by_slaves=lambda: None).clean() > 2
 
 
 @pytest.mark.parametrize(
@@ -344,10 +365,10 @@ def test_queues_of_which_nothing_is_left_lose_their_files_and_keep_their_offsets
     assert names == [file_name(6000)]
 
 
-def cleaner_of(rig: Rig, config: MessageStoreConfig, opened: OpenedStore) -> Cleaner:
+def cleaner_of(rig: Rig, config: MessageStoreConfig, opened: OpenedStore, **seams: Any) -> Cleaner:
     """Another one over the same store."""
     rig.cleaner.close()
     rig.cleaner = Cleaner(
-        config, opened.control, RunningFlags(opened.control), rig.disk, lambda: rig.now_ms, rig.pauses.append
+        config, opened.control, RunningFlags(opened.control), rig.disk, lambda: rig.now_ms, rig.pauses.append, **seams
     )
     return rig.cleaner

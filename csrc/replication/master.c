@@ -1,0 +1,236 @@
+/* See master.h. */
+#define _GNU_SOURCE
+#include "replication/master.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "ipc/worker_counters.h"
+#include "replication/slave.h"
+
+enum { MAPPINGS_MAX = 4, LISTENER = 0, DOORBELL = 1, SLAVES = 2 };
+static const uint64_t LOOK_NS = 10000000; /* between two looks while stopping */
+/* While messages come in and no send waits for a slave, it polls every millisecond and is not marked asleep, so that
+ * the send worker need not wake it for each message (as store_loop.c does). */
+static const uint64_t NAP_NS = 1000000, NAPS_AFTER_WORK_NS = 50000000;
+
+struct rp_master {
+    rp_master_config config;
+    rp_slave_rules rules;
+    rp_control *control;
+    rp_log_view *view;
+    rp_slave slaves[RP_SLAVES_MAX];
+    struct pollfd polled[SLAVES + RP_SLAVES_MAX];
+    struct {
+        uint32_t is_closed;
+        uint32_t reason;
+    } closed[RP_SLAVES_MAX]; /* rows that Python has not been told of */
+    uint32_t closed_count;
+    uint64_t replicated; /* as the control block has it */
+    uint64_t worked_ns, stopping_ns;
+    int has_more; /* some slave can be sent more at once */
+};
+
+static uint64_t now_of(const rp_master *master) { return master->config.clock_ns(); }
+
+rp_master *rp_master_open(const rp_master_config *config) {
+    rp_master *master = calloc(1, sizeof *master);
+    if (!master) return NULL;
+    master->config = *config;
+    if (!config->clock_ns) master->config.clock_ns = rp_now_ns;
+    if (master->config.slaves_max > RP_SLAVES_MAX) master->config.slaves_max = RP_SLAVES_MAX;
+    master->control = rp_control_header(config->block);
+    master->rules = (rp_slave_rules){.file_size = master->control->commitlog_file_size,
+                                     .frame_max = config->frame_max,
+                                     .heartbeat_ns = config->heartbeat_ns,
+                                     .housekeeping_ns = config->housekeeping_ns,
+                                     .stall_ns = config->stall_ns,
+                                     .bytes_per_second = config->bytes_per_second};
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) master->slaves[i].fd = -1;
+    master->replicated = rp_load_acquire(&master->control->replicated_phy_offset);
+    rp_slave_table_clear(config->table);
+    master->view = rp_log_view_open(config->commitlog_directory, master->rules.file_size, MAPPINGS_MAX);
+    if (master->view) return master;
+    free(master);
+    errno = ENOMEM;
+    return NULL;
+}
+
+void rp_master_close(rp_master *master) {
+    if (!master) return;
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++)
+        if (master->slaves[i].fd >= 0) close(master->slaves[i].fd);
+    rp_slave_table_clear(master->config.table);
+    rp_log_view_close(master->view);
+    free(master);
+}
+
+rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
+    for (uint32_t i = 0; i < master->config.slaves_max; i++) {
+        rp_slave *slave = &master->slaves[i];
+        if (slave->fd >= 0 || master->closed[i].is_closed) continue;
+        rp_slave_row *row = &master->config.table->rows[i];
+        memset(row, 0, sizeof *row);
+        strncpy(row->address, address, sizeof row->address - 1);
+        rp_slave_open(slave, fd, row, now_of(master));
+        rp_add(&master->config.table->opened, 1);
+        return RP_OK;
+    }
+    return RP_FULL;
+}
+
+static void drop(rp_master *master, uint32_t index, uint32_t reason) {
+    rp_slave *slave = &master->slaves[index];
+    close(slave->fd);
+    slave->fd = -1;
+    master->closed[index].is_closed = 1;
+    master->closed[index].reason = reason;
+    master->closed_count++;
+    rp_store_release32(&slave->row->state, RP_SLAVE_FREE);
+    rp_add(&master->config.table->closed[reason], 1);
+}
+
+int rp_master_closed(rp_master *master, rp_slave_closed *closed) {
+    for (uint32_t i = 0; i < RP_SLAVES_MAX && master->closed_count; i++) {
+        if (!master->closed[i].is_closed) continue;
+        const rp_slave *slave = &master->slaves[i];
+        *closed = (rp_slave_closed){
+            .row = i, .reason = master->closed[i].reason, .reported = slave->reported, .acked = slave->acked};
+        master->closed[i].is_closed = 0;
+        master->closed_count--;
+        return 1;
+    }
+    return 0;
+}
+
+/* Show what the slaves have; wake the send worker if that releases a send. */
+static void judge(rp_master *master, uint64_t end, uint64_t now) {
+    rp_slave_table *table = master->config.table;
+    uint64_t usable = 0, best = 0, acked = 0, needed = 0;
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+        rp_slave *slave = &master->slaves[i];
+        if (slave->fd < 0) continue;
+        int is_usable = rp_slave_judge(slave, &master->rules, end, now);
+        if (!slave->has_reported) continue;
+        if (slave->acked > acked) acked = slave->acked;
+        uint64_t sent = rp_transfer_sent(&slave->transfer);
+        uint64_t from = slave->acked ? slave->acked : sent; /* where it would go on after a lost connection */
+        if (!needed || from + 1 < needed) needed = from + 1;
+        usable += (uint64_t)is_usable;
+        if (is_usable && slave->acked > best) best = slave->acked;
+    }
+    rp_store_release(&table->usable_phy_offset, best);
+    rp_store_release(&table->usable, usable);
+    rp_store_release(&table->needed, needed);
+    if (acked <= master->replicated) return;
+    master->replicated = acked;
+    rp_store_release(&master->control->replicated_phy_offset, acked);
+    rp_full_fence(); /* before we look whether the send worker sleeps */
+    rp_worker_wake(master->config.send, 0);
+}
+
+static void serve(rp_master *master, uint64_t end, uint64_t now) {
+    uint64_t min = rp_load_acquire(&master->control->min_phy_offset), before;
+    master->has_more = 0;
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+        rp_slave *slave = &master->slaves[i];
+        uint32_t why;
+        if (slave->fd < 0) continue;
+        short events = master->polled[SLAVES + i].fd == slave->fd ? master->polled[SLAVES + i].revents : 0;
+        rp_status status = RP_OK;
+        if (events & (POLLIN | POLLHUP | POLLERR)) status = rp_slave_read(slave, &master->rules, min, end, now, &why);
+        if (events & POLLOUT) slave->is_blocked = 0;
+        before = slave->row->sent_bytes;
+        if (status == RP_OK) status = rp_slave_write(slave, &master->rules, master->view, end, now, &why);
+        if (slave->row->sent_bytes != before) {
+            rp_add(&master->config.table->sent_bytes, slave->row->sent_bytes - before);
+            master->worked_ns = now;
+        }
+        if (status == RP_INCOMPLETE && !slave->is_blocked) master->has_more = 1;
+        if (status == RP_OK && rp_slave_is_silent(slave, &master->rules, now)) {
+            status = RP_STOPPED;
+            why = RP_SLAVE_SILENT;
+        }
+        if (status == RP_STOPPED) drop(master, i, why);
+    }
+}
+
+static uint64_t wait_until(rp_master *master, uint64_t end, uint64_t now, uint64_t until) {
+    uint64_t due = until;
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+        rp_slave *slave = &master->slaves[i];
+        if (slave->fd < 0) continue;
+        uint64_t slave_due = rp_slave_due_ns(slave, &master->rules, end);
+        if (slave_due < due) due = slave_due;
+    }
+    if (due > now + LOOK_NS && rp_load_acquire32(&master->config.worker->stop)) due = now + LOOK_NS;
+    return due;
+}
+
+/* Wait for events. With `is_asleep` the send worker rings when it has published something. */
+static void wait_for(rp_master *master, uint64_t timeout_ns, int is_asleep) {
+    struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000), .tv_nsec = (long)(timeout_ns % 1000000000)};
+    master->polled[LISTENER] = (struct pollfd){.fd = master->config.listener, .events = POLLIN};
+    master->polled[DOORBELL] = (struct pollfd){.fd = master->config.worker->doorbell, .events = POLLIN};
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+        const rp_slave *slave = &master->slaves[i];
+        master->polled[SLAVES + i] =
+            (struct pollfd){.fd = slave->fd, .events = (short)(slave->is_blocked ? POLLIN | POLLOUT : POLLIN)};
+    }
+    if (ppoll(master->polled, SLAVES + RP_SLAVES_MAX, &timeout, NULL) < 0)
+        for (uint32_t i = 0; i < SLAVES + RP_SLAVES_MAX; i++) master->polled[i].revents = 0;
+    if (is_asleep || master->polled[DOORBELL].revents) rp_worker_end_sleep(master->config.worker);
+}
+
+static int is_behind(const rp_master *master, uint64_t end) {
+    return rp_load_acquire(&master->control->published_phy_offset) != end;
+}
+
+/* Once stopped: 1 when every slave that can be waited for has everything, or has had time enough. */
+static int has_finished(rp_master *master, uint64_t end, uint64_t now) {
+    if (!master->stopping_ns) master->stopping_ns = now;
+    if (now - master->stopping_ns >= (uint64_t)master->config.stall_ns) return 1;
+    for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
+        const rp_slave *slave = &master->slaves[i];
+        if (slave->fd >= 0 && slave->row->state == RP_SLAVE_REPORTED && slave->acked < end) return 0;
+    }
+    return 1;
+}
+
+static void wait_for_work(rp_master *master, uint64_t end, uint64_t until) {
+    rp_worker *worker = master->config.worker;
+    uint64_t now = now_of(master), due = wait_until(master, end, now, until);
+    if (master->has_more || due <= now || is_behind(master, end)) {
+        wait_for(master, 0, 0);
+    } else if (!master->config.is_awaited && now - master->worked_ns < NAPS_AFTER_WORK_NS) {
+        wait_for(master, NAP_NS, 0);
+    } else {
+        rp_worker_prepare_sleep(worker);
+        rp_add(&worker->counters[RP_COUNT_SLEEPS], 1);
+        wait_for(master, is_behind(master, end) ? 0 : due - now, 1);
+    }
+}
+
+rp_status rp_master_run(rp_master *master, int64_t timeout_ns) {
+    rp_worker *worker = master->config.worker;
+    uint64_t until = now_of(master) + (uint64_t)timeout_ns, end;
+    for (wait_for(master, 0, 0);; wait_for_work(master, end, until)) {
+        uint64_t now = now_of(master);
+        end = rp_load_acquire(&master->control->published_phy_offset);
+        int is_stopping = rp_load_acquire32(&worker->stop) != 0;
+        rp_store_release(&worker->heartbeat_ns, now);
+        rp_add(&worker->counters[RP_COUNT_LOOPS], 1);
+        serve(master, end, now);
+        judge(master, end, now);
+        if (is_stopping && has_finished(master, end, now)) return RP_STOPPED;
+        if (master->closed_count) return RP_NOT_FOUND;
+        if (master->polled[LISTENER].revents && !is_stopping) return RP_INCOMPLETE;
+        if (now >= until) break;
+    }
+    rp_log_view_trim(master->view, rp_load_acquire(&master->control->min_phy_offset));
+    return RP_EMPTY;
+}

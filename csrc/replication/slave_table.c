@@ -1,0 +1,29 @@
+/* See slave_table.h. */
+#define _GNU_SOURCE
+#include "replication/slave_table.h"
+#include <string.h>
+#include <sys/mman.h>
+#include "base/atomic.h"
+
+rp_slave_table *rp_slave_table_create(void) {
+    rp_slave_table *table =
+        mmap(NULL, sizeof *table, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return table == MAP_FAILED ? NULL : table;
+}
+
+void rp_slave_table_destroy(rp_slave_table *table) {
+    if (table) munmap(table, sizeof *table);
+}
+
+void rp_slave_table_clear(rp_slave_table *table) {
+    rp_store_release(&table->usable, 0);
+    rp_store_release(&table->usable_phy_offset, 0);
+    rp_store_release(&table->needed, 0);
+    memset(table->rows, 0, sizeof table->rows);
+}
+
+int rp_slave_table_can_wait(const rp_slave_table *table, uint64_t end_phy_offset, uint64_t fall_behind_max) {
+    if (!rp_load_acquire(&table->usable)) return 0;
+    uint64_t acked = rp_load_acquire(&table->usable_phy_offset);
+    return end_phy_offset <= acked || end_phy_offset - acked < fall_behind_max;
+}

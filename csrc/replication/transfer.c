@@ -1,0 +1,129 @@
+/* See transfer.h. */
+#define _GNU_SOURCE
+#include "replication/transfer.h"
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include "base/endian.h"
+
+enum { FRAMES_MAX = 32 }; /* in one sendmsg */
+
+/* The frames of one sendmsg; the first may be the rest of one. */
+struct plan {
+    struct {
+        uint64_t phy_offset;
+        uint32_t size;
+        uint8_t header[RP_HA_HEADER];
+    } frames[FRAMES_MAX];
+    struct iovec parts[2 * FRAMES_MAX];
+    uint32_t frame_count;
+    uint32_t part_count;
+    uint64_t bytes;
+};
+
+void rp_transfer_init(rp_transfer *transfer, uint64_t start, uint32_t frame_max, uint64_t file_size) {
+    *transfer = (rp_transfer){.next = start, .frame_phy_offset = start, .frame_max = frame_max, .file_size = file_size};
+}
+
+int rp_transfer_is_inside(const rp_transfer *transfer) {
+    return transfer->frame_sent < transfer->header_size + transfer->frame_size;
+}
+
+uint64_t rp_transfer_sent(const rp_transfer *transfer) {
+    if (!rp_transfer_is_inside(transfer)) return transfer->next;
+    uint32_t sent = transfer->frame_sent;
+    return transfer->frame_phy_offset + (sent > transfer->header_size ? sent - transfer->header_size : 0);
+}
+
+static void make_header(uint8_t *header, uint64_t phy_offset, uint32_t size) {
+    rp_store64(header, phy_offset);
+    rp_store32(header + 8, size);
+}
+
+void rp_transfer_heartbeat(rp_transfer *transfer) {
+    transfer->frame_phy_offset = transfer->next;
+    transfer->frame_size = transfer->frame_sent = 0;
+    transfer->header_size = RP_HA_HEADER;
+}
+
+static void add_part(struct plan *plan, const uint8_t *at, uint64_t size) {
+    if (!size) return;
+    plan->parts[plan->part_count++] = (struct iovec){.iov_base = (void *)(uintptr_t)at, .iov_len = size};
+    plan->bytes += size;
+}
+
+/* Add `size` bytes of the log; `skip` bytes of header and log are sent already. RP_OK, or why they cannot be read. */
+static rp_status add_frame(struct plan *plan, rp_log_view *view, uint64_t phy_offset, uint32_t size, uint32_t skip) {
+    const uint8_t *bytes = NULL;
+    if (size && !(bytes = rp_log_view_acquire(view, phy_offset, size)))
+        return errno == ENOENT || errno == EINVAL ? RP_NOT_FOUND : RP_NO_MEMORY;
+    uint32_t of_header = skip < RP_HA_HEADER ? skip : RP_HA_HEADER, of_bytes = skip - of_header;
+    uint8_t *header = plan->frames[plan->frame_count].header;
+    make_header(header, phy_offset, size);
+    plan->frames[plan->frame_count].phy_offset = phy_offset;
+    plan->frames[plan->frame_count++].size = size;
+    add_part(plan, header + of_header, RP_HA_HEADER - of_header);
+    if (bytes) add_part(plan, bytes + of_bytes, size - of_bytes);
+    return RP_OK;
+}
+
+static void release(const struct plan *plan, rp_log_view *view) {
+    for (uint32_t i = 0; i < plan->frame_count; i++)
+        if (plan->frames[i].size) rp_log_view_release(view, plan->frames[i].phy_offset);
+}
+
+static rp_status make_plan(const rp_transfer *transfer, rp_log_view *view, uint64_t end, uint64_t limit,
+                           struct plan *plan) {
+    rp_status status = RP_OK;
+    uint64_t next = transfer->next;
+    if (rp_transfer_is_inside(transfer))
+        status = add_frame(plan, view, transfer->frame_phy_offset, transfer->frame_size, transfer->frame_sent);
+    while (status == RP_OK && next < end && plan->bytes < limit && plan->frame_count < FRAMES_MAX) {
+        uint64_t size = transfer->file_size - next % transfer->file_size;
+        if (size > end - next) size = end - next;
+        if (size > transfer->frame_max) size = transfer->frame_max;
+        status = add_frame(plan, view, next, (uint32_t)size, 0);
+        next += size;
+    }
+    return plan->frame_count ? RP_OK : status;
+}
+
+/* The kernel took `taken` bytes of the plan: find the frame in which they end. */
+static void advance(rp_transfer *transfer, const struct plan *plan, uint64_t taken) {
+    uint32_t skip = rp_transfer_is_inside(transfer) ? transfer->frame_sent : 0;
+    for (uint32_t i = 0; i < plan->frame_count && taken; i++, skip = 0) {
+        uint64_t left = RP_HA_HEADER + (uint64_t)plan->frames[i].size - skip, now = taken < left ? taken : left;
+        transfer->frame_phy_offset = plan->frames[i].phy_offset;
+        transfer->frame_size = plan->frames[i].size;
+        transfer->header_size = RP_HA_HEADER;
+        transfer->frame_sent = skip + (uint32_t)now;
+        if (transfer->next < transfer->frame_phy_offset + transfer->frame_size)
+            transfer->next = transfer->frame_phy_offset + transfer->frame_size;
+        taken -= now;
+    }
+}
+
+rp_status rp_transfer_send(rp_transfer *transfer, int fd, rp_log_view *view, uint64_t end, uint64_t limit,
+                           uint64_t *sent) {
+    struct plan plan;
+    *sent = 0;
+    for (;;) {
+        plan.frame_count = plan.part_count = 0;
+        plan.bytes = 0;
+        rp_status status = make_plan(transfer, view, end, limit > *sent ? limit - *sent : 0, &plan);
+        if (status != RP_OK || !plan.frame_count) return status;
+        struct msghdr message = {.msg_iov = plan.parts, .msg_iovlen = plan.part_count};
+        ssize_t taken = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        int error = errno;
+        release(&plan, view);
+        if (taken < 0) {
+            if (error == EINTR) continue;
+            errno = error;
+            return error == EAGAIN || error == EWOULDBLOCK ? RP_FULL : RP_IO_ERROR;
+        }
+        advance(transfer, &plan, (uint64_t)taken);
+        *sent += (uint64_t)taken;
+        if ((uint64_t)taken < plan.bytes) return RP_FULL;
+    }
+}

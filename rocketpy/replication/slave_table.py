@@ -1,0 +1,73 @@
+"""The slaves that are connected to this master, in shared memory (csrc/replication/slave_table.h)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+
+STATES = {lib.RP_SLAVE_CONNECTED: "connected", lib.RP_SLAVE_REPORTED: "replicating", lib.RP_SLAVE_STALLED: "stalled"}
+REASONS = {
+    lib.RP_SLAVE_LEFT: "left",
+    lib.RP_SLAVE_SILENT: "silent",
+    lib.RP_SLAVE_LONGER: "longer",
+    lib.RP_SLAVE_BEHIND: "behind",
+    lib.RP_SLAVE_IMPLAUSIBLE: "implausible",
+    lib.RP_SLAVE_FAILED: "failed",
+    lib.RP_SLAVE_STRANGER: "stranger",
+    lib.RP_SLAVE_TOO_MANY: "too_many",
+    lib.RP_SLAVE_STOPPED: "stopped",
+}
+
+
+@attrs.frozen(kw_only=True)
+class SlaveState:
+    """One connection, as it was at one moment."""
+
+    address: str  # host:port
+    state: str  # connected (has not reported yet), replicating or stalled
+    acked_phy_offset: int
+    sent_bytes: int  # of the log, on this connection
+    behind_ns: int  # since its last progress, while bytes wait for it; 0: it has everything
+
+
+class SlaveTable:
+    """Created before the first fork. The replicator writes, through `pointer`; all other processes read."""
+
+    def __init__(self) -> None:
+        self.pointer: Any = lib.rp_slave_table_create()
+        if self.pointer == ffi.NULL:
+            raise StoreError(f"no shared memory for the table of slaves: {os.strerror(ffi.errno)}")
+
+    def slaves(self, now_ns: int) -> list[SlaveState]:
+        """All connections. `now_ns`: CLOCK_MONOTONIC."""
+        return [
+            SlaveState(
+                address=ffi.string(row.address).decode(errors="replace"),
+                state=STATES[state],
+                acked_phy_offset=int(row.acked_phy_offset),
+                sent_bytes=int(row.sent_bytes),
+                behind_ns=max(0, now_ns - behind_since_ns) if (behind_since_ns := int(row.behind_since_ns)) else 0,
+            )
+            for row in self.pointer.rows
+            if (state := int(row.state)) in STATES
+        ]
+
+    @property
+    def needed_phy_offset(self) -> int | None:
+        """The first position of the log that a connected slave still needs; None: there is no slave."""
+        needed = int(self.pointer.needed)
+        return needed - 1 if needed else None
+
+    def closed(self) -> Mapping[str, int]:
+        """Number of connections closed since the start, by reason."""
+        return {name: int(self.pointer.closed[reason]) for reason, name in REASONS.items()}
+
+    def count_refused(self, reason: int) -> None:
+        """Replicator: a connection was closed before it was served."""
+        self.pointer.closed[reason] += 1

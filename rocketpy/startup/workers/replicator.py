@@ -1,0 +1,70 @@
+"""The main function of the replicator: sends the log to the slaves of this master."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+from rocketpy.config import BrokerRole, BrokerSettings
+from rocketpy.native.core import ffi
+from rocketpy.reactor.topology import REPLICATOR, SEND, Topology
+from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.master import Master
+from rocketpy.replication.slave_table import SlaveTable
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.files import StorePaths
+
+TURN_NS = 1_000_000_000
+
+
+class ReplicatorMain:
+    """`main` of the replicator of a master."""
+
+    def __init__(
+        self,
+        topology: Topology,
+        control: ControlBlock,
+        settings: BrokerSettings,
+        table: SlaveTable,
+        listener: socket.socket,
+    ) -> None:
+        store = settings.store
+        self._control, self._table, self._listener = control, table, listener
+        self._networks = parse_networks(store.ha_addresses)
+        commitlog = StorePaths.of(store.store_path_root_dir, store.store_path_commit_log).commitlog
+        self._directory = ffi.new("char[]", os.fsencode(commitlog))
+        self._config: Any = ffi.new(
+            "rp_master_config *",
+            {
+                "worker": topology.blocks[REPLICATOR].pointer,
+                "send": topology.blocks[SEND].pointer,
+                "block": control.block,
+                "table": table.pointer,
+                "commitlog_directory": self._directory,
+                "listener": listener.fileno(),
+            }
+            | master_limits(settings),
+        )
+
+    def __call__(self, context: WorkerContext) -> None:
+        master = Master(self._config, self._listener, self._control.header, self._table, self._networks)
+        context.report_ready()
+        while master.turn(TURN_NS):
+            pass
+        master.close()
+
+
+def master_limits(settings: BrokerSettings) -> dict[str, Any]:
+    """The settings of the loop that sends the log."""
+    store = settings.store
+    return {
+        "slaves_max": store.ha_connections_max,
+        "frame_max": store.ha_transfer_batch_size,
+        "is_awaited": store.broker_role is BrokerRole.SYNC_MASTER,
+        "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
+        "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,
+        "stall_ns": store.slave_timeout * 1_000_000,
+        "bytes_per_second": store.max_ha_transfer_byte_in_second,
+    }
