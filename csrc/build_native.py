@@ -52,6 +52,7 @@ HEADERS = [
     "store/recovery.h",
     "store/index_file.h",
     "store/index_repair.h",
+    "store/rebuild.h",
     "store/verify.h",
     "replication/frames.h",
     "replication/slave_table.h",

@@ -19,7 +19,6 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/crash_point.h"
-#include "base/endian.h"
 #include "store/dispatch_private.h"
 #include "store/flush.h"
 #include "store/has_unit.h"
@@ -77,34 +76,17 @@ static void tell_watchers(rp_dispatch *dispatch, uint32_t from, uint32_t to) {
     }
 }
 
-static rp_status put_key(rp_dispatch *dispatch, const struct keyed *record, const uint8_t *key, uint32_t size,
-                         int is_redo) {
-    uint8_t *out = dispatch->key;
-    memcpy(out, record->topic, record->topic_size);
-    out[record->topic_size] = '#';
-    memcpy(out + record->topic_size + 1, key, size);
-    int32_t hash = rp_index_hash(out, record->topic_size + 1 + size);
-    rp_status status = rp_index_put(dispatch->index, hash, record->phy_offset, record->store_timestamp_ms, is_redo);
-    if (status == RP_OK) dispatch->counts.keys++;
-    return status;
-}
-
-/* UNIQ_KEY, then the first RP_INDEX_KEYS_MAX of KEYS. */
 static rp_status index_record(rp_dispatch *dispatch, const struct keyed *record) {
-    const uint8_t *key;
-    uint32_t size, taken = 0;
-    rp_keys keys;
-    rp_keys_begin(&keys, record->properties, record->properties_size);
-    uint32_t room = RP_INDEX_KEYS_MAX + (keys.unique != NULL);
+    int32_t hash;
     int is_redo = record->phy_offset == rp_index_end(dispatch->index); /* some keys may be entered already */
-    while (rp_keys_next(&keys, &key, &size)) {
-        if (taken++ == room) {
-            dispatch->counts.cut_short++;
-            return RP_OK;
-        }
-        rp_status status = put_key(dispatch, record, key, size, is_redo);
+    rp_key_hashes_begin(&dispatch->hashes, record->topic, record->topic_size, record->properties,
+                        record->properties_size);
+    while (rp_key_hashes_next(&dispatch->hashes, &hash)) {
+        rp_status status = rp_index_put(dispatch->index, hash, record->phy_offset, record->store_timestamp_ms, is_redo);
         if (status != RP_OK) return status;
+        dispatch->counts.keys++;
     }
+    dispatch->counts.cut_short += (uint64_t)dispatch->hashes.is_cut_short;
     return RP_OK;
 }
 
@@ -147,12 +129,6 @@ static rp_status finish_batch(rp_dispatch *dispatch, uint64_t position) {
     return status;
 }
 
-static void fill_unit(uint8_t *unit, uint64_t phy_offset, uint32_t size, int64_t code) {
-    rp_store64(unit, phy_offset);
-    rp_store32(unit + 8, size);
-    rp_store64(unit + 12, (uint64_t)code);
-}
-
 /* The queue offsets of the log jump from `end` to the record's. A gap within a file is filled with pre-blank units;
  * otherwise (an earlier queue of the same name, a gap across files) the queue is restarted at that offset. No batch is
  * open. */
@@ -163,7 +139,7 @@ static rp_status bridge(rp_dispatch *dispatch, rp_queue *queue, uint64_t end, ui
         dispatch->counts.resets += end != 0;
         return end ? rp_dispatch_drop_queue(dispatch, queue) : RP_OK;
     }
-    for (uint32_t i = 0; i < BLANK_UNITS; i++) fill_unit(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
+    for (uint32_t i = 0; i < BLANK_UNITS; i++) rp_unit_fill(blanks + i * RP_CQ_UNIT_SIZE, 0, INT32_MAX, 0);
     while (end < offset && status == RP_OK) {
         uint32_t count = offset - end < BLANK_UNITS ? (uint32_t)(offset - end) : BLANK_UNITS;
         status = rp_cq_write(dispatch->writer, queue, end, count, blanks);
@@ -213,8 +189,8 @@ static rp_status collect_unit(rp_dispatch *dispatch, const rp_record_view *recor
     uint8_t *unit =
         rp_unit_batch_add(dispatch->batch, queue, record->queue_offset, phy_offset + record->size, &extension);
     if (!unit) return RP_FULL;
-    fill_unit(unit, phy_offset, record->size,
-              rp_unit_tags_code(record, dispatch->delay_level_ms, dispatch->delay_level_count));
+    rp_unit_fill(unit, phy_offset, record->size,
+                 rp_unit_tags_code(record, dispatch->delay_level_ms, dispatch->delay_level_count));
     dispatch->counts.units++;
     return RP_OK;
 }
@@ -232,8 +208,7 @@ static rp_status collect(rp_dispatch *dispatch, const rp_record_view *record, ui
     if (++dispatch->counts.records % LOOK_EVERY == 0) look_around(dispatch);
     dispatch->timestamp_ms = record->store_timestamp_ms;
     dispatch->collected++;
-    if (dispatch->index && (record->sys_flag & RP_TRANSACTION_MASK) != RP_SYS_FLAG_TRANSACTION_ROLLBACK &&
-        record->properties_size)
+    if (dispatch->index && rp_key_hashes_wants(record->sys_flag, record->properties_size))
         dispatch->keyed[dispatch->keyed_count++] = (struct keyed){.topic = record->topic,
                                                                   .topic_size = record->topic_size,
                                                                   .properties = record->properties,

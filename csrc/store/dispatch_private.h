@@ -8,6 +8,7 @@
 #include "store/consume_queue_ext.h"
 #include "store/dispatch.h"
 #include "store/index_file.h"
+#include "store/key_hashes.h"
 #include "store/record.h"
 #include "store/topic_filters.h"
 #include "store/unit_batch.h"
@@ -49,7 +50,7 @@ struct rp_dispatch {
     rp_arrivals arrivals; /* some are left between calls only while a ring is full */
     int64_t timestamp_ms; /* store time of the record collected last */
     rp_dispatch_counts counts;
-    uint8_t key[RP_TOPIC_SIZE_V2_MAX + 1 + RP_PROPERTIES_SIZE_MAX];
+    rp_key_hashes hashes;
 };
 
 /* Collect the records of [position, end), which is in one file and mapped at `image`, until a record begins at or after

@@ -201,19 +201,14 @@ static void retire_file(rp_index *index) {
     index->fd = -1;
 }
 
-/* Create the next file. If it follows a full file, its begin and end are the end of that file, as in the reference: the
- * time of its first unit is counted from there. */
-static rp_status create_file(rp_index *index) {
+rp_status rp_index_begin_file(rp_index *index, int64_t name, int64_t timestamp_ms, uint64_t phy_offset) {
     char path[PATH_MAX];
     uint8_t header[RP_INDEX_HEADER_SIZE] = {0};
     rp_new_file file;
-    int64_t name = new_name(index);
-    if (index->base) {
-        memcpy(header + BEGIN_TIMESTAMP, index->base + END_TIMESTAMP, 8);
-        memcpy(header + END_TIMESTAMP, index->base + END_TIMESTAMP, 8);
-        memcpy(header + BEGIN_PHY_OFFSET, index->base + END_PHY_OFFSET, 8);
-        memcpy(header + END_PHY_OFFSET, index->base + END_PHY_OFFSET, 8);
-    }
+    rp_store64(header + BEGIN_TIMESTAMP, (uint64_t)timestamp_ms);
+    rp_store64(header + END_TIMESTAMP, (uint64_t)timestamp_ms);
+    rp_store64(header + BEGIN_PHY_OFFSET, phy_offset);
+    rp_store64(header + END_PHY_OFFSET, phy_offset);
     rp_store32(header + INDEX_COUNT, 1);
     if (path_of(path, index, name) < 0) return RP_IO_ERROR;
     if (rp_make_directories(index->directory) < 0) return rp_status_of_errno();
@@ -235,6 +230,14 @@ static rp_status create_file(rp_index *index) {
     status = take_file(index, file.fd, name, 1);
     if (status != RP_OK) close(file.fd);
     return status;
+}
+
+/* Create the next file. If it follows a full file, its begin and end are the end of that file, as in the reference: the
+ * time of its first unit is counted from there. */
+static rp_status create_file(rp_index *index) {
+    const uint8_t *full = index->base;
+    return rp_index_begin_file(index, new_name(index), full ? (int64_t)rp_load64(full + END_TIMESTAMP) : 0,
+                               rp_index_end(index));
 }
 
 static int32_t seconds_between(int64_t begin_ms, int64_t end_ms) {
@@ -291,6 +294,13 @@ rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64
     rp_store64(base + END_PHY_OFFSET, phy_offset);
     rp_store64(base + END_TIMESTAMP, (uint64_t)store_timestamp_ms);
     return RP_OK;
+}
+
+rp_status rp_index_put_keys(rp_index *index, const rp_index_key *keys, uint64_t count) {
+    rp_status status = RP_OK;
+    for (uint64_t i = 0; i < count && status == RP_OK; i++)
+        status = rp_index_put(index, keys[i].hash, keys[i].phy_offset, keys[i].store_timestamp_ms, 0);
+    return status;
 }
 
 rp_status rp_index_sync_full(rp_index *index, int64_t *timestamp_ms) {

@@ -19,6 +19,19 @@ void rp_index_close(rp_index *index);
  * `is_redo`: the record may have been entered before; a key that heads its chain already is not entered twice.
  * RP_OK; RP_NO_SPACE, RP_IO_ERROR: nothing was entered. */
 rp_status rp_index_put(rp_index *index, int32_t hash, uint64_t phy_offset, int64_t store_timestamp_ms, int is_redo);
+/* A key to enter. */
+typedef struct rp_index_key {
+    uint64_t phy_offset;
+    int64_t store_timestamp_ms;
+    int32_t hash;
+    uint32_t reserved;
+} rp_index_key;
+/* Enter keys, without redo. */
+rp_status rp_index_put_keys(rp_index *index, const rp_index_key *keys, uint64_t count);
+/* Create the next file under this name (digits: local time as yyyyMMddHHmmssSSS), as if it followed a full file that
+ * ends at these values (0, 0: it is the first). For rebuilding, where each file is made on its own. RP_OK;
+ * RP_NO_SPACE, RP_IO_ERROR. */
+rp_status rp_index_begin_file(rp_index *index, int64_t name, int64_t timestamp_ms, uint64_t phy_offset);
 /* End offset of the newest file: records below it have been entered. */
 uint64_t rp_index_end(const rp_index *index);
 /* Limit the end offset of the newest file to `phy_offset`. (An end offset beyond the log is damage: no further record

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from rocketpy.spark.jobs import rebuild
 from rocketpy.spark.jobs.audit import audit
 from rocketpy.spark.jobs.running import run_parts
 from rocketpy.startup.cli.command_line import cli
@@ -16,6 +17,7 @@ from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from tests.unit.store.test_java_store import unpack
+from tests.unit.store.test_rebuild import files_of
 from tests.unit.store.test_verify import in_order
 
 
@@ -56,3 +58,26 @@ def test_the_command_tells_findings_from_failures(tmp_path: Path) -> None:
     assert damaged.exit_code == 1 and f"commitlog/{file_name(0)} at byte 0: " in damaged.stdout
     missing = CliRunner().invoke(cli, [*command, str(tmp_path / "no")])
     assert missing.exit_code == 2 and missing.stderr == f"rocketpy: {tmp_path / 'no'} is not a directory\n"
+
+
+def test_a_store_of_java_is_rebuilt_on_workers(spark: Any, tmp_path: Path) -> None:
+    unpack("clean", tmp_path / "s")
+    rebuilt = rebuild.rebuild(spark, tmp_path / "s", tmp_path / "t", split_bytes=5000)
+    assert rebuilt.units == 200 and files_of(tmp_path / "t") == files_of(tmp_path / "s")
+
+
+def test_the_command_rebuilds_and_publishes(tmp_path: Path) -> None:
+    unpack("clean", tmp_path / "s")
+    expected = files_of(tmp_path / "s")
+    command = ["pipeline", "rebuild", "--inline", str(tmp_path / "s"), str(tmp_path / "t")]
+    done = CliRunner().invoke(cli, command)
+    assert done.exit_code == 0 and json.loads(done.stdout)["units"] == 200
+    (tmp_path / "s/consumequeue").rename(tmp_path / "lost")
+    done = CliRunner().invoke(cli, [*command, "--publish"])
+    assert done.exit_code == 0 and json.loads(done.stdout)["published"] is True
+    assert files_of(tmp_path / "s") == expected
+    assert verify_store(StoreReader(tmp_path / "s")).problems == []
+    refused = CliRunner().invoke(cli, command)
+    assert (
+        refused.exit_code == 2 and refused.stderr == f"rocketpy: {tmp_path / 't'} is not empty: give a new directory\n"
+    )

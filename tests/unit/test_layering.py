@@ -53,6 +53,7 @@ ROOMS: dict[str, tuple[set[str], ...]] = {
         {"recovery"},
         {"services"},
         {"inspection"},
+        {"rebuilding"},
     ),
     "startup": ({"workers"}, {"boot"}, {"cli"}),
 }

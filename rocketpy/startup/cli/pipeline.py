@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from rocketpy.startup.cli.pipeline_frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
+from rocketpy.startup.cli.pipeline_rebuild import rebuild_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -90,6 +91,9 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
     click.echo(json.dumps(report))
     return 0
 
+
+for command in (rebuild_command,):
+    pipeline.add_command(command)
 
 if __name__ == "__main__":
     pipeline(prog_name="pipeline")

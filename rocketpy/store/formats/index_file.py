@@ -35,6 +35,7 @@ INDEX_UNIT = struct.Struct(
     "i"  # previous unit of the chain, 0: none
 )
 END_PHY_OFFSET_AT = 24
+INDEX_NAME_DIGITS = 17  # yyyyMMddHHmmssSSS
 UNITS_PER_STEP = 500  # of a chain, about half a microsecond each
 assert (INDEX_HEADER.size, INDEX_SLOT.size, INDEX_UNIT.size) == (40, 4, 20)
 

@@ -1,15 +1,14 @@
 """The checks of verify.py in parts that can run in several processes, or on several machines that see the same files.
 
 A part is a file of the log, some queues, or an index file. What the log's parts say of a queue is joined (tally.py), so
-the report is that of one walk. The caller chooses what runs the parts: `map`, or Spark (rocketpy/spark/jobs).
+the report is that of one walk.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import attrs
 
@@ -18,14 +17,13 @@ from .check import Inspected
 from .findings import Findings, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
 from .log_check import LogCheck, queue_offset_text
+from .parts import RunParts, counted
 from .queue_check import QueueCheck
 from .reader import QueueDirectory, StoreReader
 from .state_files import StoreState, read_state
 from .tally import QueueTally, goes_on, join
 from .verify import NO_LISTENER, VerifyReport
 
-RunParts = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""Calls the function with each part and gives the results in the order of the parts, as `map` does."""
 QUEUES_PER_PART = 256
 
 
@@ -139,12 +137,11 @@ def verify_in_parts(
     findings = inspected.findings
     if store.state.in_use_by is not None:
         findings.note("in use: what its broker has written since this began is not looked at")
-    counted = partial(_counted, listener)
-    log = _join_log(inspected, counted("log", run, partial(check_log_file, store), _log_names(reader)))
+    log = _join_log(inspected, counted(listener, "log", run)(partial(check_log_file, store), _log_names(reader)))
     queues = QueueCheck(inspected, log)
     parts, missing = _queue_parts(reader, log)
     known = KnownLog(log.begin, log.end, log.is_dispatch_known)
-    for part in counted("queues", run, partial(check_queues, store, known, _file_size(reader)), parts):
+    for part in counted(listener, "queues", run)(partial(check_queues, store, known, _file_size(reader)), parts):
         queues.queues += part.queues
         queues.units += part.units
         queues.behind += part.behind
@@ -153,7 +150,7 @@ def verify_in_parts(
     queues.note_behind()
     index = IndexCheck(inspected, log_begin=log.begin, slots=slots)
     paths = index.checkable()
-    for one in counted("index", run, partial(check_index_file, store, log.begin), paths):
+    for one in counted(listener, "index", run)(partial(check_index_file, store, log.begin), paths):
         index.units += one.units
         _add(findings, one)
     return VerifyReport(
@@ -254,12 +251,3 @@ def _file_size(reader: StoreReader) -> int:
 def _add(findings: Findings, part: LogPart | QueuesPart | IndexPart) -> None:
     findings.problems += part.problems
     findings.notes += part.notes
-
-
-def _counted(
-    listener: ProgressListener, what: str, run: RunParts, check: Callable[[Any], Any], parts: Sequence[Any]
-) -> Iterator[Any]:
-    listener.begin(what, len(parts), "parts")
-    for done, result in enumerate(run(check, parts), 1):
-        listener.reached(done)
-        yield result

@@ -1,0 +1,217 @@
+"""Rebuilds consume queues and index into a directory of their own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import RecordCorrupt, StoreError
+
+from ..files import Files, translated
+from ..formats.delay_level import parse_delay_levels
+from ..formats.unit import CQ_STORE_UNIT_SIZE, rounded_file_size
+from ..inspection.findings import ProgressListener
+from ..inspection.parts import SPLIT_BYTES, LogPiece, RunParts, counted, cut_log, run_pieces
+from ..inspection.reader import StoreReader, guess_slots
+from ..inspection.state_files import StoreState, read_deletions, read_state
+from ..inspection.verify import NO_LISTENER
+from .collecting import Collected, CollectJob, Damage, collect
+from .planning import join_runs, pack_files, plan_index
+from .writing import WriteJob, write_index_file, write_queue_files
+
+MANIFEST, SPOOL = "rebuilt.json", "spool"
+VERSION = 1
+
+
+@attrs.frozen(kw_only=True)
+class Rebuilt:
+    """What was rebuilt, from the records in [log_begin, log_end)."""
+
+    log_begin: int
+    log_end: int
+    last_phy_offset: int  # of the newest record, and its store time: the store is known by them again
+    last_store_timestamp_ms: int
+    records: int
+    queues: int
+    queue_files: int
+    units: int
+    index_files: int | None  # None: the broker has no index
+    keys: int
+    unplaced: int  # records that no queue can have
+    cut_short: int  # records with more keys than the index takes
+    resets: int  # of queues whose offsets jumped
+    damages: list[Damage]
+
+
+def rebuild(
+    reader: StoreReader,
+    target: Path,
+    config: MessageStoreConfig,
+    run: RunParts,
+    listener: ProgressListener = NO_LISTENER,
+    *,
+    split_bytes: int = SPLIT_BYTES,
+    skip_damage: bool = False,
+) -> Rebuilt:
+    """Rebuild consume queues and index of a store, which is only read, into `target`.
+
+    Args:
+        target: a directory that is empty, or not there, or is left by a rebuild that was cut short.
+        config: the sizes of files, messageDelayLevel, messageIndexEnable; the broker's.
+        run: calls a function for each of many parts, as `map` does.
+        split_bytes: of the log, for one part.
+        skip_damage: go on behind damaged records, as dispatch does. They are in the result.
+    Raises:
+        RecordCorrupt: damage. StoreError: the target has other files, or something cannot be read or written.
+    """
+    spool = _make_target(target)
+    state = read_state(reader.files, reader.paths)
+    pieces = _pieces(reader, state, split_bytes, skip_damage)
+    levels = parse_delay_levels(config.message_delay_level)
+    collecting = CollectJob(reader.paths.commitlog, spool, levels, config.message_index_enable)
+    collected = run_pieces(counted(listener, "log", run), partial(collect, collecting), pieces)
+    log_end, damages = _end_of(collected, pieces[0].begin if pieces else 0)
+    if not skip_damage:
+        _refuse(damages, reader.paths.root)
+    file_size = rounded_file_size(config.mapped_file_size_consume_queue)
+    writing = WriteJob(target, spool, file_size, config.max_hash_slot_num, config.max_index_num)
+    deletions = read_deletions(reader.files, reader.paths)
+    queues = join_runs(collected, spool, file_size // CQ_STORE_UNIT_SIZE, deletions)
+    parts = pack_files(queues)
+    units = sum(counted(listener, "queues", run)(partial(write_queue_files, writing), parts))
+    indexes = plan_index(collected, spool, config.max_index_num - 1)
+    keys = sum(counted(listener, "index", run)(partial(write_index_file, writing), indexes))
+    newest = max(collected, key=lambda piece: (piece.last_phy_offset, piece.records), default=None)
+    result = Rebuilt(
+        log_begin=pieces[0].begin if pieces else 0,
+        log_end=log_end,
+        last_phy_offset=newest.last_phy_offset if newest else 0,
+        last_store_timestamp_ms=newest.last_store_timestamp_ms if newest else 0,
+        records=sum(piece.records for piece in collected),
+        queues=len(queues),
+        queue_files=sum(map(len, parts)),
+        units=units,
+        index_files=len(indexes) if config.message_index_enable else None,
+        keys=keys,
+        unplaced=sum(piece.unplaced for piece in collected),
+        cut_short=sum(piece.cut_short for piece in collected),
+        resets=sum(runs.resets for runs in queues.values()),
+        damages=damages,
+    )
+    _write_manifest(reader.files, target, result)
+    shutil.rmtree(spool)
+    return result
+
+
+def store_config(reader: StoreReader, given: MessageStoreConfig | None) -> MessageStoreConfig:
+    """The configuration of the store's broker, if it is given; otherwise the sizes of the files that are there, and
+    the reference's defaults.
+
+    Raises:
+        StoreError: the size of the index files does not say how many slots they have.
+    """
+    if given is not None:
+        return given
+    config = MessageStoreConfig(store_path_root_dir=str(reader.paths.root))
+    sizes = (info.size for queue in reader.queues() for info in reader.queue_files(queue))
+    if size := next(sizes, 0):
+        config = attrs.evolve(config, mapped_file_size_consume_queue=size)
+    headers = reader.index_headers()
+    info = reader.files.info(headers[-1][0]) if headers else None
+    if info is not None:
+        slots = guess_slots(info.size)
+        if slots is None:
+            raise StoreError(
+                f"{headers[-1][0]} has {info.size} bytes, of an unknown number of slots: give the broker's "
+                "configuration (--config)"
+            )
+        config = attrs.evolve(config, max_hash_slot_num=slots, max_index_num=4 * slots)
+    return config
+
+
+def read_manifest(target: Path) -> Rebuilt:
+    """What a complete rebuild has left in `target`.
+
+    Raises:
+        StoreError: there is none.
+    """
+    path = target / MANIFEST
+    with translated(path, "read"):
+        text = path.read_text(encoding="utf-8")
+    try:
+        fields: dict[str, Any] = json.loads(text)
+        if fields.pop("version") != VERSION:
+            raise StoreError(f"{path} is of another version of rocketpy: rebuild again")
+        return Rebuilt(**fields | {"damages": [Damage(**one) for one in fields["damages"]]})
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+
+
+def _make_target(target: Path) -> Path:
+    """Make the directory, without files of an earlier rebuild that was cut short. Returns its spool."""
+    spool = target / SPOOL
+    with translated(target, "write"):
+        target.mkdir(parents=True, exist_ok=True)
+        names = set(os.listdir(target))
+        if names and SPOOL not in names:
+            raise StoreError(f"{target} is not empty: give a new directory")
+        for name in names & {SPOOL, "consumequeue", "index"}:
+            shutil.rmtree(target / name)
+        spool.mkdir()
+    return spool
+
+
+def _pieces(reader: StoreReader, state: StoreState, split_bytes: int, skip_damage: bool) -> list[LogPiece]:
+    infos = reader.log_files()
+    for before, info in itertools.pairwise(infos):
+        if int(before.name) + before.size != int(info.name) and not skip_damage:
+            raise StoreError(
+                f"{reader.paths.commitlog / before.name} has {before.size} bytes, and the next file is {info.name}: a "
+                "file is missing or was cut short; --skip-damage goes on behind it"
+            )
+    live = state.live_control
+    limit = live.published_phy_offset if live else 1 << 63
+    pieces = [piece for piece in cut_log(infos, split_bytes) if piece.begin < limit]
+    return [attrs.evolve(piece, end=min(piece.end, limit)) for piece in pieces]
+
+
+def _end_of(collected: Sequence[Collected], begin: int) -> tuple[int, list[Damage]]:
+    """(end of the log, damage before it). Zeros and half a record that no record follows are the log's end."""
+    damages = [damage for piece in collected for damage in piece.damages]
+    with_records = [piece for piece in collected if piece.records]
+    if not with_records:
+        return begin, []
+    end = with_records[-1].end
+    return end, [damage for damage in damages if damage.phy_offset < end]
+
+
+def _refuse(damages: Sequence[Damage], root: Path) -> None:
+    if damages:
+        raise RecordCorrupt(
+            damages[0].phy_offset,
+            f"{damages[0].reason}; {damages[0].size} bytes up to the next record, {len(damages)} such places in "
+            f"{root}: rocketpy pipeline audit lists them, --skip-damage leaves them out",
+        )
+
+
+def _write_manifest(files: Files, target: Path, result: Rebuilt) -> None:
+    path = target / MANIFEST
+    unnamed = path.with_suffix(".unfinished")
+    with translated(path, "write"):
+        with unnamed.open("w", encoding="utf-8") as file:
+            json.dump({"version": VERSION, **attrs.asdict(result)}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        for directory, _, _ in os.walk(target):
+            files.sync_directory(Path(directory))
+        unnamed.replace(path)
+        files.sync_directory(target)

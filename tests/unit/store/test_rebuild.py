@@ -1,0 +1,341 @@
+"""Rebuilt consume queues and index are, byte for byte, what dispatch makes of the same log, and what Java has made."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.errors import RecordCorrupt, StoreError
+from rocketpy.message.record import encode_blank
+from rocketpy.store.files import file_name
+from rocketpy.store.inspection.reader import StoreReader
+from rocketpy.store.inspection.verify import verify_store
+from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.rebuilding.publishing import publish
+from rocketpy.store.rebuilding.rebuild import MANIFEST, Rebuilt, rebuild, store_config
+from rocketpy.store.recovery.lifecycle import close_store, open_store
+from tests.support.log_images import BORN_MS, record, varied_record
+from tests.support.records import Record
+from tests.support.store_writer import StoreWriter, small_config
+from tests.unit.store.test_java_store import unpack
+from tests.unit.store.test_store_lock import HOLD
+
+FILE = 16_384
+SPLITS = [1 << 30, 5_000, 700]
+
+
+def run(root: Path, target: Path, config: MessageStoreConfig | None = None, **given: Any) -> Rebuilt:
+    reader = StoreReader(root)
+    return rebuild(reader, target, store_config(reader, config), map, **given)
+
+
+def files_of(root: Path) -> dict[str, bytes]:
+    """Consume queues by path, and index files by number: their names are times of creation."""
+    queues = {str(path.relative_to(root)): path.read_bytes() for path in root.glob("consumequeue/*/*/*")}
+    indexes = sorted((root / "index").iterdir()) if (root / "index").exists() else []
+    return queues | {f"index {number}": path.read_bytes() for number, path in enumerate(indexes)}
+
+
+def write_log(root: Path, records: Sequence[tuple[Record, int]], first_file: int = 0) -> None:
+    """A log of these records with these queue offsets, in files of FILE bytes."""
+    (root / "commitlog").mkdir(parents=True)
+    start, data = first_file * FILE, b""
+
+    def close() -> None:
+        (root / "commitlog" / file_name(start)).write_bytes(data.ljust(FILE, b"\0"))
+
+    for one, queue_offset in records:
+        if len(data) + one.size + 8 > FILE:
+            data += encode_blank(FILE - len(data))
+            close()
+            start, data = start + FILE, b""
+        data += one.encode(phy_offset=start + len(data), queue_offset=queue_offset)
+    close()
+
+
+def dispatched(root: Path, copy: Path, config: MessageStoreConfig) -> dict[str, bytes]:
+    """What a broker makes of the log when it starts without queues and index."""
+    shutil.copytree(root / "commitlog", copy / "commitlog")
+    opened = open_store(attrs.evolve(config, store_path_root_dir=str(copy)))
+    close_store(opened, clean=True)
+    return files_of(copy)
+
+
+def varied_log(seed: int, count: int = 600) -> list[tuple[Record, int]]:
+    """Records of every kind. Queue offsets jump now and then: topics that were created again, damage in between."""
+    rng = random.Random(seed)
+    ends: dict[tuple[str, int], int] = {}
+    records = []
+    for number in range(count):
+        one = varied_record(rng, number)
+        if rng.random() < 0.1:
+            level = rng.randrange(1, 20)
+            properties = b"DELAY\x01%d\x02KEYS\x01a b" % level
+            one = attrs.evolve(one, topic="SCHEDULE_TOPIC_XXXX", queue_id=level - 1, properties=properties)
+        queue = (one.topic, one.queue_id)
+        offset = ends.get(queue, rng.choice((0, 0, 37, 1000)))
+        if rng.random() < 0.02:
+            offset = rng.choice((0, offset + 3, offset + 200, max(0, offset - 2)))
+        records.append((one, offset))
+        has_unit = one.sys_flag & 0xC in (0, 8)
+        ends[queue] = offset + 1 if has_unit else offset
+    return records
+
+
+@pytest.mark.parametrize("split_bytes", [*SPLITS, 97])
+def test_java_s_queues_and_index_are_rebuilt(tmp_path: Path, split_bytes: int) -> None:
+    unpack("clean", tmp_path / "s")
+    rebuilt = run(tmp_path / "s", tmp_path / "t", split_bytes=split_bytes)
+    assert files_of(tmp_path / "t") == files_of(tmp_path / "s")
+    assert (rebuilt.records, rebuilt.units, rebuilt.keys, rebuilt.queues) == (200, 200, 200, 3)
+    assert sorted(path.name for path in (tmp_path / "t").iterdir()) == ["consumequeue", "index", MANIFEST]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("split_bytes", SPLITS)
+def test_any_log_gives_what_dispatch_gives(tmp_path: Path, seed: int, split_bytes: int) -> None:
+    config = small_config(tmp_path / "s", max_hash_slot_num=7, max_index_num=50)
+    write_log(tmp_path / "s", varied_log(seed), first_file=seed % 2)
+    rebuilt = run(tmp_path / "s", tmp_path / "t", config, split_bytes=split_bytes)
+    expected = dispatched(tmp_path / "s", tmp_path / "d", config)
+    assert files_of(tmp_path / "t") == expected
+    assert rebuilt.records == 600 and rebuilt.resets > 0 and rebuilt.index_files is not None
+    assert rebuilt.index_files == sum(name.startswith("index") for name in expected) > 3
+
+
+def test_a_record_in_a_body_does_not_begin_a_piece(tmp_path: Path) -> None:
+    """A sender that knows where its message will be stored puts a valid record into the body, own offset and all."""
+    outside = record("A", b"")
+    inner = record("Evil", b"inner").encode(phy_offset=outside.size - len("A"), queue_offset=0)
+    body_at = outside.size - len("A") - 2 - 1  # before topic and properties
+    inner = record("Evil", b"inner").encode(phy_offset=body_at, queue_offset=0)
+    records = [(record("A", inner, store_timestamp_ms=BORN_MS), 0), (record("A", b"x"), 1)]
+    write_log(tmp_path / "s", records)
+    assert StoreReader(tmp_path / "s").record_at(body_at) is not None  # it would deceive
+    config = small_config(tmp_path / "s")
+    run(tmp_path / "s", tmp_path / "t", config, split_bytes=body_at - 1)
+    assert files_of(tmp_path / "t") == dispatched(tmp_path / "s", tmp_path / "d", config)
+    assert not (tmp_path / "t/consumequeue/Evil").exists()
+
+
+def test_topics_that_are_no_directories_get_no_files(tmp_path: Path) -> None:
+    names = ["../../out", "..", ".", "a/b", "fine"]
+    write_log(tmp_path / "s", [(record(name, b"x"), 0) for name in names])
+    rebuilt = run(tmp_path / "s", tmp_path / "t", small_config(tmp_path / "s"))
+    assert rebuilt.unplaced == 4 and [path.name for path in (tmp_path / "t/consumequeue").iterdir()] == ["fine"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_more_units_than_a_batch_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch is 2^20 units: a log of more, with small records in one file."""
+    one = record("A", b"")
+    count, size = (1 << 20) + 1000, one.size
+    first = bytearray(one.encode(phy_offset=0, queue_offset=0))
+    image = bytearray(bytes(first) * count)
+    for number in range(count):
+        at = number * size
+        image[at + 20 : at + 28] = number.to_bytes(8, "big")
+        image[at + 28 : at + 36] = at.to_bytes(8, "big")
+    (tmp_path / "s/commitlog").mkdir(parents=True)
+    (tmp_path / "s/commitlog" / file_name(0)).write_bytes(image)
+    config = attrs.evolve(small_config(tmp_path / "s"), mapped_file_size_consume_queue=20 * (1 << 21))
+    assert run(tmp_path / "s", tmp_path / "t", config).units == count
+    data = (tmp_path / "t/consumequeue/A/0" / file_name(0)).read_bytes()
+    assert all(
+        int.from_bytes(data[20 * number : 20 * number + 8], "big") == number * size for number in range(0, count, 997)
+    )
+
+
+def test_messages_that_went_with_their_topic_stay_away(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s")
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        puts = [writer.put("A", 0, b"x" * 100, b"TAGS\x01t") for _ in range(100)]
+    opened.control.add_queue(b"A", 0).deleted_below = puts[63].phy_offset
+    close_store(opened, clean=True)
+    assert run(tmp_path / "s", tmp_path / "t", config, split_bytes=2000).units == 37
+    reader = StoreReader(tmp_path / "t")
+    assert [offset for queue in reader.queues() for offset, _ in reader.units(queue)] == list(range(63, 100))
+
+
+# --- damage ---
+
+
+def damage(root: Path, at: int) -> None:
+    path = root / "commitlog" / file_name(at - at % FILE)
+    with path.open("r+b") as file:
+        file.seek(at % FILE + 4)
+        file.write(b"\xff")
+
+
+def test_damage_ends_the_rebuild_or_is_left_out(tmp_path: Path) -> None:
+    records = [(record("A", b"%d" % number * 50, properties=b"KEYS\x01k%d" % number), number) for number in range(300)]
+    write_log(tmp_path / "s", records)
+    places = [found.phy_offset for found in StoreReader(tmp_path / "s").records()]
+    damage(tmp_path / "s", places[7])
+    damage(tmp_path / "s", places[160])
+    config = small_config(tmp_path / "s")
+    with pytest.raises(RecordCorrupt, match=rf"{places[7]}.*--skip-damage"):
+        run(tmp_path / "s", tmp_path / "t", config, split_bytes=3000)
+    rebuilt = run(tmp_path / "s", tmp_path / "t", config, split_bytes=3000, skip_damage=True)
+    assert [found.phy_offset for found in rebuilt.damages] == [places[7], places[160]]
+    assert rebuilt.records == 298
+    units = [
+        offset
+        for queue in StoreReader(tmp_path / "t").queues()
+        for offset, _ in StoreReader(tmp_path / "t").units(queue)
+    ]
+    assert units == [number for number in range(300) if number not in (7, 160)]  # blanks in their places
+
+
+def test_half_a_record_at_the_end_is_the_end(tmp_path: Path) -> None:
+    records = [(record("A", b"x" * 100), number) for number in range(20)]
+    write_log(tmp_path / "s", records)
+    last = [found.phy_offset for found in StoreReader(tmp_path / "s").records()][-1]
+    with (tmp_path / "s/commitlog" / file_name(0)).open("r+b") as file:
+        file.seek(last + 4)
+        file.write(bytes(50))
+    rebuilt = run(tmp_path / "s", tmp_path / "t", small_config(tmp_path / "s"), split_bytes=300)
+    assert (rebuilt.records, rebuilt.log_end, rebuilt.damages) == (19, last, [])
+
+
+def test_an_empty_store(tmp_path: Path) -> None:
+    (tmp_path / "s/commitlog").mkdir(parents=True)
+    assert run(tmp_path / "s", tmp_path / "t").records == 0
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+
+
+def test_the_target_must_be_new(tmp_path: Path) -> None:
+    unpack("clean", tmp_path / "s")
+    run(tmp_path / "s", tmp_path / "t")
+    with pytest.raises(StoreError, match="is not empty: give a new directory"):
+        run(tmp_path / "s", tmp_path / "t")
+    (tmp_path / "t" / MANIFEST).unlink()
+    (tmp_path / "t/spool").mkdir()  # as a run that was cut short leaves it
+    run(tmp_path / "s", tmp_path / "t")
+    assert files_of(tmp_path / "t") == files_of(tmp_path / "s")
+
+
+def test_a_rebuild_of_unknown_index_files_asks_for_the_configuration(tmp_path: Path) -> None:
+    write_log(tmp_path / "s", [(record(), 0)])
+    (tmp_path / "s/index").mkdir()
+    (tmp_path / "s/index/20240101000000000").write_bytes(bytes(100))
+    with pytest.raises(StoreError, match="of an unknown number of slots: give the broker's configuration"):
+        run(tmp_path / "s", tmp_path / "t")
+
+
+# --- publishing ---
+
+
+def full_store(config: MessageStoreConfig, count: int = 300) -> None:
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for number in range(count):
+            writer.put(
+                f"T{number % 5}", number % 3, b"x" * (number % 90), b"KEYS\x01k%d\x02TAGS\x01a" % number,
+                store_timestamp_ms=BORN_MS + number,
+            )  # fmt: skip
+    close_store(opened, clean=True)
+
+
+def states(config: MessageStoreConfig) -> list[tuple[str, int, int]]:
+    opened = open_store(config)
+    store = MessageStore(config, opened.control)
+    found = [(state.topic, state.queue_id, state.max_offset) for state in store.queue_states()]
+    store.close()
+    close_store(opened, clean=True)
+    return sorted(found)
+
+
+def test_published_files_serve_the_next_start(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s")
+    full_store(config)
+    before, expected = states(config), files_of(tmp_path / "s")
+    shutil.rmtree(tmp_path / "s/consumequeue/T1")
+    run(tmp_path / "s", tmp_path / "t", config, split_bytes=4000)
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    assert files_of(tmp_path / "s") == expected
+    assert verify_store(StoreReader(tmp_path / "s")).problems == []
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")  # again: nothing is left to do
+    assert states(config) == before and files_of(tmp_path / "s") == expected
+
+
+@pytest.mark.parametrize("moved", [["consumequeue"], ["consumequeue", "index"]])
+def test_a_publication_that_was_cut_short_is_repeated(tmp_path: Path, moved: list[str]) -> None:
+    config = small_config(tmp_path / "s")
+    full_store(config)
+    expected = files_of(tmp_path / "s")
+    run(tmp_path / "s", tmp_path / "t", config)
+    (tmp_path / "t/replaced").mkdir()
+    for name in moved:  # it died after the old files were moved
+        (tmp_path / "s" / name).rename(tmp_path / "t/replaced" / name)
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    assert files_of(tmp_path / "s") == expected
+
+
+def test_what_was_stored_since_is_dispatched_at_the_start(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s")
+    full_store(config)
+    run(tmp_path / "s", tmp_path / "t", config)
+    full_store(config, 50)
+    expected = states(config)
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    assert states(config) == expected
+    assert verify_store(StoreReader(tmp_path / "s")).problems == []
+
+
+def test_queues_without_records_keep_their_offsets(tmp_path: Path) -> None:
+    """Their records were deleted with old files of the log; their consumers' offsets must not lie beyond their end."""
+    config = small_config(tmp_path / "s", max_index_num=4000)
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for _ in range(120):
+            writer.put("Quiet", 0, b"x" * 200)
+        for _ in range(200):
+            writer.put("Busy", 0, b"x" * 200)
+    close_store(opened, clean=True)
+    for path in sorted((tmp_path / "s/commitlog").iterdir())[:3]:
+        path.unlink()
+    run(tmp_path / "s", tmp_path / "t", config)
+    assert not (tmp_path / "t/consumequeue/Quiet").exists()
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    assert ("Quiet", 0, 120) in states(config)
+
+
+def test_a_broker_that_uses_the_store_is_not_disturbed(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s")
+    full_store(config)
+    run(tmp_path / "s", tmp_path / "t", config)
+    expected = files_of(tmp_path / "s")
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "s/lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None and holder.stdin is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreError, match="the store is in use"):
+            publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+        holder.stdin.close()
+        holder.wait()
+    assert files_of(tmp_path / "s") == expected and (tmp_path / "t/consumequeue").exists()
+
+
+def test_a_rebuild_of_another_store_is_refused(tmp_path: Path) -> None:
+    config, other = small_config(tmp_path / "s"), small_config(tmp_path / "o")
+    full_store(config)
+    full_store(other, 20)
+    run(tmp_path / "s", tmp_path / "t", config)
+    with pytest.raises(StoreError, match="was not rebuilt from"):
+        publish(StoreReader(tmp_path / "o"), tmp_path / "t")
+    shutil.rmtree(tmp_path / "t/consumequeue")
+    (tmp_path / "t" / MANIFEST).unlink()
+    with pytest.raises(StoreError, match=f"cannot read .*{MANIFEST}"):
+        publish(StoreReader(tmp_path / "s"), tmp_path / "t")
