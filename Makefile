@@ -11,7 +11,7 @@ WITHOUT_CORE := build/without-core
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
 .PHONY: help run build test test-python test-spark test-fault test-interop interop sanitize fuzz lint style types check coverage \
-        bench bench-compare bench-smoke docs clean
+        bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -94,6 +94,9 @@ bench: $(VENV)/.dev  ## throughput and latency of rocketpy alone
 
 bench-compare: $(VENV)/.dev  ## rocketpy and the official Java broker in turn: medians and ratios (Java 17, Maven)
 	$(BIN)/python -m bench.compare --fill-page-cache
+
+bench-spark: $(VENV)/.spark  ## Spark's sources beside the same work without Spark; half an hour (Java 17)
+	$(BIN)/python -m bench.spark
 
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy

@@ -1,0 +1,69 @@
+"""What `python -m bench.spark` reads: topics of a running broker, stores at rest, and Spark sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketpy.spark import read, session
+
+from .brokers import HOST, Broker, boot
+from .encoding import unique_key_prefix
+from .load import Load, Mode, Workload
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+QUEUES = 8
+SIZES = {"100 B": 100, "1 KiB": 1024}
+TOPICS = {"100 B": "small", "1 KiB": "kib"}
+SENT_S = 600.0
+OF_SESSION = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL", "spark.driver.memory": "2g"}
+
+
+def fill(broker: Broker, topic: str, queues: int, body: int, messages: int) -> None:
+    """Send so many messages to the queues in turn."""
+    broker.create_topic(topic, queues)
+    workload = Workload(Mode.SEND, 16, 16, body, requests_max=messages)
+    with Load(workload, host=HOST, port=broker.port, topic=topic, queues=queues, prefix=unique_key_prefix()) as load:
+        load.run(SENT_S)
+    with broker.control() as control:
+        control.wait_for_offsets(topic, queues, messages)
+
+
+@contextmanager
+def stopped_stores(directory: Path, messages: int) -> Iterator[dict[str, Path]]:
+    """A store of each size of body, at rest."""
+    stores = {}
+    for size, topic in TOPICS.items():
+        home = directory / topic
+        home.mkdir()
+        broker = boot("rocketpy", home)
+        try:
+            fill(broker, topic, QUEUES, SIZES[size], messages)
+        finally:
+            broker.stop()
+        stores[size] = broker.store
+    yield stores
+
+
+def start_spark(workers: int) -> SparkSession:
+    return session(f"local[{workers}]", name="rocketpy-bench", config=OF_SESSION)
+
+
+def frame_rows(spark: SparkSession, source: str, expected: int, **options: Any) -> int:
+    """Read a DataFrame to its end. Spark counts the rows on their way.
+
+    Raises:
+        AssertionError: there are not as many as were sent.
+    """
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    seen = Observation()
+    frame = read(spark, source, **options).observe(seen, f.count(f.lit(1)).alias("rows"))
+    frame.write.format("noop").mode("overwrite").save()
+    assert seen.get["rows"] == expected, f"{options}: {seen.get['rows']} rows, {expected} were sent"
+    return expected

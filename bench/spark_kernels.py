@@ -1,0 +1,84 @@
+"""What Spark's sources are measured against: the same work by processes without Spark.
+
+Each function does its work once and returns what it read; who calls it takes the time. They run in processes of their
+own, so they take and return values that can be pickled.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from rocketpy.spark.cluster import CLUSTERS
+from rocketpy.spark.decoder import Decoder
+from rocketpy.spark.options import parse_options
+from rocketpy.spark.pulls import Slice
+from rocketpy.spark.python_rows import PythonRows
+from rocketpy.spark.segments import Piece, mapped
+from rocketpy.spark.selection import TIME_MIN_MS, Checks, Selection
+from rocketpy.spark.slices import SliceReader
+from rocketpy.spark.store_options import StoreOptions
+from rocketpy.spark.store_source import PieceReader, plan
+from rocketpy.spark.topic_options import TopicOptions
+
+PROCESSES = 2
+
+
+def pieces_of(path: str, split_bytes: int) -> list[Piece]:
+    """The parts of a store at rest."""
+    return plan(parse_options(StoreOptions, {"path": path, "splitBytes": str(split_bytes)}))
+
+
+def scan(piece: Piece) -> int:
+    """A raw scan in C: every record's structure and the CRC of its body; nothing is kept. Returns records."""
+    decoder = Decoder((), Selection(store_time_to_ms=TIME_MIN_MS), Checks(place=True, crc=True))
+    start = piece.segment.start
+    with mapped(piece.segment) as image:
+        stop = piece.end - start
+        with decoder.rows.image(image) as view:
+            found = decoder.rows.find(view, start, piece.begin - start, stop)
+    return found.records
+
+
+def decode(columns: tuple[str, ...], path: str, piece: Piece) -> int:
+    """Decode the records of a piece to Arrow batches. Returns rows."""
+    options = parse_options(StoreOptions, {"path": path})
+    return sum(batch.num_rows for batch in PieceReader(options, columns, piece).batches())
+
+
+def decode_image(columns: tuple[str, ...], image: bytes, *, in_python: bool) -> int:
+    """Decode an image of the log that is in memory, in one thread. Returns rows."""
+    ways: dict[str, Any] = {"make_rows": PythonRows} if in_python else {}
+    decoder = Decoder(columns, checks=Checks(place=True), constants={"brokerName": "broker-a"}, **ways)
+    return sum(batch.num_rows for batch in decoder.decode(image))
+
+
+def pull(given: dict[str, str], wanted: Sequence[Slice]) -> int:
+    """Read slices of queues from their broker, decoded to Arrow, as a task of Spark does. Returns messages."""
+    options = parse_options(TopicOptions, given)
+    return sum(batch.num_rows for one in wanted for batch in SliceReader(options, options.names(), one).batches())
+
+
+def slices_of(given: dict[str, str]) -> list[Slice]:
+    """All that the queues of a topic have now."""
+    options = parse_options(TopicOptions, given)
+    cluster = CLUSTERS.get(options.client_options())
+    bounds = cluster.bounds(cluster.queues(options.topics or ()))
+    return [Slice(queue, one.min_offset, one.max_offset) for queue, one in sorted(bounds.items())]
+
+
+def in_processes(work: Callable[[Any], int], parts: Sequence[Any], processes: int = PROCESSES) -> Callable[[], int]:
+    """A call that does all parts in a pool; the pool is warm when this returns, and lives as long as the call."""
+    pool = multiprocessing.get_context("spawn").Pool(processes)
+    pool.map(_imported, range(processes * 4), chunksize=1)
+    return partial(_sum_of, pool, work, list(parts))
+
+
+def _imported(_: int) -> None:
+    """Makes a process import this module."""
+
+
+def _sum_of(pool: Any, work: Callable[[Any], int], parts: list[Any]) -> int:
+    return sum(pool.map(work, parts, chunksize=1))

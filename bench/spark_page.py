@@ -1,0 +1,112 @@
+"""The page of the documentation about Spark's speed: tables, what a task and a row cost, and the plot."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from . import report
+from .spark_questions import Figure, Scale
+
+TITLES = {
+    "decode": "From log bytes to Arrow, one core, without Spark",
+    "scan": "A store at rest",
+    "broker": "A running broker",
+    "archive": "Archive to Parquet, all columns, zstd",
+    "scale": "Workers and queues",
+    "tasks": "Tasks",
+    "stream": "Micro-batches",
+}
+HEADINGS = ("what", "rows/s", "median rows/s", "median s", "MB/s of bodies", "CPU µs/row", "bar", "")
+
+
+def rows_of(found: list[Figure]) -> Iterator[tuple[str, ...]]:
+    for one in found:
+        bodies = report.number(one.rows_per_s * one.body / 1e6) if one.body else ""
+        verdict = "" if one.holds is None else "holds" if one.holds else "missed"
+        rates = (report.number(one.rows_per_s), report.number(one.rows / one.median_s), f"{one.median_s:.3f}")
+        yield (one.what, *rates, bodies, f"{one.cpu_us:.2f}", one.bar, verdict)
+
+
+def numbers_in(figure: Figure) -> tuple[int, int]:
+    """Workers, and queues or tasks, of a figure of `scale` or `tasks`."""
+    workers, other = re.findall(r"\d+", figure.what)
+    return int(workers), int(other)
+
+
+def costs(found: list[Figure]) -> list[str]:
+    """What a task costs a worker, and what a row costs, by the runs with few and with many tasks."""
+    by_workers: dict[int, dict[int, Figure]] = {}
+    for one in found:
+        if one.question == "tasks":
+            workers, tasks = numbers_in(one)
+            by_workers.setdefault(workers, {})[tasks] = one
+    lines = []
+    for workers, runs in sorted(by_workers.items()):
+        few, many = min(runs), max(runs)
+        task_ms = (runs[many].best_s - runs[few].best_s) / (many - few) * workers * 1000
+        row_us = (runs[few].best_s - few * task_ms / 1000 / workers) * workers / runs[few].rows * 1e6
+        lines.append(f"| {workers} | {max(task_ms, 0.0):.1f} | {row_us:.2f} |")
+    return lines
+
+
+def plot(found: list[Figure], path: Path) -> None:
+    """Seconds against workers, a line for each number of queues."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    lines: dict[int, list[tuple[int, float]]] = {}
+    for one in found:
+        if one.question == "scale":
+            workers, queues = numbers_in(one)
+            lines.setdefault(queues, []).append((workers, one.best_s))
+    figure, axes = pyplot.subplots(figsize=(6, 3.6))
+    for queues, points in sorted(lines.items()):
+        axes.plot(*zip(*sorted(points), strict=True), marker="o", label=f"{queues} queues")
+    axes.set(xlabel="local workers", ylabel="seconds", ylim=(0, None), xticks=[1, 2, 4])
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    pyplot.close(figure)
+
+
+def write_page(path: Path, found: list[Figure], command: str, scale: Scale, load_average: float) -> None:
+    about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
+    parts = [
+        "# Spark\n",
+        f"Written by `{command}`; how figures are taken: [bench/README.md](../bench/README.md).\n",
+        f"Machine: {about}. Broker, JVM and Python workers share its cores.\n",
+        f"{scale.messages:,} messages in each topic and store, {scale.repeat} runs after one that is not counted. "
+        "rows/s is that of the best run. CPU is that of the JVM and all Python processes, without the broker.\n",
+        f"Before the run other programs made a load average of {load_average:.1f}; much more than 0 means that all "
+        "waited for processors.\n",
+    ]
+    for question, title in TITLES.items():
+        figures = [one for one in found if one.question == question]
+        if figures:
+            parts += [f"## {title}\n", report.markdown_table(HEADINGS, rows_of(figures)) + "\n"]
+        if question == "scale" and figures:
+            image = path.with_suffix(".png")
+            plot(found, image)
+            parts.append(f"![Seconds against workers, for 10, 100 and 1000 queues]({image.name})\n")
+        if question == "tasks" and figures:
+            parts += _sizing(found, scale)
+    path.write_text("\n".join(parts))
+
+
+def _sizing(found: list[Figure], scale: Scale) -> list[str]:
+    table = [
+        "| workers | a task costs a worker (ms) | a row costs a worker (µs) |",
+        "| --- | --- | --- |",
+        *costs(found),
+    ]
+    return [
+        f"The same {scale.messages:,} messages in few and in many tasks give two costs:\n",
+        "\n".join(table) + "\n",
+        "To size a cluster: seconds = (tasks x cost of a task + rows x cost of a row) / cores, as long as brokers and "
+        "network deliver. Queues cost little by themselves: they are packed into `maxPartitions` tasks. More workers "
+        "than cores do not help.\n",
+    ]

@@ -1,0 +1,260 @@
+"""The questions of `python -m bench.spark`: each makes what it needs, measures, and yields figures."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import attrs
+
+from rocketpy.spark.columns import parse_columns
+from rocketpy.spark.jobs.archive import archive
+from rocketpy.spark.jobs.running import run_parts
+
+from . import proc
+from .brokers import HOST, running
+from .spark_inputs import QUEUES, SIZES, TOPICS, fill, frame_rows, start_spark, stopped_stores
+from .spark_kernels import decode, decode_image, in_processes, pieces_of, pull, scan, slices_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SPLIT_BYTES = 64 << 20
+IMAGE_BYTES = 32 << 20
+STREAM_BARS = {64: 120, 1000: 200}  # queues: milliseconds of a micro-batch
+SETS = ("min", "std", "all")
+WORKERS, QUEUE_NUMBERS = (1, 2, 4), (10, 100, 1000)
+
+
+@attrs.frozen
+class Figure:
+    """One measurement: the best and the median of several runs of the same work.
+
+    `cpu_us`: CPU time of this process and all below it, JVM and workers, for each row of the best run.
+    """
+
+    question: str
+    what: str
+    rows: int
+    best_s: float
+    median_s: float
+    cpu_us: float
+    body: int = 0  # bytes of a body; 0: it does not matter
+    bar: str = ""
+    holds: bool | None = None
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.best_s
+
+
+@attrs.frozen
+class Scale:
+    """How much is measured."""
+
+    messages: int
+    repeat: int
+    tasks: tuple[int, ...] = (4, 64, 256)
+    micro_batches: int = 20
+    has_bars: bool = True
+
+
+def measured(question: str, what: str, work: Callable[[], int], scale: Scale, body: int = 0) -> Figure:
+    """Run `work`, which returns rows, once unmeasured and then `repeat` times."""
+    work()
+    runs: list[tuple[float, float]] = []
+    rows = 0
+    for _ in range(scale.repeat):
+        began_s, cpu_s = time.perf_counter(), proc.cpu_s([os.getpid()])
+        rows = work()
+        runs.append((time.perf_counter() - began_s, proc.cpu_s([os.getpid()]) - cpu_s))
+    best_s, cpu_s = min(runs)
+    median_s = statistics.median(seconds for seconds, _ in runs)
+    return Figure(question, what, rows, best_s, median_s, cpu_s / max(1, rows) * 1e6, body)
+
+
+def barred(figure: Figure, bar: str, holds: bool) -> Figure:
+    return attrs.evolve(figure, bar=bar, holds=holds)
+
+
+# --- one function for each question -----------------------------------------------------------------------------------
+
+
+def ask_decode(scale: Scale, directory: Path) -> Iterator[Figure]:
+    """One core, no Spark: from log bytes in memory to Arrow."""
+    bars = {("100 B", "min"): 18e6, ("100 B", "all"): 8e6}
+    with stopped_stores(directory, scale.messages) as stores:
+        for size, path in stores.items():
+            piece = pieces_of(str(path), IMAGE_BYTES)[0]
+            image = (piece.segment.path.read_bytes())[: piece.end - piece.segment.start]
+            for columns in SETS:
+                names = parse_columns(columns, diagnostics=False)
+                for in_python in (False, True):
+                    work = partial(decode_image, names, image, in_python=in_python)
+                    what = f"{size}, {columns}, {'Python' if in_python else 'C'}"
+                    figure = measured("decode", what, work, scale, SIZES[size])
+                    bar = 2e6 if in_python and columns == "min" else None if in_python else bars.get((size, columns))
+                    yield figure if bar is None else barred(figure, f"{bar / 1e6:g} M rows/s", figure.rows_per_s >= bar)
+
+
+def ask_scan(scale: Scale, directory: Path) -> Iterator[Figure]:
+    """A store at rest: by two plain processes, inside of Spark's workers, and as a DataFrame."""
+    with stopped_stores(directory, scale.messages) as stores:
+        spark = start_spark(2)
+        try:
+            for size, path in stores.items():
+                yield from _scans(spark, size, str(path), scale)
+        finally:
+            spark.stop()
+
+
+def _scans(spark: SparkSession, size: str, path: str, scale: Scale) -> Iterator[Figure]:
+    body, pieces = SIZES[size], pieces_of(path, SPLIT_BYTES)
+    names = parse_columns("min", diagnostics=False)
+    to_arrow = partial(decode, names, path)
+    raw = measured("scan", f"{size}, raw scan with CRC, 2 processes", in_processes(scan, pieces), scale, body)
+    yield raw
+    yield measured("scan", f"{size}, to Arrow with body, 2 processes", in_processes(to_arrow, pieces), scale, body)
+    within = measured(
+        "scan",
+        f"{size}, to Arrow with body, Spark's workers",
+        lambda: sum(run_parts(spark, to_arrow, pieces)),
+        scale,
+        body,
+    )
+    yield barred(within, "half of the raw scan", within.rows_per_s >= raw.rows_per_s / 2)
+    for columns in SETS:
+        options = {"path": path, "columns": columns, "splitBytes": str(SPLIT_BYTES)}
+        work = partial(frame_rows, spark, "rocketmq_store", raw.rows, **options)
+        figure = measured("scan", f"{size}, DataFrame, {columns}", work, scale, body)
+        is_barred = (size, columns) == ("100 B", "min")
+        yield barred(figure, "1 M rows/s", figure.rows_per_s >= 1e6) if is_barred else figure
+
+
+def ask_broker(scale: Scale, directory: Path) -> Iterator[Figure]:
+    """A running broker: the reader in plain processes, and DataFrames."""
+    with running("rocketpy", directory) as broker:
+        for size, topic in TOPICS.items():
+            fill(broker, topic, QUEUES, SIZES[size], scale.messages)
+        spark = start_spark(2)
+        try:
+            for size, topic in TOPICS.items():
+                yield from _pulls(spark, size, {"nameServer": f"{HOST}:{broker.namesrv_port}", "topic": topic}, scale)
+        finally:
+            spark.stop()
+
+
+def _pulls(spark: SparkSession, size: str, given: dict[str, str], scale: Scale) -> Iterator[Figure]:
+    body, slices = SIZES[size], slices_of(given)
+    for processes in (1, 2):
+        work = in_processes(
+            partial(pull, given | {"columns": "min"}), [slices[at::processes] for at in range(processes)], processes
+        )
+        what = f"{size}, reader alone, {processes} process{'es' if processes > 1 else ''}"
+        yield measured("broker", what, work, scale, body)
+    for columns in SETS:
+        figure = measured(
+            "broker",
+            f"{size}, DataFrame, {columns}",
+            partial(frame_rows, spark, "rocketmq", scale.messages, columns=columns, **given),
+            scale,
+            body,
+        )
+        is_barred = (size, columns) == ("1 KiB", "min")
+        yield barred(figure, "300 k rows/s", figure.rows_per_s >= 300e3) if is_barred else figure
+
+
+def ask_archive(scale: Scale, directory: Path) -> Iterator[Figure]:
+    """A store to Parquet with all columns: in one process, and by Spark's workers."""
+    with stopped_stores(directory, scale.messages) as stores:
+        spark = start_spark(2)
+        try:
+            for size, path in stores.items():
+                for where, how in (("one process", None), ("local[2]", spark)):
+                    work = partial(_archived, how, path, directory / "archive")
+                    figure = measured("archive", f"{size}, {where}", work, scale, SIZES[size])
+                    rate = figure.rows_per_s * SIZES[size] / 1e6
+                    is_barred = (size, where) == ("1 KiB", "local[2]")
+                    yield barred(figure, "100 MB/s of bodies", rate >= 100) if is_barred else figure
+        finally:
+            spark.stop()
+
+
+def _archived(spark: SparkSession | None, path: Path, target: Path) -> int:
+    shutil.rmtree(target, ignore_errors=True)
+    return sum(manifest.rows for manifest in archive(spark, path, target, broker="broker-a"))
+
+
+def ask_scale(scale: Scale, directory: Path) -> Iterator[Figure]:
+    """The same number of messages in 10, 100 and 1 000 queues, read by 1, 2 and 4 local workers; and more tasks for the
+    same messages, which gives the cost of a task."""
+    with running("rocketpy", directory) as broker:
+        for queues in QUEUE_NUMBERS:
+            fill(broker, f"queues{queues}", queues, SIZES["1 KiB"], scale.messages)
+        given = {"nameServer": f"{HOST}:{broker.namesrv_port}", "columns": "min"}
+        for workers in WORKERS:
+            spark = start_spark(workers)
+            try:
+                for queues in QUEUE_NUMBERS:
+                    options = {**given, "topic": f"queues{queues}"}
+                    work = partial(frame_rows, spark, "rocketmq", scale.messages, **options)
+                    yield measured("scale", f"{workers} workers, {queues} queues", work, scale, SIZES["1 KiB"])
+                for tasks in scale.tasks:
+                    numbers = {"minPartitions": str(tasks), "maxPartitions": str(tasks)}
+                    options = {**given, "topic": "queues10", **numbers}
+                    work = partial(frame_rows, spark, "rocketmq", scale.messages, **options)
+                    yield measured("tasks", f"{workers} workers, {tasks} tasks", work, scale, SIZES["1 KiB"])
+            finally:
+                spark.stop()
+
+
+def ask_stream(scale: Scale, directory: Path) -> Iterator[Figure]:
+    """What a micro-batch costs that has one message of each queue, without a sink."""
+    spark = start_spark(2)
+    try:
+        with running("rocketpy", directory) as broker:
+            for queues, p50_ms in STREAM_BARS.items():
+                topic = f"stream{queues}"
+                fill(broker, topic, queues, SIZES["100 B"], queues * scale.micro_batches)
+                options = {"nameServer": f"{HOST}:{broker.namesrv_port}", "topic": topic, "columns": "min"}
+                figure = _micro_batches(spark, options, queues, directory / topic)
+                yield barred(figure, f"median {p50_ms} ms", figure.median_s * 1000 <= p50_ms)
+    finally:
+        spark.stop()
+
+
+def _micro_batches(spark: SparkSession, options: dict[str, str], queues: int, checkpoint: Path) -> Figure:
+    reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", **options)
+    stream = reader.option("maxOffsetsPerTrigger", queues).load().writeStream.format("noop")
+    cpu_s = proc.cpu_s([os.getpid()])
+    query = stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    batches = [batch for batch in query.recentProgress if batch["numInputRows"]]
+    cpu_s = proc.cpu_s([os.getpid()]) - cpu_s
+    seconds = [batch["durationMs"]["triggerExecution"] / 1000 for batch in batches]
+    what = f"{queues} queues, one message of each"
+    return Figure(
+        "stream",
+        what,
+        queues,
+        min(seconds),
+        statistics.median(seconds),
+        cpu_s / len(batches) / queues * 1e6,
+        SIZES["100 B"],
+    )
+
+
+QUESTIONS: dict[str, Callable[[Scale, Path], Iterator[Figure]]] = {
+    "decode": ask_decode,
+    "scan": ask_scan,
+    "broker": ask_broker,
+    "archive": ask_archive,
+    "scale": ask_scale,
+    "stream": ask_stream,
+}
