@@ -101,9 +101,10 @@ bench-spark: $(VENV)/.spark  ## Spark's sources beside the same work without Spa
 bench-smoke: $(VENV)/.dev  ## every scenario briefly, rocketpy alone
 	$(BIN)/python -m bench.compare --quick --target rocketpy
 
-docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, the list of decisions
+docs: $(VENV)/.built  ## generate the pages that are made from code: configuration, metrics, failover, the list of decisions
 	$(BIN)/python -m rocketpy.config.reference > docs/configuration.md
 	$(BIN)/python -m rocketpy.metrics.reference > docs/metrics.md
+	$(BIN)/python -m rocketpy.failover.reference > docs/failover.md
 	$(BIN)/python docs/adr/index.py > docs/adr/README.md
 
 clean:  ## all that the other targets made

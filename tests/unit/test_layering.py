@@ -19,6 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "filter": {"message"},
     "config": set(),
     "native": set(),
+    "failover": {"message"},  # message.numbers
     "remoting": {"message"},
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
@@ -90,12 +91,13 @@ WITHOUT_TRIO = {
     "filter",
     "config",
     "native",
+    "failover",
     "remoting",
     "store",
     "metrics",
 }
 ADDRESS_TEXT = {"AF_INET", "AF_INET6", "inet_pton", "inet_ntop", "inet_aton", "inet_ntoa"}  # text to bytes, no socket
-WITHOUT_SOCKETS = GROUND | {"message", "filter", "native", "remoting", "store"}
+WITHOUT_SOCKETS = GROUND | {"message", "filter", "failover", "native", "remoting", "store"}
 
 
 def modules() -> list[Path]:

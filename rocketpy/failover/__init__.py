@@ -1,0 +1,18 @@
+"""Automatic failover without I/O: who is master of a broker group, who may become it, what may be acknowledged.
+
+etcd does the consensus; this package holds the rules (docs/failover.md). It has no sockets, clocks, files or trio: what
+was read and when comes in as values, decisions go out as values. The coordinator worker and the simulation of
+tests/support/failover run the same code.
+
+    states.py      the state machine as a table
+    records.py     the values of the keys in etcd
+    epochs.py      the list of epochs, its file, and where two logs part
+    joining.py     where a log is cut before it follows
+    in_sync.py     who has to acknowledge; when the set shrinks and grows
+    fences.py      until when a master may acknowledge
+    elections.py   who may stand, and what an election writes
+    requests.py    what a member is told, and what it asks for
+    mastership.py  what a master keeps during its epoch
+    member.py      one member: takes reports and answers, returns requests
+    reference.py   prints docs/failover.md
+"""

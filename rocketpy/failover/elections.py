@@ -1,0 +1,84 @@
+"""Who may stand for an election, in which order, and the state that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from .records import GroupConfig, GroupState, MemberRecord
+
+RANK_DELAY_S = 0.2  # by rank; the master puts a lost key back sooner than the first candidate stands
+
+
+@attrs.frozen(kw_only=True)
+class Candidate:
+    """This member, as far as elections go."""
+
+    member: str
+    incarnation: str
+    epoch: int  # the newest of its log; -1: the store is new
+    registered: Mapping[str, MemberRecord]
+
+
+def may_found(who: Candidate, config: GroupConfig) -> bool:
+    """Whether this member writes the first `state`: everybody is here, and no other store has messages."""
+    if any(name not in who.registered for name in config.members):
+        return False
+    filled = [name for name in config.members if who.registered[name].end > 0]
+    return who.member == (filled or config.members)[0] and len(filled) <= 1
+
+
+def may_stand(who: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float) -> bool:
+    """Whether this member may be elected while `master` is absent.
+
+    In a synchronous group only the in-sync set has everything that was acknowledged, and a member that lost bytes has
+    another incarnation. In an asynchronous one everybody may be, when all are here or had time to come; but a new
+    store would take the messages of all others with it.
+
+    Args:
+        absent_s: how long `master` has been absent, as this member saw it.
+    """
+    if who.epoch < 0:
+        return False
+    if config.mode == "sync":
+        return state.names(who.member, who.incarnation) or all_lost_their_tails(who, state)
+    return all(name in who.registered for name in config.members) or absent_s >= lease_s
+
+
+def all_lost_their_tails(who: Candidate, state: GroupState) -> bool:
+    """Whether every in-sync member is here, each with a log of the last epoch that may lack its tail.
+
+    They lost power together. Nobody has all that was acknowledged, and nobody who has it can come back: the longest
+    log is the best. A lost disk is another matter: its log has no epochs, and people have to decide.
+    """
+    found = {name: who.registered.get(name) for name in state.in_sync}
+    return all(
+        record is not None and record.incarnation != state.in_sync[name] and record.epoch >= state.epoch
+        for name, record in found.items()
+    ) and (who.member in found and rank(who, frozenset(found)) == 1)
+
+
+def rank(who: Candidate, among: frozenset[str]) -> int:
+    """The place (1 and up) of this member: newest epoch first, then the longest log, then the name."""
+    order = sorted(
+        (name for name in who.registered if name in among),
+        key=lambda name: (-who.registered[name].epoch, -who.registered[name].end, name),
+    )
+    return order.index(who.member) + 1 if who.member in order else len(order) + 1
+
+
+def founded(who: Candidate) -> GroupState:
+    """The first state of a group. Others enter the set as soon as they have caught up."""
+    return GroupState(epoch=1, master=who.member, in_sync={who.member: who.incarnation})
+
+
+def elected(who: Candidate, config: GroupConfig, state: GroupState) -> GroupState:
+    """The state after this member has won: the next epoch, and the set without the old master.
+
+    A member that stands without being in the set takes over alone: nobody else has a log that is known to fit.
+    """
+    kept: dict[str, str] = {}
+    if config.mode == "sync" and state.names(who.member, who.incarnation):
+        kept = {name: which for name, which in state.in_sync.items() if name != state.master}
+    return GroupState(epoch=state.epoch + 1, master=who.member, in_sync={**kept, who.member: who.incarnation})

@@ -1,0 +1,57 @@
+"""Until when a master may acknowledge.
+
+The **lease fence** compares a clock: it is for groups that acknowledge without their slaves, and for a master that is
+alone. The **replication fence** has no clock: a candidate stops the old master's stream before it stands, so a master
+whose acknowledgements need every in-sync member gets no more of them. Member and in_sync.py keep it.
+"""
+
+from __future__ import annotations
+
+import attrs
+
+from .records import GroupState
+
+MARGIN_S = 1.0  # covers clock rates 5 % apart (at a lease of 6 s), and half a second between check and answer
+LEASE_S_MIN = 3
+
+
+@attrs.frozen
+class Lease:
+    """A lease in etcd, as its owner knows it.
+
+    `renewed_s` is CLOCK_BOOTTIME when the last answered keepalive (or the grant) was *sent*; `granted_s` its time to
+    live as etcd granted it.
+    """
+
+    number: int
+    renewed_s: float
+    granted_s: float
+
+    @property
+    def deadline_s(self) -> float:
+        """CLOCK_BOOTTIME until which answers that rest on this lease may leave."""
+        return self.renewed_s + self.granted_s - MARGIN_S
+
+    def is_over(self, now_s: float) -> bool:
+        """Whether etcd has dropped it for sure, by this clock: twice its time without a renewal."""
+        return now_s >= self.renewed_s + 2 * self.granted_s
+
+
+@attrs.frozen(kw_only=True)
+class Fence:
+    """How a group decides. `without_lease` is haServeWithoutLease: a synchronous group with slaves needs no lease."""
+
+    is_sync: bool
+    without_lease: bool = True
+
+    def is_open(self, now_s: float, lease: Lease | None, state: GroupState, acknowledging: frozenset[str]) -> bool:
+        """Whether the master may answer sends.
+
+        Args:
+            lease: the one that `master` in etcd has, as far as this member knows; None if it has none.
+            acknowledging: members that have acknowledged something in the master's epoch.
+        """
+        if lease is not None and now_s < lease.deadline_s:
+            return True
+        others = state.in_sync.keys() - {state.master}
+        return self.is_sync and self.without_lease and bool(others) and others <= acknowledging

@@ -1,0 +1,84 @@
+"""The in-sync set as its master keeps it: who has to acknowledge, when the set shrinks and grows.
+
+Only the master changes the set, each time by a transaction on `state`'s revision. A transaction without an answer may
+succeed later. Until `state` has another revision, the members of the old set and of every set that was asked for count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from .records import GroupState
+
+Member = tuple[str, str]  # name, incarnation
+
+
+@attrs.frozen
+class Ack:
+    """What a member has acknowledged: everything below `position`, as a follower of `epoch`."""
+
+    incarnation: str
+    epoch: int
+    position: int
+
+
+def has_to_acknowledge(state: GroupState, asked: Iterable[GroupState]) -> frozenset[Member]:
+    """Members of `state` and of the states that were asked for and may still come, with their incarnations."""
+    return frozenset(member for each in (state, *asked) for member in each.in_sync.items())
+
+
+def position_of(member: Member, epoch: int, acks: Mapping[str, Ack]) -> int | None:
+    """What this member, with this store, has acknowledged under `epoch`; None: nothing."""
+    ack = acks.get(member[0])
+    if ack is None or ack.incarnation != member[1] or ack.epoch != epoch:
+        return None
+    return ack.position
+
+
+def replicated(own: Member, own_end: int, epoch: int, counting: Iterable[Member], acks: Mapping[str, Ack]) -> int:
+    """The position up to which everybody who counts has acknowledged; -1 if one has acknowledged nothing yet."""
+    ends = [own_end]
+    for member in counting:
+        if member != own:
+            position = position_of(member, epoch, acks)
+            ends.append(-1 if position is None else position)
+    return min(ends)
+
+
+def may_enter(ack: Ack, epoch: int, epoch_start: int, confirmed: int) -> bool:
+    """Whether a member has all that was ever acknowledged to a client.
+
+    `confirmed` alone would not do: the last master may have acknowledged more than it could tell this one, up to where
+    the epoch begins.
+    """
+    return ack.epoch == epoch and ack.position >= max(confirmed, epoch_start)
+
+
+@attrs.define
+class Progress:
+    """When a follower last had everything that the master had at some moment."""
+
+    caught_up_s: float  # that moment
+    sample: int = 0  # an end of the master's log
+    sampled_s: float = 0.0
+
+    def note(self, position: int, end: int, now_s: float) -> None:
+        """The follower has acknowledged `position` while the log ends at `end`."""
+        if position >= end:
+            self.caught_up_s = now_s
+        elif position >= self.sample:
+            self.caught_up_s = max(self.caught_up_s, self.sampled_s)
+            self.sample, self.sampled_s = end, now_s
+
+
+def without(state: GroupState, names: Iterable[str]) -> GroupState:
+    """`state` with a smaller set."""
+    gone = set(names)
+    return attrs.evolve(state, in_sync={name: which for name, which in state.in_sync.items() if name not in gone})
+
+
+def having(state: GroupState, entering: Mapping[str, str]) -> GroupState:
+    """`state` with a larger set."""
+    return attrs.evolve(state, in_sync={**state.in_sync, **entering})

@@ -1,0 +1,46 @@
+"""Where a member's log must be cut before it can follow a master."""
+
+from __future__ import annotations
+
+import attrs
+
+from .epochs import EpochList, common_end
+
+
+@attrs.frozen(kw_only=True)
+class Log:
+    """A log by its epochs, its end, and the position up to which consumers were shown it; in bytes."""
+
+    epochs: EpochList
+    end: int
+    confirmed: int
+
+
+def cut_for(own: Log, master: Log, *, is_sync: bool) -> int | None:
+    """The position at which the member's log must end before it takes the master's stream.
+
+    In a synchronous group every in-sync log has what was confirmed, so a cut below is a sign of something else: a
+    master by an unclean election, or a store that was exchanged. People have to look at it.
+
+    Returns: the position; None: halt, the logs have diverged.
+    """
+    end = common_end(own.epochs, own.end, master.epochs, master.end)
+    if end is None or (is_sync and end < own.confirmed):
+        return None
+    return end
+
+
+def may_serve(own_epoch: int, follower: EpochList, joined: int) -> bool:
+    """Whether a master of `own_epoch` may let a follower in that has joined `joined` (-1: nothing yet).
+
+    If not, the master is the older one of the two: it has learned of a higher epoch.
+    """
+    return max(joined, follower.last) <= own_epoch
+
+
+def may_take(epoch: int, own: EpochList, heard: int) -> bool:
+    """Whether to take the stream of `epoch`, and acknowledge it: never that of a master older than one known.
+
+    This is half of the replication fence; that candidates and masters take no stream is the other.
+    """
+    return epoch >= max(heard, own.last)

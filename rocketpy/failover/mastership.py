@@ -1,0 +1,97 @@
+"""What a master keeps for the time of its epoch: who keeps up, and to whom it may hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from . import in_sync
+from .in_sync import Ack, Progress
+from .records import GroupState, MasterRecord, SwitchWish
+from .requests import Report, View
+
+
+@attrs.define(eq=False)
+class Mastership:
+    """One epoch of one master. `since_s` is CLOCK_BOOTTIME when it began."""
+
+    member: str
+    incarnation: str
+    epoch: int
+    since_s: float
+    _progress: dict[str, Progress] = attrs.field(factory=dict)
+    _wish: SwitchWish | None = None  # the one that is being served, or has failed
+
+    def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
+        """The members of the set that have acknowledged something in this epoch."""
+        members = known.in_sync.items()
+        return frozenset(one[0] for one in members if in_sync.position_of(one, self.epoch, acks) is not None)
+
+    def replicated(self, report: Report, counting: frozenset[in_sync.Member]) -> int:
+        """Up to where everybody who counts has acknowledged in this epoch."""
+        own = (self.member, self.incarnation)
+        return in_sync.replicated(own, report.end, self.epoch, counting, report.acks)
+
+    def change_of_set(
+        self, now_s: float, known: GroupState, report: Report, confirmed: int, keep_up_s: float
+    ) -> GroupState | None:
+        """The next in-sync set: first without those who do not keep up, then with those who have caught up."""
+        self._note(now_s, known, report)
+        late = [name for name, which in known.in_sync.items() if self._is_late(name, which, now_s, report, keep_up_s)]
+        if late:
+            return in_sync.without(known, late)
+        start = next((entry.start for entry in report.epochs.entries if entry.number == self.epoch), report.end)
+        entering = {
+            name: ack.incarnation
+            for name, ack in report.acks.items()
+            if name not in known.in_sync
+            and in_sync.may_enter(ack, self.epoch, start, confirmed)
+            and self._progress[name].caught_up_s > now_s - keep_up_s
+        }
+        return in_sync.having(known, entering) if entering else None
+
+    def _note(self, now_s: float, known: GroupState, report: Report) -> None:
+        """Take down who has what. A member that has not come yet has until `keep_up_s` after the epoch began."""
+        for name in known.in_sync.keys() | report.acks.keys():
+            ack = report.acks.get(name)
+            begun = self.since_s if name in known.in_sync else float("-inf")
+            progress = self._progress.setdefault(name, Progress(begun))
+            if ack is not None and ack.epoch == self.epoch:
+                progress.note(ack.position, report.end, now_s)
+
+    def _is_late(self, name: str, which: str, now_s: float, report: Report, keep_up_s: float) -> bool:
+        if name == self.member:
+            return False
+        ack = report.acks.get(name)
+        replaced = ack is not None and ack.epoch == self.epoch and ack.incarnation != which
+        return replaced or now_s - self._progress[name].caught_up_s > keep_up_s
+
+    # --- hand-over ----------------------------------------------------------------------------------------------------
+
+    def wants_switch(self, view: View, wall_ms: int) -> bool:
+        """Whether the operator wants another master that can take over. Each wish is tried once."""
+        wish = view.switch
+        if wish is None or wish == self._wish or wish.from_epoch != self.epoch or wall_ms >= wish.until_ms:
+            return False
+        if wish.to == self.member or not self._is_able(wish.to, view):
+            return False
+        self._wish = wish
+        return True
+
+    def hand_over(self, view: View, report: Report) -> tuple[GroupState, MasterRecord] | None:
+        """The next `state` and `master`, when the target has everything; None: not yet."""
+        wish, known = self._wish, view.state
+        if wish is None or known is None or not report.settled or not self._is_able(wish.to, view):
+            return None
+        target = (wish.to, known.in_sync[wish.to])
+        position = in_sync.position_of(target, self.epoch, report.acks)
+        if position is None or position < report.end:
+            return None
+        new = attrs.evolve(known, epoch=self.epoch + 1, master=wish.to)
+        return new, MasterRecord(member=wish.to, epoch=new.epoch, lease=view.members[wish.to].lease)
+
+    def _is_able(self, name: str, view: View) -> bool:
+        """In sync, and alive with the same store."""
+        record, known = view.members.get(name), view.state
+        return record is not None and known is not None and known.names(name, record.incarnation)

@@ -1,0 +1,370 @@
+"""One member of a group: takes reports, views of etcd and answers; says what it is, what it does, what it asks for.
+
+    member.learn(view)               something was read from etcd
+    member.answered(number, outcome) a transaction was answered, or its answer is given up
+    member.lease = ...               a lease was granted or renewed; `lease_gone(number)`: it has ended
+    member.step(now_s, report)       -> requests; afterwards `state`, `duties`, `following`, `acknowledged` hold
+
+It has no clock: `now_s` is CLOCK_BOOTTIME. Every decision is level-triggered: it follows from what is known, not from
+which message brought it, so a message that is lost, doubled or late costs time only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+
+from . import elections, in_sync
+from .elections import RANK_DELAY_S, Candidate
+from .fences import Fence, Lease
+from .mastership import Mastership
+from .records import GroupConfig, GroupState, MasterRecord
+from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
+from .states import DUTIES, Duties, Event, State, next_state
+
+HAND_OVER_S = 3.0
+SERVING = frozenset({State.PROMOTING, State.MASTER, State.FENCED, State.HANDING_OVER})
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """What an operator decides, of one member. `keep_up_s` is haMaxTimeSlaveNotCatchup."""
+
+    member: str
+    config: GroupConfig
+    lease_s: float = 6.0
+    keep_up_s: float = 3.0
+    without_lease: bool = True
+
+    @property
+    def fence(self) -> Fence:
+        return Fence(is_sync=self.config.mode == "sync", without_lease=self.without_lease)
+
+
+@attrs.frozen
+class Change:
+    """A change of state, for the log."""
+
+    before: State
+    event: Event
+    after: State
+    epoch: int
+
+
+@attrs.define(eq=False)
+class Member:
+    """The rules of failover for one member; see the module."""
+
+    settings: Settings
+    state: State = State.JOINING
+    epoch: int = -1  # the epoch that this member serves, in the states of SERVING
+    lease: Lease | None = None
+    acknowledged: int = 0  # sends that end at or below this position may be answered 0
+    confirmed: int = 0  # what consumers may see, in the states of SERVING
+    copies: int = 1  # members that have everything below `confirmed`; 1: this one alone, so a sync master answers 11
+    changes: list[Change] = attrs.field(factory=list)  # not yet taken by `changes_taken`
+    operator_order: bool = False
+    _view: View | None = None
+    _report: Report | None = None
+    _now_s: float = 0.0
+    _since_s: float = 0.0  # when the present state began
+    _absent_since_s: float | None = None
+    _base: int = 0  # the revision of `state` that a candidate stands on
+    _decisions: Decisions = attrs.field(factory=Decisions)
+    _mastership: Mastership | None = None
+
+    # --- what comes in ------------------------------------------------------------------------------------------------
+
+    def learn(self, view: View) -> None:
+        """Take a read of etcd; an older one than the last is left out."""
+        if self._view is None or view.revision >= self._view.revision:
+            self._view = view
+            self._decisions.seen(view.state_revision)
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """Take the answer to a transaction. Call `learn` with what came with it."""
+        self._decisions.answered(number, outcome)
+
+    def lease_gone(self, number: int) -> None:
+        """A lease of this member has ended for certain."""
+        self._decisions.lease_gone(number)
+        if self.lease is not None and self.lease.number == number:
+            self.lease = None
+
+    def changes_taken(self) -> list[Change]:
+        """The changes of state since the last call."""
+        taken, self.changes = self.changes, []
+        return taken
+
+    # --- what follows -------------------------------------------------------------------------------------------------
+
+    @property
+    def duties(self) -> Duties:
+        return DUTIES[self.state]
+
+    @property
+    def following(self) -> tuple[str, int] | None:
+        """The member whose stream to take, and the epoch that `state` names; None: no stream."""
+        known = self._view.state if self._view else None
+        if not self.duties.takes_stream or known is None or known.master == self.settings.member:
+            return None
+        return known.master, known.epoch
+
+    def step(self, now_s: float, report: Report) -> list[Transaction | RevokeLease]:
+        """Work out everything that follows from what is known now.
+
+        Returns: what to ask etcd for, at most one transaction at a time.
+        """
+        self._now_s, self._report = now_s, report
+        if self._view is None:
+            return []
+        present = self._view.master is not None
+        self._absent_since_s = None if present else self._absent_since_s or now_s
+        for _ in State:  # no state is entered twice in a step
+            event = self._event()
+            if event is None:
+                break
+            self._enter(next_state(self.state, event), event)
+        self._acknowledge()
+        return self._requests()
+
+    def _enter(self, after: State, event: Event) -> None:
+        assert after is not self.state, f"{event} means nothing in {self.state}"
+        known = self._view.state if self._view else None
+        if after is State.PROMOTING:
+            assert known is not None
+            self.epoch = known.epoch
+        if after is State.CANDIDATE:
+            assert self._view is not None
+            self._base = self._view.state_revision
+        if after in SERVING and self._mastership is None:
+            assert self._report is not None
+            self._mastership = Mastership(self.settings.member, self._report.incarnation, self.epoch, self._now_s)
+            self.confirmed = self._report.confirmed
+        elif after not in SERVING:
+            self._mastership = None
+        self.changes.append(Change(self.state, event, after, self.epoch if after in SERVING else -1))
+        self.state, self._since_s = after, self._now_s
+        self.operator_order = False
+
+    # --- events -------------------------------------------------------------------------------------------------------
+
+    def _event(self) -> Event | None:
+        """The event that holds now and means something in this state; the first of several."""
+        view, report = self._view, self._report
+        assert view is not None and report is not None
+        if self.state is State.HALTED:
+            return Event.OPERATOR_ORDER if self.operator_order else None
+        if report.damaged or (view.config is not None and view.config != self.settings.config):
+            return Event.MISCONFIGURED
+        if self.state in SERVING:
+            if report.heard > self.epoch or view.state is None or view.state.epoch > self.epoch:
+                return self._replaced_by(view.state)
+            return _EVENTS[self.state](self)
+        if self._is_appointed():
+            return Event.APPOINTED
+        return _EVENTS[self.state](self)
+
+    def _replaced_by(self, known: GroupState | None) -> Event:
+        handed = self.state is State.HANDING_OVER and known is not None and known.epoch == self.epoch + 1
+        return Event.HANDED_OVER if handed else Event.HIGHER_EPOCH
+
+    def _is_appointed(self) -> bool:
+        assert self._view is not None and self._report is not None
+        known = self._view.state
+        return (
+            known is not None
+            and known.master == self.settings.member
+            and known.names(self.settings.member, self._report.incarnation)
+            and known.epoch > self._report.epochs.last
+            and known.epoch >= self._report.heard
+        )
+
+    def _in_joining(self) -> Event | None:
+        assert self._view is not None
+        known = self._view.state
+        if known is None:
+            return Event.MAY_FOUND if elections.may_found(self._candidate, self.settings.config) else None
+        if self._may_stand():
+            return Event.MAY_STAND
+        return Event.MASTER_KNOWN if known.master != self.settings.member else None
+
+    def _in_follower(self) -> Event | None:
+        return self._diverged_or_stands() or (Event.ENTERED_SET if self._is_in_sync() else None)
+
+    def _in_in_sync(self) -> Event | None:
+        return self._diverged_or_stands() or (None if self._is_in_sync() else Event.LEFT_SET)
+
+    def _diverged_or_stands(self) -> Event | None:
+        assert self._report is not None
+        if self._report.diverged:
+            return Event.DIVERGED
+        return Event.MAY_STAND if self._may_stand() else None
+
+    def _in_candidate(self) -> Event | None:
+        assert self._view is not None
+        if self._view.state_revision != self._base:
+            return Event.ELECTION_LOST
+        idle = self._decisions.waiting is None and not self._decisions.unresolved
+        return Event.MASTER_BACK if self._view.master is not None and idle else None
+
+    def _in_promoting(self) -> Event | None:
+        assert self._report is not None
+        return Event.READY if self._report.opened == self.epoch else None
+
+    def _in_master(self) -> Event | None:
+        assert self._view is not None and self._report is not None and self._mastership is not None
+        if not self._fence_is_open():
+            return Event.LEASE_OVER
+        return Event.SWITCH_WANTED if self._mastership.wants_switch(self._view, self._report.wall_ms) else None
+
+    def _in_fenced(self) -> Event | None:
+        if self._decisions.is_asked(Kind.HAND_OVER):  # the target may be master by now, with a lease of its own
+            return None
+        return Event.LEASE_BACK if self._fence_is_open() else None
+
+    def _in_handing_over(self) -> Event | None:
+        assert self._mastership is not None
+        if not self._fence_is_open():
+            return Event.LEASE_OVER
+        undecided = self._decisions.waiting is not None or bool(self._decisions.unresolved)
+        return None if self._now_s < self._since_s + HAND_OVER_S or undecided else Event.HAND_OVER_FAILED
+
+    # --- what events and requests rest on -----------------------------------------------------------------------------
+
+    @property
+    def _candidate(self) -> Candidate:
+        assert self._view is not None and self._report is not None
+        return Candidate(
+            member=self.settings.member,
+            incarnation=self._report.incarnation,
+            epoch=self._report.epochs.last,
+            registered=self._view.members,
+        )
+
+    def _is_in_sync(self) -> bool:
+        assert self._view is not None and self._report is not None
+        known = self._view.state
+        return known is not None and known.names(self.settings.member, self._report.incarnation)
+
+    def _may_stand(self) -> bool:
+        view = self._view
+        if view is None or view.state is None or view.master is not None or self._absent_since_s is None:
+            return False
+        absent_s = self._now_s - self._absent_since_s
+        config = self.settings.config
+        return elections.may_stand(
+            self._candidate, config, view.state, absent_s=absent_s, lease_s=self.settings.lease_s
+        )
+
+    def _master_lease(self) -> Lease | None:
+        """The lease that holds `master`, if this member has it."""
+        held = self._view.master if self._view else None
+        if held is None or self.lease is None or held.lease != self.lease.number:
+            return None
+        return self.lease if held.member == self.settings.member and held.epoch == self.epoch else None
+
+    def _fence_is_open(self) -> bool:
+        assert self._view is not None and self._view.state is not None and self._mastership is not None
+        assert self._report is not None
+        acknowledging = self._mastership.acknowledging(self._view.state, self._report.acks)
+        return self.settings.fence.is_open(self._now_s, self._master_lease(), self._view.state, acknowledging)
+
+    def _acknowledge(self) -> None:
+        """Move `confirmed`, and `acknowledged` where the fence is open."""
+        view, report = self._view, self._report
+        assert view is not None and report is not None
+        if self._mastership is None or view.state is None or view.state.epoch != self.epoch:
+            return
+        counting = in_sync.has_to_acknowledge(view.state, self._decisions.may_come)
+        position = self._mastership.replicated(report, counting)
+        self.confirmed, self.copies = max(self.confirmed, position), len(counting)
+        if self.duties.answers_waits:
+            self.acknowledged = self.confirmed if self.settings.fence.is_sync else report.end
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def _requests(self) -> list[Transaction | RevokeLease]:
+        view = self._view
+        assert view is not None
+        if self.state is State.CANDIDATE:
+            return self._stand(view)
+        if self.state is State.JOINING and view.master and view.master.member == self.settings.member:
+            return [RevokeLease(view.master.lease)] if not self._is_appointed() else []
+        if self._mastership is None or self._decisions.waiting or self.state is State.PROMOTING:
+            return []
+        return self._rule(view)
+
+    def _stand(self, view: View) -> list[Transaction | RevokeLease]:
+        """A candidate's requests: the election, or the end of its lease when somebody else is master again."""
+        assert self._report is not None
+        if self._decisions.waiting or self.lease is None or not self._report.settled:
+            return []
+        if view.master is not None:
+            return [RevokeLease(one.master.lease) for one in self._decisions.unresolved[:1] if one.master]
+        who, config = self._candidate, self.settings.config
+        rivals = view.state.in_sync if view.state and config.mode == "sync" else config.members
+        if self._now_s < self._since_s + RANK_DELAY_S * elections.rank(who, frozenset(rivals)):
+            return []
+        new = elections.elected(who, config, view.state) if view.state else elections.founded(who)
+        held = MasterRecord(member=who.member, epoch=new.epoch, lease=self.lease.number)
+        return self._ask(Kind.ELECT if view.state else Kind.FOUND, state=new, master=held, master_absent=True)
+
+    def _rule(self, view: View) -> list[Transaction | RevokeLease]:
+        """A master's requests: its key, the hand-over, the set."""
+        assert self._mastership is not None and self._report is not None and view.state is not None
+        if self._decisions.unresolved:
+            return self._repeat(self._decisions.unresolved[-1], view.state)
+        if view.master is None and self.lease is not None and self._now_s < self.lease.deadline_s:
+            held = MasterRecord(member=self.settings.member, epoch=self.epoch, lease=self.lease.number)
+            return self._ask(Kind.PUT_BACK, master=held, master_absent=True)
+        if self.state is State.HANDING_OVER:
+            handed = self._mastership.hand_over(view, self._report)
+            return self._ask(Kind.HAND_OVER, state=handed[0], master=handed[1]) if handed else []
+        new = self._mastership.change_of_set(
+            self._now_s, view.state, self._report, self.confirmed, self.settings.keep_up_s
+        )
+        return self._ask(Kind.CHANGE_SET, state=new) if new is not None else []
+
+    def _repeat(self, asked: Transaction, known: GroupState) -> list[Transaction | RevokeLease]:
+        """Ask again, until it is known what became of it; a hand-over whose time is over is made impossible.
+
+        The revision is the old one: a decision rests on the `state` that it was made from.
+        """
+        if asked.kind is Kind.HAND_OVER and self._now_s >= self._since_s + HAND_OVER_S:
+            return self._ask(Kind.TOUCH, state=known)
+        self._decisions.waiting = attrs.evolve(asked, number=self._decisions.number())
+        return [self._decisions.waiting]
+
+    def _ask(
+        self,
+        kind: Kind,
+        *,
+        state: GroupState | None = None,
+        master: MasterRecord | None = None,
+        master_absent: bool = False,
+    ) -> list[Transaction | RevokeLease]:
+        assert self._view is not None
+        asked = Transaction(
+            number=self._decisions.number(),
+            kind=kind,
+            state_revision=self._view.state_revision,
+            state=state,
+            master=master,
+            master_absent=master_absent,
+        )
+        self._decisions.waiting = asked
+        return [asked]
+
+
+_EVENTS: dict[State, Callable[[Member], Event | None]] = {
+    State.JOINING: Member._in_joining,
+    State.FOLLOWER: Member._in_follower,
+    State.IN_SYNC: Member._in_in_sync,
+    State.CANDIDATE: Member._in_candidate,
+    State.PROMOTING: Member._in_promoting,
+    State.MASTER: Member._in_master,
+    State.FENCED: Member._in_fenced,
+    State.HANDING_OVER: Member._in_handing_over,
+}

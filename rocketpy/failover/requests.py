@@ -1,0 +1,134 @@
+"""What a member is told (View, Report) and what it asks for (Transaction, RevokeLease)."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+from .epochs import EpochList
+from .in_sync import Ack
+from .records import GroupConfig, GroupState, MasterRecord, MemberRecord, SwitchWish
+
+
+@attrs.frozen(kw_only=True)
+class View:
+    """One consistent read of a group's keys. `revision` is etcd's for the whole read; an older view is not used."""
+
+    revision: int
+    config: GroupConfig | None = None
+    state: GroupState | None = None
+    state_revision: int = 0  # of the key `state`; 0: there is none
+    master: MasterRecord | None = None
+    members: Mapping[str, MemberRecord] = attrs.field(factory=dict)
+    switch: SwitchWish | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Report:
+    """This member's store and replication at one moment.
+
+    `settled`: what the duties of the present state say is done: a stream that should stop has stopped and everything
+    taken of it is in the log, or sends that should stop are answered 14 and those before them are in the log.
+    """
+
+    incarnation: str
+    epochs: EpochList
+    end: int  # published, bytes
+    confirmed: int
+    settled: bool
+    opened: int = -1  # the epoch that is on the disk, with the next offsets of all queues known
+    heard: int = -1  # the newest epoch that a peer has named
+    diverged: bool = False
+    damaged: bool = False  # the epoch file
+    acks: Mapping[str, Ack] = attrs.field(factory=dict)
+    wall_ms: int = 0
+
+
+class Kind(enum.Enum):
+    """What a transaction decides."""
+
+    FOUND = "found"
+    ELECT = "elect"
+    CHANGE_SET = "change the in-sync set"
+    HAND_OVER = "hand over"
+    TOUCH = "touch"  # writes `state` as it is, so that every other transaction on its revision fails
+    PUT_BACK = "put the key of the master back"
+
+
+@attrs.frozen(kw_only=True)
+class Transaction:
+    """If `state` has `state_revision` (and `master` is absent, if that is asked), write both; all or nothing.
+
+    `master` is written with the lease that it names. `number` tells answers apart.
+    """
+
+    number: int
+    kind: Kind
+    state_revision: int
+    state: GroupState | None = None  # None: stays
+    master: MasterRecord | None = None  # None: stays
+    master_absent: bool = False
+
+
+@attrs.frozen
+class RevokeLease:
+    """End a lease now, and with it the keys that it holds. No transaction that names it can succeed afterwards."""
+
+    lease: int
+
+
+class Outcome(enum.Enum):
+    """The answer to a transaction. UNKNOWN: none came; it may have succeeded, and may still."""
+
+    SUCCEEDED = "succeeded"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+
+
+@attrs.define
+class Decisions:
+    """The transactions of one member: at most one waits for its answer, and those without an answer are kept.
+
+    A transaction without an answer is certainly lost when `state` has another revision, or its lease is gone.
+    """
+
+    waiting: Transaction | None = None
+    unresolved: list[Transaction] = attrs.field(factory=list)
+    _seen: int = 0  # the newest revision of `state` that is known
+    _next: int = 1
+
+    def number(self) -> int:
+        """A number for the next transaction."""
+        self._next += 1
+        return self._next - 1
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """Take the answer to the transaction that waits; another number is an answer that came too late."""
+        if self.waiting is None or self.waiting.number != number:
+            return
+        asked, self.waiting = self.waiting, None
+        if outcome is not Outcome.UNKNOWN or asked.kind is Kind.PUT_BACK or asked.state_revision < self._seen:
+            return
+        if asked not in (attrs.evolve(one, number=number) for one in self.unresolved):  # a repetition adds nothing
+            self.unresolved.append(asked)
+
+    def seen(self, state_revision: int) -> None:
+        """`state` has this revision: transactions on an older one have failed, or it was they that changed it."""
+        self._seen = state_revision
+        self.unresolved = [one for one in self.unresolved if one.state_revision >= state_revision]
+
+    def lease_gone(self, lease: int) -> None:
+        """A lease has ended: transactions that name it fail from now on."""
+        self.unresolved = [one for one in self.unresolved if one.master is None or one.master.lease != lease]
+
+    def is_asked(self, kind: Kind) -> bool:
+        """Whether a transaction of this kind may still succeed."""
+        return any(one.kind is kind for one in (*self.unresolved, self.waiting) if one is not None)
+
+    @property
+    def may_come(self) -> list[GroupState]:
+        """States that were asked for and may be written, or have been."""
+        asked = [*self.unresolved, *([self.waiting] if self.waiting else [])]
+        return [one.state for one in asked if one.state is not None]

@@ -1,0 +1,112 @@
+"""The state machine of a member of a group with automatic failover, as tables.
+
+`TRANSITIONS` says where an event leads; a pair that it does not list changes nothing. `DUTIES` says what a member does
+in each state. docs/failover.md is printed from both, and a test holds every pair of state and event.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import attrs
+
+
+class State(enum.Enum):
+    """What a member is in its group."""
+
+    JOINING = "JOINING"
+    FOLLOWER = "FOLLOWER"
+    IN_SYNC = "IN_SYNC"
+    CANDIDATE = "CANDIDATE"
+    PROMOTING = "PROMOTING"
+    MASTER = "MASTER"
+    FENCED = "FENCED"
+    HANDING_OVER = "HANDING_OVER"
+    HALTED = "HALTED"
+
+
+class Event(enum.Enum):
+    """What a member learns; the value is the explanation in the documents."""
+
+    MISCONFIGURED = "the group in etcd has another format, mode, file size or member list, or the epoch file is damaged"
+    HIGHER_EPOCH = "`state`, or a peer, names an epoch above this member's own"
+    APPOINTED = "`state` names this member and its incarnation as master of an epoch that it has not opened yet"
+    MASTER_KNOWN = "`state` names another member as master"
+    MAY_FOUND = (
+        "there is no `state`; all members are registered; this one's store is the only one with messages, or all are "
+        "empty and it is the first of the list"
+    )
+    MAY_STAND = "`master` is absent, and the rules of elections let this member stand"
+    MASTER_BACK = "`master` is there again, or `state` has changed, and no election of this member can succeed any more"
+    ELECTION_LOST = "the election was refused, and no earlier try of it can succeed any more"
+    ENTERED_SET = "the in-sync set names this member with its incarnation"
+    LEFT_SET = "the in-sync set does not name this member with its incarnation"
+    DIVERGED = "this log differs from the master's below what consumers were shown, or has nothing in common with it"
+    READY = "the epoch file is on the disk and the next offsets of all queues are known"
+    LEASE_OVER = "the lease fence is closed (§ fences)"
+    LEASE_BACK = "the lease fence is open again, and `state` has not changed"
+    SWITCH_WANTED = "`switch` names a member of the in-sync set that is registered, and its time is not over"
+    HANDED_OVER = "`state` names the target as master of the next epoch"
+    HAND_OVER_FAILED = "3 s are over, and the hand-over can't succeed any more"
+    OPERATOR_ORDER = "`haJoin --wipe` or `haElect --unclean`"
+
+
+TRANSITIONS: dict[tuple[State, Event], State] = {
+    (State.JOINING, Event.APPOINTED): State.PROMOTING,
+    (State.JOINING, Event.MAY_FOUND): State.CANDIDATE,
+    (State.JOINING, Event.MAY_STAND): State.CANDIDATE,
+    (State.JOINING, Event.MASTER_KNOWN): State.FOLLOWER,
+    (State.FOLLOWER, Event.DIVERGED): State.HALTED,
+    (State.FOLLOWER, Event.APPOINTED): State.PROMOTING,
+    (State.FOLLOWER, Event.ENTERED_SET): State.IN_SYNC,
+    (State.FOLLOWER, Event.MAY_STAND): State.CANDIDATE,
+    (State.IN_SYNC, Event.DIVERGED): State.HALTED,
+    (State.IN_SYNC, Event.APPOINTED): State.PROMOTING,
+    (State.IN_SYNC, Event.LEFT_SET): State.FOLLOWER,
+    (State.IN_SYNC, Event.MAY_STAND): State.CANDIDATE,
+    (State.CANDIDATE, Event.APPOINTED): State.PROMOTING,
+    (State.CANDIDATE, Event.ELECTION_LOST): State.JOINING,
+    (State.CANDIDATE, Event.MASTER_BACK): State.JOINING,
+    (State.PROMOTING, Event.HIGHER_EPOCH): State.JOINING,
+    (State.PROMOTING, Event.READY): State.MASTER,
+    (State.MASTER, Event.HIGHER_EPOCH): State.JOINING,
+    (State.MASTER, Event.LEASE_OVER): State.FENCED,
+    (State.MASTER, Event.SWITCH_WANTED): State.HANDING_OVER,
+    (State.FENCED, Event.HIGHER_EPOCH): State.JOINING,
+    (State.FENCED, Event.LEASE_BACK): State.MASTER,
+    (State.HANDING_OVER, Event.HANDED_OVER): State.JOINING,
+    (State.HANDING_OVER, Event.HIGHER_EPOCH): State.JOINING,
+    (State.HANDING_OVER, Event.LEASE_OVER): State.FENCED,
+    (State.HANDING_OVER, Event.HAND_OVER_FAILED): State.MASTER,
+    (State.HALTED, Event.OPERATOR_ORDER): State.JOINING,
+    **{(state, Event.MISCONFIGURED): State.HALTED for state in State if state is not State.HALTED},
+}
+
+
+def next_state(state: State, event: Event) -> State:
+    """Where `event` leads from `state`; the state itself if the event means nothing there."""
+    return TRANSITIONS.get((state, event), state)
+
+
+@attrs.frozen(kw_only=True)
+class Duties:
+    """What a member does as long as it is in a state; all False: it serves reads up to `confirmed`."""
+
+    takes_stream: bool = False  # follows the master that `state` names, acknowledges what it has
+    sends_stream: bool = False  # lets other members follow
+    answers_waits: bool = False  # sends that wait for the in-sync set may be answered 0; otherwise 14
+    takes_sends: bool = False  # stores new messages; otherwise 14
+    is_broker_0: bool = False  # registers brokerId 0, runs the delay and transaction services
+
+
+DUTIES: dict[State, Duties] = {
+    State.JOINING: Duties(),
+    State.FOLLOWER: Duties(takes_stream=True),
+    State.IN_SYNC: Duties(takes_stream=True),
+    State.CANDIDATE: Duties(),
+    State.PROMOTING: Duties(sends_stream=True),
+    State.MASTER: Duties(sends_stream=True, answers_waits=True, takes_sends=True, is_broker_0=True),
+    State.FENCED: Duties(sends_stream=True),
+    State.HANDING_OVER: Duties(sends_stream=True, answers_waits=True, is_broker_0=True),
+    State.HALTED: Duties(),
+}

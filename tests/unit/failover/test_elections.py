@@ -1,0 +1,93 @@
+"""Who may stand, in which order, and what an election writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.failover import elections
+from rocketpy.failover.elections import Candidate
+from rocketpy.failover.records import GroupConfig, GroupState, MemberRecord
+
+STATE = GroupState(epoch=4, master="a", in_sync={"a": "ia", "b": "ib"})
+
+
+def config(mode: str = "sync") -> GroupConfig:
+    return GroupConfig(format=1, mode=mode, file_size=1, members=("a", "b", "c"))
+
+
+def who(member: str, incarnation: str = "", **registered: tuple[str, int, int]) -> Candidate:
+    """A candidate; the others by (incarnation, epoch, end)."""
+    records = {
+        name: MemberRecord(address="", ha_address="", broker_id=1, incarnation=which, epoch=epoch, end=end, lease=1)
+        for name, (which, epoch, end) in registered.items()
+    }
+    epoch = records[member].epoch if member in records else 4
+    return Candidate(member=member, incarnation=incarnation or f"i{member}", epoch=epoch, registered=records)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "may"),
+    [
+        (who("b"), True),
+        (who("a"), True),  # the old master itself, started again
+        (who("c"), False),
+        (who("b", "new"), False),  # lost its disk
+    ],
+)
+def test_only_members_in_sync_stand_in_a_synchronous_group(candidate: Candidate, may: bool) -> None:
+    assert elections.may_stand(candidate, config(), STATE, absent_s=99.0, lease_s=6.0) is may
+
+
+def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands() -> None:
+    def may(member: str, **registered: tuple[str, int, int]) -> bool:
+        candidate = who(member, "new", **registered)
+        return elections.may_stand(candidate, config(), STATE, absent_s=0.0, lease_s=6.0)
+
+    assert may("b", a=("x", 4, 50), b=("new", 4, 60))
+    assert not may("a", a=("new", 4, 50), b=("x", 4, 60))
+    assert not may("b", a=("ia", 4, 10), b=("new", 4, 60))  # a has everything
+    assert not may("b", b=("new", 4, 60))  # a may come back with everything
+    assert not may("b", a=("x", -1, 0), b=("new", 4, 60))  # a lost its disk: people decide
+    assert not may("c", a=("x", 4, 50), b=("x", 4, 50), c=("new", 4, 60))
+
+
+@pytest.mark.parametrize(
+    ("registered", "absent_s", "may"),
+    [
+        ({"a": ("x", 4, 1), "b": ("x", 4, 1), "c": ("x", 4, 1)}, 0.0, True),
+        ({"b": ("x", 4, 1), "c": ("x", 4, 1)}, 5.9, False),
+        ({"b": ("x", 4, 1), "c": ("x", 4, 1)}, 6.0, True),
+        ({"b": ("x", 4, 1), "c": ("x", -1, 0)}, 6.0, False),  # an empty store would empty the others
+    ],
+)
+def test_an_asynchronous_group_waits_for_all_or_for_a_while(
+    registered: dict[str, tuple[str, int, int]], absent_s: float, may: bool
+) -> None:
+    candidate = who("c", "x", **registered)
+    assert elections.may_stand(candidate, config("async"), STATE, absent_s=absent_s, lease_s=6.0) is may
+
+
+def test_rank_goes_by_epoch_then_length_then_name() -> None:
+    registered = {"a": ("x", 3, 900), "b": ("x", 4, 10), "c": ("x", 4, 20), "d": ("x", 4, 20)}
+    among = frozenset(registered)
+    assert [elections.rank(who(name, "x", **registered), among) for name in "abcd"] == [4, 3, 1, 2]
+    assert elections.rank(who("c", "x", **registered), frozenset("ab")) == 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "founder"),
+    [((0, 0, 0), "a"), ((0, 5, 0), "b"), ((0, 5, 5), None), ((0, 0, None), None)],
+)
+def test_founding_needs_everybody_and_at_most_one_store_with_messages(
+    ends: tuple[int | None, ...], founder: str | None
+) -> None:
+    registered = {name: ("x", -1, end) for name, end in zip("abc", ends, strict=True) if end is not None}
+    found = [name for name in "abc" if elections.may_found(who(name, "x", **registered), config())]
+    assert found == ([founder] if founder else [])
+
+
+def test_the_new_set_leaves_the_old_master_out() -> None:
+    assert elections.elected(who("b"), config(), STATE) == GroupState(epoch=5, master="b", in_sync={"b": "ib"})
+    assert elections.elected(who("a"), config(), STATE).in_sync == {"a": "ia", "b": "ib"}
+    assert elections.elected(who("b", "new"), config(), STATE).in_sync == {"b": "new"}
+    assert elections.elected(who("b"), config("async"), STATE).in_sync == {"b": "ib"}

@@ -1,0 +1,80 @@
+"""Who has to acknowledge, who may enter, and since when a follower keeps up."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy.failover import in_sync
+from rocketpy.failover.epochs import Epoch, EpochList
+from rocketpy.failover.in_sync import Ack, Progress
+from rocketpy.failover.joining import Log, cut_for, may_serve, may_take
+from rocketpy.failover.records import GroupState
+
+TWO = GroupState(epoch=3, master="a", in_sync={"a": "i", "b": "k"})
+ONE = in_sync.without(TWO, ["b"])
+THREE = in_sync.having(TWO, {"c": "m"})
+
+
+def test_sets_that_were_asked_for_count_beside_the_old_one() -> None:
+    assert in_sync.has_to_acknowledge(TWO, []) == {("a", "i"), ("b", "k")}
+    assert in_sync.has_to_acknowledge(TWO, [ONE, THREE]) == {("a", "i"), ("b", "k"), ("c", "m")}
+
+
+@pytest.mark.parametrize(
+    ("acks", "position"),
+    [
+        ({}, -1),
+        ({"b": Ack("k", 3, 40)}, 40),
+        ({"b": Ack("k", 3, 90)}, 50),  # never beyond the own log
+        ({"b": Ack("k", 2, 40)}, -1),  # another epoch
+        ({"b": Ack("x", 3, 40)}, -1),  # another store
+    ],
+)
+def test_everybody_who_counts_has_to_have_it(acks: dict[str, Ack], position: int) -> None:
+    counting = in_sync.has_to_acknowledge(TWO, [])
+    assert in_sync.replicated(("a", "i"), 50, 3, counting, acks) == position
+
+
+@pytest.mark.parametrize(
+    ("epoch", "position", "enters"), [(3, 30, True), (3, 29, False), (2, 99, False), (3, 24, False), (3, 99, True)]
+)
+def test_entering_takes_all_that_may_have_been_acknowledged(epoch: int, position: int, enters: bool) -> None:
+    assert in_sync.may_enter(Ack("m", epoch, position), 3, epoch_start=25, confirmed=30) is enters
+    assert in_sync.may_enter(Ack("m", epoch, position), 3, epoch_start=30, confirmed=25) is enters
+
+
+def test_a_follower_keeps_up_while_it_has_what_the_master_had_a_while_ago() -> None:
+    progress = Progress(caught_up_s=0.0)
+    for turn in range(1, 11):  # always a turn behind: 100 bytes a second
+        progress.note(position=100 * (turn - 1), end=100 * turn, now_s=float(turn))
+    assert progress.caught_up_s == 9.0
+    for turn in range(11, 21):  # it stands still
+        progress.note(position=900, end=100 * turn, now_s=float(turn))
+    assert progress.caught_up_s == 9.0
+    progress.note(position=2000, end=2000, now_s=21.0)
+    assert progress.caught_up_s == 21.0
+
+
+def log(end: int, confirmed: int, *starts: tuple[int, int]) -> Log:
+    return Log(epochs=EpochList(tuple(Epoch(*start) for start in starts)), end=end, confirmed=confirmed)
+
+
+@pytest.mark.parametrize(
+    ("own", "is_sync", "cut"),
+    [
+        (log(30, 20, (1, 0)), True, 30),  # behind
+        (log(60, 50, (1, 0)), True, 50),  # a tail that nobody else has
+        (log(60, 51, (1, 0)), True, None),  # of which a part was shown
+        (log(60, 51, (1, 0)), False, 50),
+        (log(60, 0, (1, 5)), False, None),  # nothing in common
+        (log(0, 0), True, 0),
+    ],
+)
+def test_where_a_log_is_cut(own: Log, is_sync: bool, cut: int | None) -> None:
+    assert cut_for(own, log(80, 70, (1, 0), (2, 50)), is_sync=is_sync) == cut
+
+
+def test_nobody_follows_an_older_master() -> None:
+    epochs = EpochList((Epoch(1, 0), Epoch(4, 10)))
+    assert may_take(4, epochs, heard=4) and not may_take(3, epochs, heard=-1) and not may_take(4, epochs, heard=5)
+    assert may_serve(4, epochs, -1) and not may_serve(3, epochs, -1) and not may_serve(4, epochs, 5)
