@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -16,8 +17,9 @@ from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
+from tests.support.log_images import record
 from tests.unit.store.test_java_store import unpack
-from tests.unit.store.test_rebuild import files_of
+from tests.unit.store.test_rebuild import files_of, write_log
 from tests.unit.store.test_verify import in_order
 
 
@@ -44,6 +46,33 @@ def test_results_come_in_the_order_of_the_parts(spark: Any) -> None:
     assert list(run_parts(spark, abs, range(-50, 0))) == list(range(50, 0, -1))
     assert list(run_parts(spark, abs, [])) == []
     assert list(run_parts(None, abs, [-2, -1])) == [2, 1]
+
+
+def test_a_record_in_a_body_does_not_mislead_the_audit(spark: Any, tmp_path: Path) -> None:
+    """A valid record with its own offset, in a message's body: a piece of the log must not begin there."""
+    body_at = record("A", b"").size - len("A") - 3
+    inner = record("Evil", b"inner").encode(phy_offset=body_at, queue_offset=0)
+    write_log(tmp_path, [(record("A", inner), 0), (record("A", b"x"), 1)])
+    assert StoreReader(tmp_path).record_at(body_at) is not None
+    report = audit(spark, tmp_path, split_bytes=body_at - 1)
+    assert in_order(report) == in_order(verify_store(StoreReader(tmp_path))) and report.records == 2
+
+
+def test_problems_have_codes(tmp_path: Path) -> None:
+    unpack("clean", tmp_path / "s")
+    for path, at in ((f"commitlog/{file_name(0)}", 90), (f"consumequeue/A/0/{file_name(0)}", 19)):
+        with (tmp_path / "s" / path).open("r+b") as file:
+            file.seek(at)
+            file.write(b"\x55")
+    command = ["pipeline", "audit", "--inline", str(tmp_path / "s")]
+    damaged = CliRunner().invoke(cli, [*command, "--json", "--findings", str(tmp_path / "f.parquet")])
+    problems = json.loads(damaged.stdout)["problems"]
+    assert damaged.exit_code == 1 and {problem["code"] for problem in problems} == {"C2", "Q2"}
+    assert pq.read_table(tmp_path / "f.parquet").to_pylist() == problems
+    assert CliRunner().invoke(cli, [*command, "--fail-on", "c1,Q4"]).exit_code == 0
+    assert CliRunner().invoke(cli, [*command, "--fail-on", "C1,C2"]).exit_code == 1
+    wrong = CliRunner().invoke(cli, [*command, "--fail-on", "C9"])
+    assert wrong.exit_code == 2 and "C9 is no code of a problem; there are C1, C2," in wrong.stderr
 
 
 def test_the_command_tells_findings_from_failures(tmp_path: Path) -> None:

@@ -31,29 +31,47 @@ def pipeline() -> None:
 @click.argument("directory", type=click.Path())
 @click.option("--commitlog", default="", help="Directory of the CommitLog, if it is not DIRECTORY/commitlog.")
 @click.option("--hash-slots", "slots", type=click.IntRange(1), help="maxHashSlotNum, if it is not the default.")
+@click.option("--findings", type=click.Path(dir_okay=False), help="Write the problems to this Parquet file, too.")
+@click.option(
+    "--fail-on", default="", help="Codes of problems that make the exit status 1, like C1,C2.  [default: all]"
+)
 @AS_JSON
 @MASTER
 @INLINE
-def audit_command(
-    directory: str, commitlog: str, slots: int | None, as_json: bool, master: str | None, inline: bool
-) -> None:
+def audit_command(directory: str, master: str | None, inline: bool, **given: Any) -> None:
     """Check every record, unit and index entry of a store, as `rocketpy store verify` does, on many cores.
 
     DIRECTORY must be at the same path on every worker. It is not changed.
+
+    \b
+    Codes: C1 no record, C2 CRC, C3 own offset, C4 behind the log's end, C5 files of the log, Q1 queue offsets,
+    Q2 unit, Q3 missing units, Q4 files of queues, I1 index, S1 control block.
     """
-    sys.exit(status_of(lambda: _audit(Path(directory), commitlog, slots, as_json, master, inline)))
+    sys.exit(status_of(lambda: _audit(Path(directory), master, inline, **given)))
 
 
-def _audit(directory: Path, commitlog: str, slots: int | None, as_json: bool, master: str | None, inline: bool) -> int:
-    from rocketpy.spark.jobs.audit import audit
+def _audit(
+    directory: Path,
+    master: str | None,
+    inline: bool,
+    commitlog: str,
+    slots: int | None,
+    findings: str | None,
+    fail_on: str,
+    as_json: bool,
+) -> int:
+    from rocketpy.spark.jobs.audit import audit, fatal_codes, write_findings
     from rocketpy.startup.cli.store_tools import print_report
 
+    fatal = fatal_codes(fail_on)
     with job_session(master, inline) as spark, job_progress(inline) as listener:
         began_s = time.monotonic()
         report = audit(spark, directory, commitlog=commitlog, slots=slots, listener=listener)
         seconds = time.monotonic() - began_s
+    if findings:
+        write_findings(report, Path(findings))
     print_report(report, seconds, as_json)
-    return int(bool(report.problems))
+    return int(any(problem.code in fatal for problem in report.problems))
 
 
 @pipeline.command("archive")

@@ -166,7 +166,7 @@ def print_report(report: VerifyReport, seconds: float, as_json: bool) -> None:
     for note in report.notes:
         print(f"note: {note}")
     for problem in report.problems[:PROBLEMS_SHOWN]:
-        print(problem)
+        print(f"{problem.code} {problem}")
     if len(report.problems) > PROBLEMS_SHOWN:
         print(f"... and {len(report.problems) - PROBLEMS_SHOWN} more (--json shows all)")
     print("damaged" if report.problems else "sound")

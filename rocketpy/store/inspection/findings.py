@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 
 
+class Code(StrEnum):
+    """The kind of a problem, by what it was found in: the log, the queues, the index, or the state files."""
+
+    RECORD = "C1"  # bytes that are no record
+    CRC = "C2"  # a record whose body has changed
+    OWN_OFFSET = "C3"  # a record that says that it is elsewhere
+    TAIL = "C4"  # what lies behind the log's end
+    LOG_FILES = "C5"  # names and sizes
+    QUEUE_OFFSET = "Q1"  # a jump in the queue offsets of the log
+    UNIT = "Q2"  # a unit that does not fit its record
+    MISSING = "Q3"  # records without a unit
+    QUEUE_FILES = "Q4"  # names, sizes, and what lies behind the last unit
+    INDEX = "I1"  # header, slots and chains of an index file
+    STATE = "S1"  # the control block
+
+
 @attrs.frozen
 class Problem:
     """Damage, and its place: a file below the store's root and a byte in it (-1: the whole file)."""
 
+    code: Code
     file: str
     position: int
     text: str
@@ -32,8 +50,8 @@ class Findings:
     problems: list[Problem] = attrs.field(factory=list)
     notes: list[str] = attrs.field(factory=list)
 
-    def problem(self, path: Path, position: int, text: str) -> None:
-        self.problems.append(Problem(self.name(path), position, text))
+    def problem(self, code: Code, path: Path, position: int, text: str) -> None:
+        self.problems.append(Problem(code, self.name(path), position, text))
 
     def note(self, text: str) -> None:
         self.notes.append(text)

@@ -14,6 +14,7 @@ from rocketpy.native.status import Status
 from ..files import FileInfo
 from ..formats.index_file import INDEX_HEADER, INDEX_SLOT, INDEX_UNIT
 from .check import Check, Inspected
+from .findings import Code
 from .reader import guess_slots
 
 UNIT_OFFSET_AT = 4
@@ -41,7 +42,7 @@ class IndexCheck(Check):
         self._listener.begin("index", sum(header.index_count - 1 for _, header in headers if header), "keys")
         for number, (path, header) in enumerate(headers):
             if header is None:
-                self._findings.problem(path, -1, "is too short to be an index file")
+                self._findings.problem(Code.INDEX, path, -1, "is too short to be an index file")
             elif self._state.in_use_by is not None and number == len(headers) - 1:
                 self._findings.note(f"{self._findings.name(path)}: in use, not checked")
                 self.units += header.index_count - 1
@@ -65,11 +66,13 @@ class IndexCheck(Check):
                 room = max(0, len(image) - units_at) // INDEX_UNIT.size
                 status = lib.rp_verify_index(view, len(image), slots, room, check)
                 if status == Status.INVALID:
-                    self._findings.problem(path, -1, f"of {len(image)} bytes is too short for {slots} slots")
+                    self._findings.problem(
+                        Code.INDEX, path, -1, f"of {len(image)} bytes is too short for {slots} slots"
+                    )
                     return
                 self.units += check.units
                 if check.faults:
-                    self._findings.problem(path, *_fault(check, units_at))
+                    self._findings.problem(Code.INDEX, path, *_fault(check, units_at))
                 else:
                     self._count_strays(path, image, view + units_at, check.units + 1, units_at)
 

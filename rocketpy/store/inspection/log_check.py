@@ -18,6 +18,8 @@ from rocketpy.native.status import Status
 
 from ..files import FileInfo
 from .check import Check, Inspected
+from .findings import Code
+from .parts import LogPiece, first_record
 from .reader import next_record, record_bytes
 from .tally import QueueTally, tally_of
 
@@ -41,6 +43,7 @@ class LogCheck(Check):
         self.is_dispatch_known = known is not None
         self._units_limit = known.dispatched_phy_offset if known else UNLIMITED
         self.begin = self.end = 0
+        self.first = self.reached = 0  # of a piece (PieceResult)
         self.damages: list[int] = []  # phy offsets, ascending
         self._verify = lib.rp_verify_open()
         if self._verify == ffi.NULL:
@@ -78,14 +81,16 @@ class LogCheck(Check):
         self.check_end()
         self._name_findings(infos)
 
-    def run_file(self, name: str) -> bool:
-        """Walk one file alone. Returns whether the log continues in the next one."""
+    def run_piece(self, piece: LogPiece) -> bool:
+        """Walk one piece alone. Returns whether the log continues behind it."""
         infos = self._reader.log_files()
-        number = next((number for number, info in enumerate(infos) if info.name == name), None)
-        self.begin = self.end = int(name)
+        number = next((number for number, info in enumerate(infos) if info.name == piece.name), None)
+        self.begin = self.end = self.first = self.reached = piece.begin
         if number is None:  # deleted meanwhile
+            self.reached = piece.end
             return True
-        continues = self._walk_file(infos[number], infos[number + 1 :])
+        continues = self._walk_file(infos[number], infos[number + 1 :], piece)
+        self.reached = self.end if continues or self.end >= self._stop else int(piece.name) + infos[number].size
         self._name_findings(infos)
         return continues
 
@@ -96,31 +101,33 @@ class LogCheck(Check):
         for before, info in itertools.pairwise(infos):
             if info.size != infos[0].size:
                 text = f"has {info.size} bytes, the first file {infos[0].size}: all must be of one size"
-                self._findings.problem(directory / info.name, -1, text)
+                self._findings.problem(Code.LOG_FILES, directory / info.name, -1, text)
             expected = int(before.name) + before.size
             if int(info.name) != expected:
                 text = f"follows on {before.name}: the file at {expected} is missing"
-                self._findings.problem(directory / info.name, -1, text)
+                self._findings.problem(Code.LOG_FILES, directory / info.name, -1, text)
         for info in self._reader.files.entries(directory):
             if not info.name.isdecimal() or not info.size:
                 text = "does not belong here: Java brokers refuse the store"
-                self._findings.problem(directory / info.name, -1, text)
+                self._findings.problem(Code.LOG_FILES, directory / info.name, -1, text)
 
-    def _walk_file(self, info: FileInfo, later: list[FileInfo]) -> bool:
-        """Returns whether the log continues in the next file."""
+    def _walk_file(self, info: FileInfo, later: list[FileInfo], piece: LogPiece | None = None) -> bool:
+        """Returns whether the log continues behind the piece, by default in the next file."""
+        piece = piece or LogPiece(info.name, int(info.name), int(info.name) + info.size)
         path = self._reader.paths.commitlog / info.name
         with self._reader.image(path) as image:
             if image is None:
                 return bool(later)
             image.madvise(mmap.MADV_SEQUENTIAL)
             with ffi.from_buffer("uint8_t[]", image) as view:
-                return self._walk(path, image, view, later)
+                return self._walk(path, image, view, later, piece)
 
-    def _walk(self, path: Path, image: mmap.mmap, view: Any, later: list[FileInfo]) -> bool:
+    def _walk(self, path: Path, image: mmap.mmap, view: Any, later: list[FileInfo], piece: LogPiece) -> bool:
         start, size = int(path.name), len(image)
-        position = ffi.new("uint64_t *", start)
+        self.first = first_record(view, size, piece)
+        position = ffi.new("uint64_t *", self.first)
         while True:
-            stop = min(self._stop, position[0] + STEP)
+            stop = min(self._stop, piece.end, position[0] + STEP)
             status = lib.rp_verify_log(
                 self._verify, view, size, start, position, stop, self._units_limit, self._check_crc
             )
@@ -132,6 +139,8 @@ class LogCheck(Check):
                 return self.end < self._stop
             if self.end >= self._stop:
                 return False
+            if self.end >= piece.end:
+                return True
             if status == Status.EMPTY:
                 self._check_rest(path, self.end - start, later)
                 return False
@@ -150,7 +159,7 @@ class LogCheck(Check):
             self._findings.note(f"{place}: half a record, which the next start cuts off")
             return False
         extent = "; nothing sound follows" if not goes_on else f"; {following - at} bytes up to what is sound again"
-        self._findings.problem(path, at, text + extent)
+        self._findings.problem(_code_of(image, at, position[0]), path, at, text + extent)
         lib.rp_verify_damage(self._verify, position[0])
         self.damages.append(position[0])
         if is_last and goes_on:
@@ -166,17 +175,21 @@ class LogCheck(Check):
         """Check that only zeros follow the log's end; otherwise the log could later grow into old records."""
         if self._has_records(later):
             text = f"offset {self.end}: zeros, but later files have records"
-            self._findings.problem(path, position, text)
+            self._findings.problem(Code.TAIL, path, position, text)
         elif self._is_closed and not self._reader.files.is_zero(path, position):
-            self._findings.problem(path, position, f"offset {self.end}: the log ends here, but old bytes lie behind")
+            self._findings.problem(
+                Code.TAIL, path, position, f"offset {self.end}: the log ends here, but old bytes lie behind"
+            )
         if self._is_closed and len(later) > 2:
-            self._findings.problem(path, -1, f"{len(later)} empty files follow: Java brokers stand no more than two")
+            self._findings.problem(
+                Code.TAIL, path, -1, f"{len(later)} empty files follow: Java brokers stand no more than two"
+            )
 
     def check_end(self) -> None:
         """Compare `end` with what the last broker has published."""
         if self._published is not None and self.end < self._published:
             text = f"says that the log ends at {self._published}, it ends at {self.end}"
-            self._findings.problem(self._reader.paths.control, -1, text)
+            self._findings.problem(Code.STATE, self._reader.paths.control, -1, text)
 
     # --- findings ---
 
@@ -186,19 +199,29 @@ class LogCheck(Check):
             finding = lib.rp_verify_finding(self._verify, index)
             info = next(info for info in reversed(infos) if int(info.name) <= finding.phy_offset)
             path, position = self._reader.paths.commitlog / info.name, finding.phy_offset - int(info.name)
+            code = Code.QUEUE_OFFSET
             if finding.kind == lib.RP_FOUND_OWN_OFFSET:
+                code = Code.OWN_OFFSET
                 text = f"the record says that it is at {finding.found}"
             else:
                 name = tally_of(lib.rp_verify_tally(self._verify, finding.tally)).name
                 text = queue_offset_text(name, finding.found, finding.expected)
-            self._findings.problem(path, position, f"offset {finding.phy_offset}: {text}")
+            self._findings.problem(code, path, position, f"offset {finding.phy_offset}: {text}")
         if count > lib.RP_FINDINGS_MAX:
             more = f"{count - lib.RP_FINDINGS_MAX} more records with wrong offsets"
-            self._findings.problem(self._reader.paths.commitlog, -1, more)
+            self._findings.problem(Code.QUEUE_OFFSET, self._reader.paths.commitlog, -1, more)
 
 
 def queue_offset_text(queue: str, found: int, expected: int) -> str:
     return f"queue offset {found} of {queue}, expected {expected}"
+
+
+def _code_of(image: mmap.mmap, position: int, phy_offset: int) -> Code:
+    try:
+        decode_record(record_bytes(image, position), phy_offset)
+    except RecordCorrupt:
+        return Code.RECORD
+    return Code.CRC
 
 
 def reason_of(image: mmap.mmap, position: int, phy_offset: int) -> str:

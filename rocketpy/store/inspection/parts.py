@@ -22,6 +22,7 @@ from .findings import ProgressListener
 
 RunParts = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """Calls the function with each part and gives the results in the order of the parts, as `map` does."""
+NO_LIMIT = 1 << 63
 SPLIT_BYTES = 256 << 20  # of the log, for one part
 
 
@@ -49,14 +50,14 @@ class PieceResult(Protocol):
     def reached(self) -> int: ...  # phy offset at which the next piece must start; the file's end if nothing follows
 
 
-def cut_log(infos: Sequence[FileInfo], split_bytes: int = SPLIT_BYTES) -> list[LogPiece]:
-    """Pieces of about `split_bytes` of the files of a log."""
+def cut_log(infos: Sequence[FileInfo], split_bytes: int = SPLIT_BYTES, limit: int = NO_LIMIT) -> list[LogPiece]:
+    """Pieces of about `split_bytes` of the files of a log; a broker may be writing behind `limit`."""
     pieces = []
     for info in infos:
         start, end = int(info.name), int(info.name) + info.size
         places = [*range(start, end, split_bytes), end]
         pieces += [LogPiece(info.name, begin, stop) for begin, stop in itertools.pairwise(places)]
-    return pieces
+    return [attrs.evolve(piece, end=min(piece.end, limit)) for piece in pieces if piece.begin < limit]
 
 
 def first_record(view: Any, size: int, piece: LogPiece) -> int:

@@ -27,6 +27,7 @@ from rocketpy.native.status import Status
 from ..formats.consume_queue_ext import is_ext_address, real_offset
 from ..formats.unit import CQ_STORE_UNIT_SIZE, ConsumeQueueUnit
 from .check import Check, CheckedLog, Inspected
+from .findings import Code
 from .reader import QueueDirectory
 from .state_files import read_deletions
 from .tally import QueueTally
@@ -77,7 +78,9 @@ class QueueCheck(Check):
             elif self._may_lag:
                 self.behind += tally.units
             else:
-                self._findings.problem(name, -1, f"the log has {tally.records} records but no queue is there")
+                self._findings.problem(
+                    Code.MISSING, name, -1, f"the log has {tally.records} records but no queue is there"
+                )
 
     def note_behind(self) -> None:
         if self.behind:
@@ -127,9 +130,9 @@ class QueueCheck(Check):
             path = queue.path / info.name
             if info.is_directory or not info.name.isdecimal() or info.size != self._file_size[0]:
                 text = f"has {info.size} bytes, other queue files {self._file_size[0]}: Java brokers refuse the store"
-                self._findings.problem(path, -1, text)
+                self._findings.problem(Code.QUEUE_FILES, path, -1, text)
             elif expected not in (-1, int(info.name)):
-                self._findings.problem(path, -1, f"the file at {expected} is missing before it")
+                self._findings.problem(Code.QUEUE_FILES, path, -1, f"the file at {expected} is missing before it")
             expected = int(info.name) + info.size if info.name.isdecimal() else -1
 
     def _add_up(self, queue: QueueDirectory, tally: QueueTally | None) -> Any:
@@ -143,14 +146,14 @@ class QueueCheck(Check):
         if status == Status.NO_MEMORY:
             raise StoreError("not enough memory to check a store")
         if status == Status.IO_ERROR:
-            self._findings.problem(queue.path, -1, f"cannot be read: {os.strerror(ffi.errno)}")
+            self._findings.problem(Code.QUEUE_FILES, queue.path, -1, f"cannot be read: {os.strerror(ffi.errno)}")
         return total
 
     def _name_rest(self, queue: QueueDirectory) -> None:
         """Check that only zeros follow the last unit."""
         end = max((offset + 1 for offset, _ in self._reader.units(queue, blanks=True)), default=0)
         path, position = self._place(queue, end)
-        self._findings.problem(path, position, f"the units end at offset {end}, but not in zeros")
+        self._findings.problem(Code.QUEUE_FILES, path, position, f"the units end at offset {end}, but not in zeros")
 
     def _place(self, queue: QueueDirectory, offset: int) -> tuple[Any, int]:
         position = offset * CQ_STORE_UNIT_SIZE
@@ -174,10 +177,12 @@ class QueueCheck(Check):
             matched += not text
             if text and found < PROBLEMS_PER_QUEUE:
                 path, position = self._place(queue, offset)
-                self._findings.problem(path, position, f"unit {offset} of {queue.name} {text}")
+                self._findings.problem(Code.UNIT, path, position, f"unit {offset} of {queue.name} {text}")
             found += bool(text)
         if found > PROBLEMS_PER_QUEUE:
-            self._findings.problem(queue.path, -1, f"{found - PROBLEMS_PER_QUEUE} more units that do not fit")
+            self._findings.problem(
+                Code.UNIT, queue.path, -1, f"{found - PROBLEMS_PER_QUEUE} more units that do not fit"
+            )
         missing = tally.units - matched - found if tally is not None else 0
         if tally is not None and begin > tally.first_offset and (queue.topic, queue.queue_id) in self._deletions:
             missing -= begin - tally.first_offset  # its topic was deleted, and created again
@@ -185,7 +190,7 @@ class QueueCheck(Check):
             self.behind += missing
         elif missing > 0:
             text = f"ends at offset {end}, its records at {tally.next_offset}" if tally is not None else ""
-            self._findings.problem(queue.path, -1, f"{text}: {missing} units are missing")
+            self._findings.problem(Code.MISSING, queue.path, -1, f"{text}: {missing} units are missing")
 
     def _check_unit(self, queue: QueueDirectory, offset: int, unit: ConsumeQueueUnit) -> str | None:
         names = f"names {unit.size} bytes at {unit.phy_offset}"

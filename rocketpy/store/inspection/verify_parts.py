@@ -1,6 +1,6 @@
 """The checks of verify.py in parts that can run in several processes, or on several machines that see the same files.
 
-A part is a file of the log, some queues, or an index file. What the log's parts say of a queue is joined (tally.py), so
+A part is a piece of the log, some queues, or an index file. What the log's parts say of a queue is joined (tally.py):
 the report is that of one walk.
 """
 
@@ -14,10 +14,10 @@ import attrs
 
 from ..files import file_name
 from .check import Inspected
-from .findings import Findings, NoListener, Problem, ProgressListener
+from .findings import Code, Findings, NoListener, Problem, ProgressListener
 from .index_check import IndexCheck
 from .log_check import LogCheck, queue_offset_text
-from .parts import RunParts, counted
+from .parts import NO_LIMIT, SPLIT_BYTES, LogPiece, RunParts, counted, cut_log, run_pieces
 from .queue_check import QueueCheck
 from .reader import QueueDirectory, StoreReader
 from .state_files import StoreState, read_state
@@ -43,11 +43,13 @@ class Store:
 
 @attrs.frozen
 class LogPart:
-    """What one file of the log says."""
+    """What one piece of the log says."""
 
-    begin: int
+    file_start: int
+    first: int
+    reached: int
     end: int
-    continues: bool  # in the next file
+    continues: bool  # behind the piece
     records: int
     tallies: list[QueueTally]
     damages: list[int]
@@ -122,12 +124,14 @@ def verify_in_parts(
     *,
     commitlog: str = "",
     slots: int | None = None,
+    split_bytes: int = SPLIT_BYTES,
 ) -> VerifyReport:
     """As `verify_store`, with the work done by `run`.
 
     Args:
         listener: hears of the parts that are done.
         commitlog, slots: as the reader was given them, and of `verify_store`.
+        split_bytes: of the log, for one part.
     Raises:
         StoreError: something cannot be read at all.
     """
@@ -137,7 +141,9 @@ def verify_in_parts(
     findings = inspected.findings
     if store.state.in_use_by is not None:
         findings.note("in use: what its broker has written since this began is not looked at")
-    log = _join_log(inspected, counted(listener, "log", run)(partial(check_log_file, store), _log_names(reader)))
+    live = store.state.live_control
+    pieces = cut_log(reader.log_files(), split_bytes, live.published_phy_offset if live else NO_LIMIT)
+    log = _join_log(inspected, run_pieces(counted(listener, "log", run), partial(check_log_piece, store), pieces))
     queues = QueueCheck(inspected, log)
     parts, missing = _queue_parts(reader, log)
     known = KnownLog(log.begin, log.end, log.is_dispatch_known)
@@ -169,13 +175,15 @@ def verify_in_parts(
 # --- parts ---
 
 
-def check_log_file(store: Store, name: str) -> LogPart:
-    """One file of the log, wherever this runs."""
+def check_log_piece(store: Store, piece: LogPiece) -> LogPart:
+    """One piece of the log, wherever this runs."""
     inspected = store.inspected()
     with LogCheck(inspected) as log:
-        continues = log.run_file(name)
+        continues = log.run_piece(piece)
         return LogPart(
-            begin=log.begin,
+            file_start=piece.start,
+            first=log.first,
+            reached=log.reached,
             end=log.end,
             continues=continues,
             records=log.totals.records,
@@ -221,16 +229,12 @@ def _join_log(inspected: Inspected, parts: Iterable[LogPart]) -> JoinedLog:
                 continue  # of files behind the log's end
             _add(findings, part)
             for phy_offset, text in log.add(part):
-                path = directory / file_name(part.begin)
-                findings.problem(path, phy_offset - part.begin, f"offset {phy_offset}: {text}")
+                path = directory / file_name(part.file_start)
+                findings.problem(Code.QUEUE_OFFSET, path, phy_offset - part.file_start, f"offset {phy_offset}: {text}")
             is_going_on = part.continues
         check.end = log.end
         check.check_end()
     return log
-
-
-def _log_names(reader: StoreReader) -> list[str]:
-    return [info.name for info in reader.log_files()]
 
 
 def _queue_parts(

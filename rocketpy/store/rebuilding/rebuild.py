@@ -20,7 +20,7 @@ from ..files import Files, translated
 from ..formats.delay_level import parse_delay_levels
 from ..formats.unit import CQ_STORE_UNIT_SIZE, rounded_file_size
 from ..inspection.findings import ProgressListener
-from ..inspection.parts import SPLIT_BYTES, LogPiece, RunParts, counted, cut_log, run_pieces
+from ..inspection.parts import NO_LIMIT, SPLIT_BYTES, LogPiece, RunParts, counted, cut_log, run_pieces
 from ..inspection.reader import StoreReader, guess_slots
 from ..inspection.state_files import StoreState, read_deletions, read_state
 from ..inspection.verify import NO_LISTENER
@@ -179,9 +179,7 @@ def _pieces(reader: StoreReader, state: StoreState, split_bytes: int, skip_damag
                 "file is missing or was cut short; --skip-damage goes on behind it"
             )
     live = state.live_control
-    limit = live.published_phy_offset if live else 1 << 63
-    pieces = [piece for piece in cut_log(infos, split_bytes) if piece.begin < limit]
-    return [attrs.evolve(piece, end=min(piece.end, limit)) for piece in pieces]
+    return cut_log(infos, split_bytes, live.published_phy_offset if live else NO_LIMIT)
 
 
 def _end_of(collected: Sequence[Collected], begin: int) -> tuple[int, list[Damage]]:
