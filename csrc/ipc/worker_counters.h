@@ -56,6 +56,7 @@ enum {
     RP_COUNT_TIMERS_PENDING = 50, /* gauge, of the store worker */
     RP_COUNT_TIMERS_NEXT_DUE_MS = 51, /* gauge: time of the first of them; 0: none */
     RP_COUNT_TIMERS_OLDEST = 52, /* gauge: 1 + place in the log of the one that was stored first; 0: none */
+    RP_COUNT_TIMERS_RENEWED = 53, /* stored again at the end of the log */
     RP_COUNT_PUT_LATENCY = 64, /* 24 buckets: received to replied, upper bounds 2^k microseconds, k = 0.. */
     RP_COUNT_PUT_LATENCY_BUCKETS = 24,
     RP_COUNT_PUT_LATENCY_SUM_US = 88,

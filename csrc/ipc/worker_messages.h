@@ -40,7 +40,7 @@ enum {
     RP_MSG_END_TRANSACTION = 24, /* transaction_messages.h */
     RP_MSG_POSITION = 21, /* manager -> send: rp_msg_position; PUT_RESULT with its token returns the end of the log */
     RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
-    RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver this timer; timer_marks.h says whether it was */
+    RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver or renew this timer; timer_marks.h says what was */
     RP_MSG_EXPRESSION = 25, /* manager -> pull: rp_msg_expression: a SQL92 expression that pulls may bring */
     RP_MSG_FILTER = 26 /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
 };
@@ -203,13 +203,13 @@ typedef struct rp_msg_arrival {
     uint32_t reserved;
 } rp_msg_arrival;
 
-/* A timer that is due. */
+/* A timer that is due, or that is to be stored again at the end of the log. */
 typedef struct rp_msg_timer {
     uint64_t phy_offset; /* of its record */
     uint64_t number;     /* offset in the timer queue */
     int64_t due_ms;      /* of the broker's clock */
     uint32_t size;       /* of its record */
-    uint32_t reserved;
+    uint32_t is_renewal; /* 1: store it again, unless it is due by now */
 } rp_msg_timer;
 
 /* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */

@@ -132,7 +132,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
                                                    : RP_OK;
         case RP_MSG_SEND: return rp_send_take(send, data, size);
         case RP_MSG_TIMER:
-            return size >= sizeof(rp_msg_timer) ? rp_send_timer_deliver(send, (const rp_msg_timer *)data) : RP_OK;
+            return size >= sizeof(rp_msg_timer) ? rp_send_timer_serve(send, (const rp_msg_timer *)data) : RP_OK;
         case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
         case RP_MSG_TOPIC: return set_topic(send, data, size);
         case RP_MSG_COMPLETED:

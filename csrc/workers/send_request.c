@@ -31,7 +31,8 @@ static void set_resume_point_stored(void *context, const rp_put *put, const rp_s
     }
     if (put->ends_timer)
         rp_send_timer_end(
-            send, &(rp_timer_end){.number = put->timer, .end_phy_offset = stored->end_phy_offset, .is_change = 1});
+            send,
+            &(rp_timer_end){.number = put->timer, .end_phy_offset = stored->end_phy_offset, .kind = RP_TIMER_CHANGED});
     if (put->is_delivery && send->config.marks)
         rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }

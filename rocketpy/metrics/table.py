@@ -118,6 +118,7 @@ WORKER_COUNTERS = (
     _counter("rocketpy_timer_dead_letters", Count.TIMERS_DEAD_LETTERS, "send",
              "Timers whose topic was gone: delivered to %DLQ%rmq_sys_wheel_timer."),
     _counter("rocketpy_timer_skipped", Count.TIMERS_SKIPPED, "send", "Timers whose records cannot be read."),
+    _counter("rocketpy_timer_renewed", Count.TIMERS_RENEWED, "send", "Timers stored again to free their log files."),
     _counter("rocketpy_timer_pending_messages", Count.TIMERS_PENDING, "store", "Timers that are not delivered yet.",
              kind=Kind.GAUGE),
     _counter("rocketpy_timer_next_due_seconds", Count.TIMERS_NEXT_DUE_MS, "store",

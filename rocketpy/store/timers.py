@@ -32,7 +32,12 @@ class TimerMarks:
         """For the store worker, which keeps it."""
         return int(lib.rp_timer_marks_descriptor(self.pointer))
 
-    def held_phy_offset(self, end: int) -> int:
-        """The place in the log of the oldest pending timer; `end` if none is pending."""
-        held = int(self._header.held_phy_offset)
-        return held - 1 if held else end
+    @property
+    def held_phy_offset(self) -> int:
+        """The position in the log from which on it may hold pending timers; 0 until the timer thread knows it."""
+        return max(0, int(self._header.held_phy_offset) - 1)
+
+    def renew(self, to: int) -> None:
+        """Ask the timer thread to have pending timers in the log before `to` stored again at its end."""
+        self._header.renew_to = to
+        self._header.renew_requests += 1

@@ -78,7 +78,7 @@ class FastPath:
         self.codec = self.open_codec()
         self.send = self.open_send()
         self.pull = self.open_pull()
-        self.dispatch = self._open_dispatch()
+        self.dispatch = self.open_dispatch()
         self.replies = [lib.rp_ring_reader_open(r) for r in (self.send_replies, self.pull_replies, self.codec_replies)]
         self.left_to_manager = [
             lib.rp_ring_reader_open(r) for r in (self.to_manager, self.send_manager, self.pull_manager)
@@ -210,7 +210,7 @@ class FastPath:
         assert pull != ffi.NULL
         return pull
 
-    def _open_dispatch(self) -> Any:
+    def open_dispatch(self) -> Any:
         config = ffi.new(
             "rp_dispatch_config *",
             {
