@@ -20,6 +20,7 @@ ALLOWED: dict[str, set[str]] = {
     "config": set(),
     "native": set(),
     "failover": {"message"},  # message.numbers
+    "coordinator": {"failover", "message"},
     "remoting": {"message"},
     "store": {"message", "config", "native"},
     "transport": {"remoting", "message"},  # message.host: addresses as text
@@ -77,6 +78,7 @@ ONLY_IN: dict[str, set[str]] = {
     "matplotlib": {"spark.jobs.plots"},
     "prometheus_client": {"metrics"},
     "lark": {"filter.grammar"},
+    "httpx": {"coordinator.gateway"},
     "rocketpy.native._rocketpy": {"native.core"},
     "cffi": set(),
     "rocketpy.native.core": {"native", "store", "reactor", "replication", "spark"},
