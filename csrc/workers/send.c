@@ -32,6 +32,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->config = *config;
     if (!config->wall_ms) send->config.wall_ms = rp_wall_ms;
     if (!config->boot_ms) send->config.boot_ms = rp_boot_ms;
+    if (!config->in_memory) send->config.in_memory = rp_half_reads_in_memory;
     send->control = rp_control_header(config->block);
     send->permission = RP_PERM_READ | RP_PERM_WRITE;
     send->random = rp_now_ns() | 1;
@@ -122,6 +123,7 @@ static rp_status tell_position(rp_send *send, uint64_t token) {
 static rp_status set_topic(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_status status = rp_topics_apply(&send->topics, send->config.block, data, size);
     rp_send_find_half_queues(send);
+    if (send->halves) rp_send_store_missing_ops(send); /* the op topic may have come back */
     return status;
 }
 
@@ -192,6 +194,7 @@ static uint32_t pass(rp_send *send) {
     if (manager + 1 < send->input_count && send->tables_ready && !rp_load_acquire32(&send->config.worker->stop))
         taken += drain(send, manager + 1);
     rp_admission_end(&send->admission, taken);
+    if (send->halves) taken += rp_send_serve_read_ends(send);
     taken += rp_send_release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
     flush_to_manager(send);
@@ -207,6 +210,12 @@ static uint32_t pass(rp_send *send) {
     return taken;
 }
 
+/* Nothing waits outside of the rings. */
+static int is_done(rp_send *send) {
+    if (send->half_reads && rp_half_reads_are_waiting(send->half_reads)) return 0;
+    return !rp_waits_first(&send->waits) && !rp_diverted_first(&send->diverted);
+}
+
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
@@ -219,7 +228,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
         if (!taken) {
             if (rp_load_acquire32(&worker->stop)) {
                 rp_send_refuse_waiting(send, 1);
-                if (!rp_waits_first(&send->waits) && !rp_diverted_first(&send->diverted)) return RP_STOPPED;
+                if (is_done(send)) return RP_STOPPED;
             }
             rp_worker_prepare_sleep(worker);
             if (!pass(send) && send->admission.now_ns < end) {

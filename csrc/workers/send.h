@@ -50,6 +50,7 @@ typedef struct rp_send_config {
     uint64_t (*clock_ns)(void);   /* NULL: CLOCK_MONOTONIC */
     int64_t (*wall_ms)(void);     /* NULL: CLOCK_REALTIME */
     int64_t (*boot_ms)(void);     /* NULL: CLOCK_BOOTTIME */
+    int (*in_memory)(const uint8_t *at, uint64_t size); /* whether a half message is; NULL: asks the kernel */
 } rp_send_config;
 
 typedef struct rp_send rp_send;

@@ -1,4 +1,4 @@
-"""The codec reads the headers of sends, pulls and ends of transactions as `rocketpy.remoting.headers` does, or leaves them
+"""The codec reads headers of sends, pulls and ends of transactions as `rocketpy.remoting.headers` does, or leaves them
 to the manager.
 
 What Python refuses never takes the fast path; what a client's header class writes always does. Derandomised: a failure
