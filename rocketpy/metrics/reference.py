@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from . import table
-from .table import Metric
+from .metric import Metric
 
 _INTRODUCTION = """\
 # Metrics
