@@ -10,7 +10,7 @@ PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run build test test-python test-spark test-fault test-interop interop sanitize fuzz lint style types check coverage \
+.PHONY: help run build test test-python test-spark test-fault test-ha test-interop interop sanitize fuzz lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -58,6 +58,9 @@ test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against 
 
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
 	$(PYTEST) tests/fault $(AGAIN)
+
+test-ha: $(VENV)/.dev  ## failover with a real etcd (Debian: etcd-server)
+	$(PYTEST) tests/ha
 
 interop: $(VENV)/.dev  ## official Java and Go clients and mqadmin against rocketpy (Java 17, Maven, Go)
 	$(PYTEST) tests/interop $(AGAIN)

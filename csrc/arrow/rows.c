@@ -49,12 +49,18 @@ static int has_queue(const rp_rows_scan *scan, int32_t queue_id) {
     return scan->queue_id_count == 0;
 }
 
+static int is_selected(const rp_rows_scan *scan, const rp_record_view *view) {
+    uint64_t work = 0;
+    return scan->filter == NULL ||
+           rp_filter_evaluate(scan->filter, view->properties, view->properties_size, &work) == RP_FILTER_TRUE;
+}
+
 static int is_wanted(const rp_rows_scan *scan, const rp_record_view *view) {
     return view->store_timestamp_ms >= scan->store_time_from && view->store_timestamp_ms < scan->store_time_to &&
            (int64_t)view->queue_offset >= scan->queue_offset_from &&
            (int64_t)view->queue_offset < scan->queue_offset_to && has_queue(scan, view->queue_id) &&
            (scan->topics.count == 0 || has_text(&scan->topics, view->topic, view->topic_size)) &&
-           (!(scan->flags & RP_ROWS_COMMITTED) || is_committed(view));
+           (!(scan->flags & RP_ROWS_COMMITTED) || is_committed(view)) && is_selected(scan, view);
 }
 
 /* Note the value at `at` if the piece that begins at `piece` has this name and a value; the last of several wins. */

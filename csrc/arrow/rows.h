@@ -7,6 +7,7 @@
  * faults of the image only; nothing is allocated. */
 #include <stdint.h>
 #include "base/status.h"
+#include "store/filter.h"
 
 /* One wanted record. A caller that inflates a body sets `body` and `body_size` to the result. */
 typedef struct rp_row {
@@ -58,6 +59,7 @@ typedef struct rp_rows_scan {
     int64_t queue_offset_to;
     rp_text_set topics;
     rp_text_set tags;        /* needs RP_ROWS_PROPERTIES */
+    const rp_filter *filter; /* an SQL92 expression; NULL: all match */
     const int32_t *queue_ids;
     uint32_t queue_id_count; /* 0: all queues */
     /* results, set by every call */

@@ -7,6 +7,7 @@
 #include "store/consume_queue.h"
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include "base/atomic.h"
 #include "base/crash_point.h"
@@ -59,6 +60,16 @@ int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset,
         done += (uint64_t)n;
     }
     return (int32_t)(done / RP_CQ_UNIT_SIZE);
+}
+
+int rp_cq_in_memory(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset) {
+    uint64_t per_file = reader->file_size / RP_CQ_UNIT_SIZE;
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    struct iovec piece = {unit, sizeof unit};
+    if (offset < rp_load_acquire(&queue->min_offset) || offset >= rp_load_acquire(&queue->max_offset)) return 1;
+    int fd = rp_queue_files_find(reader->files, queue, offset / per_file);
+    return fd < 0 || preadv2(fd, &piece, 1, (off_t)(offset % per_file * RP_CQ_UNIT_SIZE), RWF_NOWAIT) >= 0 ||
+           errno != EAGAIN;
 }
 
 void rp_cq_reader_release(rp_cq_reader *reader) { rp_queue_files_release(reader->files); }

@@ -18,6 +18,8 @@ void rp_cq_reader_close(rp_cq_reader *reader);
 /* Read up to `count` raw units from `offset` on, not beyond their file or max_offset. Returns the number of units read;
  * 0 if there is none; -1 with errno. */
 int32_t rp_cq_read(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset, uint32_t count, uint8_t *units);
+/* 0 if rp_cq_read would wait for the disk; 1 if not, or if the kernel does not say. */
+int rp_cq_in_memory(rp_cq_reader *reader, const rp_queue *queue, uint64_t offset);
 /* Close removed files, so that their disk space becomes free; call about once a second. */
 void rp_cq_reader_release(rp_cq_reader *reader);
 

@@ -31,6 +31,14 @@ void rp_half_places_add(rp_half_places *places, uint64_t offset, uint64_t phy_of
     places->latest[offset % RP_HALF_PLACES_LATEST] = (rp_half_place){offset + 1, phy_offset};
 }
 
+int rp_half_places_is_latest(const rp_half_places *places, uint64_t offset) {
+    return places->latest[offset % RP_HALF_PLACES_LATEST].offset == offset + 1;
+}
+
+int rp_half_places_in_memory(rp_half_places *places, const rp_queue *queue, uint64_t offset) {
+    return rp_half_places_is_latest(places, offset) || rp_cq_in_memory(places->units, queue, offset);
+}
+
 rp_status rp_half_places_find(rp_half_places *places, const rp_queue *queue, uint64_t offset, uint64_t *phy_offset) {
     const rp_half_place *latest = &places->latest[offset % RP_HALF_PLACES_LATEST];
     uint8_t unit[RP_CQ_UNIT_SIZE];

@@ -25,6 +25,10 @@ void rp_half_places_add(rp_half_places *places, uint64_t offset, uint64_t phy_of
 /* RP_OK; RP_NOT_FOUND: the queue has no unit for it; RP_EMPTY: it was stored before the send worker was restarted, and
  * is not dispatched yet; RP_IO_ERROR with errno. */
 rp_status rp_half_places_find(rp_half_places *places, const rp_queue *queue, uint64_t offset, uint64_t *phy_offset);
+/* 1 if the place is known without a look at the queue. */
+int rp_half_places_is_latest(const rp_half_places *places, uint64_t offset);
+/* 0 if the queue would have to be read from the disk for the place. */
+int rp_half_places_in_memory(rp_half_places *places, const rp_queue *queue, uint64_t offset);
 /* Close removed files; about once a second. */
 void rp_half_places_release(rp_half_places *places);
 #endif

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/atomic.h"
+#include "base/crash_point.h"
 
 #define MAGIC 0x31305354464c4148ull /* "HALFTS01", little-endian */
 #define LOW_BITS 0x5555555555555555ull
@@ -83,6 +84,7 @@ void rp_half_states_begin(rp_half_states *states, uint64_t offset, int32_t state
 void rp_half_states_complete(rp_half_states *states) {
     uint64_t count = states->ops_missing_count;
     put(states, states->offset, (int32_t)states->state);
+    RP_CRASH_POINT("half.state");
     if (count && states->ops_missing[count - 1] == states->offset) states->ops_missing_count = count - 1;
     rp_store_release(&states->end, 0);
 }

@@ -10,7 +10,7 @@ typedef struct rp_timer {
     uint64_t number;     /* offset in the timer queue */
     uint64_t phy_offset; /* of its record */
     uint32_t size;       /* of its record */
-    uint32_t reserved;
+    uint32_t is_renewal; /* in memory only: it was given away to be stored again; 0 in files */
 } rp_timer;
 _Static_assert(sizeof(rp_timer) == 32, "as in run files");
 

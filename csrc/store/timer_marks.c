@@ -23,9 +23,10 @@ enum {
 };
 
 #define IS_CHANGE ((uint64_t)1 << 63)
+#define IS_RENEWAL ((uint64_t)1 << 62)
 
 struct entry {
-    uint64_t number; /* | IS_CHANGE */
+    uint64_t number; /* | IS_CHANGE or IS_RENEWAL */
     uint64_t end_phy_offset;
 };
 #define JOURNAL_SIZE ((uint64_t)RP_TIMER_JOURNAL_MAX * sizeof(struct entry))
@@ -62,6 +63,7 @@ static void begin_boot(rp_timer_header *header, const rp_control *control) {
     header->journal_begin = header->journal_end = 0;
     header->filed = header->filed_durable;
     header->marked_phy_offset = header->scanned_phy_offset;
+    header->boot_phy_offset = control->published_phy_offset + 1;
     memcpy(header->boot_id, control->boot_id, sizeof header->boot_id);
 }
 
@@ -120,22 +122,27 @@ int rp_timer_journal_has_room(const rp_timer_marks *marks) {
 
 rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at) {
     const struct entry *entry = entry_at(marks, at);
-    return (rp_timer_end){.number = entry->number & ~IS_CHANGE,
+    return (rp_timer_end){.number = entry->number & ~(IS_CHANGE | IS_RENEWAL),
                           .end_phy_offset = entry->end_phy_offset,
-                          .is_change = (entry->number & IS_CHANGE) != 0};
+                          .kind = entry->number & IS_CHANGE
+                                      ? RP_TIMER_CHANGED
+                                      : (entry->number & IS_RENEWAL ? RP_TIMER_RENEWED : RP_TIMER_DELIVERED)};
 }
 
 void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end) {
+    static const uint64_t flags[] = {[RP_TIMER_CHANGED] = IS_CHANGE, [RP_TIMER_RENEWED] = IS_RENEWAL};
     uint64_t at = marks->header->journal_end;
-    *entry_at(marks, at) = (struct entry){end->number | (end->is_change ? IS_CHANGE : 0), end->end_phy_offset};
+    *entry_at(marks, at) = (struct entry){end->number | flags[end->kind], end->end_phy_offset};
     rp_store_release(&marks->header->journal_end, at + 1);
 }
 
-int rp_timer_journal_has_change(const rp_timer_marks *marks, uint64_t number) {
+int rp_timer_journal_kind(const rp_timer_marks *marks, uint64_t number) {
     uint64_t end = marks->header->journal_end, count = end < RP_TIMER_JOURNAL_MAX ? end : RP_TIMER_JOURNAL_MAX;
-    for (uint64_t at = end - count; at < end; at++)
-        if (entry_at(marks, at)->number == (number | IS_CHANGE)) return 1;
-    return 0;
+    for (uint64_t at = end - count; at < end; at++) {
+        rp_timer_end found = rp_timer_journal_at(marks, at);
+        if (found.number == number) return found.kind;
+    }
+    return RP_TIMER_DELIVERED;
 }
 
 /* ------------------------------------------------------------------ bits */
@@ -207,6 +214,33 @@ uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end) {
         }
     }
     return pending + (at < end ? end - at : 0);
+}
+
+uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from, uint64_t end) {
+    uint64_t reserved = marks->header->reserved, at = from < marks->header->floor ? marks->header->floor : from;
+    while (at < end && at < reserved) {
+        if (at % 64 == 0 && *word_of(marks, at) == UINT64_MAX)
+            at += 64;
+        else if (rp_timer_is_delivered(marks, at))
+            at++;
+        else
+            break;
+    }
+    return at < end ? at : end;
+}
+
+void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number) {
+    rp_timer_header *header = marks->header;
+    uint64_t chunk = number - number % CHUNK_NUMBERS, end = chunk + CHUNK_NUMBERS;
+    if (header->filed > number) header->filed = number;
+    if (header->filed_durable > number) header->filed_durable = number;
+    if (number < header->floor) { /* its chunk may be a hole: it is made anew when it is reserved */
+        header->floor = number;
+        if (header->reserved > chunk) header->reserved = chunk;
+        return;
+    }
+    if (header->reserved > end) header->reserved = end;
+    for (; number < header->reserved; number++) *word_of(marks, number) &= ~((uint64_t)1 << number % 64);
 }
 
 rp_status rp_timer_marks_sync(rp_timer_marks *marks) {

@@ -1,13 +1,13 @@
 #ifndef ROCKETPY_TIMER_MARKS_H
 #define ROCKETPY_TIMER_MARKS_H
-/* Which timers have been delivered, cancelled or moved: one bit for each number, and a journal of the latest
- * deliveries, in a sparse mapped file that outlives the broker (docs/adr/0110). A timer's number is its offset in the
- * timer queue.
+/* Which timers have been delivered, cancelled, moved or stored again: one bit for each number, and a journal of the
+ * latest deliveries, in a sparse mapped file that outlives the broker (docs/adr/0110). A timer's number is its offset
+ * in the timer queue.
  *
  * The send worker adds the end of a timer to the journal in the step that publishes the record of its delivery,
- * cancellation or move. The timer thread sets the bit
- * once the record is on the disk, and frees the entry. So a set bit is true after a power failure as well; the journal
- * is true only under the kernel that wrote it. Mapped before the first fork. */
+ * cancellation, move or renewal. The timer thread sets the bit once the record is on the disk, and frees the entry. So
+ * a set bit is true after a power failure as well; the journal is true only under the kernel that wrote it. Mapped
+ * before the first fork. */
 #include <stdint.h>
 #include "base/status.h"
 #include "store/control_block.h"
@@ -33,18 +33,27 @@ typedef struct rp_timer_header {
     uint64_t marked_phy_offset; /* timer thread: deliveries below it have their bits */
     uint64_t scanned_phy_offset; /* the same, of bits on the disk */
     uint64_t next_run;        /* timer thread: name of the next run */
-    uint64_t held_phy_offset; /* timer thread: 1 + place in the log of the oldest pending timer; 0: none */
+    uint64_t held_phy_offset; /* timer thread: 1 + position from which on the log is needed; 0: not known yet */
     uint64_t pending;     /* timer thread: number of pending timers */
     int64_t next_due_ms;  /* timer thread: time of the first of them; 0: none */
+    uint64_t renew_to;       /* cleaning: timers in the log below this position are to be stored again */
+    uint64_t renew_requests; /* cleaning: raised behind renew_to */
+    uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first; 0: not known */
 } rp_timer_header;
 
 typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */
+
+enum { /* how a timer ended */
+       RP_TIMER_DELIVERED,
+       RP_TIMER_CHANGED, /* cancelled or moved */
+       RP_TIMER_RENEWED  /* stored again under another number */
+};
 
 /* An entry of the journal. */
 typedef struct rp_timer_end {
     uint64_t number;
     uint64_t end_phy_offset; /* it counts once the published position reaches this */
-    int is_change; /* 1: the timer was cancelled or moved; 0: delivered */
+    int kind; /* RP_TIMER_DELIVERED, ... */
 } rp_timer_end;
 
 /* Map the file at `path`, creating it if it is absent or not ours. NULL with errno. */
@@ -58,11 +67,11 @@ int rp_timer_marks_descriptor(const rp_timer_marks *marks);
 void rp_timer_journal_recover(rp_timer_marks *marks, uint64_t published_phy_offset);
 /* Send worker: 1 if the journal has room for a delivery. */
 int rp_timer_journal_has_room(const rp_timer_marks *marks);
-/* Send worker: add an entry; its number is below 2^63. There is room. */
+/* Send worker: add an entry; its number is below 2^62. There is room. */
 void rp_timer_journal_add(rp_timer_marks *marks, const rp_timer_end *end);
-/* Send worker: 1 if the timer was cancelled or moved, as far as the last RP_TIMER_JOURNAL_MAX entries tell; reads all
- * of them. */
-int rp_timer_journal_has_change(const rp_timer_marks *marks, uint64_t number);
+/* Send worker: how a timer that has ended did so, as far as the last RP_TIMER_JOURNAL_MAX entries tell (others:
+ * RP_TIMER_DELIVERED); reads all of them. */
+int rp_timer_journal_kind(const rp_timer_marks *marks, uint64_t number);
 
 /* Entry `at` of the journal, at < journal_end <= at + RP_TIMER_JOURNAL_MAX. */
 rp_timer_end rp_timer_journal_at(const rp_timer_marks *marks, uint64_t at);
@@ -79,6 +88,10 @@ void rp_timer_set_delivered(rp_timer_marks *marks, uint64_t number);
 void rp_timer_marks_move_floor(rp_timer_marks *marks, uint64_t least, uint64_t end);
 /* Numbers in [floor, end) that are not delivered; reads all their bits. */
 uint64_t rp_timer_marks_pending(const rp_timer_marks *marks, uint64_t end);
+/* The first number of [from, end) that is not delivered; `end` if there is none. */
+uint64_t rp_timer_marks_next_pending(const rp_timer_marks *marks, uint64_t from, uint64_t end);
+/* Forget everything about numbers from `number` on: a power failure cut the log before them, and others get them. */
+void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number);
 /* Write the bits and the header to the disk. Any thread of the store worker. RP_OK; RP_IO_ERROR with errno. */
 rp_status rp_timer_marks_sync(rp_timer_marks *marks);
 #endif

@@ -79,6 +79,5 @@ rp_status rp_timer_scan_log(rp_timer_marks *marks, const rp_control *control, co
     rp_log_view_close(view);
     if (status != RP_OK) return status;
     header->marked_phy_offset = to;
-    rp_store_release32(&header->must_scan, 0);
     return RP_OK;
 }

@@ -12,7 +12,7 @@
  * rp_timer_marks_reserve. */
 rp_status rp_timer_scan(rp_timer_marks *marks, rp_log_view *view, uint64_t file_size, uint64_t from, uint64_t to,
                         const uint32_t *stop);
-/* The same from where the marks know of all deliveries to the end of the log; they know of all then. */
+/* The same from where the marks know of all deliveries to the end of the log. */
 rp_status rp_timer_scan_log(rp_timer_marks *marks, const rp_control *control, const char *commitlog_directory,
                             const uint32_t *stop);
 #endif

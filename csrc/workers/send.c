@@ -32,6 +32,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
     send->config = *config;
     if (!config->wall_ms) send->config.wall_ms = rp_wall_ms;
     if (!config->boot_ms) send->config.boot_ms = rp_boot_ms;
+    if (!config->in_memory) send->config.in_memory = rp_half_reads_in_memory;
     send->control = rp_control_header(config->block);
     send->permission = RP_PERM_READ | RP_PERM_WRITE;
     send->random = rp_now_ns() | 1;
@@ -48,9 +49,8 @@ rp_send *rp_send_open(const rp_send_config *config) {
         goto fail;
     for (uint32_t i = 0; i < config->input_count; i++) send->input_rings[i] = config->inputs[i];
     send->input_rings[config->input_count] = config->from_manager;
-    rp_ring *last = config->is_slave ? config->from_replicator : config->from_store;
-    send->input_rings[config->input_count + 1] = last;
-    for (uint32_t i = 0; i < config->input_count + 1 + (last != NULL); i++, send->input_count++) {
+    send->input_rings[config->input_count + 1] = config->from_store;
+    for (uint32_t i = 0; i < config->input_count + 1 + (config->from_store != NULL); i++, send->input_count++) {
         if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) goto fail;
     }
     for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
@@ -69,8 +69,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
         errno = EINVAL;
         goto fail;
     }
-    if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
-    rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc);
+    if (config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
     rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
     return send;
 fail:;
@@ -124,6 +123,7 @@ static rp_status tell_position(rp_send *send, uint64_t token) {
 static rp_status set_topic(rp_send *send, const uint8_t *data, uint32_t size) {
     rp_status status = rp_topics_apply(&send->topics, send->config.block, data, size);
     rp_send_find_half_queues(send);
+    if (send->halves) rp_send_store_missing_ops(send); /* the op topic may have come back */
     return status;
 }
 
@@ -134,8 +134,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
                                                    : RP_OK;
         case RP_MSG_SEND: return rp_send_take(send, data, size);
         case RP_MSG_TIMER:
-            return size >= sizeof(rp_msg_timer) ? rp_send_timer_deliver(send, (const rp_msg_timer *)data) : RP_OK;
-        case RP_MSG_LOG: return size >= sizeof(rp_msg_log) ? rp_send_take_log(send, data, size) : RP_OK;
+            return size >= sizeof(rp_msg_timer) ? rp_send_timer_serve(send, (const rp_msg_timer *)data) : RP_OK;
         case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
         case RP_MSG_TOPIC: return set_topic(send, data, size);
         case RP_MSG_COMPLETED:
@@ -192,9 +191,10 @@ static uint32_t pass(rp_send *send) {
     uint32_t manager = send->config.input_count;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
-    int takes_timers = send->tables_ready && !rp_load_acquire32(&send->config.worker->stop);
-    if (manager + 1 < send->input_count && (send->config.is_slave || takes_timers)) taken += drain(send, manager + 1);
+    if (manager + 1 < send->input_count && send->tables_ready && !rp_load_acquire32(&send->config.worker->stop))
+        taken += drain(send, manager + 1);
     rp_admission_end(&send->admission, taken);
+    if (send->halves) taken += rp_send_serve_read_ends(send);
     taken += rp_send_release_waits(send);
     for (uint32_t i = 0; i < send->selector_count; i++) rp_ring_wake(send->selectors[i]);
     flush_to_manager(send);
@@ -210,6 +210,12 @@ static uint32_t pass(rp_send *send) {
     return taken;
 }
 
+/* Nothing waits outside of the rings. */
+static int is_done(rp_send *send) {
+    if (send->half_reads && rp_half_reads_are_waiting(send->half_reads)) return 0;
+    return !rp_waits_first(&send->waits) && !rp_diverted_first(&send->diverted);
+}
+
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
     rp_worker *worker = send->config.worker;
     uint64_t end = send->admission.clock_ns() + (uint64_t)timeout_ns;
@@ -222,7 +228,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
         if (!taken) {
             if (rp_load_acquire32(&worker->stop)) {
                 rp_send_refuse_waiting(send, 1);
-                if (!rp_waits_first(&send->waits) && !rp_diverted_first(&send->diverted)) return RP_STOPPED;
+                if (is_done(send)) return RP_STOPPED;
             }
             rp_worker_prepare_sleep(worker);
             if (!pass(send) && send->admission.now_ns < end) {

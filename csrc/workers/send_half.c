@@ -1,32 +1,15 @@
-/* Half messages and their ends (docs/adr/0100).
+/* Half messages (docs/adr/0100).
  *
- * A half message keeps its topic and queue in REAL_TOPIC and REAL_QID, and is stored in the half queue. Its end appends
- * the committed message and an op message, or the op message alone, in one published step: a killed worker leaves all
- * of it or nothing. Its state says whether it has ended, so that a repeated end stores nothing. */
+ * A half message keeps its topic and queue in REAL_TOPIC and REAL_QID, and is stored in the half queue. send_end.c ends
+ * it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/numbers.h"
-#include "wire/codes.h"
-#include "ipc/transaction_messages.h"
 #include "store/transaction_names.h"
 #include "workers/send_private.h"
 
 enum { LOG_MAPPINGS = 4 };
-static const char OP_PROPERTIES[] = "WAIT\x01true\x02TAGS\x01"
-                                    "d";
-
-/* An END_TRANSACTION, and the half message that it names. */
-struct end {
-    const rp_msg_end_transaction *request;
-    rp_record_view half;  /* points into the log */
-    rp_queue *queue;      /* where the message goes; NULL: nowhere */
-    int32_t queue_id;
-    const uint8_t *topic;
-    uint32_t topic_size;
-    int has_no_input; /* it is not an END_TRANSACTION of a ring */
-};
 
 rp_status rp_send_halves_open(rp_send *send) {
     if (!send->config.halves) return RP_OK;
@@ -35,13 +18,16 @@ rp_status rp_send_halves_open(rp_send *send) {
         return RP_INVALID;
     send->half_tail = malloc(HALF_TAIL_MAX + send->cluster_size);
     send->halves = rp_log_view_open(send->config.commitlog_directory, send->control->commitlog_file_size, LOG_MAPPINGS);
+    send->half_reads = rp_half_reads_open(send->config.worker, send->config.block, send->config.commitlog_directory,
+                                          send->config.consume_queue_directory, send->config.consume_queue_file_size);
     rp_send_find_half_queues(send);
-    if (!send->half_tail || !send->halves) return RP_NO_MEMORY;
+    if (!send->half_tail || !send->halves || !send->half_reads) return RP_NO_MEMORY;
     return rp_half_places_open(&send->half_places, send->config.block, send->config.consume_queue_directory,
                                send->config.consume_queue_file_size);
 }
 
 void rp_send_halves_close(rp_send *send) {
+    rp_half_reads_close(send->half_reads);
     rp_half_places_close(&send->half_places);
     if (send->halves) rp_log_view_close(send->halves);
     free(send->half_tail);
@@ -83,257 +69,4 @@ void rp_send_redirect_half(rp_send *send, rp_put *put) {
     put->queue = send->half_queue;
     put->queue_id = 0;
     put->dropped_sys_flag = RP_TRANSACTION_MASK;
-}
-
-/* ------------------------------------------------------------------ ends */
-
-static rp_status refuse(rp_send *send, const rp_msg_end_transaction *request, int32_t code, const char *remark) {
-    rp_refused refused = {
-        .origin = &request->origin, .token = request->token, .opaque = request->opaque, .flags = request->flags};
-    count(send, code == RP_RESPONSE_SYSTEM_BUSY ? RP_COUNT_BUSY : RP_COUNT_ENDS_REFUSED, 1);
-    return rp_send_refuse(send, &refused, code, remark);
-}
-
-/* A property of the half message; the size is 0 if there is none. */
-static uint32_t property(const struct end *end, const char *name, const uint8_t **value) {
-    uint32_t size;
-    return rp_property_find(end->half.properties, end->half.properties_size, (const uint8_t *)name,
-                            (uint32_t)strlen(name), value, &size) == RP_OK
-               ? size
-               : 0;
-}
-
-static const char HALF_UNKNOWN[] =
-    "[HALF_NOT_DISPATCHED]system busy, the half message is not in its queue yet: it will be asked about";
-static const char MISSING[] = "Find prepared transaction message failed";
-static const char WRONG_OFFSET[] = "The transaction state table offset wrong";
-
-/* Whether the half queue has its message at the place in the log that the request names. What is there may look like a
- * half message without being one: bodies hold what their senders like. NULL, or the remark of the refusal. */
-static const char *find_place(rp_send *send, const rp_msg_end_transaction *request) {
-    uint64_t offset = (uint64_t)request->queue_offset, phy_offset;
-    if (request->phy_offset < 0 || (uint64_t)request->phy_offset >= send->control->published_phy_offset) return MISSING;
-    if (!send->half_queue || request->queue_offset < 0 || offset >= send->half_queue->next_offset) return WRONG_OFFSET;
-    switch (rp_half_places_find(&send->half_places, send->half_queue, offset, &phy_offset)) {
-        case RP_OK: return phy_offset == (uint64_t)request->phy_offset ? NULL : MISSING;
-        case RP_NOT_FOUND: return MISSING;
-        default: return HALF_UNKNOWN;
-    }
-}
-
-/* Read the half message at the place of its unit. NULL: it is there, and end->half borrows it until
- * rp_log_view_release; else the remark of the refusal. */
-static const char *look_up(rp_send *send, struct end *end) {
-    uint64_t offset = (uint64_t)end->request->phy_offset, file_size = send->control->commitlog_file_size;
-    uint64_t published = send->control->published_phy_offset, size = file_size - offset % file_size;
-    const char *fault = find_place(send, end->request);
-    if (fault) return fault;
-    if (size > published - offset) size = published - offset;
-    const uint8_t *image = rp_log_view_acquire(send->halves, offset, size);
-    if (!image) return MISSING;
-    if (rp_record_decode(image, size, 0, &end->half) != RP_OK || end->half.phy_offset != offset ||
-        end->half.topic_size != sizeof RP_HALF_TOPIC - 1 ||
-        memcmp(end->half.topic, RP_HALF_TOPIC, end->half.topic_size) != 0)
-        fault = MISSING;
-    const uint8_t *group = NULL;
-    uint32_t group_size = fault ? 0 : property(end, "PGROUP", &group);
-    int is_ours = end->request->origin.connection >= RP_CONNECTION_INTERNAL;
-    if (!fault && !is_ours &&
-        (group_size != end->request->group_size || memcmp(group, end->request + 1, group_size) != 0))
-        fault = "The producer group wrong";
-    if (!fault && end->half.queue_offset != (uint64_t)end->request->queue_offset) fault = WRONG_OFFSET;
-    if (fault) rp_log_view_release(send->halves, offset);
-    return fault;
-}
-
-/* Find the queue of the committed or discarded message. If the topic has fewer queues by now, it goes to another. */
-static int find_queue(rp_send *send, struct end *end) {
-    const uint8_t *text;
-    end->topic = (const uint8_t *)RP_DISCARD_TOPIC;
-    end->topic_size = sizeof RP_DISCARD_TOPIC - 1;
-    if (end->request->action == RP_END_COMMIT) {
-        uint32_t size = property(end, "REAL_QID", &text);
-        if (!size || rp_parse_int32(text, size, &end->queue_id) != RP_OK || end->queue_id < 0) return 0;
-        if (!(end->topic_size = property(end, "REAL_TOPIC", &end->topic))) return 0;
-    }
-    const rp_topic *topic = rp_map_get(&send->topics, end->topic, end->topic_size);
-    if (!topic || !topic->queue_count) return 0;
-    if (end->request->action == RP_END_COMMIT && topic->flags & RP_TOPIC_NO_SEND) return 0;
-    if ((uint32_t)end->queue_id >= topic->queue_count)
-        end->queue_id = (int32_t)((uint32_t)end->queue_id % topic->queue_count);
-    end->queue = topic->queues[end->queue_id];
-    return end->queue != NULL;
-}
-
-static void message_of(const rp_send *send, const struct end *end, rp_record *record) {
-    const rp_record_view *half = &end->half;
-    int is_commit = end->request->action == RP_END_COMMIT;
-    *record = (rp_record){.queue_id = end->queue_id,
-                          .flag = half->flag,
-                          .queue_offset = end->queue->next_offset,
-                          .sys_flag = half->sys_flag | (is_commit ? RP_SYS_FLAG_TRANSACTION_COMMIT : 0),
-                          .reconsume_times = half->reconsume_times,
-                          .born_timestamp_ms = half->born_timestamp_ms,
-                          .store_timestamp_ms = send->now_ms,
-                          .prepared_transaction_offset = is_commit ? (int64_t)half->phy_offset : 0,
-                          .born_host = half->born_host,
-                          .store_host = half->store_host,
-                          .body = half->body,
-                          .topic = end->topic,
-                          .properties = half->properties,
-                          .body_size = half->body_size,
-                          .topic_size = end->topic_size,
-                          .properties_size = half->properties_size};
-}
-
-static void op_of(const rp_send *send, const uint8_t *body, uint32_t body_size, rp_record *record) {
-    *record = (rp_record){.queue_offset = send->op_queue->next_offset,
-                          .born_timestamp_ms = send->now_ms,
-                          .store_timestamp_ms = send->now_ms,
-                          .born_host = send->config.store_host,
-                          .store_host = send->config.store_host,
-                          .body = body,
-                          .topic = (const uint8_t *)RP_OP_TOPIC,
-                          .properties = (const uint8_t *)OP_PROPERTIES,
-                          .body_size = body_size,
-                          .topic_size = sizeof RP_OP_TOPIC - 1,
-                          .properties_size = sizeof OP_PROPERTIES - 1};
-}
-
-static int32_t state_after(int32_t action) {
-    if (action == RP_END_COMMIT) return RP_HALF_COMMITTED;
-    return action == RP_END_ROLLBACK ? RP_HALF_ROLLED_BACK : RP_HALF_ENDED;
-}
-
-static uint32_t counter_of(int32_t action) {
-    if (action == RP_END_COMMIT) return RP_COUNT_TRANSACTIONS_COMMITTED;
-    return action == RP_END_ROLLBACK ? RP_COUNT_TRANSACTIONS_ROLLED_BACK : RP_COUNT_TRANSACTIONS_DISCARDED;
-}
-
-static void count_record(rp_send *send, const rp_record *record) {
-    uint32_t size = rp_record_size(record);
-    count(send, RP_COUNT_MESSAGES_PUT, 1);
-    count(send, RP_COUNT_BYTES_PUT, size);
-    rp_traffic_add(&send->traffic,
-                   &(rp_msg_traffic){.messages = 1,
-                                     .bytes = size,
-                                     .requests = 1,
-                                     .queue_id = record->queue_id,
-                                     .topic_size = record->topic_size},
-                   record->topic, send->admission.now_ns);
-}
-
-/* Append the message (if there is a queue for it) and the op message. RP_OK, or the status of rp_commitlog_reserve. */
-static rp_status append(rp_send *send, const struct end *end, uint64_t *end_phy_offset) {
-    rp_record message, op;
-    uint8_t body[RP_OP_BODY_MAX + 1], *at;
-    uint64_t phy_offset, offset = (uint64_t)end->request->queue_offset;
-    int body_size = snprintf((char *)body, sizeof body, "%lld", (long long)offset);
-    op_of(send, body, (uint32_t)body_size, &op);
-    uint32_t message_size = 0, op_size = rp_record_size(&op);
-    if (end->queue) {
-        message_of(send, end, &message);
-        if (!(message_size = rp_record_size(&message)) || message_size > UINT32_MAX - op_size) return RP_TOO_LARGE;
-    }
-    rp_status status = rp_commitlog_reserve(send->log, message_size + op_size, &at, &phy_offset);
-    if (status != RP_OK) return status;
-    if (end->queue) {
-        message.phy_offset = phy_offset;
-        rp_record_encode(&message, at);
-    }
-    op.phy_offset = phy_offset + message_size;
-    rp_record_encode(&op, at + message_size);
-    *end_phy_offset = op.phy_offset + op_size;
-    if (!end->has_no_input) rp_send_set_resume_point(send, RESUME_AT_LOG, *end_phy_offset);
-    rp_half_states_begin(send->config.halves, offset, state_after(end->request->action), *end_phy_offset);
-    rp_commitlog_publish(send->log, message_size + op_size, send->now_ms);
-    rp_half_states_complete(send->config.halves);
-    if (end->queue) {
-        __atomic_store_n(&end->queue->next_offset, message.queue_offset + 1, __ATOMIC_RELAXED);
-        send->is_awaited |= __atomic_load_n(&end->queue->watched, __ATOMIC_RELAXED) != 0;
-        count_record(send, &message);
-    }
-    __atomic_store_n(&send->op_queue->next_offset, op.queue_offset + 1, __ATOMIC_RELAXED);
-    count_record(send, &op);
-    send->appended++;
-    return RP_OK;
-}
-
-void rp_send_store_missing_ops(rp_send *send) {
-    uint64_t offset, end_phy_offset;
-    while (send->op_queue && !send->config.is_slave && rp_half_states_missing_op(send->config.halves, &offset) &&
-           !rp_store_fault(rp_load_acquire32(&send->control->running_flags))) {
-        rp_msg_end_transaction request = {.action = RP_END_COMMIT, .queue_offset = (int64_t)offset};
-        struct end end = {.request = &request, .has_no_input = 1}; /* without a queue: the message is stored already */
-        if (append(send, &end, &end_phy_offset) != RP_OK) return; /* the next pass tries again */
-    }
-}
-
-/* Answer an end that stores nothing because the half message is not open. */
-static rp_status answer_ended(rp_send *send, const rp_msg_end_transaction *request, int32_t state) {
-    rp_wait wait = {.connection = request->origin.connection,
-                    .token = request->token,
-                    .opaque = request->opaque,
-                    .flags = request->flags | RP_REQUEST_END};
-    if (state == state_after(request->action)) return rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS);
-    return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR,
-                  state == RP_HALF_COMMITTED     ? "the transaction has been committed before"
-                  : state == RP_HALF_ROLLED_BACK ? "the transaction has been rolled back before"
-                                                 : "the transaction has ended before, or was discarded");
-}
-
-static rp_status finish(rp_send *send, const struct end *end) {
-    const rp_msg_end_transaction *request = end->request;
-    int must_wait = send->config.sync_flush && !(request->flags & RP_REQUEST_ONEWAY);
-    rp_wait wait = {.deadline_ns = send->admission.now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
-                    .received_ns = request->origin.received_ns,
-                    .connection = request->origin.connection,
-                    .token = request->token,
-                    .opaque = request->opaque,
-                    .flags = request->flags | RP_REQUEST_END};
-    if (!rp_send_has_room(send, &wait, must_wait)) return RP_FULL;
-    rp_status status = append(send, end, &wait.need_phy_offset);
-    if (status != RP_OK) {
-        int32_t code;
-        const char *remark = rp_send_append_fault(status, &code);
-        return refuse(send, request, code, remark);
-    }
-    count(send, counter_of(request->action), 1);
-    if ((must_wait ? rp_waits_push(&send->waits, &wait) : rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
-        count(send, RP_COUNT_STALLS, 1); /* stored: without memory for the reply, the client repeats it */
-    return RP_OK;
-}
-
-/* The queue offset of an end that needs no look at its record was checked by the manager. */
-static rp_status serve(rp_send *send, struct end *end) {
-    const rp_msg_end_transaction *request = end->request;
-    if (!send->half_queue || !send->op_queue || request->queue_offset < 0 ||
-        (uint64_t)request->queue_offset >= send->half_queue->next_offset)
-        return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, WRONG_OFFSET);
-    int32_t state = rp_half_states_of(send->config.halves, (uint64_t)request->queue_offset);
-    if (state != RP_HALF_OPEN) return answer_ended(send, request, state);
-    const char *fault = rp_store_fault(rp_load_acquire32(&send->control->running_flags));
-    if (fault) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, fault);
-    if ((request->action == RP_END_COMMIT || request->action == RP_END_DISCARD) && !find_queue(send, end))
-        return refuse(send, request, RP_RESPONSE_TOPIC_NOT_EXIST,
-                      "the topic of the transaction does not exist any more: create it, or it will be discarded");
-    return finish(send, end);
-}
-
-rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t size) {
-    struct end end = {.request = (const rp_msg_end_transaction *)data};
-    const rp_msg_end_transaction *request = end.request;
-    if (size < sizeof *request || size - sizeof *request != request->group_size) return RP_OK;
-    if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SLAVE_NOT_AVAILABLE, "");
-    if (request->action == 0) return RP_OK; /* the local transaction is not decided: the check asks again */
-    const char *busy = rp_admission_lag_refusal(&send->admission, request->origin.received_ns, 0);
-    if (busy) return refuse(send, request, RP_RESPONSE_SYSTEM_BUSY, busy);
-    if (!send->halves) return refuse(send, request, RP_RESPONSE_SYSTEM_ERROR, MISSING);
-    if (request->action == RP_END_UNREADABLE) return serve(send, &end);
-    const char *fault = look_up(send, &end);
-    if (fault)
-        return refuse(send, request, fault == HALF_UNKNOWN ? RP_RESPONSE_SYSTEM_BUSY : RP_RESPONSE_SYSTEM_ERROR, fault);
-    rp_status status = serve(send, &end);
-    rp_log_view_release(send->halves, (uint64_t)request->phy_offset);
-    return status;
 }

@@ -4,10 +4,10 @@
 #include "base/atomic.h"
 #include "store/broker_clock.h"
 #include "store/half_places.h"
-#include "store/received_log.h"
 #include "store/timer_heap.h"
 #include "workers/admission.h"
 #include "workers/diverted.h"
+#include "workers/half_reads.h"
 #include "workers/send.h"
 #include "workers/send_store.h"
 #include "workers/send_wait.h"
@@ -34,10 +34,9 @@ struct rp_send {
     rp_log_view *timer_records; /* where timers are read; NULL without timers */
     rp_number_set ended_timers; /* those in the journal from ended_from on */
     uint64_t ended_from;
-    rp_received_log received; /* on a slave */
-    rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker or a slave's replicator */
+    rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker */
     rp_ring **input_rings;
-    uint32_t input_count; /* codecs + 1, + 1 with timers or a replicator */
+    uint32_t input_count;    /* codecs + 1, + 1 if there are timers */
     rp_ring_writer *manager;
     rp_ring_writer **selectors;
     uint32_t selector_count;
@@ -48,6 +47,7 @@ struct rp_send {
     rp_traffic traffic;
     rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
+    rp_half_reads *half_reads; /* NULL: there are no transactions */
     rp_queue *half_queue, *op_queue; /* NULL: there is no such topic yet */
     uint8_t *half_tail; /* scratch of HALF_TAIL_MAX + cluster_size */
     uint32_t cluster_size;
@@ -57,8 +57,8 @@ struct rp_send {
     uint32_t region_size;
     uint32_t current_input;
     uint32_t appended; /* in this pass */
-    int is_awaited; /* some of it by a suspended pull */
-    int is_blocked; /* an input waits for room in a ring */
+    int is_awaited;    /* some of it by a suspended pull */
+    int is_blocked;    /* an input waits for room in a ring */
     int32_t permission;
     int tables_ready;
     uint64_t random;
@@ -92,9 +92,7 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
 const char *rp_send_append_fault(rp_status status, int32_t *code);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
-/* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
-rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size);
-/* send_half.c: half messages and their ends. */
+/* send_half.c: half messages. */
 rp_status rp_send_halves_open(rp_send *send); /* RP_OK; RP_INVALID, RP_NO_MEMORY */
 void rp_send_halves_close(rp_send *send);
 void rp_send_halves_release(rp_send *send); /* deleted files; about once a second */
@@ -103,11 +101,13 @@ void rp_send_find_half_queues(rp_send *send); /* after each change of a topic */
 int rp_send_takes_halves(const rp_send *send);
 /* Direct `put`, a half message for put->queue_id of its topic, to the half queue. */
 void rp_send_redirect_half(rp_send *send, rp_put *put);
-/* Store the op messages of committed messages that a power failure has separated from theirs; those that cannot be
- * stored now are for the next call. */
+/* send_end.c: the ends of half messages. Store the op messages of committed messages that a power failure has separated
+ * from theirs; those that cannot be stored now are for the next call. */
 void rp_send_store_missing_ops(rp_send *send);
 /* Serve one END_TRANSACTION. RP_FULL: no room, it stays in the ring. */
 rp_status rp_send_end_transaction(rp_send *send, const uint8_t *data, uint32_t size);
+/* Serve the ends whose half messages have been read from the disk; returns their number. */
+uint32_t rp_send_serve_read_ends(rp_send *send);
 /* Answer a put of the manager's own. RP_FULL: its ring and backlog have no room. */
 rp_status rp_send_put_result(rp_send *send, const rp_wait *wait, int32_t code);
 #endif

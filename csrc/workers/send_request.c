@@ -12,9 +12,6 @@
 #include "workers/send_store.h"
 #include "workers/send_timer.h"
 
-static const char SLAVE_REMARK[] =
-    "service not available now: this broker is a slave and takes no messages; send to its master";
-
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
 /* ------------------------------------------------------------------ sends */
@@ -34,7 +31,8 @@ static void set_resume_point_stored(void *context, const rp_put *put, const rp_s
     }
     if (put->ends_timer)
         rp_send_timer_end(
-            send, &(rp_timer_end){.number = put->timer, .end_phy_offset = stored->end_phy_offset, .is_change = 1});
+            send,
+            &(rp_timer_end){.number = put->timer, .end_phy_offset = stored->end_phy_offset, .kind = RP_TIMER_CHANGED});
     if (put->is_delivery && send->config.marks)
         rp_delivery_marks_mark(send->config.marks, &put->delivery, stored->end_phy_offset);
 }
@@ -161,7 +159,6 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_msg_send *request = (const rp_msg_send *)data;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
-    if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, SLAVE_REMARK);
     if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);

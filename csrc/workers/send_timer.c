@@ -55,13 +55,15 @@ static int has_room(const rp_send *send, const rp_queue *queue) {
            RP_TIMER_SPAN_MAX - SPAN_MARGIN;
 }
 
+static const int32_t ENDED[] = {[RP_TIMER_DELIVERED] = RP_RESPONSE_QUERY_NOT_FOUND,
+                                [RP_TIMER_CHANGED] = RP_RESPONSE_NO_MESSAGE,
+                                [RP_TIMER_RENEWED] = RP_RESPONSE_PULL_RETRY_IMMEDIATELY};
+
 int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put) {
     if (!send->config.from_store) return RP_RESPONSE_QUERY_NOT_FOUND;
     const rp_queue *queue = rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0);
     if (!queue || put->timer >= queue->next_offset) return RP_RESPONSE_QUERY_NOT_FOUND;
-    if (has_ended(send, put->timer))
-        return rp_timer_journal_has_change(send->config.timers, put->timer) ? RP_RESPONSE_NO_MESSAGE
-                                                                            : RP_RESPONSE_QUERY_NOT_FOUND;
+    if (has_ended(send, put->timer)) return ENDED[rp_timer_journal_kind(send->config.timers, put->timer)];
     /* After a power failure the log tells first what was delivered before. */
     int is_known = !rp_load_acquire32(&rp_timer_marks_header(send->config.timers)->must_scan);
     int is_possible = is_known && has_room(send, queue) && rp_timer_journal_has_room(send->config.timers);
@@ -137,17 +139,29 @@ rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed) {
     return RP_OK;
 }
 
-/* ------------------------------------------------------------------ deliver */
+/* ------------------------------------------------------------------ deliver, renew */
 
-struct delivery {
+struct end {
     rp_send *send;
     uint64_t number;
+    int kind; /* RP_TIMER_DELIVERED, RP_TIMER_RENEWED */
 };
 
 static void journal(void *context, const rp_put *put, const rp_stored *stored) {
-    const struct delivery *delivery = context;
-    rp_send_timer_end(delivery->send,
-                      &(rp_timer_end){.number = delivery->number, .end_phy_offset = stored->end_phy_offset});
+    const struct end *end = context;
+    rp_timer_end entry = {.number = end->number, .end_phy_offset = stored->end_phy_offset, .kind = end->kind};
+    rp_send_timer_end(end->send, &entry);
+}
+
+/* What is stored in the place of a timer: the same message, with the timer's place in the log. */
+static rp_msg_send request_of(const rp_msg_timer *message, const rp_record_view *record) {
+    return (rp_msg_send){.origin = {.connection = RP_CONNECTION_INTERNAL, .peer = record->born_host},
+                         .sys_flag = record->sys_flag,
+                         .message_flag = record->flag,
+                         .reconsume_times = record->reconsume_times,
+                         .born_timestamp_ms = record->born_timestamp_ms,
+                         .prepared_transaction_offset = (int64_t)message->phy_offset + 1,
+                         .body_size = record->body_size};
 }
 
 static rp_status skip(rp_send *send, const rp_msg_timer *message) {
@@ -213,19 +227,13 @@ static void count_delivered(rp_send *send, const rp_record_view *record, int is_
 
 static rp_status deliver(rp_send *send, const rp_msg_timer *message, const rp_record_view *record) {
     uint8_t properties[RP_PROPERTIES_SIZE_MAX];
-    rp_msg_send request = {.origin = {.connection = RP_CONNECTION_INTERNAL, .peer = record->born_host},
-                           .sys_flag = record->sys_flag,
-                           .message_flag = record->flag,
-                           .reconsume_times = record->reconsume_times,
-                           .born_timestamp_ms = record->born_timestamp_ms,
-                           .prepared_transaction_offset = (int64_t)message->phy_offset + 1,
-                           .body_size = record->body_size};
+    rp_msg_send request = request_of(message, record);
     rp_put put = {.request = &request,
                   .properties = properties,
                   .body = record->body,
                   .store_host = send->config.store_host,
                   .store_timestamp_ms = send->now_ms};
-    struct delivery delivery = {send, message->number};
+    struct end delivery = {send, message->number, RP_TIMER_DELIVERED};
     rp_stored stored;
     uint64_t total;
     const rp_topic *topic = target_of(send, record, &put, &put.topic_size);
@@ -250,14 +258,44 @@ static rp_status deliver(rp_send *send, const rp_msg_timer *message, const rp_re
     return RP_OK;
 }
 
-rp_status rp_send_timer_deliver(rp_send *send, const rp_msg_timer *message) {
+/* Store it again at the end of the log, with its properties as they are. */
+static rp_status renew(rp_send *send, const rp_msg_timer *message, const rp_record_view *record) {
+    rp_msg_send request = request_of(message, record);
+    rp_put put = {.request = &request,
+                  .topic = TIMER_TOPIC,
+                  .topic_size = TIMER_TOPIC_SIZE,
+                  .properties = record->properties,
+                  .body = record->body,
+                  .store_host = send->config.store_host,
+                  .store_timestamp_ms = send->now_ms};
+    struct end renewal = {send, message->number, RP_TIMER_RENEWED};
+    rp_stored stored;
+    uint64_t total;
+    put.queue = rp_control_find(send->config.block, TIMER_TOPIC, TIMER_TOPIC_SIZE, 0);
+    if (!put.queue || !has_room(send, put.queue)) return RP_OK;
+    request.properties_size = record->properties_size;
+    if (!rp_put_measure(&put, &total)) return skip(send, message);
+    if (rp_put_append(send->log, &put, total, 1, journal, &renewal, &stored) != RP_OK) return RP_OK;
+    send->appended++;
+    count(send, RP_COUNT_TIMERS_RENEWED, 1);
+    return RP_OK;
+}
+
+/* Whether nothing may be stored now. A renewal is for more space on the disk, and may use what is left. */
+static int is_refused(const rp_send *send, int is_renewal) {
+    uint32_t flags = rp_load_acquire32(&send->control->running_flags);
+    return rp_store_fault(is_renewal ? flags & ~(uint32_t)RP_FLAG_DISK_FULL : flags) != NULL;
+}
+
+rp_status rp_send_timer_serve(rp_send *send, const rp_msg_timer *message) {
     rp_record_view record;
     uint64_t file_size = send->control->commitlog_file_size, published = send->control->published_phy_offset;
-    if (has_ended(send, message->number)) return RP_OK; /* cancelled or moved, or delivered by the previous process */
+    if (has_ended(send, message->number)) return RP_OK; /* cancelled or moved, or served by the previous process */
     if (!rp_timer_journal_has_room(send->config.timers)) return RP_FULL;
-    if (rp_store_fault(rp_load_acquire32(&send->control->running_flags))) return RP_OK;
     if (send->now_ms < message->due_ms) rp_send_look_at_clock(send);
-    if (send->now_ms < message->due_ms) return RP_OK; /* never early */
+    int is_early = send->now_ms < message->due_ms;
+    if (is_early && !message->is_renewal) return RP_OK;
+    if (is_refused(send, is_early)) return RP_OK;
     if (message->size > file_size || message->phy_offset >= published ||
         message->size > published - message->phy_offset)
         return skip(send, message);
@@ -265,7 +303,7 @@ rp_status rp_send_timer_deliver(rp_send *send, const rp_msg_timer *message) {
     if (!image) return errno == ENOENT || errno == EINVAL ? skip(send, message) : RP_OK;
     rp_status status = rp_record_decode(image, message->size, 0, &record);
     if (status == RP_OK && rp_timer_is_timer(&record) && record.queue_offset == message->number)
-        status = deliver(send, message, &record);
+        status = (is_early ? renew : deliver)(send, message, &record);
     else
         status = skip(send, message);
     rp_log_view_release(send->timer_records, message->phy_offset);

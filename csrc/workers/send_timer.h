@@ -1,7 +1,7 @@
 #ifndef ROCKETPY_SEND_TIMER_H
 #define ROCKETPY_SEND_TIMER_H
-/* Timers in the send worker: accepts them into the timer topic, and delivers those that are due (docs/adr/0110). C
- * only. */
+/* Timers in the send worker: accepts them into the timer topic, delivers those that are due (docs/adr/0110), and stores
+ * others again where cleaning wants their log files (docs/adr/0113). C only. */
 #include "workers/send_private.h"
 #include "workers/send_store.h"
 
@@ -22,11 +22,12 @@ void rp_send_timer_close(rp_send *send);
 rp_status rp_send_timer_accept(rp_send *send, rp_put *put, rp_timed *timed);
 /* Before a put that cancels or moves a timer. RP_RESPONSE_SUCCESS: it can be stored; RP_RESPONSE_QUERY_NOT_FOUND: the
  * timer is not pending; RP_RESPONSE_NO_MESSAGE: it is not, because it was cancelled or moved lately;
- * RP_RESPONSE_SYSTEM_BUSY: no room, or not known yet. */
+ * RP_RESPONSE_PULL_RETRY_IMMEDIATELY: it was stored again lately, under another number; RP_RESPONSE_SYSTEM_BUSY: no
+ * room, or not known yet. */
 int32_t rp_send_timer_check_change(const rp_send *send, const rp_put *put);
 /* Before a record is published: `end` counts from then on. There is room in the journal. */
 void rp_send_timer_end(rp_send *send, const rp_timer_end *end);
-/* Deliver one timer. RP_OK: delivered, or refused for now: then the store worker tries again. RP_FULL: the journal is
- * full. */
-rp_status rp_send_timer_deliver(rp_send *send, const rp_msg_timer *message);
+/* Deliver one timer, or store it again if it is not due and the store worker asks for that. RP_OK: done, or refused for
+ * now: then the store worker tries again. RP_FULL: the journal is full. */
+rp_status rp_send_timer_serve(rp_send *send, const rp_msg_timer *message);
 #endif

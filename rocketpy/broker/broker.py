@@ -65,7 +65,6 @@ from .processors.unreadable import UnreadableProcessor
 from .queries import query_processors
 from .schedule import ScheduleService
 from .services import BrokerServices
-from .slave_synchronize import SlaveSynchronize
 from .slow_pull import SlowPull
 from .slow_send import SlowSend
 from .store_api import Store
@@ -136,8 +135,6 @@ class BrokerController:
             pool_loads=pool_loads,
         )
         services = self.services
-        self.master = SlaveSynchronize(name_server_client, services)
-        self._outer_api.on_master = self.master.found
         services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
@@ -311,16 +308,15 @@ class BrokerController:
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
-        if settings.is_slave:
-            return [*duties, Duty("copying the master's tables", RESTART_S, self.master.run, first_s=0.0)]
-        transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
-        return [
-            *duties,
-            Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0),
-            Duty("checking transactions", interval_s, transactions.check),
-            Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
-            Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
-        ]
+        if not settings.is_slave:
+            transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
+            duties += [
+                Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0),
+                Duty("checking transactions", interval_s, transactions.check),
+                Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
+                Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
+            ]
+        return duties
 
     @property
     def _files(self) -> list[ConfigFile]:

@@ -29,7 +29,11 @@ TIMERS_MAX = 32  # with one key: a send that was repeated after a timeout is sto
 TIME_END_MS = 1 << 62
 PUT_S, RETRY_S = 10.0, 0.05  # while the send worker is restarted
 DISPATCH_TRIES, DISPATCH_S = 400, 0.005
-NOT_PENDING = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE)
+RENEWED = (
+    ResponseCode.PULL_RETRY_IMMEDIATELY
+)  # stored again since it was looked up, under another number (docs/adr/0113)
+NOT_PENDING = (ResponseCode.QUERY_NOT_FOUND, ResponseCode.NO_MESSAGE, RENEWED)
+LOOKS_MAX = 4  # a timer is renewed once in days
 
 
 @attrs.frozen
@@ -85,11 +89,18 @@ class TimerChanges:
             RequestRefused: none is pending (QUERY_NOT_FOUND), the time is illegal, or the broker is busy.
         """
         due_ms = self._checked_due_ms(change) if change.is_move else None
-        await self._dispatched()
         result = None
-        for timer in await self._timers(change):
-            changed = await self._end(timer, replacement(change, timer, due_ms))
-            result = result or changed
+        for _ in range(LOOKS_MAX):
+            await self._dispatched()
+            is_renewed = False
+            for timer in await self._timers(change):
+                changed = await self._end(timer, replacement(change, timer, due_ms))
+                is_renewed |= changed.code == RENEWED
+                result = result or (changed if changed.code not in NOT_PENDING else None)
+            if not is_renewed:
+                break
+        else:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, OVERLOAD)
         if result is None:
             remark = f"no timer of topic[{change.topic}] with the unique key [{change.key}] is pending"
             raise RequestRefused(
@@ -124,8 +135,8 @@ class TimerChanges:
         records = [decode_record(image) for image in (await finished(query)).records]
         return [record for record in reversed(records) if record is not None and _is_meant(change, record)]
 
-    async def _end(self, timer: StoredRecord, message: MessageToPut) -> PutResult | None:
-        """Store what ends the timer. None: it is not pending."""
+    async def _end(self, timer: StoredRecord, message: MessageToPut) -> PutResult:
+        """Store what ends the timer. The code may be one of NOT_PENDING."""
         number = int(timer.queue_offset)
         if number in self._under_way:
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, "system busy, this timer is being changed: try again later")
@@ -134,11 +145,10 @@ class TimerChanges:
             result = await self._put(message)
         finally:
             self._under_way.remove(number)
-        if result.code in NOT_PENDING:
-            return None
         if result.code == ResponseCode.SYSTEM_BUSY:
             raise RequestRefused(ResponseCode.SYSTEM_BUSY, OVERLOAD)
-        return attrs.evolve(result, queue_offset=number) if _is_cancellation(message.sys_flag) else result
+        is_cancelled = result.code not in NOT_PENDING and _is_cancellation(message.sys_flag)
+        return attrs.evolve(result, queue_offset=number) if is_cancelled else result
 
     async def _put(self, message: MessageToPut) -> PutResult:
         """Put it, again if the send worker was restarted. A timer that was changed at a second try was changed by the

@@ -33,6 +33,7 @@ class ReplicationConfig:
         "master's disk, costs a round trip); SLAVE copies a master.",
         effect=Effect.REFUSED,
         important=True,
+        only_default="replication is not built; a SYNC_MASTER that did not wait for a slave would lose messages",
     )
     ha_listen_port: int = setting(
         0,
@@ -47,6 +48,7 @@ class ReplicationConfig:
         "haMasterAddress",
         "`host:port` of the master for a slave; without it the name server gives it.",
         important=True,
+        ignored=_NOT_BUILT,
     )
     ha_send_heartbeat_interval: int = setting(
         5_000,
@@ -127,6 +129,7 @@ class ReplicationConfig:
         True,
         "haCheckCrc",
         "A slave compares the CRC of each message's body before it stores the message.",
+        ignored=_NOT_BUILT,
     )
     ha_truncate_diverged: bool = setting(
         False,
@@ -135,7 +138,3 @@ class ReplicationConfig:
         "and goes on. Off: it stops and names the position.",
         ignored=_NOT_BUILT,
     )
-
-    @property
-    def is_slave(self) -> bool:
-        return self.broker_role is BrokerRole.SLAVE

@@ -14,6 +14,7 @@ from . import properties
 from .broker_config import BrokerConfig
 from .message_store_config import FlushDiskType, MessageStoreConfig
 from .namesrv_config import NamesrvConfig
+from .replication_config import BrokerRole
 from .rocketpy_config import RocketpyConfig
 from .server_config import ClientConfig, ServerConfig
 from .setting import Declared, declared_settings, to_text
@@ -56,7 +57,7 @@ class BrokerSettings:
 
     @property
     def is_slave(self) -> bool:
-        return self.store.is_slave
+        return self.store.broker_role is BrokerRole.SLAVE
 
     @property
     def is_sync_flush(self) -> bool:

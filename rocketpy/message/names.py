@@ -54,6 +54,7 @@ SYSTEM_TOPICS = frozenset(
         SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
         TIMER_TOPIC,
+        DLQ_PREFIX + TIMER_TOPIC,
     }
 )
 """Neither created nor deleted by an admin; a broker adds its cluster's and its own name, and the reply topic."""

@@ -10,7 +10,6 @@ from prometheus_client.registry import Collector
 
 from . import table
 from .counters import PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
-from .metric import Kind, Metric
 from .snapshot import (
     ConsumptionSnapshot,
     NamesrvSnapshot,
@@ -21,6 +20,7 @@ from .snapshot import (
     TransactionSnapshot,
     WorkerSnapshot,
 )
+from .table import Kind, Metric
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

@@ -64,13 +64,8 @@ class Count(enum.IntEnum):
     TIMERS_PENDING = 50  # gauge
     TIMERS_NEXT_DUE_MS = 51  # gauge
     TIMERS_OLDEST = 52  # gauge
+    TIMERS_RENEWED = 53
     PUT_LATENCY = 64  # the first of PUT_LATENCY_BUCKETS; bucket k counts what took up to 2^k microseconds
     PUT_LATENCY_SUM_US = 88
     TIMER_LATENESS = 96  # the first of TIMER_LATENESS_BUCKETS; bucket k counts what was up to 2^k milliseconds late
     TIMER_LATENESS_SUM_MS = 116
-    FOLLOWING = 120  # gauge
-    BAD_RECORDS = 121
-    STREAMS = 122
-    STREAMS_ENDED = 123
-    MASTER_END = 124  # gauge
-    REPORTED = 125  # gauge

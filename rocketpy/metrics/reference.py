@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from . import table
-from .metric import Metric
+from .table import Metric
 
 _INTRODUCTION = """\
 # Metrics

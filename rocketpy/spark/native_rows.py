@@ -9,6 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from rocketpy.errors import CompressionError
+from rocketpy.filter.parser import parse
+from rocketpy.filter.program import compile_program
 from rocketpy.message.compression import decompress
 from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
@@ -65,6 +67,9 @@ class NativeRows:
             | lib.RP_ROWS_COMMITTED * selection.committed_only
             | lib.RP_ROWS_PROPERTIES * bool(selection.tags or OF_PROPERTIES & set(columns))
         )
+        if selection.condition is not None:
+            self._borrowed.append(compiled := _compiled(selection.condition))
+            scan.filter = compiled
         self._inflated: dict[int, Any] = {}  # by row
 
     @contextlib.contextmanager
@@ -116,6 +121,14 @@ class NativeRows:
         if name == "properties":
             return _pairs(rows, count)
         return _texts(COLUMNS[name].arrow, TEXT_COLUMNS[name], rows, count)
+
+
+def _compiled(condition: str) -> Any:
+    """A condition as a program of the core."""
+    program = compile_program(parse(condition))
+    compiled = lib.rp_filter_open(ffi.from_buffer("uint8_t[]", program), len(program))
+    assert compiled != ffi.NULL, "a program of our compiler is sound"
+    return ffi.gc(compiled, lib.rp_filter_release)
 
 
 def _put_texts(target: Any, texts: frozenset[str]) -> list[Any]:

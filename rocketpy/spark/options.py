@@ -24,6 +24,20 @@ UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "": 1.0}
 OF_SPARK = frozenset({"checkpointlocation", "queryname", "outputmode", "path"})
 """Keys that Spark adds to the options of a query."""
+NO_TLS = "rocketpy's client does not speak TLS yet: let a proxy on this machine do it, or use an unencrypted port"
+NOT_THERE = {
+    "tls": NO_TLS,
+    "tlscafile": NO_TLS,
+    "tlscertfile": NO_TLS,
+    "tlskeyfile": NO_TLS,
+    "tlsverify": NO_TLS,
+    "namespace": "rocketpy's client has no namespaces: write the whole name, NAMESPACE%Topic",
+    "storepath": 'history is read from topics alone: read a store with the source "rocketmq_store"',
+    "pushdown": "filters are not pushed down: Spark 4.3 would apply them to other queries of the DataFrame, too; "
+    "choose by topic, offsets, times and subExpression",
+}
+"""Options that users of other connectors know, by lower-case key, and what to do without them."""
+OFF = frozenset({"false", "off"})
 
 
 def option(key: str, parse: Callable[[str], Any], default: Any, meaning: str) -> Any:
@@ -44,6 +58,9 @@ def parse_options(kind: type[T], given: Mapping[str, str], *, ignored: frozenset
         if key.lower() in fields:
             field = fields[key.lower()]
             values[field.name] = _parse(field.metadata["key"], field.metadata["parse"], text)
+        elif key.lower() in NOT_THERE:
+            if text.strip().lower() not in OFF:
+                raise ConfigError(NOT_THERE[key.lower()], key=key)
         elif key.lower() not in ignored:
             raise ConfigError(f"unknown option{nearest(key, keys)}", key=key)
     for field in fields.values():

@@ -24,6 +24,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "properties": ("map<string,string>",),
     "flag": ("int",),
     "delayLevel": ("int",),
+    "deliverTimeMs": ("bigint",),
     "shardingKey": ("string",),
     "brokerName": ("string",),
     "queueId": ("int",),
@@ -107,6 +108,7 @@ class RowReader:
             properties=self._properties(row),
             flag=row.get("flag") or 0,
             delay_level=row.get("delayLevel") or 0,
+            deliver_at_ms=row.get("deliverTimeMs") or 0,
         )
         message = self._checked(message)
         queue_id, broker_name = row.get("queueId"), row.get("brokerName")

@@ -13,6 +13,8 @@ import attrs
 import pyarrow as pa
 
 from rocketpy.errors import CompressionError, RecordCorrupt
+from rocketpy.filter.evaluate import matches
+from rocketpy.filter.parser import parse
 from rocketpy.message import properties as names
 from rocketpy.message.compression import decompress_body
 from rocketpy.message.host import format_host, pack_host
@@ -46,6 +48,7 @@ class PythonRows:
         self._selection = selection
         self._checks = checks
         self._tags = {tag.encode() for tag in selection.tags}
+        self._condition = None if selection.condition is None else parse(selection.condition)
         self._rows: list[StoredRecord] = []
 
     @contextlib.contextmanager
@@ -103,6 +106,7 @@ class PythonRows:
             and (not selection.topics or record.topic in selection.topics)
             and not (selection.committed_only and _is_uncommitted(record))
             and (not self._tags or find_property(record.properties, b"TAGS") in self._tags)
+            and (self._condition is None or matches(self._condition, dict(_pairs(record))))
         )
 
     def resync(self, image: memoryview, start: int, position: int, stop: int) -> int | None:

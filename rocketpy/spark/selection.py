@@ -22,6 +22,7 @@ class Selection:
     topics: frozenset[str] = frozenset()
     queue_ids: frozenset[int] = frozenset()
     tags: frozenset[str] = frozenset()
+    condition: str | None = None  # SQL92
     store_time_from_ms: int = TIME_MIN_MS
     store_time_to_ms: int = TIME_MAX_MS  # exclusive
     queue_offset_from: int = OFFSET_MIN

@@ -76,7 +76,7 @@ class Transfer:
         for one in outgoing:
             target = await self._target(one)
             size = len(one.message.body)
-            alone = bool(one.message.delay_level) or size >= self.options.compress_above
+            alone = one.message.is_delayed or size >= self.options.compress_above
             waiting = self._waiting.setdefault(target, [])
             is_full = len(waiting) >= self.options.batch_records
             if waiting and (alone or is_full or self._bytes[target] + size > self.options.batch_bytes):

@@ -8,7 +8,8 @@ from typing import Any
 import attrs
 
 from rocketpy.client.consuming.subscription import SQL92, TAG, Sql92
-from rocketpy.errors import ConfigError
+from rocketpy.errors import ConfigError, FilterInvalid
+from rocketpy.filter.parser import parse
 from rocketpy.message.message_queue import MessageQueue
 from rocketpy.message.names import TOOLS_CONSUMER_GROUP
 from rocketpy.message.tags import expression_tags
@@ -91,8 +92,16 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
         self._check_offsets()
         if self.expression_type == TAG and expression_tags(self.sub_expression) == []:
             raise ConfigError(f'"{self.sub_expression}" holds no tag', key="subExpression")
+        if self.expression_type == SQL92:
+            self._check_condition()
         if (self.commit_to_group or "group" in (self.starting, self.ending)) and self.consumer_group is None:
             raise ConfigError("is needed for commitToGroup and for startingOffsets=group", key="consumerGroup")
+
+    def _check_condition(self) -> None:
+        try:
+            parse(self.sub_expression)
+        except FilterInvalid as error:
+            raise ConfigError(f"is no SQL92 condition: {error}", key="subExpression") from None
 
     def _check_topics(self) -> None:
         given = [self.topic, self.subscribe, self.subscribe_pattern, self.assign]
@@ -133,9 +142,10 @@ class TopicOptions(ConnectionOptions, DecodingOptions):
 
     @property
     def selection(self) -> Selection:
-        """What the reader checks again: brokers compare the hashes of tags."""
-        tags = None if self.expression_type == SQL92 else expression_tags(self.sub_expression)
-        return Selection(tags=frozenset(tags or ()))
+        """What the reader checks again: brokers compare hashes of tags, and some misread conditions."""
+        if self.expression_type == SQL92:
+            return Selection(condition=self.sub_expression)
+        return Selection(tags=frozenset(expression_tags(self.sub_expression) or ()))
 
 
 __all__ = ["EARLIEST", "LATEST", "TopicOptions"]

@@ -28,15 +28,16 @@ class TimerMarks:
             raise StoreError(f"cannot map {paths.timer / 'delivered'}: {os.strerror(ffi.errno)}")
         return cls(pointer)
 
-    def follow_master(self) -> None:
-        """Before the first fork of a slave: what is delivered from now on is in the log only."""
-        lib.rp_timer_follow_begin(self.pointer)
-
     def fileno(self) -> int:
         """For the store worker, which keeps it."""
         return int(lib.rp_timer_marks_descriptor(self.pointer))
 
-    def held_phy_offset(self, end: int) -> int:
-        """The place in the log of the oldest pending timer; `end` if none is pending."""
-        held = int(self._header.held_phy_offset)
-        return held - 1 if held else end
+    @property
+    def held_phy_offset(self) -> int:
+        """The position in the log from which on it may hold pending timers; 0 until the timer thread knows it."""
+        return max(0, int(self._header.held_phy_offset) - 1)
+
+    def renew(self, to: int) -> None:
+        """Ask the timer thread to have pending timers in the log before `to` stored again at its end."""
+        self._header.renew_to = to
+        self._header.renew_requests += 1

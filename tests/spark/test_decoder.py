@@ -91,9 +91,22 @@ def test_both_implementations_agree_on_damaged_images(seed: int) -> None:
             damaged[rng.randrange(len(damaged))] ^= 1 << rng.randrange(8)
         data = bytes(damaged[: rng.choice((len(damaged), rng.randrange(len(damaged))))])
         checks = Checks(crc=rng.random() < 0.5, place=rng.random() < 0.5, rows_max=rng.choice((1, 7, 4096)))
-        selection = Selection(committed_only=rng.random() < 0.5)
+        condition = rng.choice(
+            (None, "TAGS = 'TagA' OR c IS NOT NULL", "a > 1", "TAGS NOT IN ('TagA', 'x')", "n3 BETWEEN 1 AND 99")
+        )
+        selection = Selection(committed_only=rng.random() < 0.5, condition=condition)
         ours, theirs = (decode(data, rows, checks=checks, selection=selection) for rows in (NativeRows, PythonRows))
         assert ours == theirs, f"seed {seed}"
+
+
+@BOTH
+def test_a_condition_selects_by_the_properties_of_each_record(make_rows: Any) -> None:
+    prices = [b"price\x01%d" % n for n in range(20)] + [b"", b"price\x01dear", b"other\x0117"]
+    image = image_of([record(body=b"%d" % n, properties=properties) for n, properties in enumerate(prices)])
+    selection = Selection(condition="price BETWEEN 5 AND 7 OR other = 17")
+    rows, end = decode(image.data, make_rows, columns=("body",), selection=selection)
+    assert [row["body"] for row in rows] == [b"5", b"6", b"7", b"22"]
+    assert end == End(Status.OK, len(image.data), len(prices))
 
 
 @BOTH

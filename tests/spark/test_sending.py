@@ -93,6 +93,13 @@ def test_every_row_is_sent_once_in_requests_of_the_asked_size() -> None:
     assert max(sum(map(len, batch)) for _, batch in by_bytes.requests) <= 30
 
 
+def test_a_message_with_a_time_travels_alone() -> None:
+    timed = [Outgoing(Message("T", b"%d" % n, deliver_at_ms=n), n) for n in (1, 2)]
+    producer = Stored()
+    run(producer, [*rows(1), *timed], batchRecords=64)
+    assert sorted(len(batch) for _, batch in producer.requests) == [1, 1, 1] and sorted(bodies(producer)) == [0, 1, 2]
+
+
 def test_nothing_to_send() -> None:
     assert run(Stored(), []) == {}
 

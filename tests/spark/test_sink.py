@@ -39,6 +39,8 @@ def test_rows_become_messages() -> None:
     assert first.message.properties == {"SPARK_ID": "q:1:0:0"}
     assert (second.queue, second.message.delay_level) == (MessageQueue("U", "b", 1), 2)
     assert second.message.properties == {"SPARK_ID": "q:1:0:1"}
+    (later,) = messages([{"topic": "T", "body": b"z", "deliverTimeMs": 1_900_000_000_000}])
+    assert later.message.deliver_at_ms == 1_900_000_000_000 and later.message.is_delayed
     (text,) = messages([{"body": "größer", "keys": ["k1", "k2"]}], topic="T", idempotenceKey="false")
     assert (text.message.body, text.message.keys) == ("größer".encode(), ("k1", "k2"))
     assert text.message.properties == {}
@@ -59,6 +61,10 @@ def test_what_was_read_can_be_written() -> None:
         ({"body": b"x", "topic": None}, "row 1 of this task (topic None): column topic is null or empty"),
         ({"body": b"x", "topic": "a b"}, "row 1 of this task (topic a b): The specified topic[a b] contains"),
         ({"body": b"x" * 101, "topic": "T"}, "row 1 of this task (topic T): the message body has 101 bytes"),
+        (
+            {"body": b"x", "topic": "T", "delayLevel": 1, "deliverTimeMs": 5},
+            "row 1 of this task (topic T): a message has at most one of delay_level, delay_ms and deliver_at_ms",
+        ),
         ({"body": b"x", "topic": "T", "tags": "a||b"}, "row 1 of this task (topic T): a message can have one tag"),
     ],
 )

@@ -12,6 +12,7 @@ import attrs
 import pytest
 
 from rocketpy.spark.columns import COLUMNS
+from rocketpy.spark.options import NOT_THERE
 from rocketpy.spark.outgoing import COLUMNS as SINK_COLUMNS
 from rocketpy.spark.sink_options import SinkOptions
 from rocketpy.spark.store_options import StoreOptions
@@ -36,9 +37,14 @@ def test_every_column_is_on_the_page() -> None:
 
 def test_options_on_the_page_exist() -> None:
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", PAGE[PAGE.index("## Options") :], re.MULTILINE)
-    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row) if name.lower() not in NOT_THERE}
     fields = (field for kind in (TopicOptions, StoreOptions, SinkOptions) for field in attrs.fields(kind))
     assert len(named) > 40 and named <= {field.metadata["key"] for field in fields}
+
+
+def test_every_refused_option_is_on_the_page() -> None:
+    section = PAGE[PAGE.index("### Not there") : PAGE.index("### Of a store")]
+    assert NOT_THERE.keys() <= {name.lower() for name in re.findall(r"`(\w+)`", section)}
 
 
 @pytest.fixture(scope="module")

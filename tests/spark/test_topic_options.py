@@ -28,8 +28,10 @@ def test_what_is_read() -> None:
     assert options(subscribePattern="T.*").topics is None
     assigned = options(assign='{"T": {"b": [0, 1]}}')
     assert assigned.topics == {"T"} and assigned.assign == {MessageQueue("T", "b", 0), MessageQueue("T", "b", 1)}
+    assert options(topic="T", tls="false", pushdown="off") == options(topic="T")
     assert options(topic="T", subExpression="a || b").selection.tags == {"a", "b"}
-    assert options(topic="T", subExpression="a = 1", expressionType="sql92").selection.tags == frozenset()
+    conditional = options(topic="T", subExpression="a = 1", expressionType="sql92").selection
+    assert (conditional.tags, conditional.condition) == (frozenset(), "a = 1")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,16 @@ def test_what_is_read() -> None:
         ({"topic": "T", "commitToGroup": "true"}, "consumerGroup: is needed for"),
         ({"topic": "T", "minPartitions": "9", "maxPartitions": "3"}, "minPartitions: must not be above maxPartitions"),
         ({"topic": "T", "subExpression": "||"}, 'subExpression: "||" holds no tag'),
+        ({"topic": "T", "expressionType": "SQL92", "subExpression": "a >"}, "subExpression: is no SQL92 condition: "),
         ({"subscribePattern": "("}, 'subscribePattern: "(" is no regular expression'),
+        ({"topic": "T", "tls": "true"}, "tls: rocketpy's client does not speak TLS yet"),
+        ({"topic": "T", "tlsCaFile": "/ca"}, "tlsCaFile: rocketpy's client does not speak TLS yet"),
+        ({"topic": "T", "namespace": "n"}, "namespace: rocketpy's client has no namespaces: write the whole name"),
+        (
+            {"topic": "T", "storePath": "/s"},
+            "storePath: history is read from topics alone: read a store with the source",
+        ),
+        ({"topic": "T", "pushdown": "on"}, "pushdown: filters are not pushed down"),
         (
             {"topic": "T", "startingTimestamp": "1", "startingOffsetsByTimestamp": '{"T": {"b": {"0": 1}}}'},
             "startingTimestamp: excludes startingOffsetsByTimestamp",

@@ -53,6 +53,7 @@ class FastPath:
         (root / "consumequeue").mkdir(exist_ok=True)
         (root / "index").mkdir(exist_ok=True)
         self._keep: list[Any] = []
+        self._made: list[Any] = []  # rings
         self.workers = {
             name: lib.rp_worker_create(index)
             for index, name in enumerate(("selector", "send", "pull", "manager", "store", "codec"))
@@ -78,7 +79,7 @@ class FastPath:
         self.codec = self.open_codec()
         self.send = self.open_send()
         self.pull = self.open_pull()
-        self.dispatch = self._open_dispatch()
+        self.dispatch = self.open_dispatch()
         self.replies = [lib.rp_ring_reader_open(r) for r in (self.send_replies, self.pull_replies, self.codec_replies)]
         self.left_to_manager = [
             lib.rp_ring_reader_open(r) for r in (self.to_manager, self.send_manager, self.pull_manager)
@@ -87,18 +88,25 @@ class FastPath:
         self.manager_to_pull = lib.rp_ring_writer_open(self.manager_pull)
 
     def close(self) -> None:
-        """Give the descriptors back: a suite has many rigs. Nothing may be asked of it any more."""
+        """Give descriptors and rings back: a suite has many rigs. Nothing may be asked of it any more."""
         lib.rp_send_close(self.send)
         lib.rp_pull_close(self.pull)
         lib.rp_codec_close(self.codec)
         lib.rp_dispatch_close(self.dispatch)
         lib.rp_control_close(self.block)
+        for reader in (*self.replies, *self.left_to_manager):
+            lib.rp_ring_reader_close(reader)
+        for writer in (self.manager_to_send, self.manager_to_pull):
+            lib.rp_ring_writer_close(writer)
+        for ring in self._made:
+            lib.rp_ring_destroy(ring)
         for worker in self.workers.values():
             os.close(worker.doorbell)
 
     def _ring(self, producer: str, consumer: str) -> Any:
         ring = lib.rp_ring_create(1 << 18, self.workers[producer], self.workers[consumer])
         assert ring != ffi.NULL
+        self._made.append(ring)
         return ring
 
     def renew_store_ring(self) -> None:
@@ -210,7 +218,7 @@ class FastPath:
         assert pull != ffi.NULL
         return pull
 
-    def _open_dispatch(self) -> Any:
+    def open_dispatch(self) -> Any:
         config = ffi.new(
             "rp_dispatch_config *",
             {

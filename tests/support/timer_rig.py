@@ -13,6 +13,7 @@ from rocketpy.native.core import ffi, lib
 from rocketpy.native.status import Status
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.store.formats.unit import CQ_UNIT
 from tests.support.fast_path import FastPath
 from tests.support.history import send_request
 
@@ -28,6 +29,7 @@ class TimerRig:
         self.root = root
         self.wall_ms, self.boot_ms = START_MS, 1000
         self.heap_max = heap_max
+        self._deleted: list[StoredRecord] = []
         (root / "timer").mkdir(parents=True)
         self._clocks = (
             ffi.callback("int64_t(void)", lambda: self.wall_ms),
@@ -46,7 +48,8 @@ class TimerRig:
         self.marks = self._open_marks(block)
         self.path = FastPath(root, timers=self.marks, timer_max_delay_ms=MAX_DELAY_MS, **clocks, **options)
         lib.rp_control_close(block)
-        self.path.add_topic("T")
+        self._topics: list[str] = []
+        self.add_topic("T")
         self.path.tables_end()
         self.timers = self._open_timers()
 
@@ -91,6 +94,11 @@ class TimerRig:
     def add_timer_topic(self) -> None:
         self.path.add_topic(TIMER_TOPIC, 1)
         self.path.add_topic(DEAD_LETTERS, 1)
+
+    def add_topic(self, topic: str) -> None:
+        """One that a restarted send worker is told of again."""
+        self._topics.append(topic)
+        self.path.add_topic(topic)
 
     def advance(self, ms: int) -> None:
         self.wall_ms += ms
@@ -156,7 +164,8 @@ class TimerRig:
     def restart_send(self) -> None:
         lib.rp_send_close(self.path.send)
         self.path.send = self.path.open_send()
-        self.path.add_topic("T")
+        for topic in self._topics:
+            self.path.add_topic(topic)
         if self._queue() != ffi.NULL:
             self.add_timer_topic()
         self.path.tables_end()
@@ -181,16 +190,65 @@ class TimerRig:
 
     def restart_all(self) -> None:
         self.path.send = self.path.open_send()
-        self.path.add_topic("T")
+        for topic in self._topics:
+            self.path.add_topic(topic)
         if self._queue() != ffi.NULL:
             self.add_timer_topic()
         self.path.tables_end()
         self.timers = self._open_timers()
 
+    # --- cleaning ---
+
+    def ask_to_renew(self, to: int) -> None:
+        """As the cleaner: it wants to delete the log before `to`."""
+        self.header.renew_to = to
+        self.header.renew_requests += 1
+
+    def delete_files(self, below: int, *, is_trimmed: bool = True) -> int:
+        """Delete the log files that end at or before `below` and that no timer holds; the units of their records with
+        them, unless everything dies between. Returns how many. `records` still knows what was in them."""
+        deleted = 0
+        held = max(0, self.header.held_phy_offset - 1)
+        for path in sorted((self.root / "commitlog").iterdir()):
+            end = int(path.name) + self.path.file_size
+            if end > min(below, held, self.control.durable_phy_offset, self.control.dispatched_phy_offset):
+                break
+            self.control.min_phy_offset = end
+            self._deleted += decode_records(path.read_bytes(), int(path.name))
+            path.unlink()
+            deleted += 1
+        if deleted and is_trimmed and self._queue() != ffi.NULL:
+            self._trim_queue()
+        return deleted
+
+    def _trim_queue(self) -> None:
+        queue = self._queue()
+        directory = self.root / "consumequeue" / TIMER_TOPIC / "0"
+        while queue.min_offset < queue.max_offset:
+            file, at = divmod(queue.min_offset * CQ_UNIT.size, self.path.cq_file_size)
+            data = (directory / f"{file * self.path.cq_file_size:020d}").read_bytes()
+            if CQ_UNIT.unpack_from(data, at)[0] >= self.control.min_phy_offset:
+                break
+            queue.min_offset += 1
+
+    def cut(self, end: int, numbers: int) -> None:
+        """A power failure: the log ends at `end`, and the timer queue has `numbers` units. Before `reboot`."""
+        path = self.root / "commitlog" / f"{end // self.path.file_size * self.path.file_size:020d}"
+        with path.open("r+b") as file:
+            file.truncate(end % self.path.file_size)
+            file.truncate(self.path.file_size)
+        queue = self._queue()
+        queue.max_offset = queue.next_offset = numbers
+        queue.max_phy_offset = end
+        for name in ("published", "dispatched", "durable"):
+            setattr(self.control, f"{name}_phy_offset", end)
+        lib.rp_dispatch_close(self.path.dispatch)
+        self.path.dispatch = self.path.open_dispatch()
+
     # --- what there is ---
 
     def records(self, topic: str) -> list[StoredRecord]:
-        found: list[StoredRecord] = []
+        found = list(self._deleted)
         for path in sorted((self.root / "commitlog").iterdir()):
             found += decode_records(path.read_bytes(), int(path.name))
         return [record for record in found if record.topic == topic]

@@ -15,7 +15,6 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.half_states import SharedHalfStates
-from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
@@ -40,9 +39,7 @@ class SendMain:
         delivered: DeliveryMarks,
         halves: SharedHalfStates,
         timers: TimerMarks,
-        replica: ReplicaState | None = None,
     ) -> None:
-        """`replica`: on a slave."""
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
         self._commitlog = paths.commitlog
@@ -56,7 +53,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, timers, replica, strings, inputs, selectors
+        self._kept = control, delivered, halves, timers, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -77,8 +74,6 @@ class SendMain:
                 "halves": halves.pointer,
                 "from_store": topology.ring(STORE, SEND).pointer,
                 "timers": timers.pointer,
-                "replica": ffi.NULL if replica is None else replica.pointer,
-                "from_replicator": ffi.NULL if replica is None else topology.ring(REPLICATOR, SEND).pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[2],
                 "region": strings[3],
@@ -160,7 +155,6 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
         "max_message_size": store.max_message_size,
         "sync_flush": settings.is_sync_flush,
         "is_slave": settings.is_slave,
-        "check_crc": store.ha_check_crc,
         "fast_failure": broker.broker_fast_failure_enable,
         "sync_flush_timeout_ms": store.sync_flush_timeout,
         "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,

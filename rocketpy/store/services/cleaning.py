@@ -162,26 +162,43 @@ class Cleaner:
             header.dispatched_phy_offset,
             header.units_durable_phy_offset,
         )
-        if self._timers is not None:  # a pending timer is delivered from the log
-            done = min(done, self._timers.held_phy_offset(done))
         if spare_slaves and (needed := self._needed_by_slaves()) is not None:
             done = min(done, needed)
-        deleted = 0
+        expired = self._expired_files(done, at_once)
+        held = self._held(expired, size)
+        for count, start in enumerate(expired):
+            if start + size > held:
+                return count
+            if count:
+                self._pause(self.config.delete_commit_log_files_interval / 1000)
+            header.min_phy_offset = start + size
+            self._files.remove(self._paths.commitlog / file_name(start))
+            # One by one: after a power failure some may come back, but without a gap.
+            self._files.sync_directory(self._paths.commitlog)
+        return len(expired)
+
+    def _expired_files(self, done: int, at_once: bool) -> list[int]:
+        """Starts of the first files that end before `done` and may be deleted, at most FILES_PER_RUN."""
+        size, expired = self.config.mapped_file_size_commit_log, list[int]()
         for start in self._log_files(size):
-            path = self._paths.commitlog / file_name(start)
-            info = self._files.info(path)
-            if start + size > done or deleted == FILES_PER_RUN or info is None:
+            info = self._files.info(self._paths.commitlog / file_name(start))
+            if start + size > done or len(expired) == FILES_PER_RUN or info is None:
                 break
             if not at_once and self._now_ms() < info.mtime_ms + self.config.file_reserved_time * HOUR_MS:
                 break
-            if deleted:
-                self._pause(self.config.delete_commit_log_files_interval / 1000)
-            header.min_phy_offset = max(header.min_phy_offset, start + size)
-            self._files.remove(path)
-            # One by one: after a power failure some may come back, but without a gap.
-            self._files.sync_directory(self._paths.commitlog)
-            deleted += 1
-        return deleted
+            expired.append(start)
+        return expired
+
+    def _held(self, expired: list[int], size: int) -> int:
+        """From where on the log is held by pending timers, which are delivered from it. Those in expired files are
+        stored again, so that the next rounds can delete these files."""
+        end = expired[-1] + size if expired else 0
+        if self._timers is None:
+            return end
+        held = self._timers.held_phy_offset
+        if held < end:
+            self._timers.renew(end)
+        return held
 
     def _log_files(self, size: int) -> list[int]:
         """Starts of the log's files. Unexpected files stay: the next start will refuse them."""

@@ -6,6 +6,7 @@ the store that opens from them is what it must be.
     model    what was put; validates a recovered store
     life     seeded operations on one store, crashed at chosen points
     points   every name there is
+    transactions   the same for half messages and their ends, with the send worker: its own lives and command line
     run      many lives, from the command line: `python -m tests.support.crash.run --seed 7 --point 123`
 
 Runs in a process of its own, as the product's core is loaded in the one of the tests.

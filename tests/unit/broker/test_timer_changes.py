@@ -111,6 +111,39 @@ def test_a_timer_that_has_ended_is_refused(rig: SlowPathRig, code: int) -> None:
         apply(rig)
 
 
+def test_a_timer_that_was_renewed_meanwhile_is_looked_up_again(rig: SlowPathRig) -> None:
+    """Cleaning had it stored again between the look into the index and the put."""
+    rig.store.found = [timer(7)]
+    puts = []
+
+    async def put(message: MessageToPut) -> PutResult:
+        puts.append(message.ends_timer)
+        rig.store.found = [timer(7), timer(19)]
+        codes = {7: ResponseCode.PULL_RETRY_IMMEDIATELY, 19: ResponseCode.SUCCESS}
+        return PutResult(codes[message.ends_timer or 0])
+
+    rig.fast_path.put = put  # type: ignore[method-assign]
+    with pytest.raises(RequestRefused) as refused:
+        apply(rig)
+    assert refused.value.response_code == ResponseCode.SYSTEM_BUSY, "it is renewed again and again"
+    assert puts[:3] == [7, 19, 7]
+
+
+def test_a_renewed_timer_is_cancelled(rig: SlowPathRig) -> None:
+    rig.store.found = [timer(7)]
+    codes = iter([ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND])
+    puts = []
+
+    async def put(message: MessageToPut) -> PutResult:
+        puts.append(message.ends_timer)
+        rig.store.found = [timer(7), timer(19)]
+        return PutResult(next(codes))
+
+    rig.fast_path.put = put  # type: ignore[method-assign]
+    assert apply(rig).queue_offset == 19
+    assert puts == [7, 19, 7]
+
+
 def test_the_put_is_repeated_when_the_send_worker_was_restarted(rig: SlowPathRig) -> None:
     """It ended the timer before it died: its successor says that the timer was changed."""
     codes: Iterator[int] = iter([ResponseCode.SYSTEM_BUSY, ResponseCode.SYSTEM_BUSY, ResponseCode.NO_MESSAGE])

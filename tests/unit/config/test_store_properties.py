@@ -90,9 +90,6 @@ HONOURED = {
     "maxHaTransferByteInSecond": f"{REPLICATION}::test_limits_of_the_loop",
     "haConnectionsMax": f"{REPLICATION}::test_limits_of_the_loop",
     "haAddresses": f"{REPLICATION}::test_who_may_be_a_slave",
-    "brokerRole": "config/test_load.py::test_a_slave_may_be_had",
-    "haMasterAddress": "replication/test_slave.py::test_the_address_of_the_log_can_be_given",
-    "haCheckCrc": "native/test_slave_log.py::test_a_body_with_another_checksum",
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
 }
 IGNORED = {
@@ -108,11 +105,13 @@ IGNORED = {
     "flushConsumeQueueLeastPages",
     "commitCommitLogThoroughInterval",
     "haListenPort",
+    "haMasterAddress",
     "haSlaveFallbehindMax",
     "slaveTimeout",
     "warmMapedFileEnable",
     "offsetCheckInSlave",
     "haSecretFile",
+    "haCheckCrc",
     "haTruncateDiverged",
     "debugLockEnable",
     "diskFallRecorded",
@@ -134,6 +133,7 @@ IGNORED = {
 }
 REFUSED = {
     "readOnlyCommitLogStorePaths",
+    "brokerRole",
     "duplicationEnable",
     "enableDLegerCommitLog",
     "enableLmq",
@@ -193,5 +193,6 @@ def test_what_is_not_honoured_is_named(key: str) -> None:
     assert re.search(rf"\b{key}\b", COMPATIBILITY.read_text(encoding="utf-8")), "docs/compatibility.md does not name it"
 
 
-def test_a_broker_is_a_master_by_default() -> None:
-    assert declarations()["brokerRole"].default is BrokerRole.ASYNC_MASTER
+def test_only_one_role_can_be_had() -> None:
+    declared = declarations()["brokerRole"]
+    assert declared.default is BrokerRole.ASYNC_MASTER and declared.setting.only_default

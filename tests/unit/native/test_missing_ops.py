@@ -50,7 +50,7 @@ def cut(rig: FastPath, phy_offset: int) -> None:
 def start(rig: FastPath, progress: int = 0) -> tuple[SharedHalfStates, Any]:
     """The states as a start of the broker finds them, and workers that use them."""
     states, found = recover(rig, progress)
-    rig.dispatch = rig._open_dispatch()
+    rig.dispatch = rig.open_dispatch()
     rig.send_options["halves"] = states.pointer
     rig.send = rig.open_send()
     rig.add_topic("T", 4)
@@ -127,7 +127,6 @@ def test_without_the_op_topic_it_waits(rig: FastPath) -> None:
     assert in_topic(rig, OPS) == [] and not states.is_open(1)
     ops.state = lib.RP_QUEUE_LIVE
     rig.add_topic(OPS, 1)
-    rig.turn()
     rig.turn()
     assert len(in_topic(rig, OPS)) == 1
 

@@ -129,7 +129,7 @@ def test_a_timer_that_was_refused_is_cancelled(rig: TimerRig) -> None:
 def test_a_cancellation_that_was_not_published_does_not_count(rig: TimerRig) -> None:
     send(rig, 50)
     rig.run_until_idle()
-    end = {"number": 0, "end_phy_offset": rig.control.published_phy_offset + 1000, "is_change": 1}
+    end = {"number": 0, "end_phy_offset": rig.control.published_phy_offset + 1000, "kind": lib.RP_TIMER_CHANGED}
     lib.rp_timer_journal_add(rig.marks, ffi.new("rp_timer_end *", end))
     rig.step()
     rig.restart_send()

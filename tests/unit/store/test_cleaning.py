@@ -125,8 +125,10 @@ def test_files_of_pending_timers_stay(
     cleaner = Cleaner(config, opened.control, flags, rig.disk, lambda: rig.now_ms, rig.pauses.append, timers=timers)
     header.held_phy_offset = 2 * 16_384 + 100 + 1
     assert cleaner.clean() == 2 and starts(opened) == before[2:]
-    header.held_phy_offset = 0
-    assert cleaner.clean() > 0
+    assert cleaner.clean() == 0 and header.renew_requests == 2
+    assert header.renew_to == before[-1] * 16_384, "the timers of the next files are asked for"
+    header.held_phy_offset = opened.control.published_phy_offset + 1
+    assert cleaner.clean() == before[-1] - 2 and header.renew_requests == 2
     cleaner.close()
     lib.rp_timer_marks_close(timers.pointer)
 

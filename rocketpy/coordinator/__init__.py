@@ -1,0 +1,9 @@
+"""The coordinator: connects the rules of rocketpy/failover with etcd and with the broker. Needs the extra "failover".
+
+    gateway.py      etcd's JSON gateway: the calls that are needed, with bounded waits
+    group_keys.py   the keys of a group of brokers: reads them as a View, writes transactions
+    broker_role.py  what the coordinator needs of the broker: positions, stream, role
+    coordinator.py  the tasks: lease, reads, decisions
+
+It runs in a worker of its own, because a slow request of an operator must not cost the lease.
+"""

@@ -1,0 +1,281 @@
+"""etcd's JSON gateway over HTTP, as far as it is needed. Every wait and every answer has a bound.
+
+Bytes are base64, 64-bit numbers are texts, and what is false, 0 or empty is left out of answers. Requests that may be
+repeated go to all members at once, and the first answer counts: when etcd loses its leader, that renews a lease a
+second sooner than asking one member after the other. A transaction goes to one member, because of a second one nobody
+could tell which was refused.
+
+Source: etcd 3.4, `rpc.proto` as its gateway has it; what was seen of 3.4.23 is in docs/adr/0161.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import httpx
+import trio
+
+from rocketpy.errors import RocketError
+from rocketpy.message.numbers import long_or
+
+ANSWER_MAX = 4 * 1024 * 1024  # bytes
+TIMEOUT_S = 1.0
+# gRPC's codes of errors after which nothing was written: invalid argument, not found, permission denied, failed
+# precondition, unauthenticated. After others (unavailable, deadline exceeded) a transaction may have been applied.
+CERTAIN_CODES = frozenset({3, 5, 7, 9, 16})
+NOT_FOUND, UNAUTHENTICATED = 5, 16
+
+
+class EtcdError(RocketError):
+    """etcd has refused a request: nothing was written."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"etcd refuses the request: {text}")
+        self.code = code
+
+
+class EtcdUnavailable(RocketError):
+    """No answer of use. Unless `unsent`, what was asked for may have been done, or be done later."""
+
+    retriable = True
+
+    def __init__(self, text: str, *, unsent: bool = False) -> None:
+        super().__init__(text)
+        self.unsent = unsent
+
+
+@attrs.frozen(kw_only=True)
+class Access:
+    """How to reach etcd. `addresses` are URLs of its members' client ports."""
+
+    addresses: tuple[str, ...]
+    user: str | None = None
+    password: str | None = attrs.field(default=None, repr=False)
+    tls: ssl.SSLContext | None = None
+    timeout_s: float = TIMEOUT_S
+
+
+def encode(data: bytes) -> str:
+    """Bytes as the gateway wants them: base64 with padding."""
+    return base64.b64encode(data).decode("ascii")
+
+
+def decode(text: object) -> bytes:
+    """Bytes of an answer; a field that was left out is empty."""
+    return base64.b64decode(text) if isinstance(text, str) else b""
+
+
+def number(value: object) -> int:
+    """A signed number of an answer; one that was left out is 0."""
+    return value if isinstance(value, int) else long_or(value if isinstance(value, str) else None, 0)
+
+
+class Gateway:
+    """Calls of etcd. Use it as a context manager; one task may use it beside others.
+
+    Raises (every call): EtcdError, EtcdUnavailable.
+    """
+
+    def __init__(self, access: Access, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.access = access
+        self._token: str | None = None
+        self._preferred = 0  # the member that answered last; asked first where only one is asked
+        limits = httpx.Limits(max_connections=8 * len(access.addresses), max_keepalive_connections=8)
+        self._http = httpx.AsyncClient(
+            verify=access.tls if access.tls is not None else True,
+            trust_env=False,  # no proxies from the environment
+            limits=limits,
+            timeout=httpx.Timeout(access.timeout_s),
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Gateway:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.aclose()
+
+    # --- the calls ----------------------------------------------------------------------------------------------------
+
+    async def grant(self, ttl_s: int) -> tuple[int, int]:
+        """A new lease: its number, and the seconds that it was granted, which may be more."""
+        answer = await self._ask_all("lease/grant", {"TTL": str(ttl_s)})
+        return number(answer.get("ID")), number(answer.get("TTL"))
+
+    async def keep_alive(self, lease: int) -> int:
+        """Renew a lease. Returns: the seconds that it has; 0 if it is gone."""
+        answer = await self._ask_all("lease/keepalive", {"ID": str(lease)})
+        return number(_object(answer.get("result")).get("TTL"))
+
+    async def revoke(self, lease: int) -> None:
+        """End a lease; afterwards it is gone for certain."""
+        try:
+            await self._ask_all("lease/revoke", {"ID": str(lease)})
+        except EtcdError as exc:
+            if exc.code != NOT_FOUND:
+                raise
+
+    async def read(self, prefix: bytes) -> dict[str, Any]:
+        """All keys that begin with `prefix`: a linearizable read."""
+        return await self._ask_all("kv/range", range_of(prefix))
+
+    async def put(self, key: bytes, value: bytes, lease: int = 0) -> None:
+        """Write a key. Repeating it does no harm."""
+        await self._ask_all("kv/put", {"key": encode(key), "value": encode(value), "lease": str(lease)})
+
+    async def transact(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """One transaction, at one member. EtcdUnavailable: it may have succeeded, or may yet, unless `unsent`."""
+        addresses, first = self.access.addresses, self._preferred
+        for turn in range(len(addresses)):
+            at = (first + turn) % len(addresses)
+            try:
+                answer = await self._ask(addresses[at], "kv/txn", body)
+            except EtcdUnavailable as exc:
+                self._preferred = (at + 1) % len(addresses)
+                if not exc.unsent:
+                    raise
+            else:
+                self._preferred = at
+                return answer
+        raise EtcdUnavailable("no member of etcd takes connections", unsent=True)
+
+    async def watch(self, prefix: bytes, revision: int, tell: Callable[[], None]) -> None:
+        """Call `tell` when something with this prefix has changed, at or after `revision`.
+
+        It is a hint to read, no more: a member that hangs stays silent.
+
+        Returns: when etcd does not go on, because the revision is compacted for example.
+        """
+        at = self._preferred
+        body = {"create_request": {**range_of(prefix), "start_revision": str(revision)}}
+        timeout = httpx.Timeout(self.access.timeout_s, read=None)
+        url = f"{self.access.addresses[at]}/v3/watch"
+
+        def see(line: bytes) -> bool:
+            result = _object(_object(_parsed(line)).get("result"))
+            if result.get("events"):
+                tell()
+            return bool(result) and not result.get("canceled")
+
+        try:
+            async with self._http.stream("POST", url, json=body, headers=self._headers(), timeout=timeout) as response:
+                await _lines(response, see)
+        except httpx.HTTPError as exc:
+            self._preferred = (at + 1) % len(self.access.addresses)
+            raise EtcdUnavailable(f"{url}: {_why(exc)}") from exc
+
+    # --- how they are made --------------------------------------------------------------------------------------------
+
+    async def _ask_all(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask all members at once for something that may be done twice. Returns: the first answer."""
+        answers: list[dict[str, Any]] = []
+        errors: list[RocketError] = []
+
+        async def ask(at: int) -> None:
+            try:
+                answers.append(await self._ask(self.access.addresses[at], path, body))
+            except (EtcdError, EtcdUnavailable) as exc:
+                errors.append(exc)
+            else:
+                self._preferred = at
+                nursery.cancel_scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            for at in range(len(self.access.addresses)):
+                nursery.start_soon(ask, at)
+        if answers:
+            return answers[0]
+        raise next((one for one in errors if isinstance(one, EtcdError)), errors[0])
+
+    async def _ask(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """One request to one member; with a new token if the old one is not known any more."""
+        if self.access.user is not None and self._token is None:
+            await self._log_in(address)
+        try:
+            return await self._post(address, path, body)
+        except EtcdError as exc:
+            if exc.code != UNAUTHENTICATED or self.access.user is None:
+                raise
+        await self._log_in(address)
+        return await self._post(address, path, body)
+
+    async def _log_in(self, address: str) -> None:
+        self._token = None
+        body = {"name": self.access.user, "password": self.access.password}
+        token = (await self._post(address, "auth/authenticate", body)).get("token")
+        self._token = token if isinstance(token, str) else None
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": self._token} if self._token else {}  # without "Bearer"
+
+    async def _post(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        url = f"{address}/v3/{path}"
+        try:
+            with trio.fail_after(self.access.timeout_s):
+                async with self._http.stream("POST", url, json=dict(body), headers=self._headers()) as response:
+                    content = await _whole(response)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
+            raise EtcdUnavailable(f"{url}: {_why(exc)}", unsent=True) from exc
+        except (httpx.HTTPError, trio.TooSlowError) as exc:
+            raise EtcdUnavailable(f"{url}: {_why(exc)}") from exc
+        answer = _object(_parsed(content))
+        if response.status_code == 200 and "error" not in answer:
+            return answer
+        raise _failure(url, response.status_code, answer)
+
+
+def range_of(prefix: bytes) -> dict[str, str]:
+    """All keys with a prefix: up to its successor."""
+    return {"key": encode(prefix), "range_end": encode(prefix[:-1] + bytes([prefix[-1] + 1]))}
+
+
+def _failure(url: str, status: int, answer: Mapping[str, Any]) -> RocketError:
+    fault = answer.get("error")
+    nested = _object(fault)  # errors of streams are objects
+    code = number(answer.get("code") or nested.get("grpc_code"))
+    text = str(nested.get("message") or fault or f"HTTP status {status}")[:200]
+    code = UNAUTHENTICATED if status == 401 else code
+    return EtcdError(code, text) if code in CERTAIN_CODES else EtcdUnavailable(f"{url}: {text}")
+
+
+async def _whole(response: httpx.Response) -> bytes:
+    """The content of an answer. Raises: EtcdUnavailable."""
+    content = b""
+    with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpx in order
+        async for part in response.aiter_bytes():
+            content += part
+            if len(content) > ANSWER_MAX:
+                scope.cancel()
+    if scope.cancelled_caught:
+        raise EtcdUnavailable(f"{response.url}: the answer has more than {ANSWER_MAX} bytes")
+    return content
+
+
+async def _lines(response: httpx.Response, see: Callable[[bytes], bool]) -> None:
+    """Pass on the lines of a stream, as long as `see` is True. A line of more than ANSWER_MAX bytes ends it."""
+    rest = b""
+    with trio.CancelScope() as scope:  # leaving the loop would not close the generators inside httpx in order
+        async for part in response.aiter_bytes():
+            *lines, rest = (rest + part).split(b"\n")
+            if len(rest) > ANSWER_MAX or not all(see(line) for line in lines):
+                scope.cancel()
+
+
+def _parsed(line: bytes) -> object:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _object(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _why(exc: Exception) -> str:
+    return str(exc) or type(exc).__name__

@@ -1,0 +1,258 @@
+"""Transactions, crashed between the records of their ends and their states.
+
+`python -m tests.support.crash.transactions --seed 1 --crashes 1000`
+
+A life is one store before a send worker that serves half messages and their ends. At chosen points it is looked at what
+a crash would leave: the send worker dies alone (the shared states stay), all processes die, or the power fails. Then
+every half message that is there is ended again, as its producer would, twice. In the end each one that commits was
+delivered exactly once, each one that rolls back never, and each has exactly one op message.
+"""
+
+from __future__ import annotations
+
+from tests.support.crash import core
+
+core.load()  # before anything of rocketpy
+
+import argparse  # noqa: E402  the core comes first
+import json  # noqa: E402
+import logging  # noqa: E402
+import os  # noqa: E402
+import random  # noqa: E402
+import shutil  # noqa: E402
+import sys  # noqa: E402
+import tempfile  # noqa: E402
+import traceback  # noqa: E402
+from collections import Counter  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import attrs  # noqa: E402
+
+from rocketpy.message import names  # noqa: E402
+from rocketpy.message.record import StoredRecord, decode_records  # noqa: E402
+from rocketpy.native.core import ffi, lib  # noqa: E402
+from rocketpy.reactor.half_states import SharedHalfStates  # noqa: E402
+from rocketpy.store.recovery.lifecycle import close_store, open_store  # noqa: E402
+from tests.support.crash.disk import SimulatedDisk  # noqa: E402
+from tests.support.crash.taps import Taps  # noqa: E402
+from tests.support.fast_path import FastPath  # noqa: E402
+from tests.support.half_messages import COMMIT, ROLLBACK, end, half, send_half  # noqa: E402
+from tests.support.store_writer import small_config  # noqa: E402
+
+OPERATIONS = 60
+LOOKED_AT = 0.25  # of the points that are reached
+STATES_COPIED = 8192  # bytes: the header, and the states of more half messages than a life has
+ANSWERS = ((0, ""), (1, "the transaction has ended before, or was discarded"))
+KINDS = ("send worker", "death", "power")
+
+
+@attrs.define
+class Half:
+    """As its producer knows it."""
+
+    key: str
+    place: tuple[int, int]
+    action: int  # how it ends
+    ended_at: int | None = None  # end of the log when its end was acknowledged
+
+
+class Life:
+    """Seeded operations; `reach` is called at each point and looks at some crashes."""
+
+    phase = "life"
+
+    def __init__(self, seed: int, base: Path, taps: Taps) -> None:
+        self.crashes: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.root = base / "0"
+        self._base, self._taps, self._rng = base, taps, random.Random(seed)
+        self._halves: list[Half] = []
+        self._copies = 0
+        self.root.mkdir(parents=True)
+        close_store(open_store(_config(self.root)), clean=False)
+        self._states = SharedHalfStates()
+        self._rig = _rig(self.root, self._states)
+        self._disk = SimulatedDisk(self.root)
+        self._flush = lib.rp_flush_open(os.fsencode(self.root / "commitlog"), lib.rp_control_header(self._rig.block))
+
+    def run(self) -> None:
+        with self._taps.listening(self):
+            for _ in range(self._rng.randrange(OPERATIONS)):
+                self._operate()
+                self._taps.check()
+        lib.rp_flush_close(self._flush)
+        _close(self._rig, self._states)
+
+    def _operate(self) -> None:
+        rng, still = self._rng, [half for half in self._halves if half.ended_at is None]
+        what = rng.random()
+        if what < 0.1:
+            assert lib.rp_flush_log(self._flush) in (lib.RP_OK, lib.RP_EMPTY)
+        elif what < 0.5 and still:
+            chosen = rng.choice(still)
+            answer = end(self._rig, chosen.place, chosen.action)
+            assert answer == (0, ""), f"the end of {chosen.key} is answered {answer}"
+            chosen.ended_at = _published(self._rig)
+        else:
+            key = f"u{len(self._halves)}"
+            properties = f"TRAN_MSG\x01true\x02PGROUP\x01P\x02UNIQ_KEY\x01{key}\x02x\x01{'x' * rng.randrange(900)}"
+            self._halves.append(Half(key, send_half(self._rig, half(properties)), rng.choice((COMMIT, ROLLBACK))))
+
+    # --- what the taps tell ---
+
+    def sync(self, descriptor: int) -> None:
+        self._disk.sync_descriptor(descriptor)
+
+    def sync_all(self) -> None:
+        self._disk.sync_all()
+
+    def reach(self, point: str) -> None:
+        if self._rng.random() < 0.05:
+            self._disk.write_back(self._rng)
+        if not point.startswith(("end.", "half.", "append.", "roll.")) or self._rng.random() >= LOOKED_AT:
+            return
+        kind = self._rng.choice(KINDS)
+        self._copies += 1
+        root = self._base / str(self._copies)
+        try:
+            self._look(kind, root)
+        except Exception as exc:
+            raise AssertionError(f"at {point}, {kind}: {exc!r}") from exc
+        shutil.rmtree(root)
+        self.crashes[point] += 1
+        self.kinds[kind] += 1
+
+    # --- aftermath ---
+
+    def _look(self, kind: str, root: Path) -> None:
+        control = lib.rp_control_header(self._rig.block)
+        certain = int(control.durable_phy_offset if kind == "power" else control.published_phy_offset)
+        disk = self._disk.lose_power(root, self._rng) if kind == "power" else self._disk.survive(root)
+        states = _copy(self._states) if kind == "send worker" else _recovered(disk.root)
+        rig = _rig(disk.root, states)
+        try:
+            self._validate(rig, states, certain)
+        finally:
+            _close(rig, states)
+        if kind != "send worker":  # whatever was done about it is known to the next start as well
+            states = _recovered(disk.root)
+            assert states.next_open(0, self._there) == self._there, "an ended transaction is open again"
+            lib.rp_half_states_destroy(states.pointer)
+
+    def _validate(self, rig: FastPath, states: SharedHalfStates, certain: int) -> None:
+        actions = {half.key: half.action for half in self._halves}
+        found = _records(rig)
+        delivered = Counter(_key(record) for record in found if record.topic == "T")
+        ops = Counter(int(record.body) for record in found if record.topic == names.TRANS_OP_HALF_TOPIC)
+        there = {record.queue_offset: record for record in found if record.topic == names.TRANS_HALF_TOPIC}
+        self._there = len(there)
+        assert sorted(there) == list(range(len(there)))
+        for known in self._halves:
+            if known.place[1] < certain:
+                assert _key(there[known.place[0]]) == known.key, "an acknowledged half message is lost"
+            if known.ended_at is not None and known.ended_at <= certain:
+                assert not states.is_open(known.place[0]), "an acknowledged end is lost"
+        for offset, record in there.items():
+            has_ended = ops[offset] > 0
+            assert states.is_open(offset) is not has_ended, f"the state of {offset} is not what the log says"
+            is_due = has_ended and actions.get(_key(record), COMMIT) == COMMIT
+            assert delivered[_key(record)] == is_due, f"{offset} was delivered {delivered[_key(record)]} times"
+        for offset, record in there.items():
+            for _ in range(2):
+                answer = end(rig, (offset, record.phy_offset), actions.get(_key(record), COMMIT))
+                assert answer in ANSWERS, f"the end of {offset} is answered {answer}"
+        found = _records(rig)
+        delivered = Counter(_key(record) for record in found if record.topic == "T")
+        ops = Counter(int(record.body) for record in found if record.topic == names.TRANS_OP_HALF_TOPIC)
+        assert ops == dict.fromkeys(there, 1), f"op messages {ops}"
+        for record in there.values():
+            key, times = _key(record), delivered[_key(record)]
+            assert times == (actions.get(key, COMMIT) == COMMIT), f"{record.queue_offset} was delivered {times} times"
+
+
+def _config(root: Path) -> object:
+    return small_config(root, message_index_enable=False)
+
+
+def _rig(root: Path, states: SharedHalfStates) -> FastPath:
+    """Workers on the store, with empty rings."""
+    config = small_config(root)
+    rig = FastPath(
+        root,
+        halves=states.pointer,
+        file_size=config.mapped_file_size_commit_log,
+        cq_file_size=config.mapped_file_size_consume_queue,
+    )
+    for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC):
+        rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
+    rig.add_topic("T", 4)
+    rig.tables_end()
+    return rig
+
+
+def _close(rig: FastPath, states: SharedHalfStates) -> None:
+    rig.close()
+    lib.rp_half_states_destroy(states.pointer)
+
+
+def _copy(states: SharedHalfStates) -> SharedHalfStates:
+    """The shared memory as a restarted send worker finds it."""
+    copy = SharedHalfStates()
+    ffi.memmove(copy.pointer, states.pointer, STATES_COPIED)
+    return copy
+
+
+def _recovered(root: Path) -> SharedHalfStates:
+    """The states as a start of the broker finds them."""
+    opened = open_store(_config(root))  # type: ignore[arg-type]
+    states, found = SharedHalfStates(), ffi.new("rp_half_recovery *")
+    directories = [os.fsencode(root / name) for name in ("commitlog", "consumequeue")]
+    size = opened.config.mapped_file_size_consume_queue
+    assert lib.rp_half_recover(states.pointer, 0, opened.control.block, *directories, size, found) == lib.RP_OK
+    close_store(opened, clean=False)
+    return states
+
+
+def _published(rig: FastPath) -> int:
+    return int(lib.rp_control_header(rig.block).published_phy_offset)
+
+
+def _records(rig: FastPath) -> list[StoredRecord]:
+    published, found = _published(rig), []
+    for start in range(0, published, rig.file_size):
+        found += decode_records(rig.log(start, min(rig.file_size, published - start)), check_crc=True)
+    return found
+
+
+def _key(record: StoredRecord) -> str:
+    return record.properties.decode().split("UNIQ_KEY\x01")[1].split("\x02")[0]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, required=True, help="of the first life; the others' follow")
+    parser.add_argument("--crashes", type=int, default=1, help="lives begin until so many were looked at")
+    arguments = parser.parse_args()
+    logging.disable(logging.ERROR)  # each recovery says what it met
+    base = Path(tempfile.mkdtemp(prefix="rocketpy-crash-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
+    taps, seed = Taps(), arguments.seed
+    crashes: Counter[str] = Counter()
+    kinds: Counter[str] = Counter()
+    try:
+        while crashes.total() < arguments.crashes:
+            life = Life(seed, base / str(seed), taps)
+            try:
+                life.run()
+            except Exception as exc:
+                traceback.print_exc(file=sys.stdout)
+                raise SystemExit(f"FAILED seed {seed}: {exc}") from exc
+            crashes, kinds, seed = crashes + life.crashes, kinds + life.kinds, seed + 1
+            shutil.rmtree(base / str(seed - 1))
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    print(json.dumps({"crashes": crashes, "kinds": kinds}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""A real etcd cluster on loopback ports, for tests."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import attrs
+
+from tests.support.waiting import wait_until
+
+MISSING = "etcd is not installed (Debian: apt install etcd-server)"
+
+
+def is_installed() -> bool:
+    return shutil.which("etcd") is not None
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now, all at once, so that none is named twice."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+@attrs.define(eq=False)
+class EtcdCluster:
+    """Members by number. `addresses` are the URLs of their client ports."""
+
+    directory: Path
+    clients: list[int]
+    peers: list[int]
+    processes: dict[int, subprocess.Popen[bytes]] = attrs.field(factory=dict)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return tuple(f"http://127.0.0.1:{port}" for port in self.clients)
+
+    def start(self, member: int) -> None:
+        peers = [f"http://127.0.0.1:{port}" for port in self.peers]
+        log = (self.directory / f"{member}.log").open("ab")
+        arguments = {
+            "name": f"m{member}",
+            "data-dir": str(self.directory / f"m{member}"),
+            "listen-client-urls": self.addresses[member],
+            "advertise-client-urls": self.addresses[member],
+            "listen-peer-urls": peers[member],
+            "initial-advertise-peer-urls": peers[member],
+            "initial-cluster": ",".join(f"m{at}={url}" for at, url in enumerate(peers)),
+            "initial-cluster-state": "new",
+            "heartbeat-interval": "100",
+            "election-timeout": "1000",
+        }
+        with log:
+            self.processes[member] = subprocess.Popen(
+                ["etcd", *(f"--{name}={value}" for name, value in arguments.items())], stdout=log, stderr=log
+            )
+
+    def is_healthy(self, member: int) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.addresses[member]}/health", timeout=2) as answer:
+                return b'"true"' in answer.read()
+        except OSError:
+            return False
+
+    def kill(self, member: int) -> None:
+        process = self.processes.pop(member)
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def etcd_cluster(directory: Path, members: int = 3) -> Iterator[EtcdCluster]:
+    """Start a cluster; it is healthy when the block begins, and gone when it has ended."""
+    ports = free_ports(2 * members)
+    cluster = EtcdCluster(directory, ports[:members], ports[members:])
+    try:
+        for member in range(members):
+            cluster.start(member)
+        for member in range(members):
+            wait_until(lambda member=member: cluster.is_healthy(member), f"health of etcd member {member}")  # type: ignore[misc]  # bound now
+        yield cluster
+    finally:
+        for member in list(cluster.processes):
+            cluster.kill(member)

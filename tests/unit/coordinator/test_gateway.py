@@ -1,0 +1,225 @@
+"""The client for etcd against answers of every kind, without a network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.coordinator import gateway
+from rocketpy.coordinator.gateway import Access, EtcdError, EtcdUnavailable, Gateway
+from rocketpy.coordinator.group_keys import EtcdReplaced, GroupKeys
+from rocketpy.failover.records import GroupState, MasterRecord
+from rocketpy.failover.requests import Kind, Outcome, Transaction
+
+Answering = Callable[[httpx.Request], Awaitable[httpx.Response]]
+ADDRESSES = ("http://one:1", "http://two:2", "http://three:3")
+
+
+def run(answering: Answering, work: Callable[[Gateway], Awaitable[Any]], **access: Any) -> Any:
+    """What `work` returns, with members that answer like this; time passes as fast as nothing happens."""
+
+    async def main() -> Any:
+        reach = Access(addresses=ADDRESSES, **access)
+        async with Gateway(reach, httpx.MockTransport(answering)) as made:
+            return await work(made)
+
+    return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def answers(content: object, status: int = 200) -> Answering:
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(status, content=content if isinstance(content, bytes) else json.dumps(content).encode())
+
+    return answer
+
+
+def host_of(request: httpx.Request) -> str:
+    return request.url.host
+
+
+HEADER = {"cluster_id": "14841639068965178418", "revision": "7"}
+ELECTION = Transaction(
+    number=1,
+    kind=Kind.ELECT,
+    state_revision=7,
+    state=GroupState(epoch=2, master="b", in_sync={"b": "i"}),
+    master=MasterRecord(member="b", epoch=2, lease=9),
+    master_absent=True,
+)
+
+
+async def decide(made: Gateway) -> Outcome:
+    return (await GroupKeys(made, "c", "b").decide(ELECTION))[0]
+
+
+def test_numbers_are_texts_and_what_is_0_is_left_out() -> None:
+    assert run(answers({"ID": "7587862094990551817", "TTL": "6"}), lambda made: made.grant(6)) == (
+        7587862094990551817,
+        6,
+    )
+    assert run(answers({"result": {"ID": "5", "TTL": "6"}}), lambda made: made.keep_alive(5)) == 6
+    assert run(answers({"result": {"ID": "5"}}), lambda made: made.keep_alive(5)) == 0
+
+
+def test_revoking_a_lease_that_is_gone_is_no_error() -> None:
+    refusal = answers({"error": "etcdserver: requested lease not found", "code": 5}, 404)
+    assert run(refusal, lambda made: made.revoke(5)) is None
+    with pytest.raises(EtcdError, match="permission denied"):
+        run(answers({"error": "etcdserver: permission denied", "code": 7}, 403), lambda made: made.revoke(5))
+
+
+def test_the_first_answer_counts_and_the_others_are_not_waited_for() -> None:
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if host_of(request) == "one":
+            raise httpx.ConnectError("refused")
+        await trio.sleep(0.2 if host_of(request) == "two" else 0.6)
+        return httpx.Response(200, json={"ID": "1" if host_of(request) == "two" else "2", "TTL": "6"})
+
+    async def work(made: Gateway) -> tuple[int, float]:
+        begun = trio.current_time()
+        lease, _ = await made.grant(6)
+        return lease, trio.current_time() - begun
+
+    lease, took_s = run(answer, work)
+    assert lease == 1 and took_s < 0.3
+
+
+@pytest.mark.parametrize("content", [b"", b"<html>", b"[]", b"\xff\xfe", b"[" * 100_000, b'{"error": {}, "code": "x"}'])
+def test_an_answer_that_is_none_is_no_answer(content: bytes) -> None:
+    with pytest.raises((EtcdUnavailable, ValueError)) as found:
+        run(answers(content, 502), lambda made: made.read(b"/k/"))
+    assert isinstance(found.value, EtcdUnavailable)
+
+
+def test_an_endless_answer_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "ANSWER_MAX", 1000)
+
+    async def endless() -> Any:
+        while True:
+            await trio.sleep(0.001)
+            yield b"x" * 100
+
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, content=endless())
+
+    with pytest.raises(EtcdUnavailable, match="more than 1000 bytes"):
+        run(answer, lambda made: made.read(b"/k/"))
+
+
+def test_a_member_that_hangs_costs_the_timeout() -> None:
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        await trio.sleep_forever()
+        raise AssertionError
+
+    async def work(made: Gateway) -> float:
+        begun = trio.current_time()
+        with pytest.raises(EtcdUnavailable):
+            await made.read(b"/k/")
+        return trio.current_time() - begun
+
+    assert run(answer, work, timeout_s=1.5) == pytest.approx(1.5, abs=0.1)
+
+
+def test_a_transaction_is_asked_again_only_if_it_was_not_sent() -> None:
+    asked: list[str] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(host_of(request))
+        if host_of(request) == "one":
+            raise httpx.ConnectError("refused")
+        raise httpx.ReadError("reset by peer")
+
+    async def twice(made: Gateway) -> list[Outcome]:
+        return [await decide(made), await decide(made)]
+
+    assert run(answer, twice) == [Outcome.UNKNOWN, Outcome.UNKNOWN]
+    assert asked == ["one", "two", "three"]  # the second transaction begins with another member
+
+
+def test_a_transaction_that_nobody_took_is_refused() -> None:
+    async def answer(_request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("refused")
+
+    assert run(answer, decide) is Outcome.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "text", "outcome"),
+    [
+        (404, 5, "etcdserver: requested lease not found", Outcome.REFUSED),
+        (403, 7, "etcdserver: permission denied", Outcome.REFUSED),
+        (503, 14, "etcdserver: no leader", Outcome.UNKNOWN),
+        (503, 14, "etcdserver: request timed out", Outcome.UNKNOWN),
+        (500, 2, "unknown", Outcome.UNKNOWN),
+        (504, 4, "context deadline exceeded", Outcome.UNKNOWN),
+    ],
+)
+def test_only_certain_errors_are_refusals(status: int, code: int, text: str, outcome: Outcome) -> None:
+    assert run(answers({"error": text, "code": code}, status), decide) is outcome
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {},
+        {"header": HEADER, "succeeded": True},
+        {"header": HEADER, "succeeded": True, "responses": []},
+        {"header": HEADER, "succeeded": True, "responses": [{"response_range": {"kvs": [{"key": "!"}]}}]},
+        {"header": {}, "succeeded": True, "responses": [{"response_range": {}}]},
+    ],
+)
+def test_half_an_answer_to_a_transaction_is_none(answer: dict[str, Any]) -> None:
+    assert run(answers(answer), decide) is Outcome.UNKNOWN
+
+
+def test_a_token_is_renewed_when_etcd_has_forgotten_it() -> None:
+    seen: list[tuple[str, str | None]] = []
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        seen.append((request.url.path, request.headers.get("authorization")))
+        if request.url.path == "/v3/auth/authenticate":
+            assert json.loads(request.content) == {"name": "u", "password": "p"}
+            return httpx.Response(200, json={"token": f"t{len(seen)}"})
+        if request.headers.get("authorization") == "t1":
+            return httpx.Response(401, json={"error": "etcdserver: invalid auth token", "code": 16})
+        return httpx.Response(200, json={"header": HEADER, "succeeded": False, "responses": [{"response_range": {}}]})
+
+    assert run(answer, decide, user="u", password="p") is Outcome.REFUSED
+    path = "/v3/kv/txn"
+    login = ("/v3/auth/authenticate", None)
+    assert seen == [login, (path, "t1"), login, (path, "t3")]
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "secret" not in repr(Access(addresses=ADDRESSES, user="u", password="secret"))
+
+
+def test_another_cluster_is_noticed() -> None:
+    clusters = iter(["5", "5", "6"])
+
+    async def answer(request: httpx.Request) -> httpx.Response:
+        if host_of(request) != "one":
+            await trio.sleep_forever()
+        return httpx.Response(200, json={"header": {"cluster_id": next(clusters), "revision": "4"}})
+
+    async def work(made: Gateway) -> None:
+        keys = GroupKeys(made, "c", "b")
+        assert (await keys.read()).revision == (await keys.read()).revision == 4
+        with pytest.raises(EtcdReplaced, match="6 answers, before it was 5"):
+            await keys.read()
+
+    run(answer, work)
+
+
+def test_names_cannot_leave_their_place() -> None:
+    async def work(made: Gateway) -> list[bytes]:
+        return [GroupKeys(made, *names).prefix for names in [("a/b", "c"), ("a", "b/c"), ("../x", "ü")]]
+
+    prefixes = run(answers({}), work)
+    assert prefixes == [b"/rocketpy/a%2Fb/c/", b"/rocketpy/a/b%2Fc/", b"/rocketpy/..%2Fx/%C3%BC/"]
