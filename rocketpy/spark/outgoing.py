@@ -90,8 +90,13 @@ class RowReader:
         names = batch.schema.names
         columns = [batch.column(index).to_pylist() for index in range(batch.num_columns)]
         for values in zip(*columns, strict=True):
-            yield self._message(dict(zip(names, values, strict=True)))
-            self.rows += 1
+            yield self.message(dict(zip(names, values, strict=True)))
+
+    def message(self, row: Mapping[str, Any]) -> Outgoing:
+        """The next row, by its columns. Raises RowRefused."""
+        outgoing = self._message(row)
+        self.rows += 1
+        return outgoing
 
     def _message(self, row: Mapping[str, Any]) -> Outgoing:
         topic = self.options.topic or row.get("topic")

@@ -116,13 +116,36 @@ class ArchiveLog:
         if not names:
             return None
         self.number = int(names[-1].stem)
-        try:
-            found = json.loads(names[-1].read_text(encoding="utf-8"))
-            if found.pop("version") != VERSION:
-                raise StoreError(f"{names[-1]} is of another version: use the rocketpy that wrote it, or a newer one")
-            return Manifest(found["begin"], found["end"], [ArchivedFile(**file) for file in found["files"]])
-        except (ValueError, LookupError, TypeError) as error:
-            raise StoreError(f"{names[-1]} cannot be read: {error}") from error
+        return read_manifest(names[-1])
+
+
+def read_manifest(path: Path) -> Manifest:
+    """One manifest. Raises StoreError."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if found.pop("version") != VERSION:
+            raise StoreError(f"{path} is of another version: use the rocketpy that wrote it, or a newer one")
+        return Manifest(found["begin"], found["end"], [ArchivedFile(**file) for file in found["files"]])
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+
+
+def manifests_of(target: Path) -> dict[str, list[Manifest]]:
+    """All manifests of an archive by broker, in order.
+
+    Raises:
+        StoreError: there is none, or one cannot be read.
+    """
+    found = {
+        directory.name: [read_manifest(path) for path in sorted(directory.glob("[0-9]*.json"))]
+        for directory in sorted((target / "_rocketpy").glob("*"))
+        if directory.is_dir()
+    }
+    if not any(found.values()):
+        raise StoreError(
+            f"{target} is no archive: it has no manifests in _rocketpy (rocketpy pipeline archive makes one)"
+        )
+    return found
 
 
 def _sync(directory: Path) -> None:

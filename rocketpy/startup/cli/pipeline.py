@@ -15,6 +15,7 @@ import click
 
 from rocketpy.startup.cli.pipeline_frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
 from rocketpy.startup.cli.pipeline_rebuild import rebuild_command
+from rocketpy.startup.cli.pipeline_replay import replay_command
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -110,7 +111,7 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
     return 0
 
 
-for command in (rebuild_command,):
+for command in (rebuild_command, replay_command):
     pipeline.add_command(command)
 
 if __name__ == "__main__":
