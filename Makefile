@@ -10,7 +10,7 @@ PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run build test test-python test-spark test-fault test-ha test-interop interop sanitize fuzz lint style types check coverage \
+.PHONY: help run build test test-python test-spark spark-demo test-fault test-ha test-interop interop sanitize fuzz lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -55,6 +55,10 @@ $(VENV)/.spark: $(VENV)/.dev setup.py
 test-spark: $(VENV)/.spark  ## the data source for PySpark on local[2], against a real broker (Java 17)
 	@sh deploy/java_17.sh
 	$(PYTEST) tests/spark
+
+spark-demo: $(VENV)/.spark  ## a million messages: broker, DataFrame, windowed stream, Parquet, plots, in build/spark-demo
+	@sh deploy/java_17.sh
+	@$(BIN)/rocketpy pipeline demo build/spark-demo
 
 test-fault: $(VENV)/.dev  ## killed processes, damaged files, full disks; minutes
 	$(PYTEST) tests/fault $(AGAIN)

@@ -171,3 +171,4 @@ _READERS: Mapping[str, tuple[int, Callable[[list[str]], TraceRecord]]] = {  # fi
     "SubBefore": (7, _sub_before),
     "SubAfter": (6, _sub_after),
 }
+FIELDS_MIN: Mapping[str, int] = {kind: count for kind, (count, _) in _READERS.items()}

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 JAVA_MIN = 17
 JAVA_ANSWERS_S = 60.0
+REGISTERED = "_rocketpy_is_registered"  # attribute of a session
+OURS = re.compile(r"^(?:.*\s)?rocketpy\.[\w.]+: (.+)$", re.MULTILINE)
 
 
 def register(spark: SparkSession) -> SparkSession:
@@ -25,8 +27,11 @@ def register(spark: SparkSession) -> SparkSession:
     from .store_source import StoreSource
     from .topic_source import TopicSource
 
+    if getattr(spark, REGISTERED, False):  # Spark would warn that one replaces the other
+        return spark
     for source in (StoreSource, TopicSource):
         spark.dataSource.register(source)
+    setattr(spark, REGISTERED, True)
     return spark
 
 
@@ -54,6 +59,8 @@ def session(
     }
     if master is not None and master.startswith("local"):
         settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # A stream keeps a state store for each of them; Spark's 200 make a batch on one machine take half a minute.
+        settings["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # otherwise workers run the python3 of the PATH
     builder = SparkSession.builder.appName(name)
     if master is not None:
@@ -90,3 +97,10 @@ def check_java(java_home: str | None = None) -> None:
     match = re.search(r'version "(\d+)', answer.stderr + answer.stdout)
     if match is None or int(match[1]) < JAVA_MIN:
         raise ConfigError(f"{java} is Java {match[1] if match else 'of unknown version'}. {remedy}")
+
+
+def reason_of(error: Exception) -> str:
+    """One line of what Spark says in many: our own error if there is one inside, otherwise the first line."""
+    text = str(error)
+    ours = OURS.findall(text)
+    return str(ours[-1]) if ours else text.strip().split("\n")[0]

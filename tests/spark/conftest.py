@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,3 +56,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     started = session(f"local[2,{TASK_TRIES}]", name="rocketpy-tests", config=config)
     yield started
     started.stop()
+
+
+@pytest.fixture
+def commands_use_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`rocketpy pipeline` in this process runs in the session of the tests, and leaves it running."""
+    monkeypatch.setattr(sys.modules["rocketpy.spark.session"], "session", lambda *args, **kwargs: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)

@@ -13,6 +13,8 @@ from typing import Any
 
 import click
 
+from rocketpy.startup.cli.pipeline_analytics import COMMANDS
+from rocketpy.startup.cli.pipeline_demo import demo_command
 from rocketpy.startup.cli.pipeline_frame import AS_JSON, INLINE, MASTER, job_progress, job_session, status_of
 from rocketpy.startup.cli.pipeline_rebuild import rebuild_command
 from rocketpy.startup.cli.pipeline_replay import replay_command
@@ -111,7 +113,7 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
     return 0
 
 
-for command in (rebuild_command, replay_command):
+for command in (rebuild_command, replay_command, *COMMANDS, demo_command):
     pipeline.add_command(command)
 
 if __name__ == "__main__":

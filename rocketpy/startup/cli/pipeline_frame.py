@@ -23,14 +23,14 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @contextmanager
-def job_session(master: str | None, inline: bool) -> Iterator[SparkSession | None]:
-    """A session that shows Spark's own bar of tasks on a terminal; None with `inline`."""
+def job_session(master: str | None, inline: bool, *, has_bar: bool = True) -> Iterator[SparkSession | None]:
+    """A session that shows Spark's own bar of tasks on a terminal, if `has_bar`; None with `inline`."""
     if inline:
         yield None
         return
     from rocketpy.spark.session import session
 
-    config = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(), "spark.log.level": "WARN"}
+    config = {"spark.ui.showConsoleProgress": str(has_bar and sys.stderr.isatty()).lower(), "spark.log.level": "ERROR"}
     spark = session(master, name="rocketpy pipeline", config=config)
     try:
         yield spark
@@ -53,7 +53,13 @@ def status_of(job: Callable[[], int]) -> int:
     except (RocketError, OSError) as exc:
         click.echo(f"rocketpy: {exc}", err=True)
     except ModuleNotFoundError as exc:
-        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow"):
+        if (exc.name or "").split(".")[0] not in ("pyspark", "pyarrow", "matplotlib"):
             raise
         click.echo(f'rocketpy: {exc.name} is not installed: pip install "rocketpy-mq[spark]"', err=True)
+    except Exception as exc:
+        if not type(exc).__module__.startswith("pyspark."):
+            raise
+        from rocketpy.spark.session import reason_of
+
+        click.echo(f"rocketpy: {reason_of(exc)}", err=True)
     return FAILED

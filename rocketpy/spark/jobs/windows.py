@@ -1,0 +1,170 @@
+"""Job windows: counts and sums of a topic's messages in windows of time, as a stream into Parquet and a topic.
+
+A worked example of a streaming query: event time, a watermark, JSON in the body, two sinks, and a checkpoint. A query
+that was killed goes on where it was, and its windows are those that a batch query counts over the same messages.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rocketpy.errors import ConfigError
+
+from ..session import register
+from .report import JobReport, Row, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+COLUMNS = "body,tags,keys,storeTimestamp"
+SHOWN_MAX = 1_000  # windows in the report: the newest
+TABLE, TOPIC = "table", "topic"
+
+
+@attrs.frozen
+class Windows:
+    """What is counted.
+
+    Attributes:
+        window, slide, watermark: as Spark writes durations, `10 seconds`; no slide: windows do not overlap.
+        by: an SQL expression over tags, keys and `body`, which is the body as text; one result for each value.
+        amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up.
+    """
+
+    name_server: str
+    topic: str
+    window: str = "1 minute"
+    slide: str | None = None
+    watermark: str = "10 seconds"
+    by: str = "tags"
+    amount: str | None = None
+
+    def aggregate(self, messages: DataFrame) -> DataFrame:
+        """The same for a table and for a stream."""
+        from pyspark.sql import functions as sql
+
+        text = messages.withColumn("body", sql.make_valid_utf8(sql.col("body").cast("string")))
+        number = sql.get_json_object("body", self.amount).try_cast("double") if self.amount else sql.lit(None)
+        rows = text.select("storeTimestamp", sql.expr(self.by).cast("string").alias("by"), number.alias("amount"))
+        window = sql.window("storeTimestamp", self.window, self.slide)
+        counted = rows.groupBy(window, "by").agg(
+            sql.count("*").alias("messages"), sql.sum(sql.col("amount").cast("decimal(38,6)")).alias("amount")
+        )
+        return counted.select(
+            sql.col("window.start").alias("begin"), sql.col("window.end").alias("end"), "by", "messages", "amount"
+        )
+
+
+def windows(
+    spark: SparkSession,
+    wanted: Windows,
+    target: Path,
+    *,
+    to_topic: str | None = None,
+    max_per_trigger: int | None = None,
+    check: bool = False,
+) -> JobReport:
+    """Count all that is there now, from where the run before stopped.
+
+    A window is written when the watermark has passed its end. The newest ones wait in the checkpoint for a later run.
+
+    Args:
+        target: gets `windows/`, the table, and `checkpoint/`.
+        to_topic: where results are also sent, as JSON, at least once.
+        max_per_trigger: messages of a micro-batch.
+        check: compare the table with a batch query over what the stream has read.
+    Raises:
+        ConfigError: the target was made by a run with other windows.
+    """
+    _check_same(target, wanted)
+    register(spark)
+    options: Row = {"nameServer": wanted.name_server, "topic": wanted.topic, "columns": COLUMNS}
+    limits = {"maxOffsetsPerTrigger": max_per_trigger} if max_per_trigger else {}
+    reader = spark.readStream.format("rocketmq").options(startingOffsets="earliest", **options, **limits)
+    counted = wanted.aggregate(reader.load().withWatermark("storeTimestamp", wanted.watermark))
+    queries = {TABLE: _start(counted, "parquet", target, TABLE, path=str(target / "windows"))}
+    if to_topic is not None:
+        sent = counted.selectExpr("to_json(struct(*)) body", "by tags", "by shardingKey")
+        queries[TOPIC] = _start(sent, "rocketmq", target, TOPIC, nameServer=wanted.name_server, topic=to_topic)
+    for query in queries.values():
+        query.awaitTermination()
+    written = _written(spark, target)
+    report = JobReport("windows", files=[target / "windows"])
+    progress = [entry for query in queries.values() for entry in query.recentProgress]
+    _describe(report, queries[TABLE].recentProgress, progress)
+    report.totals["windows"] = written.count()
+    newest = written.orderBy("begin", "by", ascending=[False, True]).limit(SHOWN_MAX)
+    report.tables["windows"] = rows_of(newest.collect())
+    if check and (watermark := report.totals["watermark"]) is not None:
+        ends = read_up_to(queries[TABLE])
+        batch = spark.read.format("rocketmq").options(startingOffsets="earliest", endingOffsets=ends, **options)
+        expected = wanted.aggregate(batch.load()).where(f"end <= timestamp '{watermark}'")
+        report.checks["the table is what a batch query counts"] = is_same(written, expected)
+    return report
+
+
+def _start(frame: DataFrame, sink: str, target: Path, name: str, **options: Any) -> StreamingQuery:
+    writer = frame.writeStream.format(sink).outputMode("append").options(**options)
+    return writer.option("checkpointLocation", str(target / "checkpoint" / name)).trigger(availableNow=True).start()
+
+
+def _check_same(target: Path, wanted: Windows) -> None:
+    """A checkpoint belongs to one query: another window length would be counted into the old state."""
+    path = target / "windows.json"
+    asked = attrs.asdict(wanted, filter=lambda field, _: field.name != "name_server")
+    if not path.exists():
+        target.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(asked))
+    elif json.loads(path.read_text()) != asked:
+        raise ConfigError(f"{target} was made with {path.read_text()}: name another target, or the same windows")
+
+
+def _written(spark: SparkSession, target: Path) -> DataFrame:
+    schema = "begin timestamp, end timestamp, by string, messages bigint, amount decimal(38,6)"
+    return spark.read.schema(schema).parquet(str(target / "windows"))
+
+
+def _describe(report: JobReport, of_table: list[Any], of_all: list[Any]) -> None:
+    last = of_table[-1] if of_table else None
+    late = sum(state.numRowsDroppedByWatermark for entry in of_table for state in entry.stateOperators)
+    report.totals = {
+        "messages": sum(entry.numInputRows for entry in of_table),
+        "batches": len([entry for entry in of_table if entry.numInputRows]),
+        "late": late,
+        "windows_that_wait": last.stateOperators[0].numRowsTotal if last and last.stateOperators else 0,
+        "state_bytes": max((state.memoryUsedBytes for entry in of_all for state in entry.stateOperators), default=0),
+        "watermark": last.eventTime.get("watermark") if last else None,
+    }
+    report.tables["batches"] = _batches(of_table)
+    report.checks["no message came after its window was closed (a larger --watermark helps)"] = late == 0
+
+
+def _batches(progress: list[Any]) -> list[Row]:
+    """The micro-batches that had messages; `at_s` is their end, in seconds since the first one began."""
+    rows: list[Row] = []
+    at_s = 0.0
+    for entry in progress:
+        seconds = entry.durationMs.get("triggerExecution", 0) / 1000
+        at_s += seconds
+        if entry.numInputRows:
+            rate = round(entry.numInputRows / max(seconds, 0.001))
+            rows.append({"batch": entry.batchId, "messages": entry.numInputRows, "messages_per_second": rate})
+            rows[-1] |= {"seconds": seconds, "at_s": round(at_s, 3)}
+    return rows
+
+
+def read_up_to(query: StreamingQuery) -> str:
+    """The offsets behind what the query has read, as the option endingOffsets wants them."""
+    progress = query.lastProgress
+    assert progress is not None
+    return json.dumps(json.loads(progress.sources[0].endOffset)["q"])
+
+
+def is_same(one: DataFrame, other: DataFrame) -> bool:
+    """Whether two tables have the same rows, each as often."""
+    return bool(one.exceptAll(other).isEmpty() and other.exceptAll(one).isEmpty())

@@ -1,0 +1,207 @@
+"""`rocketpy pipeline trace`, `stats`, `dedup` and `windows`: jobs that ask Spark's SQL about messages."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rocketpy.message.names import TRACE_TOPIC
+from rocketpy.startup.cli.pipeline_frame import AS_JSON, MASTER, job_session, status_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from rich.table import Table
+
+    from rocketpy.spark.jobs.report import JobReport, Row
+
+ROWS_SHOWN = 40  # of a table; JSON has all that the report has
+
+NAME_SERVER = click.option("--name-server", "-n", help="Read topics of running brokers: HOST:PORT;HOST:PORT.")
+STORE = click.option("--store", type=click.Path(path_type=Path), help="Read a store directory.")
+ARCHIVE = click.option("--archive", type=click.Path(path_type=Path), help="Read an archive of `pipeline archive`.")
+TOPICS = click.option("--topic", "-t", "topics", multiple=True, help="Topic to read; may be repeated.")
+PLOT = click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Write a plot to this PNG file.")
+
+
+def input_options(command: Callable[..., None]) -> Callable[..., None]:
+    """One of three places to read from, and which topics."""
+    for option in (TOPICS, ARCHIVE, STORE, NAME_SERVER):
+        command = option(command)
+    return command
+
+
+@click.command("trace")
+@input_options
+@click.option("--window", "window_s", type=click.IntRange(1), default=60, show_default=True, help="Seconds.")
+@click.option("--slowest", type=click.IntRange(0, 10_000), default=10, show_default=True, help="Messages to name.")
+@PLOT
+@AS_JSON
+@MASTER
+def trace_command(as_json: bool, master: str | None, **given: Any) -> None:
+    """Say how long sends and consumptions took and what was not consumed, by the message trace.
+
+    \b
+    rocketpy pipeline trace -n 127.0.0.1:9876 --plot trace.png
+    """
+
+    def job(spark: SparkSession) -> JobReport:
+        from rocketpy.spark.jobs.trace import trace
+
+        given["topics"] = given["topics"] or (TRACE_TOPIC,)
+        return trace(spark, _input(given), **given)
+
+    run_job(job, master, as_json)
+
+
+@click.command("stats")
+@input_options
+@click.option("--group", "-g", "groups", multiple=True, help="Consumer group whose backlog is shown; with -n.")
+@click.option("--window", "window_s", type=click.IntRange(1), default=60, show_default=True, help="Seconds.")
+@PLOT
+@AS_JSON
+@MASTER
+def stats_command(as_json: bool, master: str | None, **given: Any) -> None:
+    """Say what topics hold: throughput, sizes, skew, largest keys, and how far behind groups are.
+
+    \b
+    rocketpy pipeline stats --store /var/lib/rocketmq/store --plot stats.png
+    rocketpy pipeline stats -n 127.0.0.1:9876 -t Orders -g billing
+    """
+
+    def job(spark: SparkSession) -> JobReport:
+        from rocketpy.spark.jobs.stats import stats
+
+        return stats(spark, _input(given), **given)
+
+    run_job(job, master, as_json)
+
+
+@click.command("dedup")
+@input_options
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--key", default="msgId", show_default=True, help="keys, msgId, SPARK_ID, or an SQL expression.")
+@click.option("--keep", type=click.Choice(["first", "latest"]), default="first", show_default=True)
+@AS_JSON
+@MASTER
+def dedup_command(as_json: bool, master: str | None, **given: Any) -> None:
+    """Write messages to TARGET as Parquet, one of each key, and beside them the duplicates.
+
+    \b
+    rocketpy pipeline dedup --archive /archive --key SPARK_ID /tables/orders
+    """
+
+    def job(spark: SparkSession) -> JobReport:
+        from rocketpy.spark.jobs.dedup import dedup
+
+        return dedup(spark, _input(given), **given)
+
+    run_job(job, master, as_json)
+
+
+@click.command("windows")
+@click.option("--name-server", "-n", required=True, help="HOST:PORT;HOST:PORT of the name servers.")
+@click.option("--topic", "-t", required=True, help="Topic to read.")
+@click.argument("target", type=click.Path(path_type=Path))
+@click.option("--window", default="1 minute", show_default=True, help="Length of a window.")
+@click.option("--slide", help="From one window to the next.  [default: they do not overlap]")
+@click.option("--watermark", default="10 seconds", show_default=True, help="How late a message may be read.")
+@click.option("--by", default="tags", show_default=True, help="SQL expression over tags, keys and body.")
+@click.option("--sum", "amount", help="Path into bodies that are JSON, whose numbers are added up: $.amount.")
+@click.option("--to-topic", help="Send the results to this topic, too.")
+@click.option("--max-per-trigger", type=click.IntRange(1), help="Messages of a micro-batch.")
+@click.option("--check", is_flag=True, help="Compare the table with a batch query over the same messages.")
+@AS_JSON
+@MASTER
+def windows_command(
+    as_json: bool,
+    master: str | None,
+    target: Path,
+    to_topic: str | None,
+    max_per_trigger: int | None,
+    check: bool,
+    **given: Any,
+) -> None:
+    """Count messages in windows of time, as a stream that goes on where the run before stopped.
+
+    \b
+    TARGET gets the table (windows/) and the checkpoint.
+    rocketpy pipeline windows -n 127.0.0.1:9876 -t Orders --window "10 seconds" --sum '$.amount' /tables/per-tag
+    """
+
+    def job(spark: SparkSession) -> JobReport:
+        from rocketpy.spark.jobs.windows import Windows, windows
+
+        wanted = Windows(**given)
+        return windows(spark, wanted, target, to_topic=to_topic, max_per_trigger=max_per_trigger, check=check)
+
+    run_job(job, master, as_json)
+
+
+COMMANDS = (trace_command, stats_command, dedup_command, windows_command)
+
+
+def _input(given: dict[str, Any]) -> Any:
+    """The input of these options, which it takes out of `given`."""
+    from rocketpy.spark.jobs.inputs import Input
+
+    return Input(**{name: given.pop(name) for name in ("name_server", "store", "archive", "topics")})
+
+
+def run_job(job: Callable[[SparkSession], JobReport], master: str | None, as_json: bool) -> None:
+    """Run a job in a session, print its report, and exit: 0, 1 if a check of the result failed, 2 without result."""
+
+    def run() -> int:
+        with job_session(master, inline=False) as spark:
+            assert spark is not None
+            began_s = time.monotonic()
+            report = job(spark)
+            report.seconds = time.monotonic() - began_s
+        print_report(report, as_json)
+        return int(not report.is_sound)
+
+    sys.exit(status_of(run))
+
+
+def print_report(report: JobReport, as_json: bool) -> None:
+    """On standard output: a line of JSON, or tables."""
+    if as_json:
+        click.echo(json.dumps(report.as_json(), ensure_ascii=False))
+        return
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    for name, rows in report.tables.items():
+        if rows:
+            console.print(_table(name, rows))
+    for name, value in report.totals.items():
+        console.print(f"{name.replace('_', ' '):<24} {_text(value)}")
+    for name, holds in report.checks.items():
+        console.print(f"{'checked' if holds else 'DOES NOT HOLD'}: {name}")
+    for path in report.files:
+        console.print(f"written: {path}")
+    console.print(f"{report.seconds:.1f} s")
+
+
+def _table(name: str, rows: list[Row]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    title = name.replace("_", " ") + (f" ({ROWS_SHOWN} of {len(rows)} rows)" if len(rows) > ROWS_SHOWN else "")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    for column in rows[0]:
+        table.add_column(column, justify="left" if isinstance(rows[0][column], str) else "right", overflow="fold")
+    for row in rows[:ROWS_SHOWN]:
+        table.add_row(*(Text(_text(value)) for value in row.values()))
+    return table
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if type(value) is int else str(value)

@@ -1,0 +1,93 @@
+"""The statistics of topics are those of what was sent, and the same from brokers, a store and an archive."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rocketpy.client import Message, ProducerOptions
+from rocketpy.client.options import ClientOptions
+from rocketpy.client.sync import Producer
+from rocketpy.errors import ConfigError
+from rocketpy.spark.cluster import CLUSTERS
+from rocketpy.spark.jobs.archive import archive
+from rocketpy.spark.jobs.inputs import Input
+from rocketpy.spark.jobs.stats import stats
+from rocketpy.store.inspection.reader import StoreReader
+from rocketpy.store.inspection.verify import verify_store
+from tests.support.broker import running_broker
+from tests.unit.store.test_java_store import unpack
+
+
+def test_brokers_store_and_archive_give_the_same_figures(spark: Any, tmp_path: Path) -> None:
+    with running_broker({"defaultTopicQueueNums": "4"}) as broker:
+        with Producer("makers", ProducerOptions(name_servers=broker.namesrv, send_timeout=10)) as producer:
+            queues = producer.queues("Orders")
+            for number in range(120):
+                queue = queues[0] if number < 60 else queues[number % 4]
+                producer.send(Message("Orders", b"x" * (number + 1), keys=(f"k{number % 7}", "all")), queue=queue)
+            producer.send(Message("7", b"the name of this topic is a number"))
+        cluster = CLUSTERS.get(ClientOptions(name_servers=broker.namesrv))
+        cluster.commit("billing", dict.fromkeys(cluster.queues({"Orders"}), 10))
+        live = Input(name_server=broker.namesrv, topics=("Orders", "7"))
+        of_brokers = stats(spark, live, groups=("billing",), plot=tmp_path / "stats.png")
+        broker.stop()
+        of_store = stats(spark, Input(store=broker.store, topics=("Orders", "7")))
+        with pytest.raises(ConfigError, match="group nobody has committed no offset"):
+            stats(spark, Input(store=broker.store), groups=("nobody",))
+        whole = stats(spark, Input(store=broker.store))
+        assert whole.totals["messages"] == verify_store(StoreReader(broker.store)).records
+        archive(spark, broker.store, tmp_path / "archive", broker="b")
+    of_archive = stats(spark, Input(archive=tmp_path / "archive", topics=("Orders", "7")))
+    assert of_brokers.is_sound and (tmp_path / "stats.png").stat().st_size > 1000
+    for report in (of_store, of_archive):
+        assert report.totals == of_brokers.totals
+        assert report.tables | {"backlog": []} == of_brokers.tables | {"backlog": []}
+    orders, number = of_brokers.tables["topics"]
+    assert (orders["topic"], orders["queues"], orders["messages"]) == ("Orders", 4, 120)
+    assert orders["skew"] == 75 / 30 and orders["producers"] == 1 and number["topic"] == "7"
+    assert of_brokers.tables["keys"][0] == {"topic": "Orders", "key": "all", "messages": 120}
+    assert sum(row["messages"] for row in of_brokers.tables["over_time"]) == 121
+    for report in (of_brokers, of_store):
+        behind = report.tables["backlog"][0]
+        assert (behind["group"], behind["topic"], behind["backlog"]) == ("billing", "Orders", 120 - 40)
+        assert behind["oldest_age_s"] > 0
+
+
+def test_a_store_of_java(spark: Any, tmp_path: Path) -> None:
+    unpack("clean", tmp_path)
+    (tmp_path / "config").mkdir(exist_ok=True)
+    (tmp_path / "config/consumerOffset.json").write_text('{"offsetTable":{"A@readers":{0:1},"gone@readers":{0:5}}}')
+    report = stats(spark, Input(store=tmp_path))
+    assert report.totals["messages"] == verify_store(StoreReader(tmp_path)).records == 200
+    (topic,) = [row for row in report.tables["topics"] if row["topic"] == "A"]
+    (behind,) = report.tables["backlog"]
+    assert behind["backlog"] == topic["messages"] - 1 or topic["queues"] > 1
+
+
+def test_a_gap_is_a_finding(spark: Any) -> None:
+    """As an archive has one where records were deleted before they were archived."""
+
+    class Gap(Input):
+        def frame(self, spark: Any, columns: Any) -> Any:
+            schema = "topic string, queueId int, queueOffset bigint, brokerName string, keys string, storeSize int"
+            rows = [("T", 0, offset, "b", None, 100) for offset in (0, 1, 3)]
+            made = spark.createDataFrame(rows, schema)
+            return made.selectExpr("*", "timestamp_seconds(queueOffset) storeTimestamp", "'h:1' bornHost")
+
+    report = stats(spark, Gap(archive=Path("/")))
+    assert not report.is_sound and json.dumps(report.as_json())
+
+
+def test_inputs_that_cannot_be_read(spark: Any, tmp_path: Path) -> None:
+    for given, message in [
+        ({}, "name one input"),
+        ({"name_server": "n:1"}, "--topic"),
+        ({"name_server": "n:1", "store": tmp_path}, "name one input"),
+        ({"archive": tmp_path / "no"}, "is not a directory"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            Input(**given)
