@@ -68,6 +68,20 @@ def read_partition(options: TopicOptions, columns: tuple[str, ...], partition: I
         yield from SliceReader(options, columns, one).batches()
 
 
+def joined(images: list[bytes], size_max: int) -> Iterator[bytes]:
+    """Neighbours as one image of about `size_max` bytes: a batch of few rows costs the JVM as much as one of many."""
+    group: list[bytes] = []
+    size = 0
+    for image in images:
+        if group and size + len(image) > size_max:
+            yield b"".join(group)
+            group, size = [], 0
+        group.append(image)
+        size += len(image)
+    if group:
+        yield b"".join(group)
+
+
 @attrs.define(eq=False)
 class SliceReader:
     """Pulls one slice and decodes what comes."""
@@ -92,10 +106,10 @@ class SliceReader:
         pulls = cluster.start_pulls(wanted, self.options.pull_settings)
         try:
             while answers := cluster.take(pulls):
-                for answer in answers:
-                    end: End = yield from decoder.decode(answer.body)
+                for image in joined([answer.body for answer in answers], self.options.bytes_max):
+                    end: End = yield from decoder.decode(image)
                     if end.status is not Status.OK:
-                        reason = fault_at(answer.body, 0, end.position, decoder.checks)
+                        reason = fault_at(image, 0, end.position, decoder.checks)
                         raise RecordCorrupt(end.position, f"{reason} (in an answer for {wanted.queue})")
         finally:
             cluster.stop_pulls(pulls)
