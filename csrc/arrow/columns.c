@@ -104,27 +104,46 @@ static uint32_t put_host(uint8_t *out, const uint8_t *host, uint32_t host_size) 
     return size + put_number(out + size, (int32_t)rp_load32(host + host_size - 4));
 }
 
-/* Upper-case hex of the store host and the phy offset. */
-static uint32_t put_message_id(uint8_t *out, const rp_row *row) {
-    static const char digits[] = "0123456789ABCDEF";
-    uint8_t id[HOST_V6_SIZE + 8];
-    uint32_t host_size = store_host_size(row);
-    memcpy(id, store_host_of(row), host_size);
-    memcpy(id + host_size, row->record + PHY_OFFSET_AT, 8);
-    for (uint32_t i = 0; i < host_size + 8; i++) {
-        out[2 * i] = (uint8_t)digits[id[i] >> 4];
-        out[2 * i + 1] = (uint8_t)digits[id[i] & 15];
-    }
-    return 2 * (host_size + 8);
+/* Upper-case hex of four bytes: their nibbles side by side in a word, and to each the distance to its digit. */
+static void put_hex(uint8_t *out, const uint8_t *bytes) {
+    uint64_t word = rp_load32(bytes);
+    word = (word << 16 | word) & 0x0000FFFF0000FFFFu;
+    word = (word << 8 | word) & 0x00FF00FF00FF00FFu;
+    word = (word << 4 | word) & 0x0F0F0F0F0F0F0F0Fu;
+    uint64_t is_letter = (word + 0x0606060606060606u) >> 4 & 0x0101010101010101u;
+    rp_store64(out, word + 0x3030303030303030u + is_letter * ('A' - '0' - 10));
 }
 
-/* A text of a row: in its record, or made in `made`. */
+/* A text of a row: in its record, or made in `made`. Most rows have the host of the row before: it is made once. */
 typedef struct text {
     const uint8_t *at;
     uint32_t size;
     uint32_t is_null;
+    uint32_t host_size; /* of the host in `made`; 0: none */
+    uint32_t made_size; /* of its text */
+    uint8_t host[HOST_V6_SIZE];
     uint8_t made[HOST_TEXT_MAX > MESSAGE_ID_MAX ? HOST_TEXT_MAX : MESSAGE_ID_MAX];
 } text;
+
+/* 1 if `made` does not begin with the text of this host; the caller makes it. */
+static int is_other_host(text *text, const uint8_t *host, uint32_t host_size) {
+    if (text->host_size == host_size && memcmp(text->host, host, host_size) == 0) return 0;
+    text->host_size = host_size;
+    memcpy(text->host, host, host_size);
+    return 1;
+}
+
+/* Upper-case hex of the store host and the phy offset. */
+static void take_message_id(const rp_row *row, text *text) {
+    const uint8_t *host = store_host_of(row);
+    uint32_t host_size = store_host_size(row);
+    if (is_other_host(text, host, host_size))
+        for (uint32_t i = 0; i < host_size; i += 4) put_hex(text->made + 2 * i, host + i);
+    put_hex(text->made + 2 * host_size, row->record + PHY_OFFSET_AT);
+    put_hex(text->made + 2 * host_size + 8, row->record + PHY_OFFSET_AT + 4);
+    text->at = text->made;
+    text->size = 2 * (host_size + 8);
+}
 
 static void take_property(const rp_row *row, uint16_t at, uint16_t size, text *text) {
     text->at = row->record + row->properties_at + at;
@@ -133,8 +152,9 @@ static void take_property(const rp_row *row, uint16_t at, uint16_t size, text *t
 }
 
 static void take_host(const uint8_t *host, uint32_t host_size, text *text) {
+    if (is_other_host(text, host, host_size)) text->made_size = put_host(text->made, host, host_size);
     text->at = text->made;
-    text->size = put_host(text->made, host, host_size);
+    text->size = text->made_size;
 }
 
 static void take_text(rp_column column, const rp_row *row, text *text) {
@@ -146,7 +166,7 @@ static void take_text(rp_column column, const rp_row *row, text *text) {
         case RP_COLUMN_TAGS: take_property(row, row->tags_at, row->tags_size, text); break;
         case RP_COLUMN_KEYS: take_property(row, row->keys_at, row->keys_size, text); break;
         case RP_COLUMN_MSG_ID: take_property(row, row->unique_at, row->unique_size, text); break;
-        case RP_COLUMN_OFFSET_MSG_ID: text->at = text->made, text->size = put_message_id(text->made, row); break;
+        case RP_COLUMN_OFFSET_MSG_ID: take_message_id(row, text); break;
         case RP_COLUMN_BORN_HOST: take_host(row->record + BORN_HOST_AT, born_host_size(row), text); break;
         case RP_COLUMN_STORE_HOST: take_host(store_host_of(row), store_host_size(row), text); break;
         default: text->at = NULL, text->size = 0, text->is_null = 1;
@@ -174,7 +194,7 @@ uint64_t rp_column_texts_room(rp_column column, const rp_row *rows, uint32_t cou
 rp_status rp_column_texts(rp_column column, const rp_row *rows, uint32_t count, int32_t *offsets, uint8_t *data,
                           uint64_t room, uint8_t *valid, uint32_t *nulls) {
     rp_text_out out = {data, 0, room < INT32_MAX ? room : INT32_MAX};
-    text text;
+    text text = {.host_size = 0};
     memset(valid, 0xFF, (count + 7) / 8);
     *nulls = 0;
     offsets[0] = 0;

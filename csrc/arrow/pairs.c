@@ -4,6 +4,7 @@
 
 #include "store/record.h"
 #include "arrow/columns.h"
+#include "arrow/separators.h"
 #include "arrow/text_out.h"
 
 enum { PAIR_SIZE_MIN = 3, PAIRS_MAX = RP_PROPERTIES_SIZE_MAX / PAIR_SIZE_MIN + 1, FEW = 24 };
@@ -15,23 +16,42 @@ typedef struct pair {
     uint16_t order;
 } pair;
 
-static uint32_t cut(const uint8_t *properties, uint32_t size, pair *pairs) {
-    const uint8_t *piece = properties, *end = properties + size;
-    uint32_t count = 0;
-    while (piece < end) {
-        const uint8_t *next = memchr(piece, RP_PROPERTY_SEPARATOR, (size_t)(end - piece));
-        if (next == NULL) next = end;
-        const uint8_t *middle = memchr(piece, RP_NAME_VALUE_SEPARATOR, (size_t)(next - piece));
-        if (middle != NULL && middle > piece && middle + 1 < next)
-            pairs[count++] = (pair){(uint16_t)(piece - properties), (uint16_t)(middle - piece),
-                                    (uint16_t)(next - middle - 1), (uint16_t)count};
-        piece = next + 1;
+/* Pairs on their way out of a property string. */
+typedef struct cutter {
+    pair *pairs;
+    uint32_t count;
+    uint32_t begin;  /* of the current piece */
+    uint32_t middle; /* of it; UINT32_MAX: none yet */
+} cutter;
+
+static void end_piece(cutter *cutter, uint32_t end) {
+    if (cutter->middle != UINT32_MAX && cutter->middle > cutter->begin && cutter->middle + 1 < end) {
+        cutter->pairs[cutter->count] = (pair){(uint16_t)cutter->begin, (uint16_t)(cutter->middle - cutter->begin),
+                                              (uint16_t)(end - cutter->middle - 1), (uint16_t)cutter->count};
+        cutter->count++;
     }
-    return count;
+    cutter->begin = end + 1;
+    cutter->middle = UINT32_MAX;
+}
+
+static uint32_t cut(const uint8_t *properties, uint32_t size, pair *pairs) {
+    cutter cutter = {pairs, 0, 0, UINT32_MAX};
+    for (uint32_t at = 0; at < size; at += SEPARATORS_STEP) {
+        rp_separators found = rp_separators_at(properties + at, size - at);
+        for (uint32_t bits = found.names | found.pieces; bits != 0; bits &= bits - 1) {
+            uint32_t bit = (uint32_t)__builtin_ctz(bits);
+            if (found.pieces >> bit & 1)
+                end_piece(&cutter, at + bit);
+            else if (cutter.middle == UINT32_MAX)
+                cutter.middle = at + bit;
+        }
+    }
+    end_piece(&cutter, size);
+    return cutter.count;
 }
 
 static int same_name(const uint8_t *properties, const pair *left, const pair *right) {
-    return left->name_size == right->name_size &&
+    return left->name_size == right->name_size && properties[left->name_at] == properties[right->name_at] &&
            memcmp(properties + left->name_at, properties + right->name_at, left->name_size) == 0;
 }
 
@@ -89,12 +109,14 @@ void rp_column_pairs_room(const rp_row *rows, uint32_t count, rp_pairs_room *roo
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *at = rows[i].record + rows[i].properties_at, *end = at + rows[i].properties_size;
         room->bytes += (uint64_t)rows[i].properties_size * (rows[i].flags & RP_ROW_MALFORMED ? REPLACED_SIZE_MAX : 1);
-        while (at < end) {
-            const uint8_t *next = memchr(at, RP_PROPERTY_SEPARATOR, (size_t)(end - at));
-            at = next == NULL ? end : next + 1;
-            room->pairs++;
-        }
+        room->pairs++;
+        for (; at < end; at += SEPARATORS_STEP)
+            room->pairs += (uint32_t)__builtin_popcount(rp_separators_at(at, (uint32_t)(end - at)).pieces);
     }
+}
+
+static inline int put(rp_text_out *out, const uint8_t *text, uint64_t size, int is_malformed) {
+    return is_malformed ? rp_text_out_repair(out, text, size) : rp_text_out_put(out, text, size);
 }
 
 rp_status rp_column_pairs(const rp_row *rows, uint32_t count, const rp_pairs_room *room, int32_t *offsets,
@@ -107,14 +129,13 @@ rp_status rp_column_pairs(const rp_row *rows, uint32_t count, const rp_pairs_roo
     offsets[0] = name_offsets[0] = value_offsets[0] = 0;
     for (uint32_t i = 0; i < count; i++) {
         const uint8_t *properties = rows[i].record + rows[i].properties_at;
-        int (*put)(rp_text_out *, const uint8_t *, uint64_t) =
-            rows[i].flags & RP_ROW_MALFORMED ? rp_text_out_repair : rp_text_out_put;
+        int is_malformed = (rows[i].flags & RP_ROW_MALFORMED) != 0;
         uint32_t kept = drop_superseded(properties, cuts, cut(properties, rows[i].properties_size, cuts));
         if (kept > room->pairs - total) return RP_TOO_LARGE;
         for (uint32_t k = 0; k < kept; k++) {
             const uint8_t *name = properties + cuts[k].name_at;
-            if (!put(&name_out, name, cuts[k].name_size) ||
-                !put(&value_out, name + cuts[k].name_size + 1, cuts[k].value_size))
+            if (!put(&name_out, name, cuts[k].name_size, is_malformed) ||
+                !put(&value_out, name + cuts[k].name_size + 1, cuts[k].value_size, is_malformed))
                 return RP_TOO_LARGE;
             total++;
             name_offsets[total] = (int32_t)name_out.size;

@@ -8,6 +8,7 @@
 #include "base/utf8.h"
 #include "store/record.h"
 #include "store/transaction_names.h"
+#include "arrow/separators.h"
 
 _Static_assert(RP_PROPERTIES_SIZE_MAX <= UINT16_MAX, "places in properties fit the fields of a row");
 _Static_assert(RP_TOPIC_SIZE_V2_MAX <= UINT16_MAX, "sizes of topics fit the field of a row");
@@ -72,16 +73,28 @@ static void note_value(const uint8_t *properties, const uint8_t *piece, const ui
     *size = (uint16_t)(end - piece - name_size - 1);
 }
 
-static void find_known_properties(const uint8_t *properties, uint32_t size, rp_row *row) {
-    const uint8_t *piece = properties, *end = properties + size;
-    while (piece < end) {
-        const uint8_t *next = memchr(piece, RP_PROPERTY_SEPARATOR, (size_t)(end - piece));
-        if (next == NULL) next = end;
-        note_value(properties, piece, next, "TAGS", 4, &row->tags_at, &row->tags_size);
-        note_value(properties, piece, next, "KEYS", 4, &row->keys_at, &row->keys_size);
-        note_value(properties, piece, next, "UNIQ_KEY", 8, &row->unique_at, &row->unique_size);
-        piece = next + 1;
+static void note_known(const uint8_t *properties, const uint8_t *piece, const uint8_t *end, rp_row *row) {
+    if (piece >= end) return;
+    if (*piece == 'T') note_value(properties, piece, end, "TAGS", 4, &row->tags_at, &row->tags_size);
+    if (*piece == 'K') note_value(properties, piece, end, "KEYS", 4, &row->keys_at, &row->keys_size);
+    if (*piece == 'U') note_value(properties, piece, end, "UNIQ_KEY", 8, &row->unique_at, &row->unique_size);
+}
+
+/* Note TAGS, KEYS and UNIQ_KEY. Returns whether all bytes are ASCII. */
+static int find_known_properties(const uint8_t *properties, uint32_t size, rp_row *row) {
+    const uint8_t *piece = properties;
+    uint32_t others = 0;
+    for (uint32_t at = 0; at < size; at += SEPARATORS_STEP) {
+        rp_separators found = rp_separators_at(properties + at, size - at);
+        others |= found.others;
+        for (uint32_t bits = found.pieces; bits != 0; bits &= bits - 1) {
+            const uint8_t *end = properties + at + __builtin_ctz(bits);
+            note_known(properties, piece, end, row);
+            piece = end + 1;
+        }
     }
+    note_known(properties, piece, properties + size, row);
+    return others == 0;
 }
 
 static void fill_row(const rp_rows_scan *scan, const uint8_t *record, const rp_record_view *view, rp_row *row) {
@@ -95,8 +108,9 @@ static void fill_row(const rp_rows_scan *scan, const uint8_t *record, const rp_r
                     .properties_size = (uint16_t)view->properties_size,
                     .flags = view->sys_flag & RP_SYS_FLAG_COMPRESSED ? RP_ROW_COMPRESSED : 0};
     if (!(scan->flags & RP_ROWS_PROPERTIES)) return;
-    find_known_properties(view->properties, view->properties_size, row);
-    if (!rp_utf8_is_valid(view->properties, view->properties_size) || !rp_utf8_is_valid(view->topic, view->topic_size))
+    int is_ascii = find_known_properties(view->properties, view->properties_size, row);
+    if ((!is_ascii && !rp_utf8_is_valid(view->properties, view->properties_size)) ||
+        !rp_utf8_is_valid(view->topic, view->topic_size))
         row->flags |= RP_ROW_MALFORMED;
 }
 

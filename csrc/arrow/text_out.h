@@ -14,9 +14,24 @@ typedef struct rp_text_out {
     uint64_t room;
 } rp_text_out;
 
+/* As memcpy; names and values are short, and a call takes longer than their bytes. */
+static inline void rp_copy_text(uint8_t *target, const uint8_t *source, uint64_t size) {
+    if (size > 16) {
+        memcpy(target, source, size);
+    } else if (size >= 8) {
+        memcpy(target, source, 8);
+        memcpy(target + size - 8, source + size - 8, 8);
+    } else if (size >= 4) {
+        memcpy(target, source, 4);
+        memcpy(target + size - 4, source + size - 4, 4);
+    } else {
+        for (uint64_t i = 0; i < size; i++) target[i] = source[i];
+    }
+}
+
 static inline int rp_text_out_put(rp_text_out *out, const uint8_t *text, uint64_t size) {
     if (size > out->room - out->size) return 0;
-    if (size > 0) memcpy(out->data + out->size, text, size);
+    rp_copy_text(out->data + out->size, text, size);
     out->size += size;
     return 1;
 }
