@@ -91,6 +91,7 @@ void rp_send_close(rp_send *send) {
     rp_diverted_destroy(&send->diverted);
     rp_backlog_destroy(&send->results);
     rp_waits_destroy(&send->waits);
+    rp_waits_destroy(&send->replicas);
     rp_traffic_destroy(&send->traffic);
     free(send->inputs);
     free(send->input_rings);
@@ -213,7 +214,7 @@ static uint32_t pass(rp_send *send) {
 /* Nothing waits outside of the rings. */
 static int is_done(rp_send *send) {
     if (send->half_reads && rp_half_reads_are_waiting(send->half_reads)) return 0;
-    return !rp_waits_first(&send->waits) && !rp_diverted_first(&send->diverted);
+    return !rp_send_has_waits(send) && !rp_diverted_first(&send->diverted);
 }
 
 rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
@@ -234,7 +235,7 @@ rp_status rp_send_run(rp_send *send, int64_t timeout_ns) {
             if (!pass(send) && send->admission.now_ns < end) {
                 count(send, RP_COUNT_SLEEPS, 1);
                 send->admission.presence.has_slept = !send->is_blocked;
-                uint64_t nap_ns = end - send->admission.now_ns;
+                uint64_t nap_ns = rp_send_wait_due_ns(send, end) - send->admission.now_ns;
                 rp_worker_sleep(worker,
                                 rp_diverted_first(&send->diverted) && nap_ns > NAP_NS ? NAP_NS : (int64_t)nap_ns);
             } else {

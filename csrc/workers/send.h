@@ -14,6 +14,7 @@
 #include "store/half_states.h"
 #include "store/record.h"
 #include "store/timer_marks.h"
+#include "replication/slave_table.h"
 
 typedef struct rp_send_config {
     rp_worker *worker;
@@ -44,6 +45,9 @@ typedef struct rp_send_config {
     uint32_t fast_failure;        /* brokerFastFailureEnable */
     uint32_t is_slave;            /* END_TRANSACTION is refused */
     int64_t sync_flush_timeout_ms;
+    const rp_slave_table *slaves; /* SYNC_MASTER: sends wait for one of them; NULL: they wait for none */
+    uint64_t fall_behind_max;     /* haSlaveFallbehindMax, bytes */
+    int64_t slave_timeout_ms;     /* slaveTimeout */
     int64_t wait_time_in_queue_ms;/* waitTimeMillsInSendQueue */
     int64_t page_cache_busy_ms;   /* osPageCacheBusyTimeOutMills */
     uint64_t dispatch_lag_max;    /* dispatchLagMax, bytes; 0: no bound */

@@ -5,7 +5,7 @@
 #include "workers/send_private.h"
 #include "workers/send_reply.h"
 
-static rp_ring_writer *selector_of(const rp_send *send, uint64_t connection) {
+rp_ring_writer *rp_send_selector_of(const rp_send *send, uint64_t connection) {
     return rp_selector_of(send->selectors, send->selector_count, connection);
 }
 
@@ -26,7 +26,7 @@ rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code,
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, code);
     }
-    rp_ring_writer *selector = selector_of(send, request->origin->connection);
+    rp_ring_writer *selector = rp_send_selector_of(send, request->origin->connection);
     if (!selector || request->flags & RP_REQUEST_ONEWAY) return RP_OK;
     rp_error_reply reply = {.opaque = request->opaque,
                             .code = code,
@@ -36,15 +36,6 @@ rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code,
                             .region = send->config.region,
                             .trace_on = (uint8_t)send->config.trace_on};
     return rp_error_reply_send(selector, request->origin->connection, &reply);
-}
-
-int rp_send_has_room(rp_send *send, const rp_wait *wait, int must_wait) {
-    if (must_wait) return rp_waits_have_room(&send->waits, wait->ids_size);
-    if (wait->connection >= RP_CONNECTION_INTERNAL)
-        return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
-    rp_ring_writer *selector = selector_of(send, wait->connection);
-    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
-    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
 }
 
 const char *rp_send_append_fault(rp_status status, int32_t *code) {
@@ -61,7 +52,7 @@ const char *rp_send_append_fault(rp_status status, int32_t *code) {
 
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
     if (wait->connection >= RP_CONNECTION_INTERNAL) return rp_send_put_result(send, wait, code);
-    rp_ring_writer *selector = selector_of(send, wait->connection);
+    rp_ring_writer *selector = rp_send_selector_of(send, wait->connection);
     if (!selector || wait->flags & RP_REQUEST_ONEWAY) return RP_OK;
     if (wait->flags & RP_REQUEST_END) { /* whether it is on the disk or not: the check would end it again */
         rp_error_reply ended = {.opaque = wait->opaque,
@@ -85,21 +76,6 @@ rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code) {
     rp_status status = rp_send_reply_send(selector, wait->connection, &reply);
     if (status == RP_OK) rp_admission_count_latency(&send->admission, wait->received_ns);
     return status;
-}
-
-uint32_t rp_send_release_waits(rp_send *send) {
-    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset);
-    uint32_t released = 0;
-    for (rp_wait *wait; (wait = rp_waits_first(&send->waits)); released++) {
-        int32_t code = RP_RESPONSE_SUCCESS;
-        if (wait->need_phy_offset > durable) {
-            if (send->admission.now_ns < wait->deadline_ns) break;
-            code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
-        }
-        if (!rp_send_has_room(send, wait, 0) || rp_send_answer(send, wait, code) != RP_OK) break;
-        rp_waits_pop(&send->waits);
-    }
-    return released;
 }
 
 /* The published output shows that the input was processed. */

@@ -234,14 +234,13 @@ static rp_status answer_ended(rp_send *send, const rp_msg_end_transaction *reque
 
 static rp_status finish(rp_send *send, const struct end *end) {
     const rp_msg_end_transaction *request = end->request;
-    int must_wait = send->config.sync_flush && !(request->flags & RP_REQUEST_ONEWAY);
-    rp_wait wait = {.deadline_ns = send->admission.now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
-                    .received_ns = request->origin.received_ns,
+    rp_wait wait = {.received_ns = request->origin.received_ns,
                     .connection = request->origin.connection,
                     .token = request->token,
                     .opaque = request->opaque,
                     .flags = request->flags | RP_REQUEST_END};
-    if (!rp_send_has_room(send, &wait, must_wait)) return RP_FULL;
+    rp_send_plan_wait(send, &wait, !(request->flags & RP_REQUEST_ONEWAY), 0);
+    if (!rp_send_has_room(send, &wait)) return RP_FULL;
     rp_status status = append(send, end, &wait.need_phy_offset);
     if (status != RP_OK) {
         int32_t code;
@@ -249,7 +248,7 @@ static rp_status finish(rp_send *send, const struct end *end) {
         return refuse(send, request, code, remark);
     }
     count(send, counter_of(request->action), 1);
-    if ((must_wait ? rp_waits_push(&send->waits, &wait) : rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
+    if (rp_send_confirm(send, &wait) != RP_OK)
         count(send, RP_COUNT_STALLS, 1); /* stored: without memory for the reply, the client repeats it */
     return RP_OK;
 }

@@ -43,7 +43,8 @@ struct rp_send {
     rp_map topics;
     rp_diverted diverted;
     rp_backlog results; /* of the manager's own puts */
-    rp_waits waits;
+    rp_waits waits;    /* replies that wait for the disk alone */
+    rp_waits replicas; /* replies that wait for a slave, and perhaps for the disk as well */
     rp_traffic traffic;
     rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
     rp_half_places half_places;
@@ -78,18 +79,29 @@ static inline void rp_send_look_at_clock(rp_send *send) {
 
 /* Serve one SEND message. RP_FULL: no room, it stays in the ring. */
 rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size);
-/* Send replies whose messages are on the disk, or which have waited too long for it. Returns their number. */
-uint32_t rp_send_release_waits(rp_send *send);
 /* Refuse sends that have waited for room too long; `all`: every one, because the manager has stopped. */
 void rp_send_refuse_waiting(rp_send *send, int all);
 /* Refuse a send or END_TRANSACTION that arrived from `origin`. RP_FULL: no room for the reply. */
 rp_status rp_send_refuse(rp_send *send, const rp_refused *request, int32_t code, const char *remark);
-/* 1 if there is room for the reply to `wait`; checked before anything is stored. */
-int rp_send_has_room(rp_send *send, const rp_wait *wait, int must_wait);
+/* send_confirm.c: when stored messages are answered. */
+/* Before `size` bytes are stored: what their reply will wait for, if the client waits for anything (`wants_wait`). */
+void rp_send_plan_wait(const rp_send *send, rp_wait *wait, int wants_wait, uint64_t size);
+/* 1 if there is room for the reply; checked before anything is stored. */
+int rp_send_has_room(rp_send *send, const rp_wait *wait);
+/* The message is stored: answer it, or let the reply wait. */
+rp_status rp_send_confirm(rp_send *send, const rp_wait *wait);
+/* Send replies whose messages are where they have to be, or which have waited too long. Returns their number. */
+uint32_t rp_send_release_waits(rp_send *send);
+/* 1 if a reply waits. */
+int rp_send_has_waits(rp_send *send);
+/* `until_ns`, or an earlier deadline of a reply that waits. */
+uint64_t rp_send_wait_due_ns(rp_send *send, uint64_t until_ns);
 /* Answer with `code` a request whose records are stored. */
 rp_status rp_send_answer(rp_send *send, const rp_wait *wait, int32_t code);
 /* Why nothing could be appended, for the refusal: the remark, and *code. `status` is that of rp_commitlog_reserve. */
 const char *rp_send_append_fault(rp_status status, int32_t *code);
+/* The ring back to a connection; NULL: it has none. */
+rp_ring_writer *rp_send_selector_of(const rp_send *send, uint64_t connection);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
 /* send_half.c: half messages. */

@@ -91,9 +91,8 @@ static rp_status append(rp_send *send, const rp_put *put) {
         send->ids = ids;
         send->ids_capacity = messages * RP_MESSAGE_ID_MAX;
     }
-    int must_wait = send->config.sync_flush && !(request->flags & RP_REQUEST_NO_WAIT);
-    rp_wait wait = {.deadline_ns = send->admission.now_ns + (uint64_t)send->config.sync_flush_timeout_ms * 1000000u,
-                    .received_ns = request->origin.received_ns,
+    int is_oneway = request->flags & RP_REQUEST_ONEWAY && !is_internal(request);
+    rp_wait wait = {.received_ns = request->origin.received_ns,
                     .connection = request->origin.connection,
                     .token = request->token,
                     .opaque = request->opaque,
@@ -102,7 +101,8 @@ static rp_status append(rp_send *send, const rp_put *put) {
                     .store_timestamp_ms = put->store_timestamp_ms,
                     .ids = send->ids,
                     .ids_size = messages * RP_MESSAGE_ID_MAX};
-    if (!rp_send_has_room(send, &wait, must_wait)) return RP_FULL;
+    rp_send_plan_wait(send, &wait, !is_oneway && !(request->flags & RP_REQUEST_NO_WAIT), total);
+    if (!rp_send_has_room(send, &wait)) return RP_FULL;
 
     rp_stored stored;
     rp_status status = rp_put_append(send->log, put, total, messages, set_resume_point_stored, send, &stored);
@@ -126,12 +126,11 @@ static rp_status append(rp_send *send, const rp_put *put) {
     wait.phy_offset = stored.phy_offset;
     wait.queue_offset = stored.queue_offset;
     wait.size = stored.size;
-    if (request->flags & RP_REQUEST_ONEWAY && !is_internal(request)) return RP_OK;
+    if (is_oneway) return RP_OK;
     wait.ids_size = rp_put_message_ids(put, &stored, send->ids);
     /* The message is stored: if there is no memory for the reply, the client repeats the request, but we must not store
      * it again. */
-    if ((must_wait ? rp_waits_push(&send->waits, &wait) : rp_send_answer(send, &wait, RP_RESPONSE_SUCCESS)) != RP_OK)
-        count(send, RP_COUNT_STALLS, 1);
+    if (rp_send_confirm(send, &wait) != RP_OK) count(send, RP_COUNT_STALLS, 1);
     return RP_OK;
 }
 

@@ -1,16 +1,19 @@
 #ifndef ROCKETPY_SEND_WAIT_H
 #define ROCKETPY_SEND_WAIT_H
-/* Replies that wait until their message is on the disk (SYNC_FLUSH): a bounded queue in log order. One fdatasync
- * completes all replies that it covers (group commit). C only. */
+/* Replies that wait until their message is on the disk (SYNC_FLUSH) or on a slave (SYNC_MASTER): a bounded queue in log
+ * order. One fdatasync, or one report of a slave, completes all replies that it covers (group commit). C only. */
 #include <stdint.h>
 #include "base/status.h"
 
 enum { RP_WAITING_MAX = 65536, RP_WAITING_BYTES_MAX = 16777216 };
 
+/* What a reply waits for. */
+enum { RP_WAIT_FLUSH = 1, RP_WAIT_REPLICA = 2 };
+
 /* The fields of a reply to be sent later. `ids` belongs to the caller; rp_waits_push copies it. */
 typedef struct rp_wait {
-    uint64_t need_phy_offset; /* the durable position that it waits for */
-    uint64_t deadline_ns;
+    uint64_t need_phy_offset; /* the position that it waits for */
+    uint64_t flush_deadline_ns, replica_deadline_ns;
     uint64_t received_ns;
     uint64_t connection;
     uint64_t token;
@@ -20,6 +23,8 @@ typedef struct rp_wait {
     int32_t opaque;
     int32_t queue_id;
     uint32_t flags; /* RP_REQUEST_* */
+    uint32_t needs; /* RP_WAIT_* */
+    int32_t code;   /* if all that it waits for comes about: 0, or what is known already */
     uint32_t size;
     uint8_t *ids;
     uint32_t ids_size;

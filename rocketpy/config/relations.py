@@ -90,6 +90,8 @@ class _Checker:
 
     def check_identity(self, settings: BrokerSettings) -> None:
         broker, role = settings.broker, settings.store.broker_role
+        if role is BrokerRole.SLAVE:
+            self._fail("brokerRole", "SLAVE is not built: a broker cannot copy another one yet")
         if role is BrokerRole.SLAVE and broker.broker_id == 0:
             self._fail("brokerId", "0 is the master's; a SLAVE needs 1 or more")
         if role is not BrokerRole.SLAVE and broker.broker_id != 0:

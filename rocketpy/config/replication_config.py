@@ -33,7 +33,6 @@ class ReplicationConfig:
         "master's disk, costs a round trip); SLAVE copies a master.",
         effect=Effect.REFUSED,
         important=True,
-        only_default="replication is not built; a SYNC_MASTER that did not wait for a slave would lose messages",
     )
     ha_listen_port: int = setting(
         0,
@@ -78,7 +77,6 @@ class ReplicationConfig:
         "A slave that is further behind is not waited for: SYNC_MASTER answers SLAVE_NOT_AVAILABLE (the message is "
         "stored).",
         unit="bytes",
-        ignored=_NOT_BUILT,
         at_least=1,
         at_most=LONG_MAX,
     )
@@ -88,7 +86,6 @@ class ReplicationConfig:
         "SYNC_MASTER: when to answer FLUSH_SLAVE_TIMEOUT (the message is stored). A slave that has acknowledged "
         "nothing for this long while bytes wait for it counts as absent until it does.",
         unit="ms",
-        ignored=_NOT_BUILT,
         at_least=1,
     )
     offset_check_in_slave: bool = setting(

@@ -60,6 +60,10 @@ class BrokerSettings:
         return self.store.broker_role is BrokerRole.SLAVE
 
     @property
+    def is_sync_master(self) -> bool:
+        return self.store.broker_role is BrokerRole.SYNC_MASTER
+
+    @property
     def is_sync_flush(self) -> bool:
         return self.store.flush_disk_type is FlushDiskType.SYNC_FLUSH
 

@@ -62,12 +62,15 @@ class JavaBroker:
     def namesrv(self) -> str:
         return f"127.0.0.1:{self.namesrv_port}"
 
+    def start_namesrv(self) -> None:
+        (self.home / "namesrv.conf").write_text(
+            f"listenPort={self.namesrv_port}\nkvConfigPath={self.home}/kvConfig.json\n"
+        )
+        self._start("namesrv", ["-Xms64m", "-Xmx256m"], "org.apache.rocketmq.namesrv.NamesrvStartup")
+
     def start(self) -> None:
         if "namesrv" not in self.processes:
-            (self.home / "namesrv.conf").write_text(
-                f"listenPort={self.namesrv_port}\nkvConfigPath={self.home}/kvConfig.json\n"
-            )
-            self._start("namesrv", ["-Xms64m", "-Xmx256m"], "org.apache.rocketmq.namesrv.NamesrvStartup")
+            self.start_namesrv()
         settings = {
             "brokerClusterName": "DefaultCluster",
             "brokerName": "broker-a",

@@ -16,6 +16,7 @@ from typing import Any
 
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.ring import STOP_LEAVE, WorkerBlock
+from rocketpy.reactor.topology import Topology
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.master import Master
 from rocketpy.replication.slave_table import SlaveState, SlaveTable
@@ -206,3 +207,12 @@ def frames(data: bytes) -> list[tuple[int, bytes]]:
         found.append((position, data[at : at + size]))
         at += size
     return found
+
+
+def close_topology(topology: Topology) -> None:
+    """Give the descriptors back."""
+    for handoff in topology.handoffs.values():
+        for end in handoff:
+            end.close()
+    for block in topology.blocks.values():
+        os.close(block.doorbell)

@@ -108,7 +108,7 @@ def worker_specs(
     control.header.replicated_phy_offset = 0  # after a loss of power the log may be shorter than what a slave had
     store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)
     yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
-    send = SendMain(topology, control, settings, marks, halves, timers)
+    send = SendMain(topology, control, settings, marks, halves, timers, slaves)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
     replicator = ReplicatorMain(topology, control, settings, slaves, replication)
     yield spec(REPLICATOR, REPLICATOR, replicator, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)

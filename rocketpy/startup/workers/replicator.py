@@ -6,7 +6,7 @@ import os
 import socket
 from typing import Any
 
-from rocketpy.config import BrokerRole, BrokerSettings
+from rocketpy.config import BrokerSettings
 from rocketpy.native.core import ffi
 from rocketpy.reactor.topology import REPLICATOR, SEND, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
@@ -62,7 +62,7 @@ def master_limits(settings: BrokerSettings) -> dict[str, Any]:
     return {
         "slaves_max": store.ha_connections_max,
         "frame_max": store.ha_transfer_batch_size,
-        "is_awaited": store.broker_role is BrokerRole.SYNC_MASTER,
+        "is_awaited": settings.is_sync_master,
         "heartbeat_ns": store.ha_send_heartbeat_interval * 1_000_000,
         "housekeeping_ns": store.ha_housekeeping_interval * 1_000_000,
         "stall_ns": store.slave_timeout * 1_000_000,

@@ -19,6 +19,7 @@ from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
 from rocketpy.store.formats.unit import rounded_file_size
@@ -39,6 +40,7 @@ class SendMain:
         delivered: DeliveryMarks,
         halves: SharedHalfStates,
         timers: TimerMarks,
+        slaves: SlaveTable,
     ) -> None:
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
@@ -53,7 +55,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, timers, strings, inputs, selectors
+        self._kept = control, delivered, halves, timers, slaves, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -74,6 +76,7 @@ class SendMain:
                 "halves": halves.pointer,
                 "from_store": topology.ring(STORE, SEND).pointer,
                 "timers": timers.pointer,
+                "slaves": slaves.pointer if settings.is_sync_master else ffi.NULL,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[2],
                 "region": strings[3],
@@ -157,6 +160,8 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
         "is_slave": settings.is_slave,
         "fast_failure": broker.broker_fast_failure_enable,
         "sync_flush_timeout_ms": store.sync_flush_timeout,
+        "slave_timeout_ms": store.slave_timeout,
+        "fall_behind_max": store.ha_slave_fallbehind_max,
         "wait_time_in_queue_ms": broker.wait_time_mills_in_send_queue,
         "page_cache_busy_ms": store.os_page_cache_busy_time_out_mills,
         "dispatch_lag_max": settings.rocketpy.dispatch_lag_max,

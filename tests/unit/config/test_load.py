@@ -161,8 +161,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("ringSize=100000", 1, "a power of two"),
         ("ringSize=16777216", 1, "more than sharedMemoryMax"),
         ("brokerId=1", 1, "1 with brokerRole=ASYNC_MASTER"),
-        ("brokerRole=SLAVE", 1, "replication is not built"),
-        ("brokerRole=SYNC_MASTER", 1, "replication is not built"),
+        ("brokerRole=SLAVE", 1, "SLAVE is not built"),
         ("namesrvAddr=localhost", 1, "'localhost' is not host:port"),
         ("namesrvAddr=a:1,b:2", 1, "is not host:port"),
         ("namesrvAddr=a:99999", 1, "has no port from 1 to 65535"),
@@ -262,3 +261,7 @@ def test_the_address_server(load: Load, text: str, fault: str | None) -> None:
         return
     with pytest.raises(ConfigError, match=fault):
         load(text)
+
+
+def test_a_master_may_wait_for_slaves(load: Load) -> None:
+    assert load("brokerRole=SYNC_MASTER").is_sync_master and not load("").is_sync_master

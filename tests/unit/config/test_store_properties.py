@@ -84,6 +84,9 @@ HONOURED = {
     "filterDataCleanTimeSpan": f"{FILTERS}::test_the_old_dead_are_dropped",
     "shortPollingTimeMills": PULL,
     "slaveReadEnable": PULL,
+    "brokerRole": "startup/test_send_and_pull.py::test_a_sync_master_waits_for_slaves",
+    "haSlaveFallbehindMax": f"{HOT}::test_send_limits",
+    "slaveTimeout": f"{HOT}::test_send_limits",
     "haSendHeartbeatInterval": f"{REPLICATION}::test_limits_of_the_loop",
     "haHousekeepingInterval": f"{REPLICATION}::test_limits_of_the_loop",
     "haTransferBatchSize": f"{REPLICATION}::test_limits_of_the_loop",
@@ -106,8 +109,6 @@ IGNORED = {
     "commitCommitLogThoroughInterval",
     "haListenPort",
     "haMasterAddress",
-    "haSlaveFallbehindMax",
-    "slaveTimeout",
     "warmMapedFileEnable",
     "offsetCheckInSlave",
     "haSecretFile",
@@ -133,7 +134,6 @@ IGNORED = {
 }
 REFUSED = {
     "readOnlyCommitLogStorePaths",
-    "brokerRole",
     "duplicationEnable",
     "enableDLegerCommitLog",
     "enableLmq",
@@ -193,6 +193,5 @@ def test_what_is_not_honoured_is_named(key: str) -> None:
     assert re.search(rf"\b{key}\b", COMPATIBILITY.read_text(encoding="utf-8")), "docs/compatibility.md does not name it"
 
 
-def test_only_one_role_can_be_had() -> None:
-    declared = declarations()["brokerRole"]
-    assert declared.default is BrokerRole.ASYNC_MASTER and declared.setting.only_default
+def test_a_broker_is_a_master_by_default() -> None:
+    assert declarations()["brokerRole"].default is BrokerRole.ASYNC_MASTER

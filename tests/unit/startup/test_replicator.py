@@ -20,6 +20,7 @@ from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.startup.workers.replicator import ReplicatorMain, master_limits
 from rocketpy.store.control_block import ControlBlock
+from tests.support.master_rig import close_topology
 from tests.support.waiting import is_readable, wait_until
 
 LIMITS = [
@@ -68,8 +69,4 @@ def test_who_may_be_a_slave(tmp_path: Path, addresses: str, is_admitted: bool) -
                 assert table.closed()["stranger"] == 1
             block.order(STOP_LEAVE)
             os.waitpid(pid, 0)
-    for handoff in topology.handoffs.values():
-        for end in handoff:
-            end.close()
-    for other in topology.blocks.values():
-        os.close(other.doorbell)
+    close_topology(topology)

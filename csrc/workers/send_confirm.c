@@ -1,0 +1,95 @@
+/* When a stored message is answered: at once, when it is on the disk, when a slave has it, or when that takes too long.
+ *
+ * Two queues in log order, because a reply that waits for the disk alone must not stand behind one that waits for a
+ * slave. The position of a queue's head decides for all behind it. A slave is waited for only if there is one to expect
+ * it from: otherwise the answer is known before (SLAVE_NOT_AVAILABLE), and waits for the disk at the most. */
+#include "wire/codes.h"
+#include "workers/send_private.h"
+#include "workers/send_reply.h"
+
+void rp_send_plan_wait(const rp_send *send, rp_wait *wait, int wants_wait, uint64_t size) {
+    const rp_send_config *config = &send->config;
+    wait->needs = 0;
+    wait->code = RP_RESPONSE_SUCCESS;
+    if (!wants_wait) return;
+    if (config->sync_flush) {
+        wait->needs |= RP_WAIT_FLUSH;
+        wait->flush_deadline_ns = send->admission.now_ns + (uint64_t)config->sync_flush_timeout_ms * 1000000u;
+    }
+    if (!config->slaves) return;
+    if (!rp_slave_table_can_wait(config->slaves, send->control->published_phy_offset + size, config->fall_behind_max)) {
+        wait->code = RP_RESPONSE_SLAVE_NOT_AVAILABLE;
+        return;
+    }
+    wait->needs |= RP_WAIT_REPLICA;
+    wait->replica_deadline_ns = send->admission.now_ns + (uint64_t)config->slave_timeout_ms * 1000000u;
+}
+
+static rp_waits *queue_of(rp_send *send, const rp_wait *wait) {
+    return wait->needs & RP_WAIT_REPLICA ? &send->replicas : &send->waits;
+}
+
+static int can_answer(rp_send *send, const rp_wait *wait) {
+    if (wait->connection >= RP_CONNECTION_INTERNAL)
+        return rp_backlog_has_room(&send->results, sizeof(rp_msg_put_result));
+    rp_ring_writer *selector = rp_send_selector_of(send, wait->connection);
+    if (!selector || wait->flags & RP_REQUEST_ONEWAY) return 1;
+    return rp_ring_can_take(selector, rp_send_reply_bound(send->region_size, wait->ids_size));
+}
+
+int rp_send_has_room(rp_send *send, const rp_wait *wait) {
+    return wait->needs ? rp_waits_have_room(queue_of(send, wait), wait->ids_size) : can_answer(send, wait);
+}
+
+rp_status rp_send_confirm(rp_send *send, const rp_wait *wait) {
+    return wait->needs ? rp_waits_push(queue_of(send, wait), wait) : rp_send_answer(send, wait, wait->code);
+}
+
+/* RP_OK: *code is the answer. RP_EMPTY: it has to wait longer. What a slave says hides what the disk says. */
+static rp_status outcome(const rp_send *send, const rp_wait *wait, uint64_t durable, uint64_t replicated,
+                         int32_t *code) {
+    uint64_t now = send->admission.now_ns;
+    *code = wait->code;
+    if (wait->needs & RP_WAIT_REPLICA && wait->need_phy_offset > replicated) {
+        if (now < wait->replica_deadline_ns) return RP_EMPTY;
+        *code = RP_RESPONSE_FLUSH_SLAVE_TIMEOUT;
+    }
+    if (wait->needs & RP_WAIT_FLUSH && wait->need_phy_offset > durable) {
+        if (now < wait->flush_deadline_ns) return RP_EMPTY;
+        if (*code == RP_RESPONSE_SUCCESS) *code = RP_RESPONSE_FLUSH_DISK_TIMEOUT;
+    }
+    return RP_OK;
+}
+
+static uint32_t release(rp_send *send, rp_waits *waits, uint64_t durable, uint64_t replicated) {
+    uint32_t released = 0;
+    int32_t code;
+    for (rp_wait *wait; (wait = rp_waits_first(waits)); released++) {
+        if (outcome(send, wait, durable, replicated, &code) != RP_OK) break;
+        if (!can_answer(send, wait) || rp_send_answer(send, wait, code) != RP_OK) break;
+        rp_waits_pop(waits);
+    }
+    return released;
+}
+
+uint32_t rp_send_release_waits(rp_send *send) {
+    uint64_t durable = rp_load_acquire(&send->control->durable_phy_offset),
+             replicated = rp_load_acquire(&send->control->replicated_phy_offset);
+    return release(send, &send->replicas, durable, replicated) + release(send, &send->waits, durable, replicated);
+}
+
+int rp_send_has_waits(rp_send *send) { return rp_waits_first(&send->waits) || rp_waits_first(&send->replicas); }
+
+static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
+
+uint64_t rp_send_wait_due_ns(rp_send *send, uint64_t until_ns) {
+    uint64_t now = send->admission.now_ns, due;
+    rp_waits *queues[] = {&send->waits, &send->replicas};
+    for (uint32_t i = 0; i < 2; i++) {
+        const rp_wait *wait = rp_waits_first(queues[i]);
+        if (!wait) continue;
+        if (wait->needs & RP_WAIT_REPLICA && (due = wait->replica_deadline_ns) > now) until_ns = earlier(until_ns, due);
+        if (wait->needs & RP_WAIT_FLUSH && (due = wait->flush_deadline_ns) > now) until_ns = earlier(until_ns, due);
+    }
+    return until_ns;
+}
