@@ -1,7 +1,7 @@
 """`python -m bench.timers`: how many timers a second, how late, and what a million that wait cost at a restart.
 
 **steady**: timers of 1 to 5 s are sent at a fixed rate over one connection, so that as many become due each second as
-are accepted. How late each is, is read from the log: its store time minus its time. **restart**: a million timers wait;
+are accepted. How late each is, is read from the log: its store time minus its time. **restart**: so many timers wait;
 the whole broker is killed with SIGKILL and started again. From `exec` it takes `boot_s` to the first acknowledged send
 and `served_s` to the first delivery of a timer that had become due meanwhile; then every one must be there, once, and
 not early. With `--due` only so many of them become due; the others wait for a day, and must still be pending at the
@@ -253,7 +253,7 @@ def restart(pending: int, due: int, rate: int) -> dict[str, float]:
         }
 
 
-def markdown(answers: dict[str, dict[str, float]], command: str) -> str:
+def markdown(answers: dict[str, dict[str, float]], command: str, beside: str) -> str:
     about = ", ".join(f"{name} {value}" for name, value in report.machine().items() if value)
     rows = "\n".join(
         f"| {name} | {metric} | {value:,.2f} |".replace(".00 |", " |")
@@ -267,7 +267,7 @@ Written by `{command}`. {about}.
 {(__doc__ or "").split(chr(10), 2)[2].strip()}
 
 Bars: 20 000 timers a second accepted and delivered with `late_p99_ms` at most {LATE_BAR_MS}; a million pending survive
-kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.
+kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.{f" Beside it: {beside}." if beside else ""}
 
 | question | metric | value |
 |---|---|---|
@@ -278,21 +278,24 @@ kill -9, and the broker serves them again within {SERVED_BAR_S:.0f} s.
 @click.command(help=__doc__)
 @click.option("--rate", default=20_000, help="Timers per second.")
 @click.option("--seconds", default=30.0, help="How long the steady part sends; 0: leave it out.")
-@click.option("--pending", default=1_000_000, help="Timers that wait at the restart; 0: leave it out.")
-@click.option("--due", default=0, help="How many of these become due; 0: all.")
+@click.option("--pending", default=(1_000_000,), multiple=True, help="Timers that wait at a restart; 0: none.")
+@click.option("--due", default=1_000_000, help="At most so many of these become due.")
 @click.option("--docs", type=click.Path(path_type=Path), help="Write the page of the documentation.")
+@click.option("--beside", default="", help="What ran beside it, for that page.")
 @click.option("--strict", is_flag=True, help="A missed bar is a failure.")
-def main(rate: int, seconds: float, pending: int, due: int, docs: Path | None, strict: bool) -> None:
+def main(
+    rate: int, seconds: float, pending: tuple[int, ...], due: int, docs: Path | None, beside: str, strict: bool
+) -> None:
     answers = {"steady": steady(rate, seconds)} if seconds else {}
-    if pending:
-        answers["restart"] = restart(pending, min(due or pending, pending), rate)
+    for count in filter(None, pending):
+        answers[f"restart {count}"] = restart(count, min(due, count), rate)
     click.echo(json.dumps(answers, indent=1))
     if docs:
-        docs.write_text(markdown(answers, "python -m bench.timers " + shlex.join(sys.argv[1:])))
+        docs.write_text(markdown(answers, "python -m bench.timers " + shlex.join(sys.argv[1:]), beside))
     steady_answer = answers.get("steady", {"late_p99_ms": 0.0, "accepted_per_s": float(rate)})
     is_good = steady_answer["late_p99_ms"] <= LATE_BAR_MS and steady_answer["accepted_per_s"] >= rate * 0.98
     is_good &= all(answer["repeated"] == answer["early"] == answer.get("lost", 0) == 0 for answer in answers.values())
-    is_good &= answers.get("restart", {"served_s": 0.0})["served_s"] <= SERVED_BAR_S
+    is_good &= all(answer.get("served_s", 0.0) <= SERVED_BAR_S for answer in answers.values())
     if strict and not is_good:
         raise SystemExit("a bar is missed")
 
