@@ -31,6 +31,9 @@ func newMessage(given arguments, i int) *primitive.Message {
 	if delay := given.number("delay", 0); given.text("timer", "") != "" {
 		message.WithProperty(given.text("timer", ""), strconv.Itoa(delay+i))
 	}
+	if name := given.text("property", ""); name != "" {
+		message.WithProperty(name, strings.Split(given.text("values", ""), ",")[i])
+	}
 	return message
 }
 
@@ -45,7 +48,7 @@ func (shardSelector) Select(message *primitive.Message, queues []*primitive.Mess
 
 // send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue] [--stay true: before it
 // closes its connections it waits for the end of its input] [--timer TIMER_DELAY_MS --delay MS: message i is due so much and
-// i ms later].
+// i ms later] [--property NAME --values A,B,...: message i has the i-th value].
 func send(given arguments) {
 	options := []producer.Option{
 		producer.WithNsResolver(given.nameServer()),

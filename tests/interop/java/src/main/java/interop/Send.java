@@ -11,6 +11,7 @@ import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.remoting.exception.RemotingException;
 
 /**
@@ -19,6 +20,7 @@ import org.apache.rocketmq.remoting.exception.RemotingException;
  * ends, each tried once unless told otherwise, so that no message is stored twice by the client itself.
  * --poll MS: how often routes are asked for.
  * [--timer setDelayTimeMs|setDelayTimeSec|setDeliverTimeMs|ons --delay MS: message i is due so much and i ms later].
+ * [--property NAME --values A,B,...: message i has the i-th value].
  */
 final class Send {
     private Send() {
@@ -111,6 +113,9 @@ final class Send {
         message.putUserProperty("text", "Grüße, 世界");
         message.setFlag(i);
         setTimer(message, arguments.text("timer", ""), arguments.number("delay", 0) + i);
+        if (!arguments.text("property", "").isEmpty()) {
+            MessageAccessor.putProperty(message, arguments.text("property"), arguments.text("values").split(",")[i]);
+        }
         return message;
     }
 
