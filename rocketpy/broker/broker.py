@@ -66,6 +66,8 @@ from .queries import query_processors
 from .schedule import ScheduleService
 from .services import BrokerServices
 from .slow_pull import SlowPull
+from .slow_readers import INTERVAL_S as SLOW_READERS_S
+from .slow_readers import SlowReaders
 from .slow_send import SlowSend
 from .store_api import Store
 from .transactions import TransactionService
@@ -137,6 +139,7 @@ class BrokerController:
         services = self.services
         services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
+        self._slow_readers = SlowReaders(current, services.groups, services.stats)
         self._clients = ClientJournal(memory.clients_journal(), services.consumers, services.producers, clock)
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
@@ -305,6 +308,7 @@ class BrokerController:
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
             Duty("logging water marks", 1.0, as_duty(WaterMarks(services.pool_loads).look)),
             Duty("looking for groups that are behind", BACKLOG_S, self.backlog.look),
+            Duty("switching off slow groups", SLOW_READERS_S, as_work(self._slow_readers.look)),
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]

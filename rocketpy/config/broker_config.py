@@ -359,7 +359,15 @@ class BrokerConfig(FilterConfig):
         False,
         "disableConsumeIfConsumerReadSlowly",
         "Switch a group off when it falls further behind than consumerFallbehindThreshold. Protects the disk from "
-        "cold reads at the price of stopping that group.",
+        "cold reads at the price of stopping that group, until it is switched on again. Looked at each 3 minutes.",
         effect=Effect.AT_ONCE,
-        only_default="slow groups are not switched off here",
+    )
+    consumer_fallbehind_threshold: int = setting(
+        17_179_869_184,
+        "consumerFallbehindThreshold",
+        "How far behind the end of the log a group may read with disableConsumeIfConsumerReadSlowly.",
+        unit="bytes",
+        effect=Effect.AT_ONCE,
+        at_least=0,
+        at_most=LONG_MAX,
     )

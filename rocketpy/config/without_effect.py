@@ -85,9 +85,6 @@ BROKER: Table = {
     "pulled messages always go from the mapped log to the socket": {
         "transferMsgByHeap": True,
     },
-    "slow groups are not switched off here": {
-        "consumerFallbehindThreshold": 17_179_869_184,
-    },
 }
 STORE: Table = {
     "DLedger is not built": {

@@ -122,6 +122,11 @@ class BrokerStatsManager:
         its queues. None: it got none."""
         return max(self._fall_sizes.get(f"{topic}@{group}", {}).values(), default=None)
 
+    def fall_sizes(self) -> list[tuple[str, str, int]]:
+        """(topic, group, `fall_size`) of all that got a message."""
+        rows = ((*key.partition("@"), max(sizes.values())) for key, sizes in self._fall_sizes.items())
+        return [(topic, group, size) for topic, _, group, size in rows]
+
     def group_get_tps(self, group: str, topic: str) -> float:
         return self.minute(GROUP_GET_NUMS, f"{topic}@{group}").tps
 

@@ -28,6 +28,8 @@ PULL = f"{HOT}::test_pull_limits"
 FILTERS = "broker/managers/test_consumer_filter.py"
 
 HONOURED = {
+    "disableConsumeIfConsumerReadSlowly": ("broker/test_slow_readers.py::test_nothing_happens_unless_it_is_asked_for"),
+    "consumerFallbehindThreshold": ("broker/test_slow_readers.py::test_a_group_beyond_the_threshold_is_switched_off"),
     "storePathRootDir": f"{PROPERTIES}::test_mapped_file_size_commit_log",
     "storePathCommitLog": f"{PROPERTIES}::test_store_path_commit_log",
     "mappedFileSizeCommitLog": f"{PROPERTIES}::test_mapped_file_size_commit_log",
@@ -130,7 +132,6 @@ IGNORED = {
     "scheduleAsyncDeliverMaxPendingLimit",
     "scheduleAsyncDeliverMaxResendNum2Blocked",
     "transferMsgByHeap",
-    "consumerFallbehindThreshold",
 }
 REFUSED = {
     "readOnlyCommitLogStorePaths",
@@ -138,7 +139,6 @@ REFUSED = {
     "enableDLegerCommitLog",
     "enableLmq",
     "enableMultiDispatch",
-    "disableConsumeIfConsumerReadSlowly",
 }
 OF_BROKER_CONFIG = {
     "flushConsumerOffsetInterval",
