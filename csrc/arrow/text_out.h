@@ -44,7 +44,10 @@ static inline int rp_text_out_repair(rp_text_out *out, const uint8_t *text, uint
         int is_valid = 1;
         uint8_t encoded[4];
         uint32_t code_point = rp_utf8_next(text, end, &used, &is_valid);
-        if (!rp_text_out_put(out, encoded, rp_utf8_put(code_point, encoded))) return 0;
+        uint32_t encoded_size = rp_utf8_put(code_point, encoded);
+        if (encoded_size > out->room - out->size) return 0;
+        memcpy(out->data + out->size, encoded, encoded_size);
+        out->size += encoded_size;
         text += used;
     }
     return 1;
