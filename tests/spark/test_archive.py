@@ -12,8 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from rocketpy.errors import ConfigError, StoreError
+from rocketpy.spark.jobs import archive as archive_module
+from rocketpy.spark.jobs import compact as compact_module
 from rocketpy.spark.jobs.archive import archive
-from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest
+from rocketpy.spark.jobs.archive_log import ArchiveLog, Manifest, files_of, manifests_of
+from rocketpy.spark.jobs.compact import compact
 from rocketpy.startup.cli.command_line import cli
 from rocketpy.store.files import file_name
 from rocketpy.store.inspection.reader import StoreReader
@@ -169,3 +172,94 @@ def test_the_command_archives(tmp_path: Path) -> None:
     assert json.loads(CliRunner().invoke(cli, command).stdout)["rows"] == 0
     missing = CliRunner().invoke(cli, [*command[:-2], str(tmp_path / "no"), str(tmp_path / "a")])
     assert missing.exit_code == 2 and "is no store" in missing.stderr
+
+
+# --- compaction ---
+
+
+def small_files(tmp_path: Path) -> Path:
+    """An archive of many small files; returns it."""
+    make_store(tmp_path / "s", 60)
+    run(tmp_path / "s", tmp_path / "a")
+    return tmp_path / "a"
+
+
+def table_of(target: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for path in target.glob("topic=*/dt=*/*.parquet"):
+        rows += [row | {"topic": path.parent.parent.name} for row in pq.ParquetFile(path).read().to_pylist()]
+    return sorted(rows, key=lambda row: int(row["physicalOffset"]))
+
+
+def test_small_files_become_one(spark: Any, tmp_path: Path) -> None:
+    target = small_files(tmp_path)
+    before, count = table_of(target), len(list(target.glob("topic=*/dt=*/*.parquet")))
+    merged = compact(spark, target, "b")
+    assert merged is not None and len(merged.files) == 2 and len(merged.removed) == count > 4
+    assert table_of(target) == before
+    for file in merged.files:
+        table = pq.ParquetFile(target / file.path).read()
+        places = list(zip(table["queueId"].to_pylist(), table["queueOffset"].to_pylist(), strict=True))
+        assert places == sorted(places) and len(places) == file.rows
+        assert file.queues == {
+            str(queue): [min(o for q, o in places if q == queue), max(o for q, o in places if q == queue)]
+            for queue, _ in places
+        }
+    files = files_of(manifests_of(target)["b"])
+    assert {file.path for file in files} == {file.path for file in merged.files}
+    assert compact(None, target, "b") is None
+    assert run(tmp_path / "s", target) == []  # nothing new: the archive ends where it did
+
+
+def test_files_are_merged_within_bounds(tmp_path: Path) -> None:
+    target = small_files(tmp_path)
+    before = table_of(target)
+    files = files_of(manifests_of(target)["b"])
+    largest = max(file.bytes for file in files)
+    merged = compact(None, target, "b", file_bytes=3 * largest)
+    assert merged is not None and all(file.bytes <= 3 * largest for file in merged.files)
+    assert table_of(target) == before
+    assert compact(None, target, "b", memory_bytes=1) is None
+
+
+class Dead(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("behind_the_manifest", [False, True])
+def test_a_compaction_that_was_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, behind_the_manifest: bool
+) -> None:
+    target = small_files(tmp_path)
+    before, count = table_of(target), len(list(target.glob("topic=*/dt=*/*.parquet")))
+
+    def dying(*_: object) -> None:
+        raise Dead
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ArchiveLog, "_publish" if behind_the_manifest else "commit", dying)
+        if behind_the_manifest:  # opening publishes, too
+            patched.setattr(ArchiveLog, "_read_last", lambda log: last_of(log))
+        with pytest.raises(Dead):
+            compact(None, target, "b")
+    assert len(list(target.glob("topic=*/dt=*/*.parquet"))) == count and table_of(target) == before
+    run(tmp_path / "s", target)
+    assert table_of(target) == before
+    expected = 2 if behind_the_manifest else count
+    assert len(list(target.glob("topic=*/dt=*/*.parquet"))) == expected
+
+
+def last_of(log: ArchiveLog) -> None:
+    """Set what opening needs, without a manifest to publish."""
+    (manifests,) = manifests_of(log.target).values()
+    log.number, log.end = len(manifests), manifests[-1].end
+
+
+def test_a_merged_file_that_lacks_rows_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = small_files(tmp_path)
+    before = table_of(target)
+    write = archive_module.write_table
+    monkeypatch.setattr(compact_module, "write_table", lambda table, path: write(table.slice(1), path))
+    with pytest.raises(StoreError, match=r"does not have the rows of \d+ files: nothing was changed"):
+        compact(None, target, "b")
+    assert table_of(target) == before

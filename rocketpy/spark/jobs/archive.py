@@ -133,7 +133,7 @@ def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceRe
         part = table.slice(at, row["count_all"]).select(IN_FILES)
         at += row["count_all"]
         name = _name(row["topic"], row["dt"], f"{options.broker_name}-{piece.begin:020}.parquet")
-        size = _write(part, pending / name)
+        size = write_table(part, pending / name)
         files.append(ArchivedFile(name, part.num_rows, size, ranges[row["topic"], row["dt"]]))
     return PieceResult(pc.max(ends).as_py(), files)
 
@@ -143,7 +143,7 @@ def _name(topic: str, day: datetime.date | None, file: str) -> str:
     return f"topic={quote(topic, safe='')}/dt={day.isoformat() if day else NO_DAY}/{file}"
 
 
-def _write(table: Any, path: Path) -> int:
+def write_table(table: Any, path: Path) -> int:
     """Write a file and bring it to the disk, then give it its name. Returns its size."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unnamed = path.with_name(f"{uuid4().hex}.unfinished")

@@ -11,7 +11,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,11 +35,15 @@ class ArchivedFile:
 
 @attrs.frozen
 class Manifest:
-    """What one run has archived: the records from the phy offset `begin` up to `end`."""
+    """What one run has archived: the records from the phy offset `begin` up to `end`.
+
+    A compaction has `begin` equal to `end`: its files have the rows of those in `removed`.
+    """
 
     begin: int
     end: int
     files: list[ArchivedFile]
+    removed: list[str] = attrs.field(factory=list)
 
     @property
     def rows(self) -> int:
@@ -110,6 +114,8 @@ class ArchiveLog:
                 source.replace(place)
             elif not place.exists():
                 raise StoreError(f"{place} is in manifest {self.number}, but is gone")
+        for path in manifest.removed:
+            (self.target / path).unlink(missing_ok=True)
 
     def _read_last(self) -> Manifest | None:
         names = sorted(path for path in self.directory.glob("[0-9]*.json"))
@@ -125,9 +131,20 @@ def read_manifest(path: Path) -> Manifest:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found.pop("version") != VERSION:
             raise StoreError(f"{path} is of another version: use the rocketpy that wrote it, or a newer one")
-        return Manifest(found["begin"], found["end"], [ArchivedFile(**file) for file in found["files"]])
+        files = [ArchivedFile(**file) for file in found["files"]]
+        return Manifest(found["begin"], found["end"], files, found.get("removed", []))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
+
+
+def files_of(manifests: Iterable[Manifest]) -> list[ArchivedFile]:
+    """The files that are there after these manifests, in the order of the log; days of one piece in their order."""
+    files: dict[str, ArchivedFile] = {}
+    for manifest in manifests:
+        files.update({file.path: file for file in manifest.files})
+        for path in manifest.removed:
+            files.pop(path, None)
+    return sorted(files.values(), key=lambda file: (file.path.rsplit("-", 1)[1], file.path))
 
 
 def manifests_of(target: Path) -> dict[str, list[Manifest]]:

@@ -22,7 +22,7 @@ from rocketpy.errors import ConfigError, StoreError
 from rocketpy.message.names import SYSTEM_TOPICS
 from rocketpy.store.files import translated
 
-from .archive_log import ArchivedFile, manifests_of
+from .archive_log import ArchivedFile, files_of, manifests_of
 
 VERSION = 1
 HASHES = 1 << 64  # sums of hashes wrap
@@ -87,13 +87,12 @@ def plan_parts(archive: Path, wanted: Wanted, parallel: int) -> list[Part]:
     parts: list[Part] = []
     for broker, manifests in manifests_of(archive).items():
         topics: dict[str, list[ArchivedFile]] = {}
-        for file in (file for manifest in manifests for file in manifest.files):
+        for file in files_of(manifests):
             topics.setdefault(unquote(file.path.split("/")[0].removeprefix("topic=")), []).append(file)
         for topic, files in sorted(topics.items()):
             target = wanted.target_of(topic)
             if target is None:
                 continue
-            files.sort(key=lambda file: file.path.rsplit("-", 1)[1])  # by the phy offset of the piece
             shards = max(1, min(parallel, len({queue for file in files for queue in file.queues})))
             paths = [file.path for file in files]
             for shard in range(shards):

@@ -82,6 +82,7 @@ def _audit(
 @click.argument("target", type=click.Path())
 @click.option("--broker", required=True, help="Name of the broker; tells the stores in one archive apart.")
 @click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
+@click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
 @MASTER
 @INLINE
@@ -96,10 +97,13 @@ def archive_command(directory: str, target: str, master: str | None, inline: boo
 
 def _archive(directory: Path, target: Path, master: str | None, inline: bool, given: dict[str, Any]) -> int:
     from rocketpy.spark.jobs.archive import archive
+    from rocketpy.spark.jobs.compact import compact
 
+    is_compacting = given.pop("compact")
     with job_session(master, inline) as spark:
         began_s = time.monotonic()
         manifests = archive(spark, directory, target, **given)
+        merged = compact(spark, target, given["broker"]) if is_compacting else None
         seconds = time.monotonic() - began_s
     report = {
         "rows": sum(manifest.rows for manifest in manifests),
@@ -107,6 +111,7 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
         "bytes": sum(file.bytes for manifest in manifests for file in manifest.files),
         "begin": manifests[0].begin if manifests else None,
         "end": manifests[-1].end if manifests else None,
+        "merged_files": len(merged.removed) if merged else 0,
         "seconds": round(seconds, 3),
     }
     click.echo(json.dumps(report))
