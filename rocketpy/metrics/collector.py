@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from . import table
+from . import replication, table
 from .counters import PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
 from .snapshot import (
     ConsumptionSnapshot,
@@ -52,6 +52,9 @@ class BrokerCollector(Collector):
             yield from _store(snapshot.store)
         yield from self._tables(snapshot)
         yield from _transactions(snapshot.transactions)
+        if snapshot.replication is not None:
+            for metric, found in replication.samples(snapshot.replication):
+                yield from _family(metric, found)
         if snapshot.registration is not None:
             yield from _registration(snapshot.registration)
         yield from _exporter(snapshot)

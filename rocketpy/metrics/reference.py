@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 
 from . import table
+from .replication import REPLICATION_METRICS
 from .table import Metric
 
 _INTRODUCTION = """\
@@ -30,7 +31,7 @@ address with its port, `brokerHost` is always empty, `msgModel` is 1 (clustering
 
 def page() -> str:
     """The whole page."""
-    own = [*table.OWN_METRICS, *(row.metric for row in table.WORKER_COUNTERS)]
+    own = [*table.OWN_METRICS, *REPLICATION_METRICS, *(row.metric for row in table.WORKER_COUNTERS)]
     exporter = [*table.EXPORTER_METRICS, *(row.metric for row in table.RUNTIME_METRICS)]
     return "\n".join(
         [

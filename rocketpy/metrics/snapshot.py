@@ -116,6 +116,28 @@ class RegistrationSnapshot:
 
 
 @attrs.frozen(kw_only=True)
+class SlaveSnapshot:
+    """One slave that is connected to this master."""
+
+    address: str
+    state: str
+    acked_phy_offset: int | None  # None: it has reported nothing yet
+    lag_bytes: int | None
+    lag_s: float  # since it last made progress, while bytes wait for it
+    sent_bytes: int
+
+
+@attrs.frozen(kw_only=True)
+class ReplicationSnapshot:
+    """What this broker sends to slaves. Counts are since its start."""
+
+    slaves: Sequence[SlaveSnapshot]
+    sent_bytes: int
+    connections: int
+    closed: Mapping[str, int]  # by reason
+
+
+@attrs.frozen(kw_only=True)
 class Snapshot:
     """Everything, at one moment."""
 
@@ -141,6 +163,7 @@ class Snapshot:
     faults: Mapping[str, int] = attrs.field(factory=dict)  # caught in the manager, by place
     registration: RegistrationSnapshot | None = None
     transactions: TransactionSnapshot | None = None
+    replication: ReplicationSnapshot | None = None
     tables: Sequence[TableSnapshot] = ()
 
 

@@ -33,6 +33,7 @@ class SlaveState:
     state: str  # connected (has not reported yet), replicating or stalled
     acked_phy_offset: int
     sent_bytes: int  # of the log, on this connection
+    has_reported: bool
     behind_ns: int  # since its last progress, while bytes wait for it; 0: it has everything
 
 
@@ -50,6 +51,7 @@ class SlaveTable:
             SlaveState(
                 address=ffi.string(row.address).decode(errors="replace"),
                 state=STATES[state],
+                has_reported=state != lib.RP_SLAVE_CONNECTED,
                 acked_phy_offset=int(row.acked_phy_offset),
                 sent_bytes=int(row.sent_bytes),
                 behind_ns=max(0, now_ns - behind_since_ns) if (behind_since_ns := int(row.behind_since_ns)) else 0,
@@ -63,6 +65,16 @@ class SlaveTable:
         """The first position of the log that a connected slave still needs; None: there is no slave."""
         needed = int(self.pointer.needed)
         return needed - 1 if needed else None
+
+    @property
+    def sent_bytes(self) -> int:
+        """Of the log, to all slaves since the start."""
+        return int(self.pointer.sent_bytes)
+
+    @property
+    def opened(self) -> int:
+        """Number of connections since the start."""
+        return int(self.pointer.opened)
 
     def closed(self) -> Mapping[str, int]:
         """Number of connections closed since the start, by reason."""

@@ -114,7 +114,7 @@ def worker_specs(
     yield spec(REPLICATOR, REPLICATOR, replicator, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)

@@ -27,6 +27,7 @@ from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
 from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.client import open_remoting_client
 
@@ -37,7 +38,7 @@ from .shared_counts import fast_path_counters, pool_loads
 if TYPE_CHECKING:
     from rocketpy.metrics.endpoint import Endpoint
 
-Measured = tuple[Topology, BrokerSettings, BrokerController, MessageStore]  # what metrics show
+Measured = tuple[Topology, BrokerSettings, BrokerController, MessageStore, SlaveTable]  # what metrics show
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,7 @@ class ManagerMain(RequestServerMain):
     memory: ManagerMemory
     delivered: DeliveryMarks
     halves: SharedHalfStates
+    slaves: SlaveTable
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
         topology = self.topology
@@ -115,7 +117,7 @@ class ManagerMain(RequestServerMain):
                     context.report_ready()
                     metrics = trio.CancelScope()
                     if self.metrics is not None:
-                        measured = topology, self.settings, controller, store
+                        measured = topology, self.settings, controller, store, self.slaves
                         nursery.start_soon(_serve_metrics, self.metrics, measured, metrics)
                     await server.run()
                     metrics.cancel()

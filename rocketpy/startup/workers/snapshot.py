@@ -23,7 +23,9 @@ from rocketpy.config import BrokerSettings
 from rocketpy.metrics import (
     PoolSnapshot,
     RegistrationSnapshot,
+    ReplicationSnapshot,
     RingSnapshot,
+    SlaveSnapshot,
     Snapshot,
     StoreSnapshot,
     TableSnapshot,
@@ -33,6 +35,7 @@ from rocketpy.metrics import (
 )
 from rocketpy.reactor.process import NAME_MAX
 from rocketpy.reactor.topology import Topology
+from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.reading.message_store import MessageStore
 from rocketpy.transport.steps import Steps
 
@@ -53,6 +56,7 @@ class SnapshotTaker:
     settings: BrokerSettings
     controller: BrokerController
     store: MessageStore
+    slaves: SlaveTable
 
     async def __call__(self) -> Snapshot:
         services = self.controller.services
@@ -87,6 +91,7 @@ class SnapshotTaker:
                 published_phy_offset=statistics.published_phy_offset,
                 durable_phy_offset=statistics.durable_phy_offset,
                 dispatched_phy_offset=statistics.dispatched_phy_offset,
+                replicated_phy_offset=statistics.replicated_phy_offset or None,
             ),
             topic_count=len(topics),
             topics=topic_rows,
@@ -103,8 +108,26 @@ class SnapshotTaker:
             runtime=runtime_info(services),
             faults=dict(self.controller.faults.counts),
             transactions=TransactionSnapshot(**attrs.asdict(services.transactions.statistics)),
+            replication=self._replication(statistics.published_phy_offset),
             tables=[TableSnapshot(*attrs.astuple(size)) for size in self.controller.table_sizes()],
             registration=RegistrationSnapshot(**attrs.asdict(registration)),
+        )
+
+    def _replication(self, end: int) -> ReplicationSnapshot:
+        slaves = [
+            SlaveSnapshot(
+                address=slave.address,
+                state=slave.state,
+                acked_phy_offset=slave.acked_phy_offset if slave.has_reported else None,
+                lag_bytes=max(0, end - slave.acked_phy_offset) if slave.has_reported else None,
+                lag_s=slave.behind_ns / 1e9,
+                sent_bytes=slave.sent_bytes,
+            )
+            for slave in self.slaves.slaves(time.monotonic_ns())
+        ]
+        table = self.slaves
+        return ReplicationSnapshot(
+            slaves=slaves, sent_bytes=table.sent_bytes, connections=table.opened, closed=table.closed()
         )
 
     def _workers(self) -> list[WorkerSnapshot]:

@@ -11,7 +11,9 @@ from rocketpy.metrics import (
     NamesrvSnapshot,
     PoolSnapshot,
     RegistrationSnapshot,
+    ReplicationSnapshot,
     RingSnapshot,
+    SlaveSnapshot,
     Snapshot,
     StoreSnapshot,
     TableSnapshot,
@@ -21,6 +23,7 @@ from rocketpy.metrics import (
     table,
 )
 from rocketpy.metrics.collector import BrokerCollector, NamesrvCollector
+from rocketpy.metrics.replication import REPLICATION_METRICS
 
 RUNTIME = {
     "brokerVersionDesc": "V4_9_8",
@@ -112,6 +115,29 @@ def full_snapshot() -> Snapshot:
         runtime=full_runtime(),
         faults={"HEART_BEAT": 2},
         registration=RegistrationSnapshot(topics=1, bytes=2, parts=3, failures=4, last_success_ms=5_000),
+        replication=ReplicationSnapshot(
+            slaves=[
+                SlaveSnapshot(
+                    address="10.0.0.2:40000",
+                    state="stalled",
+                    acked_phy_offset=30,
+                    lag_bytes=10,
+                    lag_s=3.5,
+                    sent_bytes=35,
+                ),
+                SlaveSnapshot(
+                    address="10.0.0.3:40000",
+                    state="connected",
+                    acked_phy_offset=None,
+                    lag_bytes=None,
+                    lag_s=0.0,
+                    sent_bytes=0,
+                ),
+            ],
+            sent_bytes=99,
+            connections=3,
+            closed={"silent": 1},
+        ),
         transactions=TransactionSnapshot(open=7, oldest_age_ms=1_500, checks=9, unreachable=2),
     )
 
@@ -139,6 +165,7 @@ def test_every_declared_metric_is_produced_with_its_labels_and_no_other() -> Non
     families = {family.name: family for family in BrokerCollector(full_snapshot).collect()}
     declared = [
         *table.OWN_METRICS,
+        *REPLICATION_METRICS,
         *table.EXPORTER_METRICS,
         *(row.metric for row in table.RUNTIME_METRICS),
         *(row.metric for row in table.WORKER_COUNTERS),
@@ -162,7 +189,10 @@ def test_transactions() -> None:
 
 
 def test_names_are_declared_once() -> None:
-    names = [metric.name for metric in (*table.OWN_METRICS, *table.EXPORTER_METRICS, *table.NAMESRV_METRICS)]
+    names = [
+        metric.name
+        for metric in (*table.OWN_METRICS, *REPLICATION_METRICS, *table.EXPORTER_METRICS, *table.NAMESRV_METRICS)
+    ]
     names += [row.metric.name for row in table.WORKER_COUNTERS]
     names += [row.metric.name for row in table.RUNTIME_METRICS]
     assert len(names) == len(set(names))
@@ -277,3 +307,19 @@ def test_the_name_server() -> None:
         {"code": "REGISTER_BROKER"},
         9,
     )
+
+
+def test_slaves_of_a_master() -> None:
+    read = scrape(full_snapshot())
+    stalled, new = (("slave", "10.0.0.2:40000"),), (("slave", "10.0.0.3:40000"),)
+    assert read["rocketpy_ha_lag_bytes", stalled] == 10 and read["rocketpy_ha_ack_offset_bytes", stalled] == 30
+    assert read["rocketpy_ha_lag_seconds", stalled] == 3.5
+    assert ("rocketpy_ha_lag_bytes", new) not in read, "it has reported nothing"
+    assert (
+        read["rocketpy_ha_slaves", (("state", "stalled"),)]
+        == read["rocketpy_ha_slaves", (("state", "connected"),)]
+        == 1
+    )
+    assert read["rocketpy_ha_slaves", (("state", "replicating"),)] == 0
+    assert read["rocketpy_ha_connections_closed_total", (("reason", "silent"),)] == 1
+    assert read["rocketpy_ha_transfer_bytes_total", ()] == 99
