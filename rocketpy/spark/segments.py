@@ -136,15 +136,32 @@ class Boundaries:
         if begin >= end:
             return []
         with mapped(segment) as image:
-            places = [self._exact(segment, image, begin, segment.start, hints=False)]
-            for place in range(begin + split_bytes, end, split_bytes):
-                if place > places[-1]:  # otherwise a record is longer than a piece
-                    exact = self._exact(segment, image, place, places[-1], hints=self.how == "auto")
-                    if exact >= end:
-                        break
-                    places.append(exact)
-            places.append(self._exact(segment, image, end, places[-1], hints=False))
-        return [Piece(segment, low, high) for low, high in itertools.pairwise(places) if low < high]
+            first = self._exact(segment, image, begin, segment.start, hints=False)
+            last = self._exact(segment, image, end, first, hints=False)
+            return self._split(segment, image, first, last, split_bytes)
+
+    def between(self, segment: Segment, begin: int, end: int, split_bytes: int) -> list[Piece]:
+        """As `pieces`, where records are known to begin at `begin` and `end`, or the log to end."""
+        begin, end = max(begin, segment.start), min(end, segment.end)
+        if begin >= end:
+            return []
+        with mapped(segment) as image:
+            return self._split(segment, image, begin, end, split_bytes)
+
+    def first_record(self, segment: Segment, place: int, known: int | None = None) -> int:
+        """The begin of the first record at or after `place`, or the end of the segment. A record begins at `known`."""
+        with mapped(segment) as image:
+            return self._exact(segment, image, place, segment.start if known is None else known, hints=False)
+
+    def _split(self, segment: Segment, image: mmap.mmap | bytes, begin: int, end: int, split_bytes: int) -> list[Piece]:
+        places = [begin]
+        for place in range(begin + split_bytes, end, split_bytes):
+            if place > places[-1]:  # otherwise a record is longer than a piece
+                exact = self._exact(segment, image, place, places[-1], hints=self.how == "auto")
+                if exact >= end:
+                    break
+                places.append(exact)
+        return [Piece(segment, low, high) for low, high in itertools.pairwise([*places, end]) if low < high]
 
     def _exact(self, segment: Segment, image: mmap.mmap | bytes, place: int, known: int, *, hints: bool) -> int:
         """The begin of the first record at or after `place`, of a later one with `hints`; the segment's end if there is
@@ -157,7 +174,7 @@ class Boundaries:
             with suppress(RecordCorrupt):
                 if _is_record(image, segment, candidate):
                     return candidate
-        found = _walker().resync(image, segment.start, place - segment.start, segment.size)
+        found = walker().resync(image, segment.start, place - segment.start, segment.size)
         return segment.end if found is None else segment.start + found
 
     def _hints(self, segment: Segment, place: int) -> list[int]:
@@ -169,14 +186,14 @@ class Boundaries:
 
 
 def _by_walk(segment: Segment, image: mmap.mmap | bytes, known: int, place: int) -> int:
-    decoder = _walker()
+    decoder = walker()
     with decoder.rows.image(image) as view:
         found = decoder.rows.find(view, segment.start, known - segment.start, place - segment.start)
     return segment.start + found.position if found.status is Status.OK else segment.end
 
 
-def _walker() -> Decoder:
-    """A decoder that wants no row: time before all times."""
+def walker() -> Decoder:
+    """A decoder that checks structure and place, and wants no row: time before all times."""
     return Decoder((), Selection(store_time_to_ms=TIME_MIN_MS), Checks(place=True))
 
 

@@ -37,6 +37,9 @@ class StoreOptions(DecodingOptions):
     )
     live_tail: bool = option("liveTail", boolean, False, "a broker is writing: its unfinished record ends the log")
 
+    trigger_bytes_max: int | None = option("maxBytesPerTrigger", size(1, 1 << 50), None, "log bytes of a micro-batch")
+    fail_on_data_loss: bool = option("failOnDataLoss", boolean, True, "of a stream: whether deleted files are an error")
+
     def __attrs_post_init__(self) -> None:
         self.names(diagnostics=True)
         if self.from_ms >= self.to_ms:

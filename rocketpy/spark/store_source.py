@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import END_FILE_MIN_BLANK_LENGTH
@@ -19,11 +19,13 @@ from rocketpy.native.status import Status
 
 from .columns import COLUMNS, DIAGNOSTICS
 from .decoder import Decoder, End, fault_at
-from .options import parse_options
+from .options import OF_SPARK, parse_options
+from .piece_partition import PiecePartition
 from .schema import columns_of
 from .segments import Boundaries, Piece, list_segments, mapped, prune_by_time
 from .store_options import StoreOptions
-from .worker import Origin, prepare_worker
+from .store_stream import StoreStreamReader
+from .worker import prepare_worker
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +37,7 @@ class StoreSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.parsed = parse_options(StoreOptions, options)
+        self.parsed = parse_options(StoreOptions, options, ignored=OF_SPARK - {"path"})
 
     @classmethod
     def name(cls) -> str:
@@ -48,13 +50,10 @@ class StoreSource(DataSource):
         columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
         return StoreReader(self.parsed, columns)
 
-
-class PiecePartition(InputPartition):
-    """One task: a piece of the log."""
-
-    def __init__(self, piece: Piece) -> None:
-        super().__init__(piece)
-        self.origin = Origin()
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        columns = columns_of(schema, diagnostics=True, json_properties=self.parsed.properties_as == "json")
+        options = attrs.evolve(self.parsed, live_tail=True)
+        return StoreStreamReader(options, StoreReader(options, columns).read)
 
 
 class StoreReader(DataSourceReader):
