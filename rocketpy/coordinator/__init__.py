@@ -2,7 +2,7 @@
 
     gateway.py      etcd's JSON gateway: the calls that are needed, with bounded waits
     group_keys.py   the keys of a group of brokers: reads them as a View, writes transactions
-    broker_role.py  what the coordinator needs of the broker: positions, stream, role
+    replica.py      what the coordinator needs of the broker: reports, and a place for orders
     coordinator.py  the tasks: lease, reads, decisions
 
 It runs in a worker of its own, because a slow request of an operator must not cost the lease.

@@ -1,9 +1,9 @@
 """etcd's JSON gateway over HTTP, as far as it is needed. Every wait and every answer has a bound.
 
-Bytes are base64, 64-bit numbers are texts, and what is false, 0 or empty is left out of answers. Requests that may be
-repeated go to all members at once, and the first answer counts: when etcd loses its leader, that renews a lease a
-second sooner than asking one member after the other. A transaction goes to one member, because of a second one nobody
-could tell which was refused.
+Bytes are base64, 64-bit numbers are texts, and what is false, 0 or empty is left out of answers. A request that may be
+repeated goes to one member and, after a moment without an answer, to all others; the first answer counts. When etcd
+loses its leader, that renews a lease a second sooner than asking one after the other. A transaction goes to one
+member, because of a second one nobody could tell which was refused.
 
 Source: etcd 3.4, `rpc.proto` as its gateway has it; what was seen of 3.4.23 is in docs/adr/0161.
 """
@@ -13,7 +13,8 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import attrs
@@ -25,6 +26,7 @@ from rocketpy.message.numbers import long_or
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes
 TIMEOUT_S = 1.0
+HEDGE_S = 0.15  # after which a request that may be repeated goes to the other members, too
 # gRPC's codes of errors after which nothing was written: invalid argument, not found, permission denied, failed
 # precondition, unauthenticated. After others (unavailable, deadline exceeded) a transaction may have been applied.
 CERTAIN_CODES = frozenset({3, 5, 7, 9, 16})
@@ -58,6 +60,21 @@ class Access:
     password: str | None = attrs.field(default=None, repr=False)
     tls: ssl.SSLContext | None = None
     timeout_s: float = TIMEOUT_S
+
+
+class _Body(httpx.AsyncByteStream):
+    """The bytes of a request. httpx's own is a generator, and stays open when a request is cancelled."""
+
+    def __init__(self, content: bytes) -> None:
+        self._rest = [content]
+
+    def __aiter__(self) -> _Body:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._rest:
+            raise StopAsyncIteration
+        return self._rest.pop()
 
 
 def encode(data: bytes) -> str:
@@ -163,7 +180,7 @@ class Gateway:
             return bool(result) and not result.get("canceled")
 
         try:
-            async with self._http.stream("POST", url, json=body, headers=self._headers(), timeout=timeout) as response:
+            async with self._answer(url, body, timeout) as response:
                 await _lines(response, see)
         except httpx.HTTPError as exc:
             self._preferred = (at + 1) % len(self.access.addresses)
@@ -172,22 +189,29 @@ class Gateway:
     # --- how they are made --------------------------------------------------------------------------------------------
 
     async def _ask_all(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask all members at once for something that may be done twice. Returns: the first answer."""
+        """Ask for something that may be done twice: one member, and soon all others. Returns: the first answer."""
         answers: list[dict[str, Any]] = []
         errors: list[RocketError] = []
+        failed = trio.Event()
 
         async def ask(at: int) -> None:
             try:
                 answers.append(await self._ask(self.access.addresses[at], path, body))
             except (EtcdError, EtcdUnavailable) as exc:
                 errors.append(exc)
+                failed.set()
             else:
                 self._preferred = at
                 nursery.cancel_scope.cancel()
 
+        first = self._preferred
         async with trio.open_nursery() as nursery:
+            nursery.start_soon(ask, first)
+            with trio.move_on_after(HEDGE_S):
+                await failed.wait()
             for at in range(len(self.access.addresses)):
-                nursery.start_soon(ask, at)
+                if at != first:
+                    nursery.start_soon(ask, at)
         if answers:
             return answers[0]
         raise next((one for one in errors if isinstance(one, EtcdError)), errors[0])
@@ -210,14 +234,27 @@ class Gateway:
         token = (await self._post(address, "auth/authenticate", body)).get("token")
         self._token = token if isinstance(token, str) else None
 
-    def _headers(self) -> dict[str, str]:
-        return {"Authorization": self._token} if self._token else {}  # without "Bearer"
+    @asynccontextmanager
+    async def _answer(self, url: str, body: Mapping[str, Any], waits: httpx.Timeout) -> AsyncIterator[httpx.Response]:
+        """Send a request; its answer, to be read inside of the block."""
+        content = json.dumps(body).encode()
+        host = httpx.URL(url).netloc.decode("ascii")  # httpx adds none to a request with a stream
+        headers = {"Host": host, "Content-Length": str(len(content)), "Content-Type": "application/json"}
+        if self._token:
+            headers["Authorization"] = self._token  # without "Bearer"
+        extensions = {"timeout": waits.as_dict()}
+        request = httpx.Request("POST", url, headers=headers, stream=_Body(content), extensions=extensions)
+        response = await self._http.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
 
     async def _post(self, address: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{address}/v3/{path}"
         try:
             with trio.fail_after(self.access.timeout_s):
-                async with self._http.stream("POST", url, json=dict(body), headers=self._headers()) as response:
+                async with self._answer(url, body, self._http.timeout) as response:
                     content = await _whole(response)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as exc:
             raise EtcdUnavailable(f"{url}: {_why(exc)}", unsent=True) from exc

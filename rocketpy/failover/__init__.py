@@ -13,6 +13,7 @@ tests/support/failover run the same code.
     elections.py   who may stand, and what an election writes
     requests.py    what a member is told, and what it asks for
     mastership.py  what a master keeps during its epoch
+    orders.py      what a member tells its broker
     member.py      one member: takes reports and answers, returns requests
     reference.py   prints docs/failover.md
 """

@@ -13,6 +13,7 @@ from .records import GroupState
 
 MARGIN_S = 1.0  # covers clock rates 5 % apart (at a lease of 6 s), and half a second between check and answer
 LEASE_S_MIN = 3
+FOR_EVER_S, NEVER_S = float("inf"), float("-inf")
 
 
 @attrs.frozen
@@ -44,14 +45,14 @@ class Fence:
     is_sync: bool
     without_lease: bool = True
 
-    def is_open(self, now_s: float, lease: Lease | None, state: GroupState, acknowledging: frozenset[str]) -> bool:
-        """Whether the master may answer sends.
+    def open_until(self, lease: Lease | None, state: GroupState, acknowledging: frozenset[str]) -> float:
+        """Until when the master may answer sends: CLOCK_BOOTTIME, FOR_EVER_S or NEVER_S.
 
         Args:
             lease: the one that `master` in etcd has, as far as this member knows; None if it has none.
             acknowledging: members that have acknowledged something in the master's epoch.
         """
-        if lease is not None and now_s < lease.deadline_s:
-            return True
         others = state.in_sync.keys() - {state.master}
-        return self.is_sync and self.without_lease and bool(others) and others <= acknowledging
+        if self.is_sync and self.without_lease and others and others <= acknowledging:
+            return FOR_EVER_S
+        return NEVER_S if lease is None else lease.deadline_s

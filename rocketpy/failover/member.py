@@ -17,8 +17,9 @@ import attrs
 
 from . import elections, in_sync
 from .elections import RANK_DELAY_S, Candidate
-from .fences import Fence, Lease
+from .fences import NEVER_S, Fence, Lease
 from .mastership import Mastership
+from .orders import Orders
 from .records import GroupConfig, GroupState, MasterRecord
 from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
 from .states import DUTIES, Duties, Event, State, next_state
@@ -110,6 +111,19 @@ class Member:
         if not self.duties.takes_stream or known is None or known.master == self.settings.member:
             return None
         return known.master, known.epoch
+
+    @property
+    def orders(self) -> Orders:
+        """What the broker has to do now. They count what the last `step` asks for, so obey them before asking."""
+        serves = self.state in SERVING
+        return Orders(
+            state=self.state,
+            duties=self.duties,
+            epoch=self.epoch if serves else -1,
+            following=self.following,
+            counting=self._counting(),
+            deadline_s=self._open_until() if self.duties.answers_waits else NEVER_S,
+        )
 
     def step(self, now_s: float, report: Report) -> list[Transaction | RevokeLease]:
         """Work out everything that follows from what is known now.
@@ -266,10 +280,13 @@ class Member:
         return self.lease if held.member == self.settings.member and held.epoch == self.epoch else None
 
     def _fence_is_open(self) -> bool:
+        return self._now_s < self._open_until()
+
+    def _open_until(self) -> float:
         assert self._view is not None and self._view.state is not None and self._mastership is not None
         assert self._report is not None
         acknowledging = self._mastership.acknowledging(self._view.state, self._report.acks)
-        return self.settings.fence.is_open(self._now_s, self._master_lease(), self._view.state, acknowledging)
+        return self.settings.fence.open_until(self._master_lease(), self._view.state, acknowledging)
 
     def _acknowledge(self) -> None:
         """Move `confirmed`, and `acknowledged` where the fence is open."""
@@ -277,11 +294,18 @@ class Member:
         assert view is not None and report is not None
         if self._mastership is None or view.state is None or view.state.epoch != self.epoch:
             return
-        counting = in_sync.has_to_acknowledge(view.state, self._decisions.may_come)
+        counting = self._counting()
         position = self._mastership.replicated(report, counting)
         self.confirmed, self.copies = max(self.confirmed, position), len(counting)
         if self.duties.answers_waits:
             self.acknowledged = self.confirmed if self.settings.fence.is_sync else report.end
+
+    def _counting(self) -> frozenset[in_sync.Member]:
+        """Who has to acknowledge in this epoch."""
+        known = self._view.state if self._view else None
+        if self._mastership is None or known is None or known.epoch != self.epoch:
+            return frozenset()
+        return in_sync.has_to_acknowledge(known, self._decisions.may_come)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

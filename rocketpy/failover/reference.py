@@ -20,6 +20,7 @@ This page is the state machine of a member, as `rocketpy/failover/states.py` has
 `python -m tests.support.failover.histories --seeds 1000`. The [glossary](glossary.md#failover) explains the words.
 
 **No broker runs this state machine yet** ([progress.md](progress.md)): no setting turns automatic failover on.
+[automatic-failover.md](automatic-failover.md) says what it promises and how it will be set up.
 
 ## Fences
 

@@ -60,14 +60,16 @@ class Disk:
 class Surroundings(Protocol):
     """What a node needs of the world that it is in."""
 
-    now: float  # true time, seconds
     checker: Checker
 
+    @property
+    def now(self) -> float: ...  # true time, seconds
     def incarnation(self) -> str: ...
     def serial(self) -> int: ...
     def tell(self, name: str, change: Change) -> None: ...
     def send(self, source: str, target: str, message: Fetch | Reply) -> None: ...
     def ask(self, node: Node, request: Transaction | RevokeLease) -> None: ...
+    def acknowledged(self, node: Node) -> None: ...  # a follower has acknowledged something
 
 
 @attrs.define(eq=False)
@@ -158,10 +160,17 @@ class Node:
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Let the member decide, then do what its duties say, answer what can be answered, ask what it asks."""
+        """Let the member decide, then do what it says, and ask what it asks."""
+        assert self.member is not None
+        requests = self.member.step(self.clock(), self.report())
+        self.obey()
+        for request in requests:
+            self.world.ask(self, request)
+
+    def obey(self) -> None:
+        """Do what the duties say, and answer what can be answered."""
         member, checker = self.member, self.world.checker
         assert member is not None
-        requests = member.step(self.clock(), self.report())
         if not member.duties.takes_stream:
             self.joined, self.target = -1, None
         if member.state is State.PROMOTING and self.opened != member.epoch:
@@ -174,8 +183,6 @@ class Node:
             if change.after is State.HALTED:
                 checker.diverged(self.name)
         self._answer()
-        for request in requests:
-            self.world.ask(self, request)
 
     def _answer(self) -> None:
         member, checker = self.member, self.world.checker
@@ -242,7 +249,7 @@ class Node:
             self.world.send(self.name, asked.sender, Reply("WELCOME", asked.session, epoch, log))
             return
         self.acks[asked.sender] = Ack(asked.incarnation, epoch, asked.end)
-        self.step()
+        self.world.acknowledged(self)
         entries = tuple(disk.log[asked.end : asked.end + BATCH])
         log = attrs.evolve(log, confirmed=member.confirmed)
         self.world.send(self.name, asked.sender, Reply("DATA", asked.session, epoch, log, asked.end, entries))

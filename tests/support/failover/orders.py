@@ -74,6 +74,9 @@ class SmallWorld:
     def ask(self, node: Node, request: Transaction | RevokeLease) -> None:
         self.items.append(Item(node.name, node.life, request))
 
+    def acknowledged(self, node: Node) -> None:
+        node.step()
+
     # --- what may happen ----------------------------------------------------------------------------------------------
 
     def start(self, name: str) -> None:

@@ -204,6 +204,9 @@ class World:
             give_up = lambda: self._arrive(node, life, lambda: answer(Outcome.UNKNOWN, None))  # noqa: E731
             self.after(ANSWER_S, give_up)
 
+    def acknowledged(self, node: Node) -> None:
+        node.step()
+
     def changed(self) -> None:
         """Tell all that watch, each after a delay of its own."""
         view = self.etcd.view()

@@ -22,7 +22,7 @@ def no_replication_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_lease_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(fences.Fence, "is_open", lambda *_: True)
+    patch.setattr(fences.Fence, "open_until", lambda *_: fences.FOR_EVER_S)
 
 
 def no_incarnations(patch: pytest.MonkeyPatch) -> None:

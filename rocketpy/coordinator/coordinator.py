@@ -1,0 +1,227 @@
+"""The coordinator's tasks: it keeps the lease, reads etcd, and lets the member decide. One member of one group.
+
+    lease     renews it six times in its life, and registers the member with it
+    read      once a second, and when the watch says that something has changed
+    decide    five times a second, and when there is news: report -> step -> orders -> requests
+
+What fails is counted and tried again; nothing that etcd does ends a task. While etcd is away the member goes on with
+what it knows, until its lease is over.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+import attrs
+import trio
+
+from rocketpy.errors import RocketError
+from rocketpy.failover.fences import Lease
+from rocketpy.failover.member import Change, Member, Settings
+from rocketpy.failover.orders import Orders
+from rocketpy.failover.records import MemberRecord
+from rocketpy.failover.requests import Outcome, RevokeLease, Transaction, View
+from rocketpy.failover.states import DUTIES, State
+from rocketpy.faults import Faults
+
+from .gateway import EtcdUnavailable
+from .group_keys import GroupKeys
+from .replica import Replica
+
+TURN_S = 0.2
+READ_S = 1.0
+RETRY_S = 0.2
+RENEWALS = 6  # in the life of a lease
+GOODBYE_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+def boot_clock() -> float:
+    """Seconds that go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where this member is found: `address` of the broker, `ha_address` of its HA port, its brokerId as a slave."""
+
+    address: str
+    ha_address: str
+    broker_id: int
+
+
+class Coordinator:
+    """See the module. `run` needs a gateway that is open as long as it runs."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: Place,
+        keys: GroupKeys,
+        replica: Replica,
+        *,
+        clock: Callable[[], float] = boot_clock,
+    ) -> None:
+        self.member = Member(settings)
+        self.faults = Faults(name="failover")
+        self._settings, self._place, self._keys, self._replica = settings, place, keys, replica
+        self._clock = clock
+        self._news = trio.Event()  # something to decide on
+        self._changed = trio.Event()  # something to read
+        self._doubted = trio.Event()  # whether there still is a lease
+        self._registered: MemberRecord | None = None
+        self._revoking: set[int] = set()
+
+    def wake(self) -> None:
+        """Something in the report has changed that should not wait for the next turn."""
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until it is cancelled: then the broker rests, and the lease is given back, so that another may serve."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._lease)
+                nursery.start_soon(self._watch)
+                nursery.start_soon(self._read)
+                nursery.start_soon(self._decide, nursery)
+        finally:
+            await self._leave()
+
+    async def _leave(self) -> None:
+        self._replica.obey(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
+        if self.member.lease is not None:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + GOODBYE_S):
+                await self._tried("goodbye", self._revoke, self.member.lease.number)
+
+    # --- etcd ---------------------------------------------------------------------------------------------------------
+
+    async def _tried(self, name: str, act: Callable[..., Awaitable[None]], *arguments: object) -> None:
+        """Do something that etcd may fail at."""
+        try:
+            await act(*arguments)
+        except* (RocketError, OSError) as group:
+            self.faults.report(name, group)
+
+    async def _lease(self) -> None:
+        while True:
+            await self._tried("lease", self._keep_lease)
+            with trio.move_on_after(self._settings.lease_s / RENEWALS if self.member.lease else RETRY_S):
+                await self._doubted.wait()
+            self._doubted = trio.Event()
+
+    async def _keep_lease(self) -> None:
+        """Get a lease or renew it, and register with it when something about the member has changed."""
+        sent_s, known = self._clock(), self.member.lease
+        if known is None:
+            number, granted_s = await self._keys.gateway.grant(round(self._settings.lease_s))
+        else:
+            number, granted_s = known.number, await self._keys.gateway.keep_alive(known.number)
+            if granted_s == 0:
+                await self._revoke(number)  # only its answer says for certain that the lease has ended
+                return await self._keep_lease()
+        if known is self.member.lease:  # otherwise it was revoked in the meantime
+            self.member.lease = Lease(number, sent_s, granted_s)
+            self._news.set()
+            await self._register(number)
+
+    async def _register(self, lease: int) -> None:
+        report = self._replica.report()
+        record = MemberRecord(
+            address=self._place.address,
+            ha_address=self._place.ha_address,
+            broker_id=self._place.broker_id,
+            incarnation=report.incarnation,
+            epoch=report.epochs.last,
+            end=report.end,
+            lease=lease,
+        )
+        if record != self._registered:
+            await self._keys.register(self._settings.member, record)
+            self._registered = record
+
+    async def _revoke(self, lease: int) -> None:
+        await self._keys.gateway.revoke(lease)
+        self.member.lease_gone(lease)
+        self._registered = None
+        self._news.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await self._tried("watch", self._watch_once)
+            await trio.sleep(RETRY_S)
+
+    async def _watch_once(self) -> None:
+        view = await self._keys.read()
+        self._learn(view)
+        await self._keys.gateway.watch(self._keys.prefix, view.revision + 1, lambda: self._changed.set())
+
+    async def _read(self) -> None:
+        while True:
+            await self._tried("read", self._read_once)
+            with trio.move_on_after(READ_S):
+                await self._changed.wait()
+            self._changed = trio.Event()
+
+    async def _read_once(self) -> None:
+        view = await self._keys.read()
+        if view.config is None:
+            view = await self._keys.configure(self._settings.config)
+        self._learn(view)
+
+    def _learn(self, view: View) -> None:
+        self.member.learn(view)
+        self._news.set()
+        if self._registered is not None and self._settings.member not in view.members:
+            self._doubted.set()  # the lease seems to have ended early: put the keys back sooner than others stand
+
+    # --- deciding -----------------------------------------------------------------------------------------------------
+
+    async def _decide(self, nursery: trio.Nursery) -> None:
+        while True:
+            requests = self.member.step(self._clock(), self._replica.report())
+            self._replica.obey(self.member.orders)
+            for change in self.member.changes_taken():
+                self._tell(change)
+            for request in requests:
+                self._ask(nursery, request)
+            with trio.move_on_after(TURN_S):
+                await self._news.wait()
+            self._news = trio.Event()
+
+    def _tell(self, change: Change) -> None:
+        """A change of role is rare, and the first thing that an operator looks for."""
+        epoch = f" of epoch {change.epoch}" if change.epoch >= 0 else ""
+        before, after, why = change.before.name, change.after.name, change.event.value
+        _log.warning("failover: %s is %s%s, was %s: %s", self._settings.member, after, epoch, before, why)
+
+    def _ask(self, nursery: trio.Nursery, request: Transaction | RevokeLease) -> None:
+        if isinstance(request, Transaction):
+            nursery.start_soon(self._tried, request.kind.value, self._carry_out, request)
+        elif request.lease not in self._revoking:
+            self._revoking.add(request.lease)
+            nursery.start_soon(self._tried, "revoke", self._end_lease, request.lease)
+
+    async def _end_lease(self, lease: int) -> None:
+        try:
+            await self._revoke(lease)
+        finally:
+            self._revoking.discard(lease)
+        self._learn(await self._keys.read())
+
+    async def _carry_out(self, asked: Transaction) -> None:
+        """Ask etcd, and hand its answer on; without one after a pause, because it is asked again at once then."""
+        outcome, view = Outcome.UNKNOWN, None
+        try:
+            outcome, view = await self._keys.decide(asked)
+        finally:
+            if view is not None:
+                self.member.learn(view)
+            else:
+                self._changed.set()
+                await trio.sleep(RETRY_S)
+            self.member.answered(asked.number, outcome)
+            self._news.set()
+        if outcome is Outcome.UNKNOWN:
+            raise EtcdUnavailable("no answer to a transaction; it is asked again until its outcome is known")

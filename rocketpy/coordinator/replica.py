@@ -1,0 +1,25 @@
+"""What the coordinator needs of its broker: what store and replication say, and a place to give orders."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rocketpy.failover.orders import Orders
+from rocketpy.failover.requests import Report
+
+
+class Replica(Protocol):
+    """A broker's store and replication, as its coordinator sees them. Neither call may wait."""
+
+    def report(self) -> Report:
+        """How things are now. Its positions may be older than the moment, never newer."""
+        ...
+
+    def obey(self, orders: Orders) -> None:
+        """Begin to carry out orders.
+
+        Three things are done when it returns, because the next transaction rests on them: `counting` holds for every
+        position that is confirmed from now on, `deadline_s` for every answer, and sends are refused if the duties say
+        so. A stream that must end may take longer: `settled` of the report says when it has ended.
+        """
+        ...

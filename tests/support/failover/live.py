@@ -1,0 +1,178 @@
+"""Members with a real coordinator, on simulated stores and a simulated network; etcd is real or a model."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+import attrs
+import trio
+
+from rocketpy.coordinator.coordinator import Coordinator, Place
+from rocketpy.coordinator.group_keys import GroupKeys
+from rocketpy.failover.member import Change, Settings
+from rocketpy.failover.orders import Orders
+from rocketpy.failover.requests import Report, RevokeLease, Transaction, View
+from rocketpy.failover.states import State
+
+from .checker import Checker
+from .node import Disk, Fetch, Node, Reply
+from .world import config_of
+
+TURN_S = 0.05
+LEASE_S = 3.0
+DEADLINE_S = 60.0
+
+
+@attrs.define(eq=False)
+class LiveReplica:
+    """A node as its coordinator sees it."""
+
+    node: Node
+
+    def report(self) -> Report:
+        return self.node.report()
+
+    def obey(self, orders: Orders) -> None:
+        if self.node.member is not None:
+            self.node.obey()
+
+
+@attrs.define(eq=False)
+class LiveGroup:
+    """Members by name. `cut` has the names of those that no other member reaches."""
+
+    nursery: trio.Nursery
+    keys: Callable[[], AbstractAsyncContextManager[GroupKeys]]
+    checker: Checker
+    lease_s: float
+    mode: str
+    nodes: dict[str, Node] = attrs.field(factory=dict)
+    coordinators: dict[str, Coordinator] = attrs.field(factory=dict)
+    scopes: dict[str, trio.CancelScope] = attrs.field(factory=dict)
+    cut: set[str] = attrs.field(factory=set)
+    _serial: int = 0
+
+    @property
+    def now(self) -> float:
+        return trio.current_time()
+
+    def serial(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def incarnation(self) -> str:
+        return f"i{self.serial()}"
+
+    def tell(self, name: str, change: Change) -> None:
+        """The coordinator logs it."""
+
+    def ask(self, node: Node, request: Transaction | RevokeLease) -> None:
+        raise AssertionError("the coordinator asks")
+
+    def acknowledged(self, node: Node) -> None:
+        self.coordinators[node.name].wake()
+
+    def send(self, source: str, target: str, message: Fetch | Reply) -> None:
+        self.nursery.start_soon(self._carry, source, target, self.nodes[target].life, message)
+
+    async def _carry(self, source: str, target: str, life: int, message: Fetch | Reply) -> None:
+        await trio.sleep(0.001)
+        if not {source, target} & self.cut and self.nodes[target].life == life:
+            self.nodes[target].receive(message)
+
+    # --- members ------------------------------------------------------------------------------------------------------
+
+    def add(self, name: str, members: list[str]) -> None:
+        settings = Settings(
+            member=name, config=config_of(members, self.mode), lease_s=self.lease_s, keep_up_s=1.0, without_lease=True
+        )
+        self.nodes[name] = Node(name, settings, self, Disk(self.incarnation()))
+
+    async def start(self, name: str) -> None:
+        await self.nursery.start(self._live, name)
+
+    async def _live(self, name: str, *, task_status: trio.TaskStatus[None]) -> None:
+        node = self.nodes[name]
+        with trio.CancelScope() as self.scopes[name]:
+            async with self.keys() as keys:
+                place = Place(address=name, ha_address=name, broker_id=1)
+                made = Coordinator(node.settings, place, keys, LiveReplica(node), clock=node.clock)
+                node.start()
+                node.member, self.coordinators[name] = made.member, made
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(made.run)
+                    nursery.start_soon(self._turn, node)
+                    task_status.started()
+
+    async def _turn(self, node: Node) -> None:
+        while node.member is not None:
+            node.send()
+            node.follow()
+            await trio.sleep(TURN_S)
+
+    def kill(self, name: str) -> None:
+        """As kill -9 does it: the lease is not given back."""
+        self.coordinators[name].member.lease = None
+        self.nodes[name].stop()
+        self.scopes[name].cancel()
+
+    def stop(self, name: str) -> None:
+        """A clean stop."""
+        self.scopes[name].cancel()
+
+    async def view(self) -> View:
+        async with self.keys() as keys:
+            return await keys.read()
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def master(self) -> str | None:
+        serving = [name for name, node in self.nodes.items() if node.member and node.member.state is State.MASTER]
+        return max(serving, key=lambda name: self.nodes[name].disk.epochs.last) if serving else None
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait; members change with every turn, there is nothing to be told by."""
+        with trio.fail_after(DEADLINE_S):
+            while not condition():  # noqa: ASYNC110  # see above
+                await trio.sleep(TURN_S)
+
+    async def until_master(self, among: set[str]) -> str:
+        """Wait for a master among these, that acknowledges."""
+        begun = self.checker.acknowledgements
+        await self.until(lambda: self.master() in among and self.checker.acknowledgements > begun)
+        return self.master() or ""
+
+    async def until_in_sync(self) -> None:
+        """Wait until everybody that runs is in sync."""
+        running = {name for name, node in self.nodes.items() if node.member is not None}
+
+        def is_whole() -> bool:
+            name = self.master()
+            return name is not None and {one for one, _ in self.coordinators[name].member.orders.counting} == running
+
+        await self.until(is_whole)
+
+
+@asynccontextmanager
+async def live_group(
+    keys: Callable[[], AbstractAsyncContextManager[GroupKeys]],
+    members: list[str],
+    *,
+    lease_s: float = LEASE_S,
+    mode: str = "sync",
+) -> AsyncIterator[LiveGroup]:
+    """A group that runs, with a master and everybody in sync; at the end nothing that was promised may be missing."""
+    async with trio.open_nursery() as nursery:
+        group = LiveGroup(nursery, keys, Checker(mode == "sync"), lease_s, mode)
+        for name in members:
+            group.add(name, members)
+        for name in members:
+            await group.start(name)
+        await group.until_in_sync()
+        yield group
+        master = group.master()
+        assert master is not None
+        counting = {name for name, _ in group.coordinators[master].member.orders.counting}
+        group.checker.ended({name: group.nodes[name].disk.log for name in counting})
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,132 @@
+"""Coordinators in simulated time, on a model of etcd: leases, reads, decisions, and what happens when etcd is away."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import attrs
+import pytest
+import trio
+import trio.lowlevel
+import trio.testing
+
+from rocketpy.failover.fences import FOR_EVER_S
+from rocketpy.failover.records import SwitchWish
+from rocketpy.failover.states import State
+from tests.support.failover.live import LEASE_S, LiveGroup, live_group
+from tests.support.failover.model_keys import ModelKeys
+
+Story = Callable[[LiveGroup, ModelKeys], Awaitable[None]]
+
+
+def play(story: Story, members: str = "ab", mode: str = "sync") -> None:
+    async def main() -> None:
+        keys = ModelKeys()
+        async with live_group(keys.opened, list(members), mode=mode) as group:
+            await story(group, keys)
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+
+
+def other(name: str) -> str:
+    return "b" if name == "a" else "a"
+
+
+def test_a_killed_master_is_replaced_when_its_lease_has_ended() -> None:
+    async def story(group: LiveGroup, _keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        group.kill(first)
+        killed_s = trio.current_time()
+        await group.until(lambda: group.master() == other(first))
+        assert LEASE_S - 1 < trio.current_time() - killed_s < LEASE_S + 2
+        await group.start(first)
+        await group.until_in_sync()
+        assert group.nodes[first].member.state is State.IN_SYNC  # type: ignore[union-attr]  # it runs
+
+    play(story)
+
+
+def test_a_master_that_stops_gives_its_lease_back() -> None:
+    async def story(group: LiveGroup, _keys: ModelKeys) -> None:
+        first = await group.until_master(set("abc"))
+        group.stop(first)
+        stopped_s = trio.current_time()
+        await trio.lowlevel.checkpoint()
+        group.nodes[first].stop()
+        await group.until_master(set("abc") - {first})
+        assert trio.current_time() - stopped_s < 1.5
+
+    play(story, "abc")
+
+
+def test_a_switch_over_takes_one_transaction() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        before = keys.etcd.view().state
+        assert before is not None
+        await keys.wish(SwitchWish(from_epoch=before.epoch, to=other(first), until_ms=1 << 60))
+        wished_s = trio.current_time()
+        await group.until_master({other(first)})
+        assert trio.current_time() - wished_s < 1.0
+        assert keys.etcd.view().state == attrs.evolve(before, epoch=before.epoch + 1, master=other(first))
+
+    play(story)
+
+
+def test_a_pair_goes_on_without_etcd_and_asks_it_at_a_bounded_rate() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        keys.is_away, asked = True, keys.asked
+        await trio.sleep(10 * LEASE_S)
+        assert group.master() == first and group.coordinators[first].member.orders.deadline_s == FOR_EVER_S
+        await group.until_master({first})
+        assert keys.asked - asked < 2 * 10 * LEASE_S * 12  # two members, lease and watch five times a second each
+        keys.is_away = False
+        await group.until_in_sync()
+        assert {"lease", "read"} <= group.coordinators[first].faults.counts.keys()
+
+    play(story)
+
+
+def test_an_asynchronous_master_is_fenced_before_its_lease_ends() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        keys.is_away = True
+        await group.until(lambda: group.coordinators[first].member.state is State.FENCED)
+        ends = keys.etcd.leases[keys.etcd.keys["master"].lease]
+        assert trio.current_time() < ends
+        acknowledgements = group.checker.acknowledgements
+        await trio.sleep(LEASE_S)
+        assert group.checker.acknowledgements == acknowledgements
+        keys.is_away = False
+        await group.until_master(set("ab"))
+
+    play(story, mode="async")
+
+
+def test_a_lease_that_ends_early_is_replaced_in_the_same_epoch() -> None:
+    async def story(group: LiveGroup, keys: ModelKeys) -> None:
+        first = await group.until_master(set("ab"))
+        before, lease = keys.etcd.view().state, keys.etcd.keys["master"].lease
+        await keys.revoke(lease)
+        await group.until(lambda: "master" in keys.etcd.keys and keys.etcd.keys["master"].lease != lease)
+        assert keys.etcd.view().state == before and group.master() == first
+        await group.until_in_sync()
+
+    play(story)
+
+
+def test_a_member_of_another_group_halts() -> None:
+    async def story(group: LiveGroup, _keys: ModelKeys) -> None:
+        node = group.nodes["b"]
+        group.kill("b")
+        node.settings = attrs.evolve(node.settings, config=attrs.evolve(node.settings.config, file_size=1 << 20))
+        await group.start("b")
+        await group.until(lambda: node.member is not None and node.member.state is State.HALTED)
+        assert not any(attrs.astuple(group.coordinators["b"].member.duties))
+
+    with pytest.raises(
+        BaseExceptionGroup, match=r".*"
+    ) as found:  # the checker hears of it: in a real group nobody halts
+        play(story)
+    assert found.group_contains(AssertionError, match="had to halt")
