@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import attrs
 import trio
@@ -19,7 +19,8 @@ from rocketpy.log_limit import LogLimit
 from rocketpy.message import properties as names
 from rocketpy.message.host import format_host
 from rocketpy.message.message_id import decode_offset_message_id
-from rocketpy.message.trace import MessageKind, Pub, TraceRecord
+from rocketpy.message.trace import EndTransaction, MessageKind, Pub, TraceRecord
+from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 
 from .cluster.lifetime import Open
 from .messages import Message
@@ -38,6 +39,7 @@ GATHER_S = 0.5
 LAST_FLUSH_S = 0.5  # how long leaving waits for traces
 SEND_TIMEOUT_S, SEND_ATTEMPTS = 5.0, 3
 GROUP_PREFIX = "_INNER_TRACE_PRODUCER-"
+STATES_OF_JAVA = {8: "COMMIT_MESSAGE", 12: "ROLLBACK_MESSAGE", 0: "UNKNOW"}  # by commitOrRollback
 
 
 @attrs.define(eq=False)
@@ -141,6 +143,34 @@ def sends_of(group: str, message: OutgoingMessage, result: SendResult, begin_ms:
         )
         for index, msg_id in enumerate(message.msg_id.split(","))
     ]
+
+
+def end_of(
+    header: EndTransactionRequestHeader,
+    topic: str,
+    properties: Mapping[str, str],
+    store_host: str,
+    region_id: str,
+    now_ms: int,
+) -> EndTransaction:
+    """The trace of what a producer tells the broker about a transaction.
+
+    Source: RocketMQ 4.9 `EndTransactionTraceHookImpl`.
+    """
+    return EndTransaction(
+        timestamp_ms=now_ms,
+        region_id=region_id,
+        group=header.producer_group,
+        topic=topic,
+        msg_id=header.msg_id or "",
+        tags=properties.get(names.TAGS, ""),
+        keys=properties.get(names.KEYS, ""),
+        store_host=store_host,
+        kind=MessageKind.TRANSACTION_COMMIT,
+        transaction_id=header.transaction_id or header.msg_id or "",
+        state=STATES_OF_JAVA[header.commit_or_rollback],
+        is_checked=header.from_transaction_check,
+    )
 
 
 def _kind(message: OutgoingMessage) -> MessageKind:

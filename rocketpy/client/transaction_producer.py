@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from enum import Enum
 from typing import Any, Protocol, Self
 
@@ -37,11 +37,13 @@ from rocketpy.remoting.headers.transaction import CheckTransactionStateRequestHe
 
 from .cluster.lifetime import Lifetime
 from .cluster.received import received_message
+from .consuming.traced_handler import DEFAULT_REGION
 from .messages import Message, ReceivedMessage
 from .options import ProducerOptions
 from .producer import Producer
 from .results import SendResult, SendStatus
 from .sending.requests import introduce
+from .tracing import end_of
 
 logger = logging.getLogger(__name__)
 
@@ -152,11 +154,26 @@ class TransactionProducer(Producer):
         )
         instance = opened.instance
         try:
-            address = instance.vip(await instance.find_master(result.queue))
+            master = await instance.find_master(result.queue)
+            if result.trace_on:
+                self._trace(header, message.topic, outgoing.properties, master, result.region_id)
+            address = instance.vip(master)
             await instance.api.end_transaction(address, header, self.options.send_timeout)
         except RocketError as error:
             logger.warning("cannot end the transaction of message %s: %s; the broker will ask", result.msg_id, error)
         return TransactionResult(result, state)
+
+    def _trace(
+        self,
+        header: EndTransactionRequestHeader,
+        topic: str,
+        properties: Mapping[str, str],
+        broker: str,
+        region_id: str,
+    ) -> None:
+        if self._traces is not None and topic != self.options.trace_topic:
+            now_ms = self._ready[0].instance.now_ms()
+            self._traces.write([end_of(header, topic, properties, broker, region_id, now_ms)])
 
     @staticmethod
     async def _decide(function: Callable[..., Any], *arguments: Any, msg_id: str) -> LocalTransactionState:
@@ -223,4 +240,8 @@ class TransactionProducer(Producer):
                 transaction_id=check.header.transaction_id,
                 broker_name=check.header.broker_name,
             )
+            properties = check.message.properties
+            if properties.get(names.TRACE_ON) != "false":
+                region_id = properties.get(names.MSG_REGION, DEFAULT_REGION)
+                self._trace(header, check.message.topic, properties, str(check.channel.peer), region_id)
             self._ready[0].instance.api.answer_check(check.channel, header)

@@ -23,7 +23,9 @@ from .without_effect import BrokerWithoutEffect, NamesrvWithoutEffect
 _SHOWN_MAX = 100  # characters of a key or value in an error
 _SHOWN_AS = {"enableBatchPush": "isEnableBatchPush"}
 """Keys that the reference reads under the name of a setter and shows under that of a field. Both are read here."""
-_READ_AS = {shown: key for key, shown in _SHOWN_AS.items()}
+_READ_AS = {shown: key for key, shown in _SHOWN_AS.items()} | {
+    "autoTraceBrokerEnable": "traceTopicEnable"  # as documents of 4.4 call it
+}
 _S = TypeVar("_S", bound="BrokerSettings | NamesrvSettings")
 
 

@@ -7,6 +7,8 @@ A body is a sequence of records. The fields of a record end with 0x01, all but t
                kind of message, id by the broker, success, and with some clients the client's host
     SubBefore  timestamp, region, group, request id, message id, times redelivered, keys
     SubAfter   request id, message id, cost in ms, success, keys, context code, timestamp, group
+    EndTransaction  timestamp, region, group, topic, message id, tags, keys, store host, kind of message,
+               transaction id, state, whether a broker had asked
 
 Missing text is the word `null`: an empty last field breaks Java's reader.
 Source: RocketMQ 4.9 `TraceDataEncoder`.
@@ -99,7 +101,28 @@ class SubAfter:
         return _record("SubAfter", attrs.astuple(self))
 
 
-TraceRecord = Pub | SubBefore | SubAfter
+@attrs.frozen
+class EndTransaction:
+    """What a producer told the broker about a transaction. `state` is the name of Java's LocalTransactionState."""
+
+    timestamp_ms: int
+    region_id: str
+    group: str
+    topic: str
+    msg_id: str
+    tags: str
+    keys: str
+    store_host: str
+    kind: int
+    transaction_id: str
+    state: str
+    is_checked: bool
+
+    def encode(self) -> str:
+        return _record("EndTransaction", attrs.astuple(self))
+
+
+TraceRecord = Pub | SubBefore | SubAfter | EndTransaction
 
 
 def _text(value: object) -> str:
@@ -116,7 +139,7 @@ def _record(name: str, fields: Iterable[object]) -> str:
 
 
 def decode_records(text: str) -> list[TraceRecord]:
-    """The sends and consumptions of a body. Records of other kinds, and torn ones, are passed over."""
+    """The records of a body. Those of other kinds, and torn ones, are passed over."""
     found = (_decode(record.split(FIELD_END)) for record in text.split(RECORD_END))
     return [record for record in found if record is not None]
 
@@ -166,9 +189,27 @@ def _sub_after(values: list[str]) -> SubAfter:
     )
 
 
+def _end_transaction(values: list[str]) -> EndTransaction:
+    return EndTransaction(
+        timestamp_ms=long_or(values[0], 0),
+        region_id=values[1],
+        group=values[2],
+        topic=values[3],
+        msg_id=values[4],
+        tags=values[5],
+        keys=values[6],
+        store_host=values[7],
+        kind=int_or(values[8], 0),
+        transaction_id=values[9],
+        state=values[10],
+        is_checked=values[11] == "true",
+    )
+
+
 _READERS: Mapping[str, tuple[int, Callable[[list[str]], TraceRecord]]] = {  # fields that must be there
     "Pub": (13, _pub),
     "SubBefore": (7, _sub_before),
     "SubAfter": (6, _sub_after),
+    "EndTransaction": (12, _end_transaction),
 }
 FIELDS_MIN: Mapping[str, int] = {kind: count for kind, (count, _) in _READERS.items()}

@@ -46,6 +46,15 @@ func (a arguments) nameServer() primitive.NsResolver {
 	return primitive.NewPassthroughResolver([]string{a.values["namesrv"]})
 }
 
+// traceConfig is of both producers and consumers.
+func (a arguments) traceConfig() *primitive.TraceConfig {
+	return &primitive.TraceConfig{
+		GroupName:    a.text("group", "") + "_traces",
+		Access:       primitive.Local,
+		NamesrvAddrs: []string{a.values["namesrv"]},
+	}
+}
+
 func check(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "FAILED:", err)

@@ -11,14 +11,14 @@ import (
 )
 
 // push [--model clustering|broadcasting] [--orderly true] [--expression E or --sql E]; prints queues and messages.
-// --fail true: every message is to be retried, --attempts N times.
+// --fail true: every message is to be retried, --attempts N times. --trace true: it traces what it consumes.
 func push(given arguments) {
 	topic := given.text("topic", "")
 	model := consumer.Clustering
 	if given.text("model", "clustering") == "broadcasting" {
 		model = consumer.BroadCasting
 	}
-	receiver, err := rocketmq.NewPushConsumer(
+	options := []consumer.Option{
 		consumer.WithNsResolver(given.nameServer()),
 		consumer.WithGroupName(given.text("group", "")),
 		consumer.WithInstance(given.text("instance", "DEFAULT")),
@@ -27,7 +27,11 @@ func push(given arguments) {
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
 		consumer.WithStrategy(watched(topic)),
 		consumer.WithMaxReconsumeTimes(int32(given.number("attempts", -1))),
-	)
+	}
+	if given.text("trace", "") == "true" {
+		options = append(options, consumer.WithTrace(given.traceConfig()))
+	}
+	receiver, err := rocketmq.NewPushConsumer(options...)
 	check(err)
 	check(receiver.Subscribe(topic, tagsSelector(given),
 		func(_ context.Context, messages ...*primitive.MessageExt) (consumer.ConsumeResult, error) {

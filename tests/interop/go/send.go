@@ -48,13 +48,16 @@ func (shardSelector) Select(message *primitive.Message, queues []*primitive.Mess
 
 // send --mode sync|async|oneway|batch [--shards N: a selector keeps one of N shards in one queue] [--stay true: before it
 // closes its connections it waits for the end of its input] [--timer TIMER_DELAY_MS --delay MS: message i is due so much and
-// i ms later] [--property NAME --values A,B,...: message i has the i-th value].
+// i ms later] [--property NAME --values A,B,...: message i has the i-th value] [--trace true].
 func send(given arguments) {
 	options := []producer.Option{
 		producer.WithNsResolver(given.nameServer()),
 		producer.WithGroupName(given.text("group", "")),
 		producer.WithSendMsgTimeout(10 * time.Second),
 		producer.WithRetry(2),
+	}
+	if given.text("trace", "") == "true" {
+		options = append(options, producer.WithTrace(given.traceConfig()))
 	}
 	shards := given.number("shards", 0)
 	if shards > 0 {

@@ -20,7 +20,10 @@ from rocketpy.client import (
 from rocketpy.client.results import SendStatus
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import BrokerError, MessageInvalid
+from rocketpy.message.names import TRACE_TOPIC
 from rocketpy.message.properties import decode_properties
+from rocketpy.message.record import decode_records as stored_records
+from rocketpy.message.trace import EndTransaction, decode_records
 from rocketpy.remoting.abc import Channel
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.headers.send import read_send_header
@@ -78,8 +81,8 @@ class Plain:
         return COMMIT
 
 
-def transactions(cluster: FakeCluster, listener: Any) -> TransactionProducer:
-    options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1")
+def transactions(cluster: FakeCluster, listener: Any, **changes: Any) -> TransactionProducer:
+    options = ProducerOptions(name_servers=NAME_SERVER, client_ip="10.1.1.1", **changes)
     return TransactionProducer("pg", listener, options, lifetime=lifetime(cluster, options, "10.1.1.1@p"))
 
 
@@ -225,6 +228,46 @@ def test_a_check_is_answered(checked: Any, told: int) -> None:
         assert (answer.commit_or_rollback, answer.from_transaction_check) == (told, True)
         assert (answer.tran_state_table_offset, answer.commit_log_offset) == (7, 8)
         assert (answer.msg_id, answer.transaction_id) == (result.send.msg_id, "tx")
+
+    run(scenario)
+
+
+def traced_ends(broker: FakeBroker) -> list[EndTransaction]:
+    images = broker.records.get((TRACE_TOPIC, 0), [])
+    bodies = [record.body for image in images for record in stored_records(image)]
+    records = [record for body in bodies for record in decode_records(body.decode())]
+    return [record for record in records if isinstance(record, EndTransaction)]
+
+
+def test_ends_are_traced() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker, local = cluster.add_broker(T=1, **{TRACE_TOPIC: 1}), Local(UNKNOWN, ROLLBACK)
+        channels = remember_channel(broker)
+        async with transactions(cluster, local, trace=True) as producer:
+            result = await producer.send_in_transaction(Message("T", b"m", tags="A", keys=("k1", "k2")))
+            channels[0].push(check_of(broker))
+            await trio.sleep(2)
+        first, second = traced_ends(broker)
+        assert (first.group, first.topic, first.msg_id, first.tags, first.keys) == (
+            ("pg", "T", result.send.msg_id, "A", "k1 k2")
+        )
+        assert (first.region_id, first.kind, first.transaction_id) == ("R", 2, result.send.msg_id)
+        assert (first.state, first.is_checked, second.state, second.is_checked) == (
+            ("UNKNOW", False, "ROLLBACK_MESSAGE", True)
+        )
+        assert (second.msg_id, second.transaction_id, second.keys) == (result.send.msg_id, "tx", "k1 k2")
+        assert first.store_host and second.store_host
+
+    run(scenario)
+
+
+def test_ends_are_not_traced_unless_asked() -> None:
+    async def scenario(cluster: FakeCluster) -> None:
+        broker = cluster.add_broker(T=1, **{TRACE_TOPIC: 1})
+        async with transactions(cluster, Local()) as producer:
+            await producer.send_in_transaction(Message("T", b"m"))
+            await trio.sleep(2)
+        assert ends(broker) and not traced_ends(broker)
 
     run(scenario)
 

@@ -220,3 +220,11 @@ def test_a_changed_setting_stands_once_in_the_file_whatever_its_name_was(given: 
     settings = load_broker_config(path, {}, {"HOME": str(tmp_path)}, machine=MACHINE)
     change_file(path, update_broker(settings, {given: "true"}).changes)
     assert [line for line in path.read_text().splitlines() if line] == ["brokerName=b", "enableBatchPush=true"]
+
+
+def test_the_trace_topic_has_the_name_of_older_documents_too(tmp_path: Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("namesrvAddr=a:1\nautoTraceBrokerEnable=true\n")
+    settings = load_broker_config(path, None, ENVIRON, machine=MACHINE)
+    assert settings.broker.trace_topic_enable
+    assert "traceTopicEnable=true" in settings.to_properties().splitlines()

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy.message.trace import ContextCode, MessageKind, Pub, SubAfter, SubBefore, TraceRecord, decode_records
+from rocketpy.message.trace import (
+    ContextCode,
+    EndTransaction,
+    MessageKind,
+    Pub,
+    SubAfter,
+    SubBefore,
+    TraceRecord,
+    decode_records,
+)
 
 PUB = Pub(1000, "Region", "pg", "T", "ID", "A", "k1 k2", "10.0.0.1:10911", 5, 3, MessageKind.DELAY, "OFF", True)
 BEFORE = SubBefore(2000, "Region", "cg", "REQ", "ID", 2, "k1")
 AFTER = SubAfter("REQ", "ID", 7, False, "k1", ContextCode.FAILED, 3000, "cg")
+
+END = EndTransaction(
+    4000, "Region", "pg", "T", "ID", "A", "k1", "10.0.0.1:10911", MessageKind.TRANSACTION_COMMIT, "TX", "UNKNOW", True
+)
 
 
 def test_a_record_is_its_fields_between_separators() -> None:
@@ -17,6 +30,8 @@ def test_a_record_is_its_fields_between_separators() -> None:
     )
     assert BEFORE.encode() == "SubBefore\x012000\x01Region\x01cg\x01REQ\x01ID\x012\x01k1\x02"
     assert AFTER.encode() == "SubAfter\x01REQ\x01ID\x017\x01false\x01k1\x014\x013000\x01cg\x02"
+    assert END.encode().split("\x01")[:8] == ["EndTransaction", "4000", "Region", "pg", "T", "ID", "A", "k1"]
+    assert END.encode().split("\x01")[8:] == ["10.0.0.1:10911", "2", "TX", "UNKNOW", "true\x02"]
 
 
 def test_missing_text_is_the_word_null_and_separators_within_text_are_dropped() -> None:
@@ -27,7 +42,7 @@ def test_missing_text_is_the_word_null_and_separators_within_text_are_dropped() 
     assert isinstance(read, SubBefore) and read.keys == "abc"
 
 
-@pytest.mark.parametrize("record", [PUB, BEFORE, AFTER])
+@pytest.mark.parametrize("record", [PUB, BEFORE, AFTER, END])
 def test_what_is_written_is_read_again(record: TraceRecord) -> None:
     assert decode_records(record.encode()) == [record]
 
