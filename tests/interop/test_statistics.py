@@ -75,10 +75,20 @@ def test_sums_of_the_last_minute(broker: AnyBroker, loaded: tuple[str, str, int]
         assert put_size is not None and MESSAGES * size < put_size["sum"] < (MESSAGES + 2) * size
         got = minute(wire, "GROUP_GET_NUMS", f"{topic}@{group}")
         assert got is not None and got["avgpt"] == 10.5 and got["tps"] > 0
+        check_rates(wire, [key for key in expected if key[0] in ("TOPIC_PUT_NUMS", "GROUP_GET_NUMS", "GROUP_GET_SIZE")])
         latency = minute(wire, "GROUP_GET_LATENCY", f"0@{topic}@{group}")
         assert latency is not None and latency["sum"] >= 0
         assert minute(wire, "BROKER_PUT_NUMS", "DefaultCluster") is not None
         assert minute(wire, "GROUP_GET_NUMS", f"{topic}@nobody") is None
+
+
+def check_rates(wire: Wire, keys: list[tuple[str, str]]) -> None:
+    """A rate is the sum by the time between the first and the last sample of the minute; one is taken every 10 s. A
+    machine under load takes them late, so the bounds are wide: they tell seconds from minutes and milliseconds."""
+    for key in keys:
+        found = minute(wire, *key)
+        assert found is not None and found["tps"] > 0, key
+        assert 5 < found["sum"] / found["tps"] < 150, (key, found)
 
 
 def test_every_key_of_code_28_has_the_form_that_exporters_read(broker: AnyBroker, loaded: tuple[str, str, int]) -> None:

@@ -69,13 +69,14 @@ func request(given arguments) {
 	show("done", fields{})
 }
 
-// reply: a consumer that answers each message M with "re: M", until its input ends.
+// reply: a consumer that answers each message M with "re: M", until its input ends; prints its queues.
 func reply(given arguments) {
 	sender := newProducer(given, given.text("group", "")+"_replies")
 	receiver, err := rocketmq.NewPushConsumer(
 		consumer.WithNsResolver(given.nameServer()),
 		consumer.WithGroupName(given.text("group", "")),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithStrategy(watched(given.text("topic", ""))),
 	)
 	check(err)
 	check(receiver.Subscribe(given.text("topic", ""), tagsSelector(given),

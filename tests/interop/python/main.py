@@ -211,7 +211,7 @@ async def request(given: dict[str, str]) -> None:
 
 
 async def reply(given: dict[str, str]) -> None:
-    """Answers each message M with `re: M`."""
+    """Answers each message M with `re: M`; prints its queues."""
 
     async def handle(message: ReceivedMessage) -> None:
         result = await producer.send(message.reply(b"re: " + message.body))
@@ -220,10 +220,13 @@ async def reply(given: dict[str, str]) -> None:
     options = PushOptions(name_servers=given["namesrv"], start=START_FIRST)
     async with (
         Producer(given["group"] + "_replies", ProducerOptions(name_servers=given["namesrv"])) as producer,
-        PushConsumer(given["group"], {given["topic"]: "*"}, handle, options=options),
+        PushConsumer(given["group"], {given["topic"]: "*"}, handle, options=options) as consumer,
+        trio.open_nursery() as nursery,
     ):
         show("ready")
+        nursery.start_soon(watch_queues, consumer, given["topic"])
         await wait_for_end_of_input()
+        nursery.cancel_scope.cancel()
     show("done")
 
 

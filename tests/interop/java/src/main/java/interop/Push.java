@@ -56,9 +56,7 @@ final class Push {
         }
         Events.print("ready", Map.of("clientId",
             consumer.getDefaultMQPushConsumerImpl().getmQClientFactory().getClientId()));
-        Thread watch = new Thread(() -> watchQueues(consumer, topic));
-        watch.setDaemon(true);
-        watch.start();
+        watchQueues(consumer, topic);
         Events.waitForEndOfInput();
         consumer.shutdown();
         Events.print("done");
@@ -71,7 +69,14 @@ final class Push {
         DefaultMQPushConsumer.class.getMethod("setMessageModel", type).invoke(consumer, Enum.valueOf(type, name));
     }
 
-    private static void watchQueues(DefaultMQPushConsumer consumer, String topic) {
+    /** Prints the consumer's queues whenever they have changed. */
+    static void watchQueues(DefaultMQPushConsumer consumer, String topic) {
+        Thread watch = new Thread(() -> printQueues(consumer, topic));
+        watch.setDaemon(true);
+        watch.start();
+    }
+
+    private static void printQueues(DefaultMQPushConsumer consumer, String topic) {
         List<Integer> known = null;
         try {
             while (true) {

@@ -16,7 +16,7 @@ import org.apache.rocketmq.common.message.Message;
 
 /**
  * request --mode sync|callback --count N [--size S] [--timeout MS]: prints each reply.
- * reply: a consumer that answers each message M with "re: M", until its input ends.
+ * reply: a consumer that answers each message M with "re: M", until its input ends; prints its queues.
  */
 final class RequestReply {
     private RequestReply() {
@@ -87,6 +87,7 @@ final class RequestReply {
         });
         consumer.start();
         Events.print("ready");
+        Push.watchQueues(consumer, arguments.text("topic"));
         Events.waitForEndOfInput();
         consumer.shutdown();
         producer.shutdown();
