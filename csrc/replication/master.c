@@ -31,7 +31,7 @@ struct rp_master {
     } closed[RP_SLAVES_MAX]; /* rows that Python has not been told of */
     uint32_t closed_count;
     uint64_t replicated; /* as the control block has it */
-    uint64_t worked_ns, stopping_ns;
+    uint64_t worked_ns, stopping_ns, accept_from_ns;
     int has_more; /* some slave can be sent more at once */
 };
 
@@ -81,6 +81,10 @@ rp_status rp_master_add(rp_master *master, int32_t fd, const char *address) {
         return RP_OK;
     }
     return RP_FULL;
+}
+
+void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns) {
+    master->accept_from_ns = now_of(master) + pause_ns;
 }
 
 static void drop(rp_master *master, uint32_t index, uint32_t reason) {
@@ -174,7 +178,8 @@ static uint64_t wait_until(rp_master *master, uint64_t end, uint64_t now, uint64
 /* Wait for events. With `is_asleep` the send worker rings when it has published something. */
 static void wait_for(rp_master *master, uint64_t timeout_ns, int is_asleep) {
     struct timespec timeout = {.tv_sec = (time_t)(timeout_ns / 1000000000), .tv_nsec = (long)(timeout_ns % 1000000000)};
-    master->polled[LISTENER] = (struct pollfd){.fd = master->config.listener, .events = POLLIN};
+    int accepts = now_of(master) >= master->accept_from_ns;
+    master->polled[LISTENER] = (struct pollfd){.fd = accepts ? master->config.listener : -1, .events = POLLIN};
     master->polled[DOORBELL] = (struct pollfd){.fd = master->config.worker->doorbell, .events = POLLIN};
     for (uint32_t i = 0; i < RP_SLAVES_MAX; i++) {
         const rp_slave *slave = &master->slaves[i];

@@ -46,6 +46,9 @@ void rp_master_close(rp_master *master);
 rp_status rp_master_run(rp_master *master, int64_t timeout_ns);
 /* Take over a connection, non-blocking; `address` is for operators. RP_OK; RP_FULL: there are slaves_max. */
 rp_status rp_master_add(rp_master *master, int32_t fd, const char *address);
+/* Do not look at the listener for `pause_ns`: nothing can be accepted now, and what waits there would keep the loop
+ * busy. */
+void rp_master_pause_accepting(rp_master *master, uint64_t pause_ns);
 /* The next connection that was closed; 0: there is none. Its row is free from then on. */
 int rp_master_closed(rp_master *master, rp_slave_closed *closed);
 #endif

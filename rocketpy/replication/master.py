@@ -25,6 +25,7 @@ from .slave_table import SlaveTable
 logger = logging.getLogger(__name__)
 
 ACCEPTS_PER_TURN = 64
+ACCEPT_AGAIN_NS = 50_000_000  # after a failure
 LOG_INTERVAL_S = 10.0
 WHY = {
     lib.RP_SLAVE_LEFT: "slave %(address)s has left; it had the log up to %(acked)d (%(behind)d bytes behind)",
@@ -84,6 +85,7 @@ class Master:
             except OSError as exc:  # it has gone again, or there are no descriptors
                 if told := self._limit.take("accept"):
                     logger.warning("cannot accept a slave: %s%s", exc.strerror, and_more(told))
+                lib.rp_master_pause_accepting(self._pointer, ACCEPT_AGAIN_NS)
                 return
             with contextlib.closing(connection):
                 self._admit(connection, peer)

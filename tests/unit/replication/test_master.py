@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import random
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -288,3 +290,30 @@ def test_a_restarted_replicator_begins_without_slaves_and_keeps_the_position(rig
     slave = rig.connect(450)
     assert frames(rig.received(slave, 50)) == [(450, rig.log[450:])]
     assert rig.replicated == 450
+
+
+class NoDescriptors:
+    """A listener while every accept fails."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def accept(self) -> None:
+        self.tries += 1
+        raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_lack_of_descriptors_neither_spins_nor_stops_slaves(rig: MasterRig) -> None:
+    rig.append(10)
+    slave = rig.connect(0)
+    listener, rig.master._listener = rig.master._listener, NoDescriptors()
+    late = socket.create_connection(rig.listener.getsockname())
+    rig.turn_until(lambda: rig.master._listener.tries == 1)
+    rig.turn(100)
+    assert rig.master._listener.tries == 1, "the listener is left alone for a while"
+    rig.say(slave, 10)
+    assert rig.replicated == 10
+    rig.master._listener = listener
+    rig.now_ns += 50_000_000
+    rig.turn_until(lambda: len(rig.slaves()) == 2)
+    late.close()
