@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import click
 
 from rocketpy.errors import ConfigError
 from rocketpy.startup.cli.pipeline_analytics import print_report
-from rocketpy.startup.cli.pipeline_frame import AS_JSON, MASTER, job_session, status_of
+from rocketpy.startup.cli.pipeline_frame import AS_JSON, FAILED, MASTER, job_session, status_of
 from rocketpy.startup.cli.store_progress import StoreProgress
 
 PORT_MIN, PORT_MAX = 12_000, 32_000  # below the range from which the kernel takes ports of connections
@@ -92,6 +93,7 @@ def running_broker(target: Path) -> Iterator[str]:
     for key, value in BULK.items():
         words += ["--set", f"{key}={value}"]
     log = target / "broker.log"
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(FAILED))  # ends as Ctrl-C does: the broker is stopped
     with log.open("wb") as output:
         process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
     try:
@@ -103,6 +105,7 @@ def running_broker(target: Path) -> Iterator[str]:
             process.wait(STOP_S)
         except subprocess.TimeoutExpired:
             process.kill()
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
