@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/atomic.h"
+#include "base/crash_point.h"
 #include "store/new_file.h"
 
 enum { NAME_SIZE = 20 };
@@ -164,6 +165,7 @@ rp_status rp_timer_index_file(rp_timer_index *index, const rp_timer *others, uin
     free(timers);
     if (status != RP_OK) return status;
     index->heap.count = 0;
+    RP_CRASH_POINT("timer.filed");
     rp_store_release(&rp_timer_marks_header(index->marks)->filed, to);
     return RP_OK;
 }

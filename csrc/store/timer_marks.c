@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/atomic.h"
+#include "base/crash_point.h"
 #include "store/new_file.h"
 
 #define MAGIC 0x3152454d49545052ull /* "RPTIMER1", little-endian */
@@ -180,7 +181,7 @@ rp_status rp_timer_marks_reserve(rp_timer_marks *marks, uint64_t number) {
         if (fallocate(marks->fd, 0, chunk_at(header->reserved), CHUNK_SIZE) != 0 && errno != EOPNOTSUPP)
             return rp_status_of_errno();
         header->reserved += CHUNK_NUMBERS;
-        if (msync(header, HEADER_SIZE, MS_SYNC) != 0) return RP_IO_ERROR;
+        if (fdatasync(marks->fd) != 0) return RP_IO_ERROR;
     }
     return RP_OK;
 }
@@ -246,7 +247,8 @@ void rp_timer_marks_cut(rp_timer_marks *marks, uint64_t number) {
 rp_status rp_timer_marks_sync(rp_timer_marks *marks) {
     rp_timer_header *header = marks->header;
     uint64_t marked = rp_load_acquire(&header->marked_phy_offset);
-    if (msync(header, FILE_SIZE, MS_SYNC) != 0) return RP_IO_ERROR;
+    if (fdatasync(marks->fd) != 0) return RP_IO_ERROR; /* what was written through the mapping, too */
+    RP_CRASH_POINT("timer.synced");
     if (!rp_load_acquire32(&header->must_scan)) rp_store_release(&header->scanned_phy_offset, marked);
     return RP_OK;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/crash_point.h"
 #include "base/endian.h"
 #include "ipc/worker_counters.h"
 #include "store/broker_clock.h"
@@ -308,6 +309,7 @@ rp_status rp_timers_sync(rp_timers *timers) {
     if (status == RP_OK) status = rp_timer_marks_sync(timers->config.marks);
     if (status != RP_OK) return status;
     timers->synced_run = end;
+    RP_CRASH_POINT("timer.runs_synced");
     rp_store_release(&header->filed_durable, filed);
     return RP_OK;
 }

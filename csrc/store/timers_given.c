@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "base/atomic.h"
+#include "base/crash_point.h"
 #include "base/endian.h"
 #include "ipc/worker_messages.h"
 #include "store/timers_private.h"
@@ -82,10 +83,12 @@ static uint64_t set_bits(rp_timers *timers, uint64_t published) {
         if (rp_timer_marks_reserve(timers->config.marks, number) != RP_OK) break; /* changed before it was followed */
         if (number < timers->next && !rp_timer_is_delivered(timers->config.marks, number))
             header->pending -= header->pending > 0;
+        RP_CRASH_POINT("timer.bit");
         rp_timer_set_delivered(timers->config.marks, number);
         rp_number_set_remove(&timers->under_way, number);
         header->marked_phy_offset = end.end_phy_offset;
     }
+    if (at > from) RP_CRASH_POINT("timer.bits");
     rp_store_release(&header->journal_begin, at);
     if (at == timers->seen && timers->given_begin == timers->given_end)
         header->marked_phy_offset = published < durable ? published : durable;

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include "base/crash_point.h"
 #include "base/numbers.h"
 #include "wire/codes.h"
 #include "store/timer_properties.h"
@@ -46,7 +47,9 @@ void rp_send_timer_end(rp_send *send, const rp_timer_end *end) {
     uint64_t begin = rp_load_acquire(&rp_timer_marks_header(send->config.timers)->journal_begin);
     for (; send->ended_from < begin; send->ended_from++) /* their bits are set */
         rp_number_set_remove(&send->ended_timers, rp_timer_journal_at(marks, send->ended_from).number);
+    RP_CRASH_POINT("timer.end");
     rp_timer_journal_add(send->config.timers, end);
+    RP_CRASH_POINT("timer.journal");
     rp_number_set_add(&send->ended_timers, end->number);
 }
 

@@ -14,7 +14,7 @@ from rocketpy.native.status import Status
 from rocketpy.reactor.worker_messages import decode_put_result, encode_put
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.store.formats.unit import CQ_UNIT
-from tests.support.fast_path import FastPath
+from tests.support.fast_path import FILE_SIZE, FastPath
 from tests.support.history import send_request
 
 TIMER_TOPIC, DEAD_LETTERS = "rmq_sys_wheel_timer", "%DLQ%rmq_sys_wheel_timer"
@@ -23,14 +23,14 @@ MAX_DELAY_MS = 3 * 86_400_000
 
 
 class TimerRig:
-    """`heap_max`: timers in memory, so that runs come early."""
+    """`heap_max`: timers in memory, so that runs come early. `root` may be a store."""
 
-    def __init__(self, root: Path, *, heap_max: int = 0, **options: Any) -> None:
+    def __init__(self, root: Path, *, heap_max: int = 0, now_ms: int = START_MS, **options: Any) -> None:
         self.root = root
-        self.wall_ms, self.boot_ms = START_MS, 1000
+        self.wall_ms, self.boot_ms = now_ms, now_ms - START_MS + 1000
         self.heap_max = heap_max
         self._deleted: list[StoredRecord] = []
-        (root / "timer").mkdir(parents=True)
+        (root / "timer").mkdir(parents=True, exist_ok=True)
         self._clocks = (
             ffi.callback("int64_t(void)", lambda: self.wall_ms),
             ffi.callback("int64_t(void)", lambda: self.boot_ms),
@@ -42,8 +42,8 @@ class TimerRig:
         clocks = {"wall_ms": self._clocks[0], "boot_ms": self._clocks[1]}
         self._opaque = 0
         self._has_topics = False
-        (root / "commitlog").mkdir()
-        block = lib.rp_control_open(str(root / "control").encode(), 8 << 20)
+        (root / "commitlog").mkdir(exist_ok=True)
+        block = lib.rp_control_open(str(root / "control").encode(), options.get("file_size", FILE_SIZE))
         lib.rp_control_mark_boot(block)
         self.marks = self._open_marks(block)
         self.path = FastPath(root, timers=self.marks, timer_max_delay_ms=MAX_DELAY_MS, **clocks, **options)

@@ -14,6 +14,11 @@ ELSEWHERE = {
     "consume_queue_ext_writer.c",  # extension units: tests/fault/test_queue_ext_crashes.py
     "send_end.c",  # transactions: tests/fault/test_transaction_crashes.py
     "half_states.c",
+    "send_timer.c",  # timers: tests/fault/test_timer_crashes.py
+    "timer_index.c",
+    "timer_marks.c",
+    "timers.c",
+    "timers_given.c",
 }
 NEEDS_DAMAGE = {"recovery.queue_lost"}  # a queue directory removed by hand: tests/unit/store/test_recovery.py
 IN_PYTHON = frozenset(
