@@ -62,6 +62,18 @@ enum {
     RP_COUNT_PUT_LATENCY_SUM_US = 88,
     RP_COUNT_TIMER_LATENESS = 96, /* 20 buckets: due to stored, upper bounds 2^k milliseconds, k = 0.. */
     RP_COUNT_TIMER_LATENESS_BUCKETS = 20,
-    RP_COUNT_TIMER_LATENESS_SUM_MS = 116
+    RP_COUNT_TIMER_LATENESS_SUM_MS = 116,
+    RP_COUNT_FOLLOWING = 120, /* gauge, of a slave's replicator: RP_FOLLOWING_* */
+    RP_COUNT_BAD_RECORDS = 121, /* from the master, not published */
+    RP_COUNT_STREAMS = 122, /* connections to the master that brought its log */
+    RP_COUNT_STREAMS_ENDED = 123,
+    RP_COUNT_MASTER_END = 124, /* gauge: the position that the master named last */
+    RP_COUNT_REPORTED = 125 /* gauge: the position that was reported to it last */
+};
+
+enum { /* RP_COUNT_FOLLOWING */
+       RP_FOLLOWING_SEARCHING = 0, /* no master is known, or it does not answer */
+       RP_FOLLOWING = 1,
+       RP_FOLLOWING_HALTED = 2 /* the logs differ, or the master's cannot be used */
 };
 #endif

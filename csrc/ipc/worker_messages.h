@@ -11,6 +11,7 @@
  *                          (answered by PUT_RESULT); to pull EXPRESSION before a PULL that brings it
  *   manager -> store       CLEAN_TOPIC, CLEAN_EXPIRED (answered by CLEANED), SETTINGS, FILTER, TABLES_END
  *   store -> pull          ARRIVAL                  -> send  TIMER
+ *   replicator -> send     LOG, on a slave
  *   any -> selector        REPLY, PULL_REPLY */
 #include <stdint.h>
 #include "base/host.h"
@@ -42,7 +43,8 @@ enum {
     RP_MSG_TRAFFIC = 22, /* send, pull -> manager: rp_msg_traffic: sums of a queue, for statistics */
     RP_MSG_TIMER = 23, /* store -> send: rp_msg_timer: deliver or renew this timer; timer_marks.h says what was */
     RP_MSG_EXPRESSION = 25, /* manager -> pull: rp_msg_expression: a SQL92 expression that pulls may bring */
-    RP_MSG_FILTER = 26 /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
+    RP_MSG_FILTER = 26, /* manager -> store: rp_msg_filter: a subscription for which filter bits are written */
+    RP_MSG_LOG = 28     /* replicator -> send: rp_msg_log: bytes of the master's log */
 };
 
 /* Where a request came from. connection = selector index << 56 | slot << 32 | generation; a reply with an old
@@ -211,6 +213,13 @@ typedef struct rp_msg_timer {
     uint32_t size;       /* of its record */
     uint32_t is_renewal; /* 1: store it again, unless it is due by now */
 } rp_msg_timer;
+
+/* A chunk of the master's log. */
+typedef struct rp_msg_log {
+    uint64_t stream; /* number of the stream that it belongs to (replica.h) */
+    uint64_t phy_offset;
+    /* the bytes, to the end of the message */
+} rp_msg_log;
 
 /* CLEAN_TOPIC, CLEAN_EXPIRED (no topic); CLEANED brings the same bytes back when it is done. */
 typedef struct rp_msg_clean_topic {

@@ -17,10 +17,12 @@
 #define _GNU_SOURCE
 #include "store/commitlog.h"
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/crash_point.h"
@@ -272,6 +274,18 @@ void rp_commitlog_close(rp_commitlog *log) {
     free(log);
 }
 
+/* Map the file that holds the position: the first one, or the one behind a blank that was received. */
+static rp_status open_active(rp_commitlog *log) {
+    if (log->base && log->position - log->start < log->file_size) return RP_OK;
+    uint64_t start = log->position - log->position % log->file_size;
+    uint8_t *base = NULL;
+    rp_status status = map_file(log, start, &base);
+    if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
+    wipe(base, log->position - start, log->file_size);
+    switch_file(log, base, start);
+    return RP_OK;
+}
+
 /* End the current file with a blank and continue in the next one, which is created before anything is changed. */
 static rp_status roll(rp_commitlog *log) {
     uint8_t *next = NULL, *blank = log->base + (log->position - log->start);
@@ -290,16 +304,9 @@ static rp_status roll(rp_commitlog *log) {
 }
 
 rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, uint64_t *phy_offset) {
-    rp_status status;
     if ((uint64_t)size + RP_END_FILE_MIN_BLANK > log->file_size) return RP_TOO_LARGE;
-    if (!log->base) {
-        uint64_t start = log->position - log->position % log->file_size;
-        uint8_t *base = NULL;
-        status = map_file(log, start, &base);
-        if (status != RP_OK) return status == RP_CORRUPT ? RP_IO_ERROR : status;
-        wipe(base, log->position - start, log->file_size);
-        switch_file(log, base, start);
-    }
+    rp_status status = open_active(log);
+    if (status != RP_OK) return status;
     if ((uint64_t)size + RP_END_FILE_MIN_BLANK > log->start + log->file_size - log->position) {
         status = roll(log);
         if (status != RP_OK) return status;
@@ -307,6 +314,31 @@ rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, u
     if (log->position >= log->ask_at) ask_helper(log);
     *at = log->base + (log->position - log->start);
     *phy_offset = log->position;
+    return RP_OK;
+}
+
+rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_offset, uint64_t *room) {
+    rp_status status = open_active(log);
+    if (status != RP_OK) return status;
+    if (log->position >= log->ask_at) ask_helper(log);
+    *at = log->base + (log->position - log->start);
+    *phy_offset = log->position;
+    *room = log->start + log->file_size - log->position;
+    return RP_OK;
+}
+
+rp_status rp_commitlog_begin_at(rp_commitlog *log, uint64_t phy_offset) {
+    rp_control *control = log->control;
+    if (log->position > control->min_phy_offset || phy_offset % log->file_size) return RP_INVALID;
+    char path[PATH_MAX];
+    uint64_t first = log->position - log->position % log->file_size; /* created ahead, when this was to be a master */
+    if (first != phy_offset && rp_mapped_file_path(path, sizeof path, log->directory, first) == 0) unlink(path);
+    log->position = phy_offset;
+    /* Nothing is published, so no other worker moves these positions now. `published` is last: it shows the others. */
+    rp_store_release(&control->min_phy_offset, phy_offset);
+    rp_store_release(&control->dispatched_phy_offset, phy_offset);
+    rp_store_release(&control->durable_phy_offset, phy_offset);
+    rp_store_release(&control->published_phy_offset, phy_offset);
     return RP_OK;
 }
 

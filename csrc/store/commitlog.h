@@ -19,6 +19,12 @@ void rp_commitlog_close(rp_commitlog *log);
 rp_status rp_commitlog_reserve(rp_commitlog *log, uint32_t size, uint8_t **at, uint64_t *phy_offset);
 /* Publish the `size` bytes of the last reservation: move the published position past them (release store). */
 void rp_commitlog_publish(rp_commitlog *log, uint32_t size, int64_t store_timestamp_ms);
+/* For a log that is received from a master: *at, the place of the log's end at *phy_offset, and *room, the bytes from
+ * there to the end of the file. Fill some of it with whole records, or with a blank that fills all of it, then publish
+ * them. Returns RP_OK; RP_NO_SPACE, RP_IO_ERROR as rp_commitlog_reserve. */
+rp_status rp_commitlog_window(rp_commitlog *log, uint8_t **at, uint64_t *phy_offset, uint64_t *room);
+/* Let an empty log begin at `phy_offset`, the start of a file. RP_OK; RP_INVALID: it is not empty, or not a start. */
+rp_status rp_commitlog_begin_at(rp_commitlog *log, uint64_t phy_offset);
 
 rp_log_view *rp_log_view_open(const char *directory, uint64_t file_size, uint32_t mappings_max);
 void rp_log_view_close(rp_log_view *view);

@@ -95,6 +95,7 @@ rp_status rp_dispatch_run(rp_dispatch *dispatch, uint64_t budget) {
     uint64_t end = rp_load_acquire(&control->published_phy_offset), file_size = control->commitlog_file_size;
     if (dispatch->arrivals.count && rp_arrivals_send(&dispatch->arrivals) != RP_OK) return RP_FULL;
     if (position < min) position = min;
+    if (position > end) return RP_EMPTY; /* a slave's log that is about to begin at `min` */
     uint64_t stop = budget < end - position ? position + budget : end;
     while (position < stop) {
         uint64_t file_end = position - position % file_size + file_size, to = file_end < end ? file_end : end;

@@ -49,8 +49,9 @@ rp_send *rp_send_open(const rp_send_config *config) {
         goto fail;
     for (uint32_t i = 0; i < config->input_count; i++) send->input_rings[i] = config->inputs[i];
     send->input_rings[config->input_count] = config->from_manager;
-    send->input_rings[config->input_count + 1] = config->from_store;
-    for (uint32_t i = 0; i < config->input_count + 1 + (config->from_store != NULL); i++, send->input_count++) {
+    rp_ring *last = config->is_slave ? config->from_replicator : config->from_store;
+    send->input_rings[config->input_count + 1] = last;
+    for (uint32_t i = 0; i < config->input_count + 1 + (last != NULL); i++, send->input_count++) {
         if (!(send->inputs[i] = rp_ring_reader_open(send->input_rings[i]))) goto fail;
     }
     for (uint32_t i = 0; i < config->selector_count; i++, send->selector_count++)
@@ -69,7 +70,8 @@ rp_send *rp_send_open(const rp_send_config *config) {
         errno = EINVAL;
         goto fail;
     }
-    if (config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
+    if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
+    rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc);
     rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
     return send;
 fail:;
@@ -136,6 +138,7 @@ static rp_status take(rp_send *send, const uint8_t *data, uint32_t size, uint16_
         case RP_MSG_SEND: return rp_send_take(send, data, size);
         case RP_MSG_TIMER:
             return size >= sizeof(rp_msg_timer) ? rp_send_timer_serve(send, (const rp_msg_timer *)data) : RP_OK;
+        case RP_MSG_LOG: return size >= sizeof(rp_msg_log) ? rp_send_take_log(send, data, size) : RP_OK;
         case RP_MSG_END_TRANSACTION: return rp_send_end_transaction(send, data, size);
         case RP_MSG_TOPIC: return set_topic(send, data, size);
         case RP_MSG_COMPLETED:
@@ -192,8 +195,8 @@ static uint32_t pass(rp_send *send) {
     uint32_t manager = send->config.input_count;
     uint32_t taken = drain(send, manager);
     for (uint32_t i = 0; i < manager && send->tables_ready; i++) taken += drain(send, i);
-    if (manager + 1 < send->input_count && send->tables_ready && !rp_load_acquire32(&send->config.worker->stop))
-        taken += drain(send, manager + 1);
+    int takes_timers = send->tables_ready && !rp_load_acquire32(&send->config.worker->stop);
+    if (manager + 1 < send->input_count && (send->config.is_slave || takes_timers)) taken += drain(send, manager + 1);
     rp_admission_end(&send->admission, taken);
     if (send->halves) taken += rp_send_serve_read_ends(send);
     taken += rp_send_release_waits(send);

@@ -7,6 +7,7 @@
  * for the disk. */
 #include <stdint.h>
 #include "base/status.h"
+#include "ipc/replica.h"
 #include "ipc/ring.h"
 #include "ipc/worker_messages.h"
 #include "store/commitlog.h"
@@ -43,17 +44,20 @@ typedef struct rp_send_config {
     uint32_t max_message_size;    /* bytes of body */
     uint32_t sync_flush;          /* 1: SYNC_FLUSH */
     uint32_t fast_failure;        /* brokerFastFailureEnable */
-    uint32_t is_slave;            /* END_TRANSACTION is refused */
+    uint32_t is_slave; /* the log comes from a master: `replica` and `from_replicator` are set, timers not */
+    uint32_t check_crc; /* haCheckCrc */
+    rp_replica *replica;
+    rp_ring *from_replicator; /* LOG messages */
     int64_t sync_flush_timeout_ms;
     const rp_slave_table *slaves; /* SYNC_MASTER: sends wait for one of them; NULL: they wait for none */
-    uint64_t fall_behind_max;     /* haSlaveFallbehindMax, bytes */
-    int64_t slave_timeout_ms;     /* slaveTimeout */
-    int64_t wait_time_in_queue_ms;/* waitTimeMillsInSendQueue */
-    int64_t page_cache_busy_ms;   /* osPageCacheBusyTimeOutMills */
-    uint64_t dispatch_lag_max;    /* dispatchLagMax, bytes; 0: no bound */
-    uint64_t (*clock_ns)(void);   /* NULL: CLOCK_MONOTONIC */
-    int64_t (*wall_ms)(void);     /* NULL: CLOCK_REALTIME */
-    int64_t (*boot_ms)(void);     /* NULL: CLOCK_BOOTTIME */
+    uint64_t fall_behind_max; /* haSlaveFallbehindMax, bytes */
+    int64_t slave_timeout_ms; /* slaveTimeout */
+    int64_t wait_time_in_queue_ms; /* waitTimeMillsInSendQueue */
+    int64_t page_cache_busy_ms; /* osPageCacheBusyTimeOutMills */
+    uint64_t dispatch_lag_max; /* dispatchLagMax, bytes; 0: no bound */
+    uint64_t (*clock_ns)(void); /* NULL: CLOCK_MONOTONIC */
+    int64_t (*wall_ms)(void); /* NULL: CLOCK_REALTIME */
+    int64_t (*boot_ms)(void); /* NULL: CLOCK_BOOTTIME */
     int (*in_memory)(const uint8_t *at, uint64_t size); /* whether a half message is; NULL: asks the kernel */
 } rp_send_config;
 

@@ -4,6 +4,7 @@
 #include "base/atomic.h"
 #include "store/broker_clock.h"
 #include "store/half_places.h"
+#include "store/received_log.h"
 #include "store/timer_heap.h"
 #include "workers/admission.h"
 #include "workers/diverted.h"
@@ -34,16 +35,17 @@ struct rp_send {
     rp_log_view *timer_records; /* where timers are read; NULL without timers */
     rp_number_set ended_timers; /* those in the journal from ended_from on */
     uint64_t ended_from;
-    rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker */
+    rp_received_log received; /* on a slave */
+    rp_ring_reader **inputs; /* codecs, then the manager, then the timers of the store worker or a slave's replicator */
     rp_ring **input_rings;
-    uint32_t input_count;    /* codecs + 1, + 1 if there are timers */
+    uint32_t input_count; /* codecs + 1, + 1 with timers or a replicator */
     rp_ring_writer *manager;
     rp_ring_writer **selectors;
     uint32_t selector_count;
     rp_map topics;
     rp_diverted diverted;
     rp_backlog results; /* of the manager's own puts */
-    rp_waits waits;    /* replies that wait for the disk alone */
+    rp_waits waits; /* replies that wait for the disk alone */
     rp_waits replicas; /* replies that wait for a slave, and perhaps for the disk as well */
     rp_traffic traffic;
     rp_log_view *halves; /* half messages are read through it; NULL: there are no transactions */
@@ -58,8 +60,8 @@ struct rp_send {
     uint32_t region_size;
     uint32_t current_input;
     uint32_t appended; /* in this pass */
-    int is_awaited;    /* some of it by a suspended pull */
-    int is_blocked;    /* an input waits for room in a ring */
+    int is_awaited; /* some of it by a suspended pull */
+    int is_blocked; /* an input waits for room in a ring */
     int32_t permission;
     int tables_ready;
     uint64_t random;
@@ -104,6 +106,8 @@ const char *rp_send_append_fault(rp_status status, int32_t *code);
 rp_ring_writer *rp_send_selector_of(const rp_send *send, uint64_t connection);
 /* Before the output is published that proves the current input done. */
 void rp_send_set_resume_point(rp_send *send, uint32_t output, uint64_t position);
+/* send_slave.c: a chunk of the master's log. RP_FULL: the disk has no room now, it stays in the ring. */
+rp_status rp_send_take_log(rp_send *send, const uint8_t *data, uint32_t size);
 /* send_half.c: half messages. */
 rp_status rp_send_halves_open(rp_send *send); /* RP_OK; RP_INVALID, RP_NO_MEMORY */
 void rp_send_halves_close(rp_send *send);

@@ -12,6 +12,9 @@
 #include "workers/send_store.h"
 #include "workers/send_timer.h"
 
+static const char SLAVE_REMARK[] =
+    "service not available now: this broker is a slave and takes no messages; send to its master";
+
 static int is_internal(const rp_msg_send *request) { return request->origin.connection >= RP_CONNECTION_INTERNAL; }
 
 /* ------------------------------------------------------------------ sends */
@@ -158,6 +161,7 @@ rp_status rp_send_take(rp_send *send, const uint8_t *data, uint32_t size) {
     const rp_msg_send *request = (const rp_msg_send *)data;
     rp_put put;
     if (!rp_put_open(data, size, &put)) return RP_OK;
+    if (send->config.is_slave) return refuse(send, request, RP_RESPONSE_SERVICE_NOT_AVAILABLE, SLAVE_REMARK);
     if (put.is_delivery && send->config.marks && rp_delivery_marks_has(send->config.marks, &put.delivery)) {
         rp_wait wait = {.token = request->token, .queue_id = request->queue_id};
         return rp_send_put_result(send, &wait, RP_RESPONSE_SUCCESS);

@@ -20,7 +20,7 @@ from rocketpy.config import BrokerSettings
 from rocketpy.errors import RequestRefused
 from rocketpy.faults import Faults
 from rocketpy.remoting.abc import Channel, Processor
-from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
+from rocketpy.remoting.admin_guard import ADMIN_CODES
 from rocketpy.remoting.fast_path import FastPath, PullRequest, SendRequest, Traffic
 from rocketpy.remoting.limits import PoolLoad, TableSize
 from rocketpy.transport.duties import Duty, as_duty, as_work, run_duty
@@ -59,12 +59,13 @@ from .processors.relay import RelayProcessor
 from .processors.reply import ReplyProcessor
 from .processors.reset_offset import ResetOffsetProcessor
 from .processors.send_back import SendBackProcessor
-from .processors.table import GuardedProcessor, TableProcessor
+from .processors.table import GuardedProcessor, TableProcessor, guard_of
 from .processors.transactions import TransactionProcessor
 from .processors.unreadable import UnreadableProcessor
 from .queries import query_processors
 from .schedule import ScheduleService
 from .services import BrokerServices
+from .slave_synchronize import SlaveSynchronize
 from .slow_pull import SlowPull
 from .slow_readers import INTERVAL_S as SLOW_READERS_S
 from .slow_readers import SlowReaders
@@ -137,6 +138,7 @@ class BrokerController:
             pool_loads=pool_loads,
         )
         services = self.services
+        self.master = SlaveSynchronize(name_server_client, services, self._outer_api)
         services.schedule.on_delivered = services.stats.count_delivery
         self.backlog = BacklogMonitor(current, topics, services.groups, services.offsets, store, clock)
         self._slow_readers = SlowReaders(current, services.groups, services.stats)
@@ -144,7 +146,6 @@ class BrokerController:
         self._slow_send = SlowSend(current, clock, topics, services.groups, fast_path, levels, choose, faults, store)
         self._slow_pull = SlowPull(current, topics, services.groups, services.consumers, filters, fast_path)
         self._processors = self._make_processors(levels)
-        self._guard = guard_of(settings)
         self._scope = trio.CancelScope()
         self._finished = trio.Event()
 
@@ -174,8 +175,9 @@ class BrokerController:
     def processors(self) -> Mapping[int, Processor]:
         """By request code. Codes that are not here are answered 3 by the reactor, whose table says which pool serves
         which code."""
+        guard = guard_of(self.services.settings.value)
         return {
-            code: GuardedProcessor(processor, self._guard) if code in ADMIN_CODES else processor
+            code: GuardedProcessor(processor, guard) if code in ADMIN_CODES else processor
             for processor in self._processors
             for code in processor.codes
         }
@@ -312,15 +314,16 @@ class BrokerController:
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]
-        if not settings.is_slave:
-            transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
-            duties += [
-                Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0),
-                Duty("checking transactions", interval_s, transactions.check),
-                Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
-                Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
-            ]
-        return duties
+        if settings.is_slave:
+            return [*duties, Duty("copying the master's tables", RESTART_S, self.master.run, first_s=0.0)]
+        transactions, interval_s = services.transactions, settings.broker.transaction_check_interval / 1000
+        return [
+            *duties,
+            Duty("delivering delayed messages", RESTART_S, services.schedule.run, first_s=0.0),
+            Duty("checking transactions", interval_s, transactions.check),
+            Duty("keeping the progress of transactions", PROGRESS_S, as_duty(transactions.keep_progress)),
+            Duty("saving checks of transactions", CHECKS_SAVE_S, transactions.file.save),
+        ]
 
     @property
     def _files(self) -> list[ConfigFile]:
@@ -392,9 +395,3 @@ def _make_locks(
         pauses=pauses,
         locks_max=lambda: settings.rocketpy.queue_locks_max,
     )
-
-
-def guard_of(settings: BrokerSettings) -> AdminGuard:
-    """Who may administer the broker."""
-    own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
-    return AdminGuard.of(settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback)

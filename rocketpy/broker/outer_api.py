@@ -31,6 +31,7 @@ from rocketpy.remoting.headers.namesrv import (
     BrokerRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
 )
 from rocketpy.transport.address_server import AddressLookup, address_server_url, ask_address_server
 
@@ -42,6 +43,7 @@ from .registration import RegistrationPart, registration_parts
 logger = logging.getLogger(__name__)
 
 PERIOD_MIN_S, PERIOD_MAX_S = 10.0, 60.0
+SEARCH_PERIOD_S = 2.0  # of a slave that has not found its master yet
 UNREGISTER_TIMEOUT_S = 3.0
 LARGE_TOPICS = 10_000  # a larger table is sent only if its version differs, even with forceRegister
 
@@ -117,6 +119,9 @@ class BrokerOuterApi:
         self._ask: Callable[[str], Awaitable[list[str]]] = ask_address_server
         self._nursery: trio.Nursery | None = None  # of `run`
         self._has_left = False
+        self.on_master: Callable[[str | None, str | None], None] = lambda master, ha: None
+        """On a slave, called with the master's addresses of requests and of the log; None: none is registered."""
+        self._knows_master = False
 
     def topics_changed(self) -> None:
         self._changed.set()
@@ -213,6 +218,8 @@ class BrokerOuterApi:
 
     @property
     def _period_s(self) -> float:
+        if self._settings.is_slave and not self._knows_master:
+            return SEARCH_PERIOD_S
         return min(PERIOD_MAX_S, max(PERIOD_MIN_S, self._settings.broker.register_name_server_period / 1000))
 
     async def _register_with(self, server: _Server, parts: Sequence[RegistrationPart]) -> None:
@@ -244,8 +251,16 @@ class BrokerOuterApi:
                     )
                 return
         self._count(last_success_ms=self._clock.now_ms())
-        if answer is not None and answer.body:
+        if answer is not None and settings.is_slave:
+            self._take_master(answer)
+        elif answer is not None and answer.body:
             await self._take_order_topics(server.address, answer.body)
+
+    def _take_master(self, answer: RemotingCommand) -> None:
+        """Tell who the master is, as this name server knows it. A slave has its ordered topics from its master."""
+        found = RegisterBrokerResponseHeader.of(answer)
+        self._knows_master |= bool(found.master_addr)
+        self.on_master(found.master_addr, found.ha_server_addr)
 
     def _count(self, **changes: int) -> None:
         self.statistics = attrs.evolve(self.statistics, **changes)

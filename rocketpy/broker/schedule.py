@@ -21,7 +21,7 @@ Source: RocketMQ 4.9 `ScheduleMessageService`; `delayOffset.json`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +97,12 @@ class ScheduleService:
             units = self._store.consume_queue_units(SCHEDULE_TOPIC, level - 1, last.queue_offset, 1)
             if units and units[0].phy_offset == last.phy_offset:  # else the queue was rebuilt: the file is right
                 self._advance(level, last.queue_offset + 1)
+
+    def follow(self, offsets: Mapping[int, int]) -> None:
+        """Take over the progress of the master of this slave; nothing is delivered here meanwhile."""
+        if offsets != self._offsets:
+            self._offsets = dict(offsets)
+            self.file.changed()
 
     def document(self) -> dict[str, Any]:
         """`{"offsetTable":{level: offset}}`, as file and body of code 45."""

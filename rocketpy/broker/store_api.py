@@ -85,6 +85,9 @@ class Store(Protocol):
     def queue_states(self, topic: str | None = None) -> Sequence[QueueState]:
         """All queues of the store, also those of topics without a configuration."""
 
+    def queue_count(self) -> int:
+        """Queues that the store has ever had."""
+
     def used_topics(self) -> Mapping[str, int]:
         """Topics that hold messages -> number of queues up to the last queue that holds messages."""
 

@@ -90,8 +90,6 @@ class _Checker:
 
     def check_identity(self, settings: BrokerSettings) -> None:
         broker, role = settings.broker, settings.store.broker_role
-        if role is BrokerRole.SLAVE:
-            self._fail("brokerRole", "SLAVE is not built: a broker cannot copy another one yet")
         if role is BrokerRole.SLAVE and broker.broker_id == 0:
             self._fail("brokerId", "0 is the master's; a SLAVE needs 1 or more")
         if role is not BrokerRole.SLAVE and broker.broker_id != 0:
@@ -185,4 +183,4 @@ def ring_count(settings: BrokerSettings) -> int:
     inward = selectors * codecs + codecs * servers if codecs else selectors * servers
     replies = servers * selectors
     among = 3 * pulls + queries + 5  # pull with manager and from store; manager to query; send and store with manager
-    return inward + replies + among
+    return inward + replies + among + settings.is_slave  # from the replicator

@@ -47,7 +47,6 @@ class ReplicationConfig:
         "haMasterAddress",
         "`host:port` of the master for a slave; without it the name server gives it.",
         important=True,
-        ignored=_NOT_BUILT,
     )
     ha_send_heartbeat_interval: int = setting(
         5_000,
@@ -126,7 +125,6 @@ class ReplicationConfig:
         True,
         "haCheckCrc",
         "A slave compares the CRC of each message's body before it stores the message.",
-        ignored=_NOT_BUILT,
     )
     ha_truncate_diverged: bool = setting(
         False,
@@ -135,3 +133,7 @@ class ReplicationConfig:
         "and goes on. Off: it stops and names the position.",
         ignored=_NOT_BUILT,
     )
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_role is BrokerRole.SLAVE

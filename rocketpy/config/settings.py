@@ -59,7 +59,7 @@ class BrokerSettings:
 
     @property
     def is_slave(self) -> bool:
-        return self.store.broker_role is BrokerRole.SLAVE
+        return self.store.is_slave
 
     @property
     def is_sync_master(self) -> bool:

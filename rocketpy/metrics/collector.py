@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from . import replication, table
 from .counters import PUT_LATENCY_BUCKETS, TIMER_LATENESS_BUCKETS, Count
+from .metric import Kind, Metric
 from .snapshot import (
     ConsumptionSnapshot,
     NamesrvSnapshot,
@@ -20,7 +21,6 @@ from .snapshot import (
     TransactionSnapshot,
     WorkerSnapshot,
 )
-from .table import Kind, Metric
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"

@@ -69,3 +69,9 @@ class Count(enum.IntEnum):
     PUT_LATENCY_SUM_US = 88
     TIMER_LATENESS = 96  # the first of TIMER_LATENESS_BUCKETS; bucket k counts what was up to 2^k milliseconds late
     TIMER_LATENESS_SUM_MS = 116
+    FOLLOWING = 120  # gauge
+    BAD_RECORDS = 121
+    STREAMS = 122
+    STREAMS_ENDED = 123
+    MASTER_END = 124  # gauge
+    REPORTED = 125  # gauge

@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 
 from . import table
+from .metric import Metric
 from .replication import REPLICATION_METRICS
-from .table import Metric
 
 _INTRODUCTION = """\
 # Metrics

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from .metric import Kind, Metric
 from .snapshot import ReplicationSnapshot
-from .table import Kind, Metric
 
 SLAVES = Metric("rocketpy_ha_slaves", Kind.GAUGE, ("state",), "Connections of slaves, by state.")
 CONNECTIONS = Metric("rocketpy_ha_connections", Kind.COUNTER, (), "Connections of slaves that were accepted.")

@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 
 import attrs
 
 from .counters import Count
-
-
-class Kind(enum.Enum):
-    COUNTER = "counter"
-    GAUGE = "gauge"
-    HISTOGRAM = "histogram"
-
-
-@attrs.frozen
-class Metric:
-    """One family of samples. A counter's `name` is without the `_total` that it is exposed with."""
-
-    name: str
-    kind: Kind
-    labels: tuple[str, ...]
-    help: str
-
-    @property
-    def exposed_name(self) -> str:
-        return f"{self.name}_total" if self.kind is Kind.COUNTER else self.name
-
-
-@attrs.frozen
-class WorkerCounter:
-    """A metric that is one cell of each worker's counters.
-
-    Shown for workers of `roles` always, for others when it is not zero.
-    """
-
-    metric: Metric
-    count: Count
-    roles: tuple[str, ...]
-    scale: float = 1.0
-
-
-_WORKER = ("worker",)
-
-
-def _counter(
-    name: str, count: Count, roles: str, text: str, *, kind: Kind = Kind.COUNTER, scale: float = 1.0
-) -> WorkerCounter:
-    return WorkerCounter(Metric(name, kind, _WORKER, text), count, tuple(roles.split()), scale)
-
+from .metric import Kind, Metric
+from .metric import worker_counter as _counter
 
 WORKER_COUNTERS = (
     _counter("rocketpy_worker_loops", Count.LOOPS, "selector codec send pull store", "Turns of the worker's loop."),
@@ -113,6 +71,19 @@ WORKER_COUNTERS = (
     _counter("rocketpy_store_flushes", Count.FLUSHES, "store", "Flushes of the CommitLog."),
     _counter("rocketpy_store_flush_seconds", Count.FLUSH_NS, "store", "Time spent in flushes of the CommitLog.",
              scale=1e-9),
+    _counter("rocketpy_ha_following", Count.FOLLOWING, "replicator",
+             "Of a slave: 1 while it receives its master's log, 0 while it looks for the master, 2 if the two logs do "
+             "not fit and it has stopped (the log of the broker says why).", kind=Kind.GAUGE),
+    _counter("rocketpy_ha_bad_records", Count.BAD_RECORDS, "replicator",
+             "Of a slave: damaged records that the master sent; they are fetched again."),
+    _counter("rocketpy_ha_streams", Count.STREAMS, "replicator",
+             "Of a slave: connections that brought its master's log."),
+    _counter("rocketpy_ha_streams_ended", Count.STREAMS_ENDED, "replicator",
+             "Of a slave: those that ended; each is followed by another try."),
+    _counter("rocketpy_ha_master_end_bytes", Count.MASTER_END, "replicator",
+             "Of a slave: the end of the master's log, as far as it is known.", kind=Kind.GAUGE),
+    _counter("rocketpy_ha_reported_offset_bytes", Count.REPORTED, "replicator",
+             "Of a slave: the position that it has reported to its master.", kind=Kind.GAUGE),
     _counter("rocketpy_timer_accepted", Count.TIMERS_ACCEPTED, "send", "Timers accepted."),
     _counter("rocketpy_timer_delivered", Count.TIMERS_DELIVERED, "send", "Timers delivered, also to the dead letters."),
     _counter("rocketpy_timer_dead_letters", Count.TIMERS_DEAD_LETTERS, "send",

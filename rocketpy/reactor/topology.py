@@ -3,6 +3,7 @@
     acceptor =fd=> selector i -FRAME-> codec j -SEND-> send, -PULL-> pull k, -COMMAND-> manager, query l
     send, pull k, manager, query l, codec j -REPLY-> selector i
     send <-> manager <-> pull k, store <-> manager, store -> pull k, store -> send, manager -> query l
+    replicator -LOG-> send, on a slave
 
 With codec_workers = 0 a selector decodes its own requests: its rings lead directly to the workers that serve them, and
 one leads back to itself for requests that it refuses while decoding.
@@ -38,6 +39,8 @@ class ReactorSizes:
     pull_workers: int = attrs.field(default=1, validator=attrs.validators.in_(range(1, lib.RP_PULL_WORKERS_MAX + 1)))
     query_workers: int = attrs.field(default=0, validator=attrs.validators.ge(0))
     """0: the manager serves queries."""
+    is_slave: bool = False
+    """Whether a replicator brings the log of a master."""
     ring_bytes: int = 1 * MIB
     """Bytes of a ring that carries messages; a power of two. It is halved until all rings fit `shared_bytes_max`."""
     shared_bytes_max: int = 64 * MIB
@@ -106,6 +109,8 @@ def wires(sizes: ReactorSizes) -> Iterator[Wire]:
         yield Wire(STORE, pull, 0.25)
     for query in sizes.queries:
         yield Wire(MANAGER, query, 0.125)
+    if sizes.is_slave:
+        yield Wire(REPLICATOR, SEND)
     yield Wire(STORE, SEND, 0.125)
     yield Wire(STORE, MANAGER, 0.125)
     yield Wire(MANAGER, STORE, 0.125)

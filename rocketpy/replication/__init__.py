@@ -2,7 +2,11 @@
 
     slave_table.py     which slaves are connected and how far they are, in shared memory   (all workers)
     master.py          accepts slaves and runs the C loop that sends them the log          (replicator of a master)
+    slave.py           follows the master, one connection after the other                  (replicator of a slave)
+    master_log.py      what a slave asks its master first
+    start.py           where a slave's stream begins; the comparison of the ends of both logs
+    stream.py          one connection that brings the log
 
-The bytes are in csrc/replication/frames.h and docs/replication.md. A broker without slaves has no replicator: the
-supervisor starts it when the first connection arrives on the HA port.
+The bytes are in csrc/replication/frames.h and docs/replication.md. A master without slaves has no replicator: the
+supervisor starts it when the first connection arrives on the HA port. A slave has one from the start.
 """

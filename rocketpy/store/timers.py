@@ -28,6 +28,10 @@ class TimerMarks:
             raise StoreError(f"cannot map {paths.timer / 'delivered'}: {os.strerror(ffi.errno)}")
         return cls(pointer)
 
+    def follow_master(self) -> None:
+        """Before the first fork of a slave: what is delivered from now on is in the log only."""
+        lib.rp_timer_follow_begin(self.pointer)
+
     def fileno(self) -> int:
         """For the store worker, which keeps it."""
         return int(lib.rp_timer_marks_descriptor(self.pointer))

@@ -207,8 +207,8 @@ class FakeStore:
         self.on_disk_below = 0
         self.found: list[bytes] = []
         self.queried: list[tuple[str, str, int, int, int]] = []
-        self.trimmed, self.behind_bytes = 0, 5
-        self.delete_requests = 0
+        self.trimmed, self.behind_bytes, self.delete_requests = 0, 5, 0
+        self.queue_count: Callable[[], int] = lambda: len(self.queues)
         self.now_ms: Callable[[], int] = lambda: NOW_MS
         self.slowed_from_ms: int | None = None
 

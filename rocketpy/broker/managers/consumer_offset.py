@@ -136,6 +136,19 @@ class ConsumerOffsetManager:
                 )
         return before
 
+    def follow(self, group: str, topic: str, offsets: Queues) -> None:
+        """Take over what the master of this slave has of a group and topic; no limit applies to it."""
+        queues = self._queues(group, topic)
+        if queues is None:
+            queues = self._put(group, topic, {})
+        for queue_id, offset in offsets.items():
+            before = queues.get(queue_id)
+            if before != offset:
+                self._count += before is None
+                queues[queue_id] = offset
+                self._keep(group, topic, queue_id, offset)
+                self.file.changed()
+
     def told(self, group: str, topic: str, queue_id: int, now_ms: int) -> None:
         """Store the time of an UPDATE_CONSUMER_OFFSET for this queue."""
         self._told_ms.setdefault(group, {}).setdefault(topic, {})[queue_id] = now_ms

@@ -6,6 +6,7 @@ Source: RocketMQ 4.9 `SubscriptionGroupManager`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,20 @@ class SubscriptionGroupManager:
         self._tables.group_removed(group)
         self._changed()
         return True
+
+    async def follow(self, groups: Mapping[str, SubscriptionGroupConfig], version: DataVersion) -> None:
+        """Take over the table of the master of this slave."""
+        steps = Steps(ANNOUNCED_PER_STEP)
+        for name in self._groups.keys() - groups.keys() - set(names.PREDEFINED_GROUPS):
+            self.delete(name)
+            await steps.did()
+        for name, config in groups.items():
+            if self._groups.get(name) != config:
+                self._groups[name] = config
+                self._tables.group(config)
+            await steps.did()
+        self.data_version = version
+        self.file.changed()
 
     def _changed(self) -> None:
         self.data_version = self.data_version.next(self._clock.now_ms())

@@ -9,10 +9,11 @@ Source: RocketMQ 4.9 `TopicConfigManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from rocketpy.errors import StoreError
 from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
@@ -180,6 +181,30 @@ class TopicConfigManager:
         self.next_version()
         self.file.changed()
         return True
+
+    async def follow(
+        self, topics: Mapping[str, TopicConfig], version: DataVersion, delete_queues: Callable[[str], object]
+    ) -> None:
+        """Take over the table of the master of this slave. Topics that it has not, but for built-in ones, are removed
+        with their queues."""
+        steps = Steps(ANNOUNCED_PER_STEP)
+        for name in self._topics.keys() - topics.keys():
+            if name not in self._system and self.delete(name):
+                logger.info("removed topic %s: the master does not have it", name)
+                delete_queues(name)
+            await steps.did()
+        for name, config in topics.items():
+            if self._topics.get(name) != config:
+                try:
+                    self._tables.topic(config)
+                except StoreError as exc:
+                    logger.error("cannot take over topic %s from the master: %s", name, exc)
+                    continue
+                self._topics[name] = config
+                await steps.did(config.write_queue_nums)
+            await steps.did()
+        self.data_version = version
+        self.file.changed()
 
     async def update_order_topics(self, ordered: Collection[str]) -> bool:
         """Set the order flag of the topics that the name server lists, clear it on all others; True if any changed."""

@@ -139,7 +139,8 @@ class ClientManageProcessor(TableProcessor):
         if group is not None:
             notify = group.notify_consumer_ids_changed_enable
             retry_topic = names.retry_topic(consumer.group_name)
-            if len(retry_topic) <= names.TOPIC_LENGTH_MAX:  # a record cannot hold a longer topic name
+            # A record cannot hold a longer topic name. A slave gets the topic from its master.
+            if len(retry_topic) <= names.TOPIC_LENGTH_MAX and not services.settings.is_slave:
                 services.topics.create_if_missing(
                     retry_topic,
                     queue_nums=group.retry_queue_nums,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from rocketpy.config import BrokerSettings
 from rocketpy.remoting.abc import Channel, Detached, Processor
 from rocketpy.remoting.admin_guard import AdminGuard
 from rocketpy.remoting.command import RemotingCommand
@@ -35,3 +36,9 @@ class GuardedProcessor:
     async def process(self, request: RemotingCommand, channel: Channel) -> RemotingCommand | Detached | None:
         self._guard.check(request.code, channel.peer.host)
         return await self._processor.process(request, channel)
+
+
+def guard_of(settings: BrokerSettings) -> AdminGuard:
+    """Who may administer the broker."""
+    own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
+    return AdminGuard.of(settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback)

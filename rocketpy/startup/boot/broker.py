@@ -52,7 +52,7 @@ def run_broker(
     say = ready_lines or (lambda settings: [ready_line(settings)])
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(listener) for listener in _listeners(settings)]
-        replication = stack.enter_context(_replication_listener(settings))
+        replication = None if settings.is_slave else stack.enter_context(_replication_listener(settings))
         metrics = _metrics_listener(settings)
         if metrics is not None:
             stack.enter_context(metrics)

@@ -14,6 +14,7 @@ from rocketpy.reactor.codec import CodecMain
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.pools import broker_pools
+from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.selector import SelectorMain, SelectorSettings
 from rocketpy.reactor.topology import (
     ACCEPTOR,
@@ -28,6 +29,7 @@ from rocketpy.reactor.topology import (
 )
 from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
+from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
 from rocketpy.store.files import StorePaths
@@ -56,6 +58,7 @@ def reactor_sizes(settings: BrokerSettings) -> ReactorSizes:
         codec_workers=own.codec_workers,
         pull_workers=own.pull_workers,
         query_workers=own.query_workers,
+        is_slave=settings.is_slave,
         ring_bytes=own.ring_size,
         shared_bytes_max=own.ring_memory_max,
     )
@@ -79,7 +82,7 @@ def worker_specs(
     opened: OpenedStore,
     memory: ManagerMemory,
     listeners: Sequence[socket.socket],
-    replication: socket.socket,
+    replication: socket.socket | None,
     metrics: socket.socket | None,
 ) -> Iterator[WorkerSpec]:
     """Every worker of the broker, in the order in which they start: workers that send requests to others start last."""
@@ -104,17 +107,23 @@ def worker_specs(
     marks, halves = DeliveryMarks(levels, lambda: control.published_phy_offset), recovered_half_states(opened)
     timers, filter_marks = TimerMarks.open(opened.paths, opened.files, control), FilterMarks()
     writes = (opened.lock.worker_fd,)  # keeps the store locked while a worker that writes is running
-    slaves, ha_fd = SlaveTable(), replication.fileno()
+    slaves = SlaveTable()
     control.header.replicated_phy_offset = 0  # after a loss of power the log may be shorter than what a slave had
+    if settings.is_slave:
+        timers.follow_master()
     store = StoreMain(topology, control, settings.store, timers, filter_marks, slaves)
     yield spec(STORE, STORE, store, StopPhase.STORE, keep_fds=(*writes, timers.fileno()))
-    send = SendMain(topology, control, settings, marks, halves, timers, slaves)
+    replica = ReplicaState() if settings.is_slave else None
+    send = SendMain(topology, control, settings, marks, halves, timers, slaves, replica)
     yield spec(SEND, SEND, send, StopPhase.FAST_PATH, keep_fds=writes)
-    replicator = ReplicatorMain(topology, control, settings, slaves, replication)
-    yield spec(REPLICATOR, REPLICATOR, replicator, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
+    if replication is not None:
+        sender, ha_fd = ReplicatorMain(topology, control, settings, slaves, replication), replication.fileno()
+        yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
+    if replica is not None:
+        yield spec(REPLICATOR, REPLICATOR, _replicator(settings, topology, control, replica), StopPhase.INTAKE)
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
-    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves)
+    manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, replica)
     yield spec(MANAGER, MANAGER, manager, StopPhase.MANAGERS, keep_fds=() if metrics is None else (metrics.fileno(),))
     for query in sizes.queries:
         yield spec(query, QUERY, QueryMain(topology, control, settings, table), StopPhase.MANAGERS)
@@ -126,6 +135,12 @@ def worker_specs(
         yield spec(selector, "selector", main, StopPhase.SELECTORS, quiet_phase=StopPhase.INTAKE, keep_fds=fds)
     acceptor, kept = _acceptor(topology, listeners)
     yield spec(ACCEPTOR, ACCEPTOR, acceptor.run, StopPhase.INTAKE, keep_fds=kept)
+
+
+def _replicator(
+    settings: BrokerSettings, topology: Topology, control: ControlBlock, replica: ReplicaState
+) -> SlaveReplicator:
+    return SlaveReplicator(topology.blocks[REPLICATOR], control, replica, topology.ring(REPLICATOR, SEND), settings)
 
 
 def _acceptor(topology: Topology, listeners: Sequence[socket.socket]) -> tuple[Acceptor, tuple[int, ...]]:

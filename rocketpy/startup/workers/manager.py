@@ -22,6 +22,7 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.half_states import SharedHalfStates
 from rocketpy.reactor.outbox import Outbox
+from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.request_server import RequestServer
 from rocketpy.reactor.ring import RingReader, RingWriter, WorkerBlock
 from rocketpy.reactor.ring_fast_path import RingFastPath
@@ -52,6 +53,7 @@ class ManagerMain(RequestServerMain):
     delivered: DeliveryMarks
     halves: SharedHalfStates
     slaves: SlaveTable
+    replica: ReplicaState | None  # on a slave
 
     def _fast_path(self, sends: RingReader) -> RingFastPath:
         topology = self.topology
@@ -93,6 +95,8 @@ class ManagerMain(RequestServerMain):
                     self.memory,
                     lambda: pool_loads(topology, self.table, server.loads()),
                 )
+                if self.replica is not None:
+                    controller.master.on_found = self.replica.set_master
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )

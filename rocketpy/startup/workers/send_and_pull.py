@@ -15,6 +15,7 @@ from rocketpy.reactor.crashed_request import drop_crashed_request
 from rocketpy.reactor.delivery_marks import DeliveryMarks
 from rocketpy.reactor.filter_marks import FilterMarks
 from rocketpy.reactor.half_states import SharedHalfStates
+from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import ring_array
 from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_messages import encode_host
@@ -41,7 +42,9 @@ class SendMain:
         halves: SharedHalfStates,
         timers: TimerMarks,
         slaves: SlaveTable,
+        replica: ReplicaState | None = None,
     ) -> None:
+        """`replica`: on a slave."""
         self._topology = topology
         paths = StorePaths.of(settings.store.store_path_root_dir, settings.store.store_path_commit_log)
         self._commitlog = paths.commitlog
@@ -55,7 +58,7 @@ class SendMain:
             )
         ]
         inputs, selectors = ring_array(topology.requests_to(SEND)), ring_array(topology.replies_from(SEND))
-        self._kept = control, delivered, halves, timers, slaves, strings, inputs, selectors
+        self._kept = control, delivered, halves, timers, slaves, replica, strings, inputs, selectors
         self._config: Any = ffi.new(
             "rp_send_config *",
             {
@@ -77,6 +80,8 @@ class SendMain:
                 "from_store": topology.ring(STORE, SEND).pointer,
                 "timers": timers.pointer,
                 "slaves": slaves.pointer if settings.is_sync_master else ffi.NULL,
+                "replica": ffi.NULL if replica is None else replica.pointer,
+                "from_replicator": ffi.NULL if replica is None else topology.ring(REPLICATOR, SEND).pointer,
                 "store_host": encode_host(settings.broker.broker_ip1, settings.server.listen_port),
                 "cluster_property": strings[2],
                 "region": strings[3],
@@ -158,6 +163,7 @@ def send_limits(settings: BrokerSettings) -> dict[str, Any]:
         "max_message_size": store.max_message_size,
         "sync_flush": settings.is_sync_flush,
         "is_slave": settings.is_slave,
+        "check_crc": store.ha_check_crc,
         "fast_failure": broker.broker_fast_failure_enable,
         "sync_flush_timeout_ms": store.sync_flush_timeout,
         "slave_timeout_ms": store.slave_timeout,

@@ -9,7 +9,7 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import StoreError
 from rocketpy.native.core import ffi, lib
 from rocketpy.reactor.filter_marks import FilterMarks
-from rocketpy.reactor.topology import MANAGER, SEND, STORE, Topology
+from rocketpy.reactor.topology import MANAGER, REPLICATOR, SEND, STORE, Topology
 from rocketpy.reactor.worker_spec import WorkerContext
 from rocketpy.replication.slave_table import SlaveTable
 from rocketpy.store.control_block import ControlBlock
@@ -40,11 +40,16 @@ class StoreMain:
             pulls=writers[:-1],
             manager_in=reader,
             manager_out=writers[-1],
-            send=topology.blocks[SEND].pointer,
+            send=topology.blocks[self._waits_for_disk].pointer,
             timers=self.timers,
-            timers_out=topology.ring(STORE, SEND).pointer,
+            timers_out=None if topology.sizes.is_slave else topology.ring(STORE, SEND).pointer,
             filter_marks=self.filter_marks.pointer,
             needed_by_slaves=lambda: self.slaves.needed_phy_offset,
         )
         service = StoreService(self.config, self.control, seams)
         service.run(context.report_ready)
+
+    @property
+    def _waits_for_disk(self) -> str:
+        """The worker that waits until the log is on the disk: a slave reports that to its master."""
+        return REPLICATOR if self.topology.sizes.is_slave else SEND

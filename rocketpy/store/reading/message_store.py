@@ -126,6 +126,10 @@ class MessageStore:
         """All live queues, or those of one topic."""
         return [state for state in self.control.queues() if topic is None or state.topic == topic]
 
+    def queue_count(self) -> int:
+        """Queues that the store has ever had."""
+        return int(self.control.header.queue_count)
+
     def used_topics(self) -> dict[str, int]:
         """Topics that hold or have held messages -> number of queues up to the last queue that did."""
         return self.control.used_topics()

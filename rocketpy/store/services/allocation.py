@@ -18,9 +18,11 @@ from ..control_block import ControlBlock, fail
 ALLOCATE_AT_PERCENT = 60  # of the active file
 
 
-def allocate_ahead(control: ControlBlock, directory: Path) -> int | None:
+def allocate_ahead(control: ControlBlock, directory: Path, *, is_slave: bool = False) -> int | None:
     """If the active file is mostly full, create the next one. Returns its start, or None.
 
+    Args:
+        is_slave: an empty log gets no file yet: it begins where that of the master does.
     Raises:
         DiskFull: no room for another file.
         StoreError: it cannot be created for another reason.
@@ -28,6 +30,8 @@ def allocate_ahead(control: ControlBlock, directory: Path) -> int | None:
     size = int(control.header.commitlog_file_size)
     published = control.published_phy_offset
     used = published % size
+    if published == 0 and is_slave:
+        return None
     if published and used * 100 <= size * ALLOCATE_AT_PERCENT:
         return None
     start = published - used + (size if used else 0)

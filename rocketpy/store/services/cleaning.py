@@ -171,7 +171,7 @@ class Cleaner:
                 return count
             if count:
                 self._pause(self.config.delete_commit_log_files_interval / 1000)
-            header.min_phy_offset = start + size
+            header.min_phy_offset = max(header.min_phy_offset, start + size)
             self._files.remove(self._paths.commitlog / file_name(start))
             # One by one: after a power failure some may come back, but without a gap.
             self._files.sync_directory(self._paths.commitlog)

@@ -35,6 +35,7 @@ from .faults import FaultLog
 from .intervals import FlushIntervals, HousekeepingIntervals
 from .queue_cleaning import QueueCleaning
 from .queue_trim import QueueTrim
+from .timer_follower import TimerFollower
 from .timer_thread import TimerThread
 
 logger = logging.getLogger(__name__)
@@ -59,8 +60,8 @@ class StoreSeams:
     manager_in: Any = None  # rp_ring_reader *: CLEAN_TOPIC, CLEAN_EXPIRED
     manager_out: Any = None  # rp_ring_writer *: CLEANED
     send: Any = None  # rp_worker *: waits for the durable position (sync flush)
-    timers: TimerMarks | None = None  # with timers_out
-    timers_out: Any = None  # rp_ring *: TIMER, to the send worker
+    timers: TimerMarks | None = None
+    timers_out: Any = None  # rp_ring *: TIMER, to the send worker; None: the master of this slave delivers timers
     filter_marks: Any = None  # rp_filter_marks *
     needed_by_slaves: Callable[[], int | None] = lambda: None
 
@@ -121,7 +122,7 @@ class StoreService:
         duties = [lambda: self._flush_log(flush), lambda: self._flush_units(dispatch), self._keep_house]
         timers = self._open_timers()
         if timers is not None:
-            duties += [timers.run, timers.keep_synced]
+            duties += timers.duties
         threads = [threading.Thread(target=self._guard, args=(duty,)) for duty in duties]
         for thread in threads:
             thread.start()
@@ -302,10 +303,12 @@ class StoreService:
 
     # --- threads ---
 
-    def _open_timers(self) -> TimerThread | None:
+    def _open_timers(self) -> TimerThread | TimerFollower | None:
         seams = self._seams
         if seams.timers is None:
             return None
+        if seams.timers_out is None:
+            return TimerFollower(self._config, self._control, seams.timers, self._fault_log, self._stop)
         return TimerThread(
             self._config, self._control, seams.timers, seams.worker, seams.timers_out, self._fault_log, self._stop
         )
@@ -389,7 +392,7 @@ class StoreService:
         """Create the next log file ahead. Returns whether the disk is full, which is logged once."""
         with self._fault_log.kept("cannot create the next CommitLog file"):
             try:
-                allocate_ahead(self._control, self._paths.commitlog)
+                allocate_ahead(self._control, self._paths.commitlog, is_slave=self._config.is_slave)
             except DiskFull as exc:
                 if not was_full:
                     logger.error("%s", exc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rocketpy.config import MessageStoreConfig
@@ -58,6 +59,10 @@ class TimerThread:
         )
         if self._handle == ffi.NULL:
             raise fail("cannot serve timers")
+
+    @property
+    def duties(self) -> Sequence[Callable[[], None]]:
+        return self.run, self.keep_synced
 
     def run(self) -> None:
         """Deliver until stopped. A fault of the disk is logged, and everything is tried again."""

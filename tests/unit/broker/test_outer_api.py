@@ -11,13 +11,14 @@ import trio
 import trio.testing
 
 from rocketpy.broker import outer_api, registration
+from rocketpy.config import BrokerRole
 from rocketpy.errors import ConnectFailed, ConnectionLost, RequestTimeout
 from rocketpy.namesrv.route_info import Registration, RouteInfoManager
 from rocketpy.remoting.bodies.register import RegisterBrokerBody
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FRAME_SIZE_MAX
-from rocketpy.remoting.headers.namesrv import QueryDataVersionResponseHeader
+from rocketpy.remoting.headers.namesrv import QueryDataVersionResponseHeader, RegisterBrokerResponseHeader
 from rocketpy.remoting.work import result_of
 from tests.support.slow_path import SlowPathRig
 
@@ -50,6 +51,29 @@ def test_a_registration_is_whole_and_goes_to_all(tmp_path: Path) -> None:
     wrapper = registered(request).topic_config_serialize_wrapper
     assert wrapper.topic_config_table == rig.services.topics.topics
     assert wrapper.data_version == rig.services.topics.data_version
+
+
+def test_a_slave_learns_its_master_by_registering(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, **TWO, broker_id=2, broker_role=BrokerRole.SLAVE)
+    found: list[tuple[str | None, str | None]] = []
+    rig.broker.master.on_found = lambda master, ha: found.append((master, ha))
+    header = RegisterBrokerResponseHeader(ha_server_addr="10.0.0.9:10912", master_addr="10.0.0.9:10911")
+    rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response()  # it knows no master
+    trio.run(rig.services.registrar.register)
+    assert not found and rig.broker.master.master is None
+    rig.name_servers.answers["10.0.0.2:9876"] = RemotingCommand.response(header=header)
+    trio.run(rig.services.registrar.register)
+    assert found == [("10.0.0.9:10911", "10.0.0.9:10912")] and rig.broker.master.master == "10.0.0.9:10911"
+    assert {(request.ext_fields or {})["brokerId"] for request in rig.name_servers.requests(103)} == {"2"}
+
+
+@pytest.mark.parametrize("body", [None, b'{"table":{"T":"broker-a:4"}}'])
+def test_the_topics_of_a_slave_come_from_its_master_alone(tmp_path: Path, body: bytes | None) -> None:
+    rig = SlowPathRig(tmp_path, **TWO, broker_id=2, broker_role=BrokerRole.SLAVE)
+    version = rig.services.topics.data_version
+    rig.name_servers.answers["10.0.0.1:9876"] = RemotingCommand.response(body=body)
+    trio.run(rig.services.registrar.register)
+    assert rig.services.topics.data_version == version
 
 
 def test_a_compressed_registration(tmp_path: Path) -> None:

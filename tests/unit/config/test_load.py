@@ -161,7 +161,7 @@ def test_ha_port_is_forced_and_only_another_one_is_noted(load: Load) -> None:
         ("ringSize=100000", 1, "a power of two"),
         ("ringSize=16777216", 1, "more than sharedMemoryMax"),
         ("brokerId=1", 1, "1 with brokerRole=ASYNC_MASTER"),
-        ("brokerRole=SLAVE", 1, "SLAVE is not built"),
+        ("brokerRole=SLAVE", None, "brokerId: 0 is the master's"),
         ("namesrvAddr=localhost", 1, "'localhost' is not host:port"),
         ("namesrvAddr=a:1,b:2", 1, "is not host:port"),
         ("namesrvAddr=a:99999", 1, "has no port from 1 to 65535"),
@@ -265,3 +265,10 @@ def test_the_address_server(load: Load, text: str, fault: str | None) -> None:
 
 def test_a_master_may_wait_for_slaves(load: Load) -> None:
     assert load("brokerRole=SYNC_MASTER").is_sync_master and not load("").is_sync_master
+
+
+def test_a_slave_may_be_had(load: Load) -> None:
+    settings = load("brokerRole=SLAVE\nbrokerId=1\nhaMasterAddress=10.0.0.1:10912")
+    assert settings.is_slave and settings.broker.broker_id == 1
+    assert settings.store.ha_master_address == "10.0.0.1:10912"
+    assert ring_count(settings) == ring_count(load("")) + 1

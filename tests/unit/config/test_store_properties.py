@@ -95,6 +95,8 @@ HONOURED = {
     "maxHaTransferByteInSecond": f"{REPLICATION}::test_limits_of_the_loop",
     "haConnectionsMax": f"{REPLICATION}::test_limits_of_the_loop",
     "haAddresses": f"{REPLICATION}::test_who_may_be_a_slave",
+    "haMasterAddress": "replication/test_slave.py::test_the_address_of_the_log_can_be_given",
+    "haCheckCrc": "native/test_slave_log.py::test_a_body_with_another_checksum",
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
 }
 IGNORED = {
@@ -110,11 +112,9 @@ IGNORED = {
     "flushConsumeQueueLeastPages",
     "commitCommitLogThoroughInterval",
     "haListenPort",
-    "haMasterAddress",
     "warmMapedFileEnable",
     "offsetCheckInSlave",
     "haSecretFile",
-    "haCheckCrc",
     "haTruncateDiverged",
     "debugLockEnable",
     "diskFallRecorded",

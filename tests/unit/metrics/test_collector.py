@@ -73,6 +73,7 @@ def full_snapshot() -> Snapshot:
             worker("send", "send", MESSAGES_PUT=10),
             worker("pull", "pull", SUSPENDED=3),
             worker("store", "store", FLUSH_NS=2_500_000_000),
+            worker("replicator", "replicator", FOLLOWING=1),
         ],
         tables=[TableSnapshot("topics", 3, 100, 1)],
         rings=[RingSnapshot("selector-0", "codec-0", 10, 1024)],

@@ -10,10 +10,22 @@ pytest.importorskip("rocketpy.native.core", exc_type=ImportError)
 
 from rocketpy.errors import ConfigError
 from rocketpy.reactor.ring import RingReader, RingWriter
-from rocketpy.reactor.topology import MANAGER, MIB, PULL, SEND, STORE, ReactorSizes, Topology, capacities, wires
+from rocketpy.reactor.topology import (
+    MANAGER,
+    MIB,
+    PULL,
+    REPLICATOR,
+    SEND,
+    STORE,
+    ReactorSizes,
+    Topology,
+    capacities,
+    wires,
+)
 
 SHAPES = [ReactorSizes(selector_workers=s, codec_workers=c) for s in (1, 2, 4) for c in (0, 1, 3)]
 SHAPES.append(ReactorSizes(selector_workers=2, pull_workers=3, query_workers=3))
+SHAPES.append(ReactorSizes(is_slave=True))
 
 
 @pytest.mark.parametrize("sizes", SHAPES, ids=str)
@@ -30,6 +42,12 @@ def test_one_ring_per_pair_and_every_worker_that_asks_is_answered(sizes: Reactor
     assert {(SEND, MANAGER), (MANAGER, SEND)} <= set(pairs)
     for pull in sizes.pulls:
         assert {(pull, MANAGER), (MANAGER, pull), (STORE, pull)} <= set(pairs)
+
+
+def test_the_replicator_of_a_slave_brings_the_log() -> None:
+    sizes = ReactorSizes(is_slave=True)
+    assert (REPLICATOR, SEND) in {(wire.producer, wire.consumer) for wire in wires(sizes)}
+    assert (REPLICATOR, SEND) not in {(wire.producer, wire.consumer) for wire in wires(ReactorSizes())}
 
 
 def test_workers_are_numbered_where_there_are_several() -> None:

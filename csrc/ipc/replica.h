@@ -1,0 +1,32 @@
+#ifndef ROCKETPY_REPLICA_H
+#define ROCKETPY_REPLICA_H
+/* What the workers of a slave tell each other about replication, in shared memory that survives them (docs/adr/0155).
+ *
+ * The replicator numbers its streams: every connection to the master begins a new one. The send worker refuses a
+ * stream that brings a bad record, or that does not continue the log; the replicator then begins another one. */
+#include <stdint.h>
+
+enum { RP_ADDRESS_TEXT_MAX = 320 }; /* bytes of `host:port`, its end included */
+
+enum { /* why the send worker has refused a stream */
+       RP_STREAM_BAD_RECORD = 1,
+       RP_STREAM_GAP = 2 /* it does not continue the log: the send worker was restarted */
+};
+
+typedef struct rp_replica {
+    uint64_t stream;             /* replicator: number of the last stream */
+    uint64_t refused_stream;     /* send: streams up to this one are refused */
+    uint64_t refused_phy_offset; /* send: the published position, where that happened */
+    uint32_t refused_reason;     /* send: RP_STREAM_* */
+    uint32_t address_version;    /* manager: odd while it changes the addresses */
+    char master[RP_ADDRESS_TEXT_MAX]; /* manager: the master's address for requests; empty: not known */
+    char ha[RP_ADDRESS_TEXT_MAX];     /* manager: where it sends its log; empty: not known */
+} rp_replica;
+
+/* Zeroed shared memory; NULL with errno. Before the workers are forked. */
+rp_replica *rp_replica_create(void);
+/* Manager: set the addresses; both end with a zero. */
+void rp_replica_set_master(rp_replica *replica, const char *master, const char *ha);
+/* Any process: copy the addresses, RP_ADDRESS_TEXT_MAX bytes each. 1; 0: they are being changed, try again. */
+int rp_replica_read_master(const rp_replica *replica, char *master, char *ha);
+#endif

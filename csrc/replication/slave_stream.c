@@ -1,0 +1,221 @@
+/* One call of recvmsg brings the rest of a body and the header behind it, so a stream of full frames costs one call a
+ * frame. A full ring stops reading, and TCP stops the master. */
+#define _GNU_SOURCE
+#include "replication/slave_stream.h"
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/endian.h"
+#include "ipc/worker_messages.h"
+
+enum {
+    HEADER = 12, /* position(8) size(4) */
+    REPORT = 8,
+    CHUNK_MIN = 4096, /* with less room in the ring, wait until it is emptier */
+    REPORT_BYTES = 256 << 10, /* report at least this often while data is coming */
+    RECEIVES_MAX = 64 /* between two looks at the clock */
+};
+
+struct rp_slave_stream {
+    rp_slave_stream_config config;
+    rp_ring_writer *ring;
+    uint64_t number;
+    uint64_t phy_offset; /* of the next byte */
+    uint64_t body_left;
+    uint64_t received;
+    uint64_t reported;
+    uint64_t reported_ns;
+    uint64_t heard_ns;
+    uint32_t chunk_max;
+    uint32_t header_size; /* bytes of `header` that have come */
+    uint32_t report_sent; /* bytes of `report` that have left; REPORT: all */
+    int is_ring_full;
+    int is_socket_full;
+    int32_t end;
+    uint8_t header[HEADER];
+    uint8_t report[REPORT];
+};
+
+static void end_stream(rp_slave_stream *stream, int32_t reason) {
+    if (!stream->end) stream->end = reason;
+}
+
+rp_slave_stream *rp_slave_stream_open(const rp_slave_stream_config *config) {
+    rp_slave_stream *stream = calloc(1, sizeof *stream);
+    if (!stream) return NULL;
+    stream->config = *config;
+    stream->phy_offset = config->phy_offset;
+    stream->body_left = config->body_left;
+    stream->reported = UINT64_MAX; /* report at once */
+    stream->report_sent = REPORT;
+    stream->heard_ns = rp_now_ns();
+    stream->chunk_max = rp_ring_capacity(config->to_send) / 4 - 64;
+    if (!(stream->ring = rp_ring_writer_open(config->to_send))) {
+        free(stream);
+        errno = ENOMEM;
+        return NULL;
+    }
+    stream->number = config->replica->stream + 1;
+    rp_store_release(&config->replica->stream, stream->number);
+    if (config->adds_zero) {
+        rp_msg_log head = {.stream = stream->number, .phy_offset = config->phy_offset - 1};
+        const rp_span spans[2] = {{&head, sizeof head}, {"", 1}};
+        if (rp_ring_write(stream->ring, RP_MSG_LOG, spans, 2) != RP_OK) end_stream(stream, RP_STREAM_FAILED);
+    }
+    return stream;
+}
+
+void rp_slave_stream_close(rp_slave_stream *stream) {
+    if (!stream) return;
+    rp_ring_writer_close(stream->ring);
+    free(stream);
+}
+
+int32_t rp_slave_stream_end(const rp_slave_stream *stream) { return stream->end; }
+uint64_t rp_slave_stream_received(const rp_slave_stream *stream) { return stream->received; }
+uint64_t rp_slave_stream_position(const rp_slave_stream *stream) { return stream->phy_offset + stream->body_left; }
+uint64_t rp_slave_stream_reported(const rp_slave_stream *stream) {
+    return stream->reported == UINT64_MAX ? 0 : stream->reported;
+}
+
+/* ------------------------------------------------------------------ reports */
+
+static uint64_t position_to_report(const rp_slave_stream *stream) {
+    const rp_control *control = stream->config.control;
+    uint64_t position = rp_load_acquire(&control->published_phy_offset);
+    if (stream->config.is_durable) {
+        uint64_t durable = rp_load_acquire(&control->durable_phy_offset);
+        if (durable < position) position = durable;
+    }
+    return position < stream->config.report_least ? stream->config.report_least : position;
+}
+
+static void send_report(rp_slave_stream *stream) {
+    while (stream->report_sent < REPORT && !stream->is_socket_full) {
+        ssize_t sent = send(stream->config.socket, stream->report + stream->report_sent, REPORT - stream->report_sent,
+                            MSG_NOSIGNAL);
+        if (sent > 0)
+            stream->report_sent += (uint32_t)sent;
+        else if (errno == EAGAIN)
+            stream->is_socket_full = 1;
+        else if (errno != EINTR)
+            return end_stream(stream, RP_STREAM_FAILED);
+    }
+}
+
+/* Report if the log has grown by `least` bytes, or if it is time to. */
+static void report(rp_slave_stream *stream, uint64_t least, uint64_t now_ns) {
+    uint64_t position = position_to_report(stream);
+    int is_due = now_ns - stream->reported_ns >= (uint64_t)stream->config.report_interval_ns;
+    if (stream->report_sent < REPORT) return send_report(stream);
+    if (stream->reported != UINT64_MAX && !is_due && position < stream->reported + least) return;
+    rp_store64(stream->report, position);
+    stream->reported = position;
+    stream->reported_ns = now_ns;
+    stream->report_sent = 0;
+    send_report(stream);
+}
+
+/* ------------------------------------------------------------------ frames */
+
+static void take_header(rp_slave_stream *stream, uint64_t file_size) {
+    int32_t size = (int32_t)rp_load32(stream->header + 8);
+    stream->header_size = 0;
+    if (rp_load64(stream->header) != stream->phy_offset || size < 0 || (uint64_t)size > file_size)
+        return end_stream(stream, RP_STREAM_MISPLACED);
+    stream->body_left = (uint64_t)size;
+}
+
+/* Receive once. 0: nothing more can be received now. */
+static int receive(rp_slave_stream *stream) {
+    struct iovec parts[2];
+    struct msghdr message = {.msg_iov = parts};
+    uint8_t *chunk = NULL;
+    uint64_t body = stream->body_left < stream->chunk_max ? stream->body_left : stream->chunk_max;
+    if (body) {
+        chunk = rp_ring_reserve(stream->ring, (uint32_t)(sizeof(rp_msg_log) + body));
+        if (!chunk && body > CHUNK_MIN) {
+            body = CHUNK_MIN;
+            chunk = rp_ring_reserve(stream->ring, (uint32_t)(sizeof(rp_msg_log) + body));
+        }
+        stream->is_ring_full = !chunk;
+        if (!chunk) return 0;
+        parts[message.msg_iovlen++] = (struct iovec){chunk + sizeof(rp_msg_log), body};
+    }
+    if (body == stream->body_left)
+        parts[message.msg_iovlen++] =
+            (struct iovec){stream->header + stream->header_size, HEADER - stream->header_size};
+    ssize_t got = recvmsg(stream->config.socket, &message, 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+    if (got <= 0) {
+        end_stream(stream, got ? RP_STREAM_FAILED : RP_STREAM_CLOSED);
+        return 0;
+    }
+    uint64_t in_body = (uint64_t)got < body ? (uint64_t)got : body;
+    if (in_body) {
+        rp_msg_log head = {.stream = stream->number, .phy_offset = stream->phy_offset};
+        memcpy(chunk, &head, sizeof head);
+        rp_ring_commit(stream->ring, (uint32_t)(sizeof head + in_body), RP_MSG_LOG);
+        rp_ring_wake(stream->ring);
+        stream->phy_offset += in_body;
+        stream->body_left -= in_body;
+        stream->received += in_body;
+        rp_add(&stream->config.worker->counters[RP_COUNT_BYTES_IN], in_body);
+    }
+    stream->header_size += (uint32_t)((uint64_t)got - in_body);
+    if (stream->header_size == HEADER) take_header(stream, stream->config.control->commitlog_file_size);
+    return 1;
+}
+
+static int is_refused(const rp_slave_stream *stream) {
+    return rp_load_acquire(&stream->config.replica->refused_stream) >= stream->number;
+}
+
+/* Receive what is there, and report. Returns whether anything was received. */
+static int turn(rp_slave_stream *stream) {
+    int any = 0;
+    for (uint32_t i = 0; i < RECEIVES_MAX && !stream->end && receive(stream); i++) any = 1;
+    uint64_t now_ns = rp_now_ns();
+    if (any) stream->heard_ns = now_ns;
+    if (is_refused(stream)) end_stream(stream, RP_STREAM_REFUSED);
+    /* While the ring is full we do not read, so silence says nothing of the master. */
+    if (!stream->is_ring_full && now_ns - stream->heard_ns >= (uint64_t)stream->config.silence_max_ns)
+        end_stream(stream, RP_STREAM_SILENT);
+    if (stream->is_ring_full) stream->heard_ns = now_ns;
+    report(stream, any ? REPORT_BYTES : 1, now_ns);
+    stream->config.worker->heartbeat_ns = now_ns;
+    return any;
+}
+
+static void sleep_until(rp_slave_stream *stream, uint64_t end_ns) {
+    uint64_t now_ns = rp_now_ns(), report_ns = stream->reported_ns + (uint64_t)stream->config.report_interval_ns;
+    if (report_ns < end_ns) end_ns = report_ns;
+    int64_t wait_ns = end_ns > now_ns ? (int64_t)(end_ns - now_ns) : 0;
+    struct timespec timeout = {.tv_sec = wait_ns / 1000000000, .tv_nsec = wait_ns % 1000000000};
+    struct pollfd fds[2] = {{.fd = stream->config.worker->doorbell, .events = POLLIN}, {.fd = stream->config.socket}};
+    if (!stream->is_ring_full) fds[1].events |= POLLIN;
+    if (stream->is_socket_full) fds[1].events |= POLLOUT;
+    (void)ppoll(fds, fds[1].events ? 2 : 1, &timeout, NULL);
+    stream->is_socket_full = 0;
+}
+
+rp_status rp_slave_stream_run(rp_slave_stream *stream, int64_t timeout_ns) {
+    rp_worker *worker = stream->config.worker;
+    uint64_t end_ns = rp_now_ns() + (uint64_t)timeout_ns;
+    for (;;) {
+        int any = turn(stream);
+        if (!any && !stream->end && !rp_load_acquire32(&worker->stop)) {
+            rp_worker_prepare_sleep(worker);
+            if (!turn(stream) && !stream->end && !rp_load_acquire32(&worker->stop)) sleep_until(stream, end_ns);
+            rp_worker_end_sleep(worker);
+        }
+        if (stream->end) return RP_END_OF_FILE;
+        if (rp_load_acquire32(&worker->stop)) return RP_STOPPED;
+        if (rp_now_ns() >= end_ns) return RP_OK;
+    }
+}

@@ -1,0 +1,76 @@
+/* See timer_follow.h. `must_scan` stays 1. */
+#include "store/timer_follow.h"
+#include "base/atomic.h"
+#include "base/endian.h"
+#include "store/commitlog.h"
+#include "store/consume_queue.h"
+#include "store/timer_scan.h"
+
+enum { MAPPINGS = 4, QUEUE_FILES_MAX = 2 };
+
+void rp_timer_follow_begin(rp_timer_marks *marks) {
+    rp_timer_header *header = rp_timer_marks_header(marks);
+    /* A master of this boot has cut what a power failure made wrong; its marks are right up to scanned_phy_offset. */
+    if (!header->must_scan) header->boot_phy_offset = 0;
+    rp_store_release32(&header->must_scan, 1);
+    rp_store_release(&header->journal_begin, header->journal_end);
+    header->pending = 0;
+    header->next_due_ms = 0;
+}
+
+/* The log is needed from the oldest pending timer on; without one, from `looked` on. */
+static rp_status hold(const rp_timer_follow_config *config, const rp_queue *queue, rp_timer_header *header,
+                      uint64_t looked) {
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    rp_cq_reader *units = rp_cq_reader_open(config->block, config->consume_queue_directory,
+                                            config->consume_queue_file_size, QUEUE_FILES_MAX);
+    if (!units) return RP_NO_MEMORY;
+    int32_t count = rp_cq_read(units, queue, header->floor, 1, unit);
+    if (count >= 0) rp_store_release(&header->held_phy_offset, (count ? rp_load64(unit) : looked) + 1);
+    rp_cq_reader_close(units);
+    return count < 0 ? RP_IO_ERROR : RP_OK;
+}
+
+static rp_status scan(const rp_timer_follow_config *config, uint64_t from, uint64_t to, const uint32_t *stop) {
+    const rp_control *control = rp_control_header(config->block);
+    uint64_t min = rp_load_acquire(&control->min_phy_offset);
+    if (from < min) from = min;
+    rp_log_view *view = rp_log_view_open(config->commitlog_directory, control->commitlog_file_size, MAPPINGS);
+    if (!view) return RP_NO_MEMORY;
+    rp_status status = rp_timer_scan(config->marks, view, control->commitlog_file_size, from, to, stop);
+    rp_log_view_close(view);
+    return status;
+}
+
+/* Mark what has ended in [from, to). */
+static rp_status follow_queue(const rp_timer_follow_config *config, const rp_queue *queue, uint64_t from, uint64_t to,
+                              const uint32_t *stop) {
+    uint64_t min = rp_load_acquire(&queue->min_offset), end = rp_load_acquire(&queue->max_offset);
+    rp_timer_marks_move_floor(config->marks, min, min);
+    rp_status status = end ? rp_timer_marks_reserve(config->marks, end - 1) : RP_OK;
+    if (status == RP_OK) status = scan(config, from, to, stop);
+    if (status != RP_OK) return status;
+    rp_timer_marks_move_floor(config->marks, min, end);
+    return hold(config, queue, rp_timer_marks_header(config->marks), to);
+}
+
+rp_status rp_timer_follow(const rp_timer_follow_config *config, uint64_t *position, const uint32_t *stop) {
+    const rp_control *control = rp_control_header(config->block);
+    rp_timer_header *header = rp_timer_marks_header(config->marks);
+    /* What is dispatched has its queue: without one there is no timer below this position. A bit must not outlive the
+     * record of its delivery. */
+    uint64_t to = rp_load_acquire(&control->dispatched_phy_offset),
+             durable = rp_load_acquire(&control->durable_phy_offset);
+    const rp_queue *queue =
+        rp_control_find(config->block, (const uint8_t *)RP_TIMER_TOPIC, sizeof RP_TIMER_TOPIC - 1, 0);
+    if (to > durable) to = durable;
+    if (*position < header->scanned_phy_offset) *position = header->scanned_phy_offset;
+    if (to <= *position) return RP_OK;
+    rp_status status = RP_OK;
+    if (queue)
+        status = follow_queue(config, queue, *position, to, stop);
+    else
+        rp_store_release(&header->held_phy_offset, to + 1);
+    if (status == RP_OK) *position = to;
+    return status;
+}

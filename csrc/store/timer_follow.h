@@ -1,0 +1,24 @@
+#ifndef ROCKETPY_TIMER_FOLLOW_H
+#define ROCKETPY_TIMER_FOLLOW_H
+/* Timers on a slave: the master delivers them, and the log says which. The marks follow the log, so that cleaning keeps
+ * the files of pending timers. Whoever opens the store next reads the log again from scanned_phy_offset on, which stays
+ * here: a master forgets what is behind boot_phy_offset (timers.c). */
+#include <stdint.h>
+#include "base/status.h"
+#include "store/control_block.h"
+#include "store/timer_marks.h"
+
+typedef struct rp_timer_follow_config {
+    rp_control_block *block;
+    rp_timer_marks *marks;
+    const char *commitlog_directory;
+    const char *consume_queue_directory;
+    uint64_t consume_queue_file_size;
+} rp_timer_follow_config;
+
+/* From now on the journal says nothing: what is delivered is in the log only. Before the workers are forked. */
+void rp_timer_follow_begin(rp_timer_marks *marks);
+/* Bring the marks from *position, 0 at the first call, to what is dispatched and on the disk; *position moves there.
+ * RP_OK; RP_STOPPED: *stop became 1; RP_NO_SPACE, RP_IO_ERROR, RP_NO_MEMORY with errno, RP_FULL: call again later. */
+rp_status rp_timer_follow(const rp_timer_follow_config *config, uint64_t *position, const uint32_t *stop);
+#endif

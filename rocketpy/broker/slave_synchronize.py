@@ -1,0 +1,129 @@
+"""A slave's copy of its master's tables: topics, consumer offsets, progress of delay levels, groups.
+
+The log brings messages only. These tables are fetched from the master's request port, by the codes that slaves of the
+reference use. A round is repeated after a second, or after ten times as long as it took, at most 10 s: small tables
+follow a change promptly, and large ones cost the master little. A queue that the log has just brought asks for a round
+at once, because its topic is new.
+
+Source: RocketMQ 4.9 `SlaveSynchronize`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+import trio
+
+from rocketpy.codes import RequestCode, ResponseCode
+from rocketpy.errors import RocketError
+from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.remoting.bodies.group import SubscriptionGroupWrapper
+from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, DelayOffsetSerializeWrapper
+from rocketpy.remoting.bodies.schema import Body
+from rocketpy.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rocketpy.remoting.command import RemotingCommand
+from rocketpy.transport.steps import Steps
+
+from .outer_api import BrokerOuterApi, NameServerClient
+from .services import BrokerServices
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 3.0
+PAUSE_MIN_S, PAUSE_MAX_S = 1.0, 10.0
+PAUSE_FACTOR = 10  # of the time that the last round took
+LOOK_S = 0.2
+AT_ONCE_BYTES_MAX = 4_096  # a larger body is parsed in a thread
+
+_B = TypeVar("_B", bound=Body)
+
+
+class SlaveSynchronize:
+    """One per slave. `found` tells it the master; `run` copies until cancelled."""
+
+    def __init__(self, client: NameServerClient, services: BrokerServices, outer_api: BrokerOuterApi) -> None:
+        self._client = client
+        self._store = services.store
+        self._topics = services.topics
+        self._groups = services.groups
+        self._offsets = services.offsets
+        self._schedule = services.schedule
+        self._delete_queues = services.fast_path.delete_queues
+        self._limit = LogLimit()
+        self.master: str | None = None
+        """The master's address for requests; None: not known."""
+        self.on_found: Callable[[str, str], None] = lambda master, ha: None
+        """Called with the addresses of requests and of the log."""
+        outer_api.on_master = self.found
+
+    def found(self, master: str | None, ha: str | None) -> None:
+        """A name server has told the master's addresses; None: it knows no living one."""
+        if not master or not ha:
+            return  # the last known one may come back
+        if master != self.master:
+            logger.info("the master of this slave is %s, it sends its log at %s", master, ha)
+        self.master = master
+        self.on_found(master, ha)
+
+    async def run(self) -> None:
+        """Copy until cancelled."""
+        due_s, queues = 0.0, 0
+        while True:
+            began_s = trio.current_time()
+            if self.master is not None and (began_s >= due_s or self._store.queue_count() > queues):
+                await self.copy()
+                took_s = trio.current_time() - began_s
+                due_s = trio.current_time() + min(PAUSE_MAX_S, max(PAUSE_MIN_S, PAUSE_FACTOR * took_s))
+                queues = self._store.queue_count()
+            await trio.sleep(LOOK_S)
+
+    async def copy(self) -> None:
+        """One round, in the order of the reference. What fails is logged, and fetched again in the next one."""
+        for copy in (self._copy_topics, self._copy_offsets, self._copy_delays, self._copy_groups):
+            try:
+                await copy()
+            except RocketError as exc:
+                told = self._limit.take()
+                if told:
+                    logger.warning("cannot copy a table of the master %s: %s%s", self.master, exc, and_more(told))
+                return
+
+    async def _copy_topics(self) -> None:
+        theirs = await self._fetch(RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
+        if theirs.data_version == self._topics.data_version:
+            return
+        await self._topics.follow(theirs.topic_config_table, theirs.data_version, self._delete_queues)
+        await self._topics.file.save()
+
+    async def _copy_groups(self) -> None:
+        theirs = await self._fetch(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper)
+        if theirs.data_version == self._groups.data_version:
+            return
+        await self._groups.follow(theirs.subscription_group_table, theirs.data_version)
+        await self._groups.file.save()
+
+    async def _copy_offsets(self) -> None:
+        theirs = await self._fetch(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetSerializeWrapper)
+        steps = Steps()
+        for key, queues in theirs.offset_table.items():
+            topic, at, group = key.partition("@")
+            if at:
+                self._offsets.follow(group, topic, queues)
+            await steps.did(1 + len(queues))
+
+    async def _copy_delays(self) -> None:
+        theirs = await self._fetch(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper)
+        self._schedule.follow(theirs.offset_table)
+
+    async def _fetch(self, code: RequestCode, kind: type[_B]) -> _B:
+        """Raises: RocketError."""
+        assert self.master is not None
+        answer = await self._client.invoke(self.master, RemotingCommand.request(code), TIMEOUT_S)
+        if answer.code != ResponseCode.SUCCESS:
+            raise RocketError(f"{code.name}: code {answer.code}, {answer.remark}")
+        body = answer.body or b"{}"
+        if len(body) <= AT_ONCE_BYTES_MAX:
+            return kind.decode(body)
+        return await trio.to_thread.run_sync(kind.decode, body)

@@ -1,0 +1,41 @@
+"""What a slave's workers tell each other about replication: shared memory (csrc/ipc/replica.h)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from rocketpy.errors import StoreError
+from rocketpy.native.core import ffi, lib
+
+ADDRESS_MAX = lib.RP_ADDRESS_TEXT_MAX - 1
+
+
+class ReplicaState:
+    """Created before the first fork. The manager sets the master's addresses; the replicator reads them."""
+
+    def __init__(self) -> None:
+        self.pointer: Any = lib.rp_replica_create()
+        if self.pointer == ffi.NULL:
+            raise StoreError(f"no shared memory for replication: {os.strerror(ffi.errno)}")
+
+    def set_master(self, master: str, ha: str) -> None:
+        """The master's address for requests, and the one where it sends its log; empty: not known."""
+        lib.rp_replica_set_master(self.pointer, master.encode()[:ADDRESS_MAX], ha.encode()[:ADDRESS_MAX])
+
+    def master(self) -> tuple[str, str] | None:
+        """Both addresses; None: they are being changed."""
+        texts = ffi.new("char[][320]", 2)
+        if not lib.rp_replica_read_master(self.pointer, texts[0], texts[1]):
+            return None
+        return ffi.string(texts[0]).decode("utf-8", "replace"), ffi.string(texts[1]).decode("utf-8", "replace")
+
+    @property
+    def refused_position(self) -> int:
+        """The published position at which the send worker refused the last stream."""
+        return int(self.pointer.refused_phy_offset)
+
+    @property
+    def is_refused_for_a_record(self) -> bool:
+        """Whether it refused the last stream for a bad record; else for a gap, which a restart of it leaves."""
+        return bool(self.pointer.refused_reason == lib.RP_STREAM_BAD_RECORD)

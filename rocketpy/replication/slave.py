@@ -1,0 +1,199 @@
+"""The replicator of a slave: follows the master, one connection after the other.
+
+    find the master -> ask for its log -> compare both ends -> receive, until something ends the stream -> again
+
+The first try after a stream comes at once; after failures the waits double, up to 5 s. If the logs do not fit, nothing
+is received from this master any more: the slave goes on serving reads, and says why it stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import select
+import time
+
+import attrs
+
+from rocketpy.config import BrokerSettings
+from rocketpy.log_limit import LogLimit, and_more
+from rocketpy.native.core import lib
+from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.ring import Ring, WorkerBlock
+from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.store.control_block import ControlBlock
+from rocketpy.store.files import StorePaths
+from rocketpy.store.reading.commitlog import CommitLog
+
+from .errors import CannotFollow, MasterUnusable
+from .master_log import ask_master, connect
+from .start import Start, compare_end, start_of
+from .stream import ByteReader, LogStream, StreamSettings, send_report
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_S = 3.0
+BACKOFF_S, BACKOFF_MAX_S = 0.05, 5.0
+LOOK_S = 0.2  # while the master is not known, or the ring is being emptied
+TURN_S = 1.0
+BAD_RECORDS_MAX = 3  # at one position
+
+
+@attrs.define(eq=False)
+class SlaveReplicator:
+    """`main` of the replicator of a slave."""
+
+    block: WorkerBlock
+    control: ControlBlock
+    state: ReplicaState
+    to_send: Ring
+    settings: BrokerSettings
+    _halted_for: tuple[str, str] | None = attrs.field(init=False, default=None)  # the master that cannot be followed
+    _bad: tuple[int, int] = attrs.field(init=False, default=(-1, 0))  # position, streams that were refused there
+    _failures: int = attrs.field(init=False, default=0)  # tries in a row that brought nothing
+    _limit: LogLimit = attrs.field(init=False, factory=LogLimit)
+
+    def __call__(self, context: WorkerContext) -> None:
+        context.report_ready()
+        while not self.block.stop:
+            master = self._master()
+            if master is None or master == self._halted_for:
+                self._pause(LOOK_S if master is None else TURN_S)
+                continue
+            try:
+                self._follow(*master)
+            except CannotFollow as exc:
+                self._halt(master, str(exc))
+            except MasterUnusable as exc:
+                self._tell(f"cannot follow the master: {exc}; trying again")
+                self._failures += 1
+            self._show(lib.RP_FOLLOWING_HALTED if self._halted_for else lib.RP_FOLLOWING_SEARCHING)
+            if self._failures:
+                self._pause(min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(self._failures - 1, 10)))
+
+    # --- the master -------------------------------------------------------------------------------------------------
+
+    def _master(self) -> tuple[str, str] | None:
+        """Its address for requests, and the one that sends the log; None: not known."""
+        known = self.state.master()
+        if known is None:
+            return None
+        master, ha = known
+        ha = self.settings.store.ha_master_address or ha
+        if not ha:
+            return None
+        return master or _request_address(ha), ha
+
+    def _follow(self, master: str, ha: str) -> None:
+        """One stream, from the question for the master's log to its end."""
+        self._wait_for_ring()
+        header, file_size = self.control.header, int(self.control.header.commitlog_file_size)
+        begin, end = int(header.min_phy_offset), int(header.published_phy_offset)
+        log = ask_master(master, TIMEOUT_S)
+        start = start_of(log, begin, end, file_size)
+        if self.block.stop:
+            return
+        with connect(ha, TIMEOUT_S) as connection:
+            send_report(connection, start.report)
+            reader = ByteReader(connection, self._settings.silence_max_ns / 1e9, self._beat)
+            body_left = 0
+            if start.end > start.report:
+                body_left = self._compare(start, reader)
+            stream = LogStream(
+                connection,
+                start,
+                body_left,
+                master_end=log.end,
+                block=self.block,
+                control=self.control,
+                state=self.state,
+                to_send=self.to_send,
+                settings=self._settings,
+            )
+            with contextlib.closing(stream):
+                self._receive(stream, start, ha)
+
+    def _compare(self, start: Start, reader: ByteReader) -> int:
+        paths = StorePaths.of(self.settings.store.store_path_root_dir, self.settings.store.store_path_commit_log)
+        log = CommitLog(paths.commitlog, self.control)
+        with contextlib.closing(log):
+            return compare_end(start, reader.read, lambda at, size: log.read(at, size) or b"")
+
+    def _receive(self, stream: LogStream, start: Start, ha: str) -> None:
+        self._show(lib.RP_FOLLOWING)
+        self.block.add(lib.RP_COUNT_STREAMS)
+        logger.info("following the master %s from log offset %d on", ha, start.end)
+        if not stream.run():
+            return
+        self.block.add(lib.RP_COUNT_STREAMS_ENDED)
+        self._failures = 0 if stream.received_bytes else self._failures + 1
+        if stream.is_refused:
+            self._see_refusal()
+        else:
+            self._tell(f"stopped following the master {ha}: {stream.reason}; connecting again")
+
+    def _see_refusal(self) -> None:
+        if not self.state.is_refused_for_a_record:
+            logger.info("the send worker was restarted: fetching the log again from its end on")
+            return
+        position = self.state.refused_position
+        self.block.add(lib.RP_COUNT_BAD_RECORDS)
+        tries = self._bad[1] + 1 if self._bad[0] == position else 1
+        self._bad = position, tries
+        if tries >= BAD_RECORDS_MAX:
+            raise CannotFollow(
+                f"the master sent a damaged record at log offset {position}, {tries} times; check its store with "
+                "`rocketpy store verify`"
+            )
+        logger.error("the master sent a damaged record at log offset %d: fetching it again", position)
+
+    def _halt(self, master: tuple[str, str], reason: str) -> None:
+        self._halted_for = master
+        self._failures = 0
+        logger.error("stopped following the master %s: %s. Then restart this slave", master[1], reason)
+
+    # --- turns ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _settings(self) -> StreamSettings:
+        store = self.settings.store
+        return StreamSettings(
+            is_durable=self.settings.is_sync_flush,
+            report_interval_ns=store.ha_send_heartbeat_interval * 1_000_000,
+            silence_max_ns=store.ha_housekeeping_interval * 1_000_000,
+        )
+
+    def _show(self, following: int) -> None:
+        self.block.show(lib.RP_COUNT_FOLLOWING, following)
+
+    def _tell(self, text: str) -> None:
+        told = self._limit.take()
+        if told:
+            logger.warning("%s%s", text, and_more(told))
+
+    def _beat(self) -> None:
+        self.block.beat(time.monotonic_ns())
+        if self.block.stop:
+            raise MasterUnusable("this broker is stopping")
+
+    def _wait_for_ring(self) -> None:
+        """Until the send worker has taken all of the last stream."""
+        while self.to_send.depth_bytes and not self.block.stop:
+            self._pause(0.01)
+
+    def _pause(self, seconds: float) -> None:
+        """Wait, or until told to stop."""
+        until_s = time.monotonic() + seconds
+        poller = select.poll()
+        poller.register(self.block.doorbell, select.POLLIN)
+        while not self.block.stop and (left_s := until_s - time.monotonic()) > 0:
+            self.block.beat(time.monotonic_ns())
+            poller.poll(min(left_s, TURN_S) * 1000)
+            self.block.awake()
+        self.block.beat(time.monotonic_ns())
+
+
+def _request_address(ha: str) -> str:
+    """The reference's HA port is the one behind that for requests."""
+    host, _, port = ha.rpartition(":")
+    return f"{host}:{int(port) - 1}"

@@ -1,0 +1,154 @@
+"""One connection to the master that brings its log: read by Python up to the end of the slave's log, then by C."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.ring import Ring, WorkerBlock
+from rocketpy.store.control_block import ControlBlock
+
+from .errors import MasterUnusable
+from .start import REPORT, Start
+
+TURN_S = 1.0
+ENDS = {
+    lib.RP_STREAM_CLOSED: "the master closed the connection",
+    lib.RP_STREAM_FAILED: "the connection failed",
+    lib.RP_STREAM_SILENT: "the master sent nothing for haHousekeepingInterval",
+    lib.RP_STREAM_MISPLACED: "the master sent another position than the next one",
+    lib.RP_STREAM_REFUSED: "a part of the log was refused",
+}
+
+
+@attrs.frozen(kw_only=True)
+class StreamSettings:
+    """Bounds of a stream."""
+
+    is_durable: bool  # acknowledge what is on the disk, not what is published
+    report_interval_ns: int
+    silence_max_ns: int
+
+
+class ByteReader:
+    """Reads exactly as many bytes as asked for, and shows meanwhile that the worker is alive."""
+
+    def __init__(self, connection: socket.socket, silence_max_s: float, beat: Callable[[], None]) -> None:
+        self._connection = connection
+        self._silence_max_s = silence_max_s
+        self._beat = beat
+
+    def read(self, size: int) -> bytes:
+        """Raises: MasterUnusable: closed, failed or silent."""
+        parts = []
+        until_s = time.monotonic() + self._silence_max_s
+        while size:
+            self._beat()
+            if not select.select([self._connection], [], [], TURN_S)[0]:
+                if time.monotonic() >= until_s:
+                    raise MasterUnusable("it sends nothing")
+                continue
+            try:
+                data = self._connection.recv(size)
+            except OSError as exc:
+                raise MasterUnusable(f"the connection failed: {exc}") from exc
+            if not data:
+                raise MasterUnusable("it closed the connection")
+            until_s = time.monotonic() + self._silence_max_s
+            parts.append(data)
+            size -= len(data)
+        return b"".join(parts)
+
+
+def send_report(connection: socket.socket, position: int) -> None:
+    """Raises: MasterUnusable."""
+    try:
+        connection.sendall(REPORT.pack(position))
+    except OSError as exc:
+        raise MasterUnusable(f"the connection failed: {exc}") from exc
+
+
+class LogStream:
+    """The part of a stream that C reads. Always close it. `master_end`: where the master's log ended at its start."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        start: Start,
+        body_left: int,
+        *,
+        master_end: int = 0,
+        block: WorkerBlock,
+        control: ControlBlock,
+        state: ReplicaState,
+        to_send: Ring,
+        settings: StreamSettings,
+    ) -> None:
+        connection.setblocking(False)
+        self._kept = connection, block, control, state, to_send
+        self._block = block
+        self._master_end = master_end
+        self._handle: Any = lib.rp_slave_stream_open(
+            ffi.new(
+                "rp_slave_stream_config *",
+                {
+                    "worker": block.pointer,
+                    "control": control.header,
+                    "replica": state.pointer,
+                    "to_send": to_send.pointer,
+                    "socket": connection.fileno(),
+                    "is_durable": settings.is_durable,
+                    "phy_offset": start.end,
+                    "body_left": body_left,
+                    "report_least": start.end,
+                    "adds_zero": start.adds_zero,
+                    "report_interval_ns": settings.report_interval_ns,
+                    "silence_max_ns": settings.silence_max_ns,
+                },
+            )
+        )
+        if self._handle == ffi.NULL:
+            raise MemoryError
+
+    def run(self) -> bool:
+        """Receive until the stream ends, or the worker is to stop. Returns whether the stream has ended."""
+        while (status := self.turn(TURN_S)) is Status.OK:
+            pass
+        return status is Status.END_OF_FILE
+
+    def turn(self, timeout_s: float) -> Status:
+        """Receive for so long. OK; STOPPED: the worker is to stop; END_OF_FILE: the stream has ended."""
+        status = Status(lib.rp_slave_stream_run(self._handle, int(timeout_s * 1e9)))
+        end = max(self._master_end, lib.rp_slave_stream_position(self._handle))
+        self._block.show(lib.RP_COUNT_MASTER_END, end)
+        self._block.show(lib.RP_COUNT_REPORTED, lib.rp_slave_stream_reported(self._handle))
+        return status
+
+    @property
+    def received_bytes(self) -> int:
+        return int(lib.rp_slave_stream_received(self._handle))
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the send worker has refused it."""
+        return bool(lib.rp_slave_stream_end(self._handle) == lib.RP_STREAM_REFUSED)
+
+    @property
+    def reason(self) -> str:
+        """Why it has ended."""
+        reason = int(lib.rp_slave_stream_end(self._handle))
+        cause = f": {os.strerror(ffi.errno)}" if reason == lib.RP_STREAM_FAILED and ffi.errno != errno.EAGAIN else ""
+        return ENDS[reason] + cause
+
+    def close(self) -> None:
+        lib.rp_slave_stream_close(self._handle)

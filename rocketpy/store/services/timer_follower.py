@@ -1,0 +1,74 @@
+"""The timer thread of a slave (csrc/store/timer_follow.h): the master delivers, the marks follow the log."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rocketpy.config import MessageStoreConfig
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+
+from ..control_block import ControlBlock, fail
+from ..files import StorePaths
+from ..formats.unit import rounded_file_size
+from ..timers import TimerMarks
+from .faults import FaultLog
+
+INTERVAL_S = 5.0
+
+
+class TimerFollower:
+    """`run` is the main function of a thread; it returns when `stop` is set and `stop()` was called."""
+
+    def __init__(
+        self,
+        config: MessageStoreConfig,
+        control: ControlBlock,
+        marks: TimerMarks,
+        faults: FaultLog,
+        stop: threading.Event,
+    ) -> None:
+        paths = StorePaths.of(config.store_path_root_dir, config.store_path_commit_log)
+        strings = [ffi.new("char[]", os.fsencode(path)) for path in (paths.commitlog, paths.consumequeue)]
+        self._kept = control, marks, strings
+        self._faults = faults
+        self._stop = stop
+        self._is_stopped = ffi.new("uint32_t *")
+        self._position = ffi.new("uint64_t *")
+        self._config: Any = ffi.new(
+            "rp_timer_follow_config *",
+            {
+                "block": control.block,
+                "marks": marks.pointer,
+                "commitlog_directory": strings[0],
+                "consume_queue_directory": strings[1],
+                "consume_queue_file_size": rounded_file_size(config.mapped_file_size_consume_queue),
+            },
+        )
+
+    @property
+    def duties(self) -> Sequence[Callable[[], None]]:
+        return (self.run,)
+
+    def run(self) -> None:
+        """Follow until stopped. A fault of the disk is logged, and everything is tried again."""
+        lib.rp_process_lower_priority()
+        while True:
+            self.follow()
+            if self._stop.wait(INTERVAL_S):
+                return
+
+    def follow(self) -> None:
+        """Bring the marks to the end of the log."""
+        status = lib.rp_timer_follow(self._config, self._position, self._is_stopped)
+        if status not in (Status.OK, Status.STOPPED):
+            self._faults.report("cannot follow the timers of the master", fail("timers", status))
+
+    def stop(self) -> None:
+        self._is_stopped[0] = 1
+
+    def close(self) -> None:
+        """Nothing is open between two rounds."""

@@ -1,0 +1,138 @@
+"""A slave's copy of its master's tables: two brokers without processes, one asks the other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from rocketpy.broker.slave_synchronize import PAUSE_MAX_S, PAUSE_MIN_S
+from rocketpy.config import BrokerRole
+from rocketpy.errors import ConnectFailed, StoreError
+from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
+from rocketpy.remoting.bodies.topic import TopicConfig
+from rocketpy.remoting.command import RemotingCommand
+from tests.support.slow_path import SlowPathRig
+
+MASTER = "10.0.0.9:10911"
+
+
+class Pair:
+    """A master, and a slave whose requests it answers."""
+
+    def __init__(self, root: Path) -> None:
+        self.master = SlowPathRig(root / "master")
+        self.slave = SlowPathRig(root / "slave", broker_id=1, broker_role=BrokerRole.SLAVE)
+        self.copy = self.slave.broker.master
+        self.codes: list[int] = []
+        self.is_down = False
+        self.slave.name_servers.invoke = self._invoke  # type: ignore[method-assign]
+        self.copy.found(MASTER, "10.0.0.9:10912")
+
+    async def _invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
+        assert address == MASTER
+        await trio.lowlevel.checkpoint()
+        self.codes.append(request.code)
+        if self.is_down:
+            raise ConnectFailed("nobody there")
+        answer: RemotingCommand = await self.master.ask(request.code)
+        return RemotingCommand.decode(answer.encode())
+
+    def run(self) -> None:
+        trio.run(self.copy.copy)
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Pair(tmp_path)
+
+
+def test_topics_and_groups_with_their_versions(pair: Pair) -> None:
+    master, slave = pair.master.services, pair.slave.services
+    master.topics.update(TopicConfig(topic_name="T", read_queue_nums=3, write_queue_nums=2, perm=4))
+    master.groups.update(SubscriptionGroupConfig(group_name="G", retry_max_times=3))
+    pair.run()
+    assert pair.codes == [21, 43, 45, 201]
+    assert slave.topics.select("T") == master.topics.select("T")
+    assert slave.groups.select("G") == master.groups.select("G")
+    assert slave.topics.data_version == master.topics.data_version
+    assert slave.groups.data_version == master.groups.data_version
+    assert not slave.topics.file.is_dirty and not slave.groups.file.is_dirty
+    told = pair.slave.fast_path.named("topic_changed")
+    assert told
+    pair.run()
+    assert pair.slave.fast_path.named("topic_changed") == told  # the versions are equal: nothing is done again
+
+
+def test_what_the_master_removes_is_removed_with_its_queues(pair: Pair) -> None:
+    master, slave = pair.master.services, pair.slave.services
+    master.topics.update(TopicConfig(topic_name="T"))
+    master.groups.update(SubscriptionGroupConfig(group_name="G"))
+    pair.run()
+    master.topics.delete("T")
+    master.groups.delete("G")
+    pair.run()
+    assert slave.topics.select("T") is None and slave.groups.select("G") is None
+    assert pair.slave.fast_path.named("delete_queues") == ["T"]
+    assert slave.topics.select("TBW102") is not None and slave.groups.select("TOOLS_CONSUMER") is not None
+
+
+def test_offsets_and_the_progress_of_delay_levels(pair: Pair) -> None:
+    master, slave = pair.master.services, pair.slave.services
+    master.offsets.commit("G", "T", 0, 7)
+    master.offsets.commit("G", "T", 1, 9)
+    slave.offsets.commit("G", "T", 0, 100)  # overwritten, as by the reference
+    slave.offsets.commit("own", "T", 0, 5)
+    master.schedule.follow({1: 90, 4: 2})
+    pair.run()
+    assert slave.offsets.query_all("G", "T") == {0: 7, 1: 9} and slave.offsets.query("own", "T", 0) == 5
+    assert len(slave.offsets) == 3
+    assert slave.schedule.document() == {"offsetTable": {1: 90, 4: 2}} and slave.schedule.file.is_dirty
+
+
+def test_a_master_that_does_not_answer_changes_nothing(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
+    pair.is_down = True
+    topics = pair.slave.services.topics.topics
+    pair.run()
+    pair.run()
+    assert pair.slave.services.topics.topics == topics and pair.codes == [21, 21]
+    assert caplog.text.count("cannot copy a table of the master") == 1
+
+
+def test_a_topic_that_has_no_room_here_is_left_out(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair.master.services.topics.update(TopicConfig(topic_name="T"))
+    pair.master.services.topics.update(TopicConfig(topic_name="U"))
+
+    def topic_changed(topic: str, **fields: Any) -> None:
+        if topic == "T":
+            raise StoreError("no room")
+
+    monkeypatch.setattr(pair.slave.fast_path, "topic_changed", topic_changed, raising=False)
+    pair.run()
+    assert pair.slave.services.topics.select("T") is None and pair.slave.services.topics.select("U") is not None
+
+
+def test_without_a_master_nothing_is_asked(tmp_path: Path) -> None:
+    pair = Pair(tmp_path)
+    pair.copy.master = None
+    pair.copy.found(None, None)
+    assert pair.copy.master is None
+
+
+def test_it_is_repeated_and_at_once_when_the_log_brings_a_queue(pair: Pair) -> None:
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(pair.copy.run)
+            await trio.sleep(PAUSE_MIN_S / 2)
+            assert len(pair.codes) == 4
+            pair.slave.store.fill("new", 0, 1)
+            await trio.sleep(PAUSE_MIN_S / 4 + 0.1)
+            assert len(pair.codes) == 8
+            await trio.sleep(PAUSE_MAX_S)
+            assert len(pair.codes) >= 12
+            nursery.cancel_scope.cancel()
+
+    trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -1,0 +1,183 @@
+"""The replicator of a slave against a master that the test plays: it follows, connects again, and stops when the logs
+do not fit."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import attrs
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
+
+from rocketpy.config import BrokerRole, BrokerSettings
+from rocketpy.native.core import lib
+from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.ring import Ring, WorkerBlock
+from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.replication.slave import SlaveReplicator
+from rocketpy.store.control_block import ControlBlock
+from tests.support.fake_master import FakeMaster
+from tests.support.slave_rig import FILE_SIZE, SlaveRig, always, log_image
+
+IMAGE = log_image(2)
+DEADLINE_S = 60.0
+
+
+class Slave:
+    """A replicator in a thread, and a send worker that takes turns with the test."""
+
+    def __init__(self, root: Path, master: FakeMaster | None, *, known: bytes = b"", **store: object) -> None:
+        self.rig = rig = SlaveRig(root)
+        if known:
+            rig.begin_stream()
+            rig.receive(attrs.evolve(IMAGE, data=known), always(FILE_SIZE))
+        self.block = WorkerBlock("replicator", 6)
+        self.state = ReplicaState()
+        self.state.pointer.stream = rig.stream
+        self.ring = Ring(1 << 18, self.block, WorkerBlock("send", 1))
+        self.ring.pointer = rig.log_ring
+        rig.replica.stream = rig.stream
+        self.state.pointer = rig.replica
+        if master is not None:
+            self.state.set_master(master.address, master.ha)
+        config = BrokerSettings()
+        parts = {"broker_role": BrokerRole.SLAVE, "store_path_root_dir": str(root), **store}
+        parts["store_path_commit_log"] = str(root / "commitlog")
+        settings = attrs.evolve(config, store=attrs.evolve(config.store, **parts))
+        self.control = ControlBlock.__new__(ControlBlock)
+        self.control.block, self.control.header = rig.block, rig.control
+        self.replicator = SlaveReplicator(self.block, self.control, self.state, self.ring, settings)
+        self.thread = threading.Thread(target=self.replicator, args=(WorkerContext("r", self.block, lambda: None),))
+        self.thread.start()
+
+    def turn_until(self, condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + DEADLINE_S
+        while not condition():
+            assert time.monotonic() < deadline
+            self.rig.turn()
+            lib.rp_worker_wake(self.block.pointer, 1)
+            time.sleep(0.001)
+
+    @property
+    def following(self) -> int:
+        return self.block.counter(lib.RP_COUNT_FOLLOWING)
+
+    def close(self) -> None:
+        self.block.order(2)
+        deadline = time.monotonic() + DEADLINE_S
+        while self.thread.is_alive():
+            assert time.monotonic() < deadline
+            self.rig.turn()
+            self.thread.join(0.01)
+        self.rig.close()
+
+
+@pytest.fixture
+def master() -> Iterator[FakeMaster]:
+    with FakeMaster(FILE_SIZE, log=IMAGE.data) as master:
+        yield master
+
+
+def test_a_slave_without_a_log_gets_all_of_it(tmp_path: Path, master: FakeMaster) -> None:
+    slave = Slave(tmp_path, master)
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    assert slave.rig.log()[: len(IMAGE.data)] == IMAGE.data
+    slave.turn_until(lambda: master.reports[-1] == len(IMAGE.data))
+    assert master.reports[0] == 1 and slave.following == lib.RP_FOLLOWING
+    slave.close()
+
+
+def test_a_slave_with_a_part_of_it_goes_on(tmp_path: Path, master: FakeMaster) -> None:
+    end = IMAGE.records[15]
+    slave = Slave(tmp_path, master, known=IMAGE.data[:end])
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    assert slave.rig.log()[: len(IMAGE.data)] == IMAGE.data
+    assert master.reports[0] == 1 and master.reports[1] == end
+    slave.close()
+
+
+def test_a_log_with_another_end_is_left_alone(
+    tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    mine = IMAGE.data[: IMAGE.records[15]]
+    other = bytearray(IMAGE.data)
+    other[len(mine) - 5] ^= 1
+    master.log = bytes(other)
+    slave = Slave(tmp_path, master, known=mine)
+    slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+    slave.close()
+    assert slave.replicator is not None and master.connections == 1
+    assert f"differs from its master's at {len(mine) - 5}" in caplog.text
+
+
+def test_a_log_longer_than_the_master_s_is_left_alone(
+    tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    master.log = IMAGE.data[: IMAGE.records[3]]
+    slave = Slave(tmp_path, master, known=IMAGE.data[: IMAGE.records[15]])
+    slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+    slave.close()
+    assert master.connections == 0 and "the master has lost its end" in caplog.text
+
+
+def test_a_damaged_record_is_fetched_again_and_then_given_up(
+    tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture
+) -> None:
+    damaged, place = bytearray(IMAGE.data), IMAGE.records[14]
+    damaged[place + 100] ^= 1
+    master.log = bytes(damaged)
+    slave = Slave(tmp_path, master)
+    slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+    assert slave.rig.published == place and slave.block.counter(lib.RP_COUNT_BAD_RECORDS) == 3
+    slave.close()
+    assert f"a damaged record at log offset {place}, 3 times" in caplog.text
+
+
+def test_a_damaged_record_that_comes_whole_later(tmp_path: Path, master: FakeMaster) -> None:
+    damaged, place = bytearray(IMAGE.data), IMAGE.records[14]
+    damaged[place + 100] ^= 1
+    master.log = bytes(damaged)
+    master.later = IMAGE.data
+    slave = Slave(tmp_path, master)
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    assert slave.block.counter(lib.RP_COUNT_BAD_RECORDS) == 1
+    slave.close()
+
+
+def test_another_master_ends_the_halt(tmp_path: Path, master: FakeMaster) -> None:
+    with FakeMaster(2 * FILE_SIZE, log=IMAGE.data) as wrong:
+        slave = Slave(tmp_path, wrong)
+        slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+    slave.state.set_master(master.address, master.ha)
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    slave.close()
+
+
+def test_the_send_worker_may_be_restarted(tmp_path: Path, master: FakeMaster) -> None:
+    slave = Slave(tmp_path, master)
+    slave.turn_until(lambda: slave.rig.published)
+    slave.rig.restart_send()
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    assert slave.rig.log()[: len(IMAGE.data)] == IMAGE.data
+    slave.close()
+
+
+def test_the_address_of_the_log_can_be_given(tmp_path: Path, master: FakeMaster) -> None:
+    """haMasterAddress stands in place of what the name server tells."""
+    slave = Slave(tmp_path, master, ha_master_address=master.ha)
+    slave.state.set_master(master.address, "127.0.0.1:1")
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    slave.close()
+
+
+def test_without_a_master_it_waits(tmp_path: Path, master: FakeMaster) -> None:
+    slave = Slave(tmp_path, None)
+    slave.turn_until(lambda: slave.block.heartbeat_ns)
+    assert slave.rig.published == 0 and slave.following == lib.RP_FOLLOWING_SEARCHING
+    slave.state.set_master(master.address, master.ha)
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    slave.close()

@@ -1,0 +1,240 @@
+"""The slave's end of the stream of 4.9, byte for byte, against a socket that the test holds."""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
+
+from rocketpy.native.core import ffi, lib
+from rocketpy.native.status import Status
+from rocketpy.reactor.replica import ReplicaState
+from rocketpy.reactor.ring import Ring, WorkerBlock
+from rocketpy.replication.errors import MasterUnusable
+from rocketpy.replication.start import HEADER, Start
+from rocketpy.replication.stream import ByteReader, LogStream, StreamSettings, send_report
+from rocketpy.store.control_block import ControlBlock
+
+FILE_SIZE = 1 << 20
+HOUR_NS = 3600 * 10**9
+SETTINGS = StreamSettings(is_durable=False, report_interval_ns=HOUR_NS, silence_max_ns=HOUR_NS)
+
+
+class Rig:
+    """A stream, its ring, and the master's socket."""
+
+    def __init__(self, root: Path, start: Start, body_left: int = 0, settings: StreamSettings = SETTINGS) -> None:
+        self.ours, self.master = socket.socketpair()
+        self.block, send = WorkerBlock("replicator", 0), WorkerBlock("send", 1)
+        self.control = ControlBlock(root / "control", FILE_SIZE)
+        self.control.header.published_phy_offset = start.end if start.end > 1 else 0
+        self.state = ReplicaState()
+        self.ring = Ring(1 << 16, self.block, send)
+        self.reader: Any = lib.rp_ring_reader_open(self.ring.pointer)
+        self.stream = LogStream(
+            self.ours,
+            start,
+            body_left,
+            block=self.block,
+            control=self.control,
+            state=self.state,
+            to_send=self.ring,
+            settings=settings,
+        )
+
+    def close(self) -> None:
+        self.stream.close()
+        self.ours.close()
+        self.master.close()
+        lib.rp_ring_reader_close(self.reader)
+        self.control.close()
+
+    def publish(self, position: int) -> None:
+        self.control.header.published_phy_offset = position
+
+    def chunks(self) -> list[tuple[int, int, bytes]]:
+        """(stream, position, bytes) that went to the send worker."""
+        data, size, kind = ffi.new("const uint8_t **"), ffi.new("uint32_t *"), ffi.new("uint16_t *")
+        found = []
+        while lib.rp_ring_read(self.reader, data, size, kind) == Status.OK:
+            assert kind[0] == lib.RP_MSG_LOG
+            head = ffi.cast("rp_msg_log *", data[0])
+            found.append((int(head.stream), int(head.phy_offset), bytes(ffi.buffer(data[0], size[0])[16:])))
+            lib.rp_ring_release(self.reader)
+        return found
+
+    def received(self) -> tuple[int, bytes]:
+        """Where the bytes begin that went to the send worker, and the bytes; they have no gap."""
+        chunks = self.chunks()
+        position = chunks[0][1]
+        for _, at, data in chunks:
+            assert at == position
+            position += len(data)
+        return chunks[0][1], b"".join(data for _, _, data in chunks)
+
+    def reports(self) -> str:
+        """What the master has got, in hexadecimal digits."""
+        found = b""
+        while select.select([self.master], [], [], 0)[0]:
+            found += self.master.recv(65_536)
+        return found.hex()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path, Start(0, 0))
+    yield rig
+    rig.close()
+
+
+def frame(position: int, data: bytes) -> bytes:
+    return HEADER.pack(position, len(data)) + data
+
+
+def test_the_session_of_the_reference(rig: Rig) -> None:
+    """The golden bytes: two records of 160 bytes, then the end of a file."""
+    assert rig.stream.turn(0) is Status.OK
+    assert rig.reports() == "0000000000000000"
+    rig.master.sendall(bytes.fromhex("000000000000000000000000"))  # heartbeat
+    rig.master.sendall(bytes.fromhex("000000000000000000000140000000a0daa320a7") + bytes(312))
+    assert rig.stream.turn(0) is Status.OK
+    assert rig.received() == (0, bytes.fromhex("000000a0daa320a7") + bytes(312))
+    assert rig.reports() == ""  # nothing is published yet
+    rig.publish(0x140)
+    rig.stream.turn(0)
+    assert rig.reports() == "0000000000000140"
+    rig.master.sendall(bytes.fromhex("000000000000014000000000"))
+    rig.master.sendall(frame(0x140, bytes(0xFFE0F - 0x140)[:1000]))
+    rig.stream.turn(0)
+    assert rig.received() == (0x140, bytes(1000)) and rig.reports() == ""
+
+
+@pytest.mark.parametrize("size", [1, 5, 12, 13, 50])
+def test_bytes_in_any_pieces(rig: Rig, size: int) -> None:
+    body = bytes(range(200))
+    stream = frame(0, body[:70]) + frame(70, b"") + frame(70, body[70:])
+    found = b""
+    for at in range(0, len(stream), size):
+        rig.master.sendall(stream[at : at + size])
+        rig.stream.turn(0)
+        found += b"".join(data for _, _, data in rig.chunks())
+    assert found == body and rig.stream.received_bytes == 200
+
+
+def test_a_full_ring_stops_reading(rig: Rig) -> None:
+    body = bytes(range(250)) * 1000
+    rig.master.setblocking(False)
+    sent = rig.master.send(frame(0, body))
+    found = b""
+    while len(found) < min(sent - HEADER.size, len(body)):
+        assert rig.stream.turn(0) is Status.OK
+        assert rig.ring.depth_bytes <= 1 << 16
+        found += b"".join(data for _, _, data in rig.chunks())
+    assert found == body[: len(found)] and len(found) > 1 << 16
+
+
+def test_the_rest_of_a_frame_comes_first(tmp_path: Path) -> None:
+    """Python has read the frame up to the end of the slave's log."""
+    rig = Rig(tmp_path, Start(100, 5000), body_left=30)
+    rig.master.sendall(b"r" * 30 + frame(5030, b"next"))
+    rig.stream.turn(0)
+    assert rig.received() == (5000, b"r" * 30 + b"next")
+    assert rig.reports() == f"{5000:016x}"
+    rig.close()
+
+
+def test_the_byte_that_the_master_does_not_send_is_added(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, Start(1, 1, adds_zero=True))
+    rig.master.sendall(frame(1, b"abc"))
+    rig.stream.turn(0)
+    assert rig.received() == (0, b"\x00abc")
+    assert rig.reports() == f"{1:016x}"  # a report of 0 would ask for the last file
+    rig.close()
+
+
+@pytest.mark.parametrize(
+    "header", [HEADER.pack(1, 5), HEADER.pack(0, -1), HEADER.pack(0, FILE_SIZE + 1), HEADER.pack(-1, 0)]
+)
+def test_a_frame_in_the_wrong_place_ends_the_stream(rig: Rig, header: bytes) -> None:
+    rig.master.sendall(header)
+    assert rig.stream.turn(0) is Status.END_OF_FILE
+    assert "another position" in rig.stream.reason and not rig.chunks()
+
+
+def test_a_master_that_closes(rig: Rig) -> None:
+    rig.master.sendall(frame(0, b"last"))
+    rig.master.close()
+    assert rig.stream.run()
+    assert rig.received() == (0, b"last") and "closed" in rig.stream.reason
+
+
+def test_a_stream_that_the_send_worker_refuses(rig: Rig) -> None:
+    rig.state.pointer.refused_phy_offset = 77
+    rig.state.pointer.refused_reason = lib.RP_STREAM_BAD_RECORD
+    rig.state.pointer.refused_stream = rig.state.pointer.stream
+    assert rig.stream.run() and rig.stream.is_refused
+    assert rig.state.refused_position == 77 and rig.state.is_refused_for_a_record
+
+
+def test_streams_are_numbered(rig: Rig) -> None:
+    assert rig.state.pointer.stream == 1
+    rig.master.sendall(frame(0, b"x"))
+    rig.stream.turn(0)
+    assert rig.chunks()[0][0] == 1
+
+
+def test_reports_are_repeated(tmp_path: Path) -> None:
+    settings = StreamSettings(is_durable=False, report_interval_ns=1, silence_max_ns=HOUR_NS)
+    rig = Rig(tmp_path, Start(100, 5000), settings=settings)
+    rig.stream.turn(0)
+    rig.stream.turn(0)
+    assert rig.reports().count(f"{5000:016x}") >= 2
+    rig.close()
+
+
+def test_under_sync_flush_it_reports_what_is_on_the_disk(tmp_path: Path) -> None:
+    settings = StreamSettings(is_durable=True, report_interval_ns=HOUR_NS, silence_max_ns=HOUR_NS)
+    rig = Rig(tmp_path, Start(0, 0), settings=settings)
+    rig.stream.turn(0)
+    rig.publish(500)
+    rig.stream.turn(0)
+    assert rig.reports() == f"{0:016x}"
+    rig.control.header.durable_phy_offset = 300
+    rig.stream.turn(0)
+    assert rig.reports() == f"{300:016x}"
+    rig.close()
+
+
+def test_a_silent_master_is_left(tmp_path: Path) -> None:
+    settings = StreamSettings(is_durable=False, report_interval_ns=HOUR_NS, silence_max_ns=1)
+    rig = Rig(tmp_path, Start(0, 0), settings=settings)
+    assert rig.stream.run() and "nothing" in rig.stream.reason
+    rig.close()
+
+
+def test_it_leaves_when_it_is_told_to(rig: Rig) -> None:
+    rig.block.order(2)
+    assert not rig.stream.run()
+
+
+def test_exact_reads() -> None:
+    ours, master = socket.socketpair()
+    with ours, master:
+        beats: list[int] = []
+        reader = ByteReader(ours, 5.0, lambda: beats.append(1))
+        master.sendall(b"abcdef")
+        assert reader.read(4) == b"abcd" and reader.read(2) == b"ef" and beats
+        send_report(ours, 258)
+        assert master.recv(100) == b"\0\0\0\0\0\0\x01\x02"
+        master.close()
+        with pytest.raises(MasterUnusable, match="closed"):
+            reader.read(1)
+        with pytest.raises(MasterUnusable, match="failed"):
+            send_report(ours, 1)
+            send_report(ours, 1)
