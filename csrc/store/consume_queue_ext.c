@@ -14,15 +14,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
+#include "base/atomic.h"
 #include "base/endian.h"
 #include "store/consume_queue_ext_private.h"
 
 enum {
     FILES_MAX = 1024,
     UNIT_SIZE_MAX = RP_CQ_EXT_UNIT_SIZE + RP_CQ_EXT_BITMAP_MAX, /* as far as it is used */
-    AHEAD_BYTES = 8192
+    VIEWS = 64 /* mapped at a time; each is unmapped within a second or so */
 };
 static const int64_t ADDRESS_MAX = (int64_t)INT32_MIN - 1;
 
@@ -70,7 +73,9 @@ static rp_status parse_unit(const uint8_t *data, uint32_t size, uint64_t at, uin
     if (unit->size > INT16_MAX || unit->size < RP_CQ_EXT_UNIT_SIZE + unit->bitmap_size ||
         at + unit->size + RP_CQ_EXT_END_SIZE > file_size)
         return RP_NOT_FOUND;
-    if (unit->bitmap_size <= RP_CQ_EXT_BITMAP_MAX) {
+    if (size == UNIT_SIZE_MAX) { /* a copy of known size is the faster one */
+        memcpy(unit->bitmap, data + RP_CQ_EXT_UNIT_SIZE, RP_CQ_EXT_BITMAP_MAX);
+    } else if (unit->bitmap_size <= RP_CQ_EXT_BITMAP_MAX) {
         if (size < RP_CQ_EXT_UNIT_SIZE + unit->bitmap_size) return RP_NOT_FOUND;
         memcpy(unit->bitmap, data + RP_CQ_EXT_UNIT_SIZE, unit->bitmap_size);
     }
@@ -87,57 +92,90 @@ rp_status ext_read_unit(rp_queue_files *files, uint64_t file_size, const rp_queu
 
 /* ------------------------------------------------------------------ reading */
 
+/* Units are read from mapped files: with pread, half of the time of a pull with filter bits went into copies. */
+struct view {
+    const rp_queue *queue; /* NULL: the view is free */
+    uint64_t generation;
+    uint64_t begin; /* the file's first byte, over all files of the queue */
+    uint64_t size;  /* as long as the file was when it was mapped */
+    const uint8_t *data;
+};
+
 struct rp_cq_ext {
     uint64_t file_size;
+    rp_control_block *block;
     rp_queue_files *files;
-    const rp_queue *ahead_queue; /* what was read ahead; NULL: nothing */
-    uint64_t ahead_offset, ahead_at; /* real, and in its file */
-    uint32_t ahead_size;
-    uint8_t ahead[AHEAD_BYTES];
+    struct view views[VIEWS]; /* a file has one place in it */
+    struct view *last;
 };
 
 rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_directory, uint64_t file_size) {
     rp_cq_ext *ext = calloc(1, sizeof *ext);
     if (!ext) return NULL;
     ext->file_size = file_size;
+    ext->block = block;
+    ext->last = ext->views;
     ext->files = ext_open_files(block, consume_queue_directory, file_size, 0);
     if (ext->files) return ext;
     free(ext);
     return NULL;
 }
 
+static void unmap(struct view *view) {
+    if (view->queue) munmap((void *)view->data, view->size);
+    view->queue = NULL;
+}
+
+static void unmap_all(rp_cq_ext *ext) {
+    for (uint32_t i = 0; i < VIEWS; i++) unmap(&ext->views[i]);
+}
+
 void rp_cq_ext_close(rp_cq_ext *ext) {
     if (!ext) return;
+    unmap_all(ext);
     rp_queue_files_close(ext->files);
     free(ext);
 }
 
+/* Map file `number` of a queue into `view`. RP_OK, RP_NOT_FOUND, RP_IO_ERROR. */
+static rp_status map(const rp_cq_ext *ext, struct view *view, const rp_queue *queue, uint64_t number) {
+    struct stat stat;
+    uint64_t generation = rp_load_acquire(&queue->generation); /* before the file is looked up */
+    unmap(view);
+    int fd = rp_queue_files_find(ext->files, queue, number);
+    if (fd < 0) return errno == ENOENT ? RP_NOT_FOUND : RP_IO_ERROR;
+    if (fstat(fd, &stat) < 0) return RP_IO_ERROR;
+    uint64_t size = (uint64_t)stat.st_size < ext->file_size ? (uint64_t)stat.st_size : ext->file_size;
+    if (!size) return RP_NOT_FOUND;
+    void *data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (data == MAP_FAILED) return RP_IO_ERROR;
+    *view = (struct view){queue, generation, number * ext->file_size, size, data};
+    return RP_OK;
+}
+
+static int shows(const struct view *view, const rp_queue *queue, uint64_t offset) {
+    return view->queue == queue && offset - view->begin < view->size &&
+           view->generation == rp_load_acquire(&queue->generation);
+}
+
 rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit) {
-    rp_cq_ext_look(ext);
-    return rp_cq_ext_read_next(ext, queue, address, unit);
-}
-
-void rp_cq_ext_look(rp_cq_ext *ext) { ext->ahead_queue = NULL; }
-
-static int is_read_ahead(const rp_cq_ext *ext, const rp_queue *queue, uint64_t offset) {
-    return ext->ahead_queue == queue && offset >= ext->ahead_offset &&
-           offset - ext->ahead_offset + UNIT_SIZE_MAX <= ext->ahead_size;
-}
-
-rp_status rp_cq_ext_read_next(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit) {
     uint64_t offset = ext_real_offset(address);
     if (!rp_cq_ext_is_address(address)) return RP_NOT_FOUND;
-    if (!is_read_ahead(ext, queue, offset)) {
-        ext->ahead_queue = NULL;
-        rp_status status =
-            read_bytes(ext->files, ext->file_size, queue, offset, ext->ahead, AHEAD_BYTES, &ext->ahead_size);
-        if (status != RP_OK) return status;
-        ext->ahead_queue = queue;
-        ext->ahead_offset = offset;
-        ext->ahead_at = offset % ext->file_size;
+    if (!shows(ext->last, queue, offset)) { /* else there is nothing to divide, which would take half of the time */
+        uint64_t number = offset / ext->file_size;
+        ext->last = &ext->views[(rp_control_queue_index(ext->block, queue) + number) % VIEWS];
+        if (!shows(ext->last, queue, offset)) {
+            rp_status status = map(ext, ext->last, queue, number);
+            if (status != RP_OK) return status;
+            if (!shows(ext->last, queue, offset)) return RP_NOT_FOUND; /* the file is too short */
+        }
     }
-    uint32_t skip = (uint32_t)(offset - ext->ahead_offset);
-    return parse_unit(ext->ahead + skip, ext->ahead_size - skip, ext->ahead_at + skip, ext->file_size, unit);
+    uint64_t at = offset - ext->last->begin, rest = ext->last->size - at;
+    return parse_unit(ext->last->data + at, rest < UNIT_SIZE_MAX ? (uint32_t)rest : UNIT_SIZE_MAX, at, ext->file_size,
+                      unit);
 }
 
-void rp_cq_ext_release(rp_cq_ext *ext) { rp_queue_files_release(ext->files); }
+void rp_cq_ext_release(rp_cq_ext *ext) {
+    unmap_all(ext);
+    rp_queue_files_release(ext->files);
+}

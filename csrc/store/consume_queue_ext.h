@@ -37,12 +37,7 @@ rp_cq_ext *rp_cq_ext_open(rp_control_block *block, const char *consume_queue_dir
 void rp_cq_ext_close(rp_cq_ext *ext);
 /* RP_OK; RP_NOT_FOUND: there is no sound unit; RP_IO_ERROR. */
 rp_status rp_cq_ext_read(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit);
-/* To read the extensions of several units of a queue: begin a look, then ask for them in their order. Bytes are read
- * ahead. So all these units have been read from the queue before the look begins: the extension of a later one may not
- * have been written when the bytes were read. */
-void rp_cq_ext_look(rp_cq_ext *ext);
-rp_status rp_cq_ext_read_next(rp_cq_ext *ext, const rp_queue *queue, int64_t address, rp_cq_ext_unit *unit);
-/* Close removed files, so that their disk space becomes free; call about once a second. */
+/* Unmap all files and close removed ones, so that their disk space becomes free; call about once a second. */
 void rp_cq_ext_release(rp_cq_ext *ext);
 
 /* The one writer: dispatch. */

@@ -125,7 +125,6 @@ static void scan(rp_cq_reader *reader, const rp_selection *selection, const rp_c
         }
         /* Read after the units, so that no unit can point behind this end. */
         look.log_end = rp_load_acquire(&control->published_phy_offset);
-        rp_selection_look(selection);
         out->examined += (uint32_t)count;
         for (int32_t i = 0; i < count; i++, out->next_begin_offset++)
             if (out->work > RP_FETCH_WORK_MAX || !examine(&look, units + i * RP_CQ_UNIT_SIZE, out)) return;

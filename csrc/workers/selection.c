@@ -17,7 +17,7 @@ int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, c
     int takes_all = tags->flags & RP_SUBSCRIPTION_ALL;
     if (takes_all && !place->id) return 1;
     if (!rp_cq_ext_is_address(code)) return takes_all || rp_tags_match(tags, code);
-    if (!selection->ext || rp_cq_ext_read_next(selection->ext, queue, code, &unit) != RP_OK) return 1;
+    if (!selection->ext || rp_cq_ext_read(selection->ext, queue, code, &unit) != RP_OK) return 1;
     if (!takes_all) return rp_tags_match(tags, unit.tags_code);
     return !selection->marks || unit.bitmap_size > RP_CQ_EXT_BITMAP_MAX || unit.bitmap_size * 8 != place->bit_count ||
            has_bits(place, unit.bitmap) ||

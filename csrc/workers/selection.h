@@ -24,11 +24,7 @@ void rp_selection_of_retries(rp_selection *selection, const rp_map *subscription
 /* Work of one look at a record, in bytes that are looked at: a cache line or a page may have to come. */
 enum { RP_SELECTION_RECORD_WORK = 256 };
 
-/* Begin a look at units that have just been read from the queue. */
-static inline void rp_selection_look(const rp_selection *selection) {
-    if (selection->ext) rp_cq_ext_look(selection->ext);
-}
-/* 0: what the unit says excludes the message. `code` is its third field. The units of a look come in their order. */
+/* 0: what the unit says excludes the message. `code` is its third field. */
 int rp_selection_by_unit(const rp_selection *selection, const rp_queue *queue, const rp_tags *tags, uint64_t phy_offset,
                          int64_t code);
 /* Whether the record has to be read as well. */
