@@ -6,7 +6,8 @@ import itertools
 import json
 import os
 import shutil
-from collections.abc import Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from .planning import join_runs, pack_files, plan_index
 from .writing import WriteJob, write_index_file, write_queue_files
 
 MANIFEST, SPOOL = "rebuilt.json", "spool"
-VERSION = 1
+VERSION = 2
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +50,7 @@ class Rebuilt:
     unplaced: int  # records that no queue can have
     cut_short: int  # records with more keys than the index takes
     resets: int  # of queues whose offsets jumped
+    deletions_crc: int  # of the deleted queues that were left out
     damages: list[Damage]
 
 
@@ -105,6 +107,7 @@ def rebuild(
         unplaced=sum(piece.unplaced for piece in collected),
         cut_short=sum(piece.cut_short for piece in collected),
         resets=sum(runs.resets for runs in queues.values()),
+        deletions_crc=deletions_crc(deletions),
         damages=damages,
     )
     _write_manifest(reader.files, target, result)
@@ -201,15 +204,24 @@ def _refuse(damages: Sequence[Damage], root: Path) -> None:
         )
 
 
+def deletions_crc(deletions: Mapping[tuple[str, int], int]) -> int:
+    """Changes when a topic is deleted."""
+    return zlib.crc32(repr(sorted(deletions.items())).encode())
+
+
 def _write_manifest(files: Files, target: Path, result: Rebuilt) -> None:
-    path = target / MANIFEST
+    for directory, _, _ in os.walk(target):
+        files.sync_directory(Path(directory))
+    write_json(files, target / MANIFEST, {"version": VERSION, **attrs.asdict(result)})
+
+
+def write_json(files: Files, path: Path, value: Mapping[str, object]) -> None:
+    """Write a file that is either there as a whole, and on the disk, or not at all."""
     unnamed = path.with_suffix(".unfinished")
     with translated(path, "write"):
         with unnamed.open("w", encoding="utf-8") as file:
-            json.dump({"version": VERSION, **attrs.asdict(result)}, file)
+            json.dump(value, file)
             file.flush()
             os.fsync(file.fileno())
-        for directory, _, _ in os.walk(target):
-            files.sync_directory(Path(directory))
         unnamed.replace(path)
-        files.sync_directory(target)
+    files.sync_directory(path.parent)

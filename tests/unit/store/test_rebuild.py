@@ -16,7 +16,7 @@ import pytest
 from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import encode_blank
-from rocketpy.store.files import file_name
+from rocketpy.store.files import DiskFiles, file_name
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from rocketpy.store.reading.message_store import MessageStore
@@ -211,7 +211,8 @@ def test_half_a_record_at_the_end_is_the_end(tmp_path: Path) -> None:
 def test_an_empty_store(tmp_path: Path) -> None:
     (tmp_path / "s/commitlog").mkdir(parents=True)
     assert run(tmp_path / "s", tmp_path / "t").records == 0
-    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    with pytest.raises(StoreError, match="has nothing to publish"):  # queues would lose their offsets
+        publish(StoreReader(tmp_path / "s"), tmp_path / "t")
 
 
 def test_the_target_must_be_new(tmp_path: Path) -> None:
@@ -269,17 +270,99 @@ def test_published_files_serve_the_next_start(tmp_path: Path) -> None:
     assert states(config) == before and files_of(tmp_path / "s") == expected
 
 
-@pytest.mark.parametrize("moved", [["consumequeue"], ["consumequeue", "index"]])
-def test_a_publication_that_was_cut_short_is_repeated(tmp_path: Path, moved: list[str]) -> None:
+class Died(Exception):
+    """The process ended here."""
+
+
+@attrs.define
+class MortalFiles(DiskFiles):
+    """Ends the process at its `lives`-th sync."""
+
+    lives: int = 0
+
+    def sync_directory(self, path: Path) -> None:
+        if self.lives == 0:
+            raise Died
+        self.lives -= 1
+        super().sync_directory(path)
+
+
+def quiet_store(config: MessageStoreConfig) -> None:
+    """The records of one queue, and the log files that held them, are gone."""
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for topic, count in (("Quiet", 120), ("Busy", 200)):
+            for _ in range(count):
+                writer.put(topic, 0, b"x" * 200, b"KEYS\x01k\x02")
+    close_store(opened, clean=True)
+    for path in sorted((Path(config.store_path_root_dir) / "commitlog").iterdir())[:3]:
+        path.unlink()
+
+
+def test_a_publication_may_die_at_any_step(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s", max_index_num=4000)
+    quiet_store(config)
+    expected, lives = states(config), 0
+    assert ("Quiet", 0, 120) in expected
+    run(tmp_path / "s", tmp_path / "t", config)
+    while True:
+        for name in "ot":
+            shutil.rmtree(tmp_path / f"{name}-copy", ignore_errors=True)
+        shutil.copytree(tmp_path / "s", tmp_path / "o-copy")
+        shutil.copytree(tmp_path / "t", tmp_path / "t-copy")
+        copy = attrs.evolve(config, store_path_root_dir=str(tmp_path / "o-copy"))
+        files = MortalFiles(lives=lives)
+        try:
+            publish(StoreReader(tmp_path / "o-copy", files=files), tmp_path / "t-copy")
+        except Died:
+            assert states(copy) == expected, f"a broker that starts after step {lives}"
+            publish(StoreReader(tmp_path / "o-copy"), tmp_path / "t-copy")
+        assert states(copy) == expected
+        assert verify_store(StoreReader(tmp_path / "o-copy")).problems == []
+        assert (tmp_path / "t-copy/replaced/consumequeue/Busy").exists()
+        if files.lives:
+            break
+        lives += 1
+    assert lives > 10
+
+
+def test_a_second_publication_changes_nothing(tmp_path: Path) -> None:
+    """By then the broker may have written extension units, to which its queues point."""
     config = small_config(tmp_path / "s")
     full_store(config)
-    expected = files_of(tmp_path / "s")
     run(tmp_path / "s", tmp_path / "t", config)
-    (tmp_path / "t/replaced").mkdir()
-    for name in moved:  # it died after the old files were moved
-        (tmp_path / "s" / name).rename(tmp_path / "t/replaced" / name)
     publish(StoreReader(tmp_path / "s"), tmp_path / "t")
-    assert files_of(tmp_path / "s") == expected
+    (tmp_path / "s/consumequeue_ext/T1/0").mkdir(parents=True)
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    assert (tmp_path / "s/consumequeue_ext/T1/0").exists()
+
+
+def test_all_files_of_a_newer_queue_are_kept(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s")
+    full_store(config)
+    run(tmp_path / "s", tmp_path / "t", config)
+    opened = open_store(config)
+    with StoreWriter(config, opened.control) as writer:
+        for _ in range(900):
+            writer.put("New", 0, b"x")
+    close_store(opened, clean=True)
+    assert len(list((tmp_path / "s/consumequeue/New/0").iterdir())) > 1
+    publish(StoreReader(tmp_path / "s"), tmp_path / "t")
+    opened = open_store(config)
+    assert [(q.min_offset, q.max_offset) for q in opened.control.queues() if q.topic == "New"] == [(0, 900)]
+    close_store(opened, clean=True)
+    assert verify_store(StoreReader(tmp_path / "s")).problems == []
+
+
+def test_a_rebuild_from_before_a_deletion_is_refused(tmp_path: Path) -> None:
+    config = small_config(tmp_path / "s")
+    full_store(config)
+    run(tmp_path / "s", tmp_path / "t", config)
+    opened = open_store(config)
+    opened.control.add_queue(b"T1", 0).deleted_below = opened.control.published_phy_offset
+    close_store(opened, clean=True)
+    with pytest.raises(StoreError, match=r"topics were deleted since .* was rebuilt: rebuild again"):
+        publish(StoreReader(tmp_path / "s"), tmp_path / "t")
 
 
 def test_what_was_stored_since_is_dispatched_at_the_start(tmp_path: Path) -> None:
@@ -296,15 +379,7 @@ def test_what_was_stored_since_is_dispatched_at_the_start(tmp_path: Path) -> Non
 def test_queues_without_records_keep_their_offsets(tmp_path: Path) -> None:
     """Their records were deleted with old files of the log; their consumers' offsets must not lie beyond their end."""
     config = small_config(tmp_path / "s", max_index_num=4000)
-    opened = open_store(config)
-    with StoreWriter(config, opened.control) as writer:
-        for _ in range(120):
-            writer.put("Quiet", 0, b"x" * 200)
-        for _ in range(200):
-            writer.put("Busy", 0, b"x" * 200)
-    close_store(opened, clean=True)
-    for path in sorted((tmp_path / "s/commitlog").iterdir())[:3]:
-        path.unlink()
+    quiet_store(config)
     run(tmp_path / "s", tmp_path / "t", config)
     assert not (tmp_path / "t/consumequeue/Quiet").exists()
     publish(StoreReader(tmp_path / "s"), tmp_path / "t")
