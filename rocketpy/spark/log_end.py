@@ -24,11 +24,12 @@ def end_of_log(root: Path, segments: list[Segment]) -> int:
         return 0
     queues = list(_queues(StorePaths.of(root).consumequeue))
     if not queues:
-        return _end_by_walk(segments[-1])
+        return end_by_walk(segments[-1])
     return max([segments[0].start, *(_end_of_queue(queue) for queue in queues)])
 
 
-def _end_by_walk(segment: Segment) -> int:
+def end_by_walk(segment: Segment) -> int:
+    """The phy offset behind the last record of a segment before which all are valid; its end if all are."""
     with mapped(segment) as image:
         if not image:
             return segment.start

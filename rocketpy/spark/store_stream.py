@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rocketpy.errors import ConfigError, StoreError
 
-from .log_end import end_of_log
+from .log_end import end_by_walk, end_of_log
 from .piece_partition import PiecePartition
 from .segments import Boundaries, Piece, Segment, list_segments
 from .store_options import StoreOptions
@@ -63,16 +63,31 @@ class StoreStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Where the batch after `start` ends; `start` itself if there is nothing new."""
         begin, segments = offset_of(start), list_segments(self.options.path)
-        end = end_of_log(self.options.path, segments)
-        if begin > end and segments:
-            raise StoreError(f"{self.options.path}: was read up to {begin}, but the log ends at {end}: another store?")
+        end = self._end(begin, segments)
         end = end if self._target is None else min(end, self._target)
+        first = max(begin, segments[0].start) if segments else begin  # where there is something to read
         limits = [self.options.end]
         if isinstance(limit, ReadMaxBytes):
-            limits.append(begin + limit.max_bytes)
-        if begin < min(limits) < end:
-            end = min(end, self._record_from(segments, begin, min(limits)))
+            limits.append(first + limit.max_bytes)
+        if first < min(limits) < end:
+            end = min(end, self._record_from(segments, first, min(limits)))
         return document_of(end if begin < min(limits) else begin)
+
+    def _end(self, begin: int, segments: list[Segment]) -> int:
+        """The end of the log, at least `begin`: with a deleted topic the newest units go, but not its records.
+
+        Raises:
+            StoreError: the records do not reach `begin`.
+        """
+        end = end_of_log(self.options.path, segments)
+        if begin > end and segments:
+            within = next((one for one in segments if one.start <= begin <= one.end), None)
+            reached = end if within is None else end_by_walk(within)
+            if reached < begin:
+                raise StoreError(
+                    f"{self.options.path}: was read up to {begin}, but the log ends at {reached}: another store?"
+                )
+        return max(begin, end)
 
     def _record_from(self, segments: list[Segment], known: int, place: int) -> int:
         """The first record at or after `place`, or the end of the segment; a record begins at `known`."""

@@ -105,6 +105,34 @@ def test_deleted_files_are_an_error_or_passed_over(tmp_path: Path) -> None:
     assert places_of(reader_of(tmp_path, failOnDataLoss="false"), start, end) == [p for p in places if p >= SEGMENT]
 
 
+@pytest.mark.parametrize("limit", [1000, 1 << 20])
+def test_a_limit_counts_from_what_is_left_of_the_log(tmp_path: Path, limit: int) -> None:
+    places = make_store(tmp_path, 60)
+    first = list_segments(tmp_path)[0]
+    first.path.unlink()
+    for loss, expected in (("true", None), ("false", [place for place in places if place >= first.end])):
+        reader = reader_of(tmp_path, maxBytesPerTrigger=limit, failOnDataLoss=loss)
+        if expected is None:
+            with pytest.raises(StoreError, match="files were deleted before they were read"):
+                follow(reader, document_of(0), ReadMaxBytes(limit))
+        else:
+            batches, _ = follow(reader, document_of(0), ReadMaxBytes(limit))
+            assert [place for batch in batches for place in batch] == expected
+
+
+def test_the_topic_of_the_newest_records_may_be_deleted(tmp_path: Path) -> None:
+    places = make_store(tmp_path, 60, units=True)
+    reader = reader_of(tmp_path)
+    batches, at = follow(reader, reader.initialOffset(), ReadAllAvailable())
+    queue = next((tmp_path / "consumequeue/A/0").iterdir())
+    units = queue.read_bytes()
+    queue.write_bytes(units[: (BLANKS + 10) * CQ_STORE_UNIT_SIZE] + bytes(200))  # other topics have fewer records
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    queue.write_bytes(units)
+    assert follow(reader, at, ReadAllAvailable()) == ([], at)
+    assert len(batches[0]) in (len(places), len(places) - 1)
+
+
 def test_another_store_is_noticed(tmp_path: Path) -> None:
     make_store(tmp_path, 10)
     with pytest.raises(StoreError, match=re.escape("was read up to 1000000, but the log ends at")):
