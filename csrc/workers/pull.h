@@ -50,6 +50,7 @@ typedef struct rp_pull_config {
     int32_t version;
     uint32_t is_slave;
     uint32_t slave_read_enable;
+    uint32_t offset_check_in_slave;
     uint32_t long_polling; /* longPollingEnable */
     uint32_t fast_failure;
     uint32_t filter_retries; /* filterSupportRetry */

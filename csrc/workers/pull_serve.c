@@ -20,6 +20,8 @@ enum { FLAG_COMMIT_OFFSET = 1, FLAG_SUSPEND = 2, FLAG_SUBSCRIPTION = 4, FLAG_BUL
  * seem to be behind by messages that are not for it. */
 static const uint64_t REPORT_NS = 5000000000;
 static const int64_t SUSPEND_MAX_MS = 86400000; /* a day; asked for more, a pull is answered then */
+/* Of a pull outside of a slave's range. Its answer means "pull again at once", with the same offset. */
+static const uint64_t OUTSIDE_NS = 1000000000;
 
 /* A pull that the fast path can serve, with its table entries. */
 typedef struct checked_pull {
@@ -57,7 +59,14 @@ static int32_t code_of(const rp_fetch *fetch, const rp_msg_pull *request) {
     }
 }
 
-static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled) {
+/* What a slave lacks its master may have. So without offsetCheckInSlave it does not tell consumers to go on elsewhere.
+ */
+static int is_outside_slave(const rp_pull *pull, int32_t code) {
+    return code == RP_RESPONSE_PULL_OFFSET_MOVED && pull->config.is_slave && !pull->config.offset_check_in_slave;
+}
+
+static int64_t suggest_broker(const rp_pull *pull, const checked_pull *pulled, int is_outside) {
+    if (is_outside) return pulled->group->broker_id;
     if (!pull->config.slave_read_enable || !pulled->group) return 0;
     return pull->fetch.is_far_behind ? pulled->group->which_broker_when_slow : pulled->group->broker_id;
 }
@@ -92,12 +101,13 @@ static rp_status answer(rp_pull *pull, const checked_pull *pulled, int32_t code)
     uint8_t *room = rp_ring_reserve(selector, fixed + PULL_HEAD_MAX);
     if (!room) return RP_FULL;
     const char *remark = rp_fetch_status_name(fetch->status);
+    int is_outside = is_outside_slave(pull, code);
     rp_pull_reply reply = {.serialize_type = request->flags & RP_REQUEST_ROCKETMQ ? 1 : 0,
                            .opaque = request->opaque,
-                           .code = code,
+                           .code = is_outside ? RP_RESPONSE_PULL_RETRY_IMMEDIATELY : code,
                            .version = pull->config.version,
-                           .suggest_which_broker_id = suggest_broker(pull, pulled),
-                           .next_begin_offset = fetch->next_begin_offset,
+                           .suggest_which_broker_id = suggest_broker(pull, pulled, is_outside),
+                           .next_begin_offset = is_outside ? (uint64_t)request->queue_offset : fetch->next_begin_offset,
                            .min_offset = fetch->min_offset,
                            .max_offset = fetch->max_offset,
                            .body_size = slices ? fetch->body_size : 0,
@@ -206,18 +216,19 @@ static int may_owe_a_commit(const checked_pull *pulled) {
     return committed < request->queue_offset;
 }
 
-/* A pull beyond the bounds of suspended_pulls.h is answered at once, as without long polling. */
-static rp_status suspend(rp_pull *pull, const checked_pull *pulled) {
+/* A pull beyond the bounds of suspended_pulls.h is answered at once, as without long polling. `code`: what the fetch
+ * gave. */
+static rp_status suspend(rp_pull *pull, const checked_pull *pulled, int32_t code) {
     const rp_msg_pull *request = pulled->request;
     rp_suspended_pull *suspended =
         rp_suspended_pulls_add(&pull->suspended_pulls, pull->config.block, pulled->queue, request, pulled->names,
                                request->sys_flag & FLAG_SUBSCRIPTION ? pulled->tags : NULL);
     if (!suspended) {
-        rp_status status = answer(pull, pulled, RP_RESPONSE_PULL_NOT_FOUND);
+        rp_status status = answer(pull, pulled, code);
         if (status == RP_OK) pull_count(pull, RP_COUNT_SUSPEND_REFUSED, 1);
         return status;
     }
-    suspended->deadline_ns = deadline_of(pull, request);
+    suspended->deadline_ns = is_outside_slave(pull, code) ? pull->now_ns + OUTSIDE_NS : deadline_of(pull, request);
     suspended->report_ns = pull->now_ns + REPORT_NS;
     if (may_owe_a_commit(pulled) && suspended->report_ns < suspended->deadline_ns)
         suspended->deadline_ns = suspended->report_ns;
@@ -270,7 +281,7 @@ static rp_status look_again(rp_pull *pull, rp_suspended_pull *suspended, int exp
     } else {
         suspended->restrictions = pull->restrictions;
         int32_t code = examine(pull, suspended, &pulled);
-        if (code == RP_RESPONSE_PULL_NOT_FOUND && !expired) return RP_OK;
+        if ((code == RP_RESPONSE_PULL_NOT_FOUND || is_outside_slave(pull, code)) && !expired) return RP_OK;
         if (code == RP_RESPONSE_PULL_NOT_FOUND && suspended->scanned > (uint64_t)pulled.request->queue_offset)
             code = RP_RESPONSE_PULL_RETRY_IMMEDIATELY;
         status = answer(pull, &pulled, code);
@@ -295,9 +306,9 @@ rp_status rp_pull_take(rp_pull *pull, const uint8_t *data, uint32_t size) {
     fetch(pull, &pulled, request->queue_offset);
     int32_t code = code_of(&pull->fetch, request);
     int is_first = !(request->flags & RP_REQUEST_FIRST_TRY_DONE);
-    rp_status status = code == RP_RESPONSE_PULL_NOT_FOUND && is_first && request->sys_flag & FLAG_SUSPEND
-                           ? suspend(pull, &pulled)
-                           : answer(pull, &pulled, code);
+    int waits =
+        (code == RP_RESPONSE_PULL_NOT_FOUND && request->sys_flag & FLAG_SUSPEND) || is_outside_slave(pull, code);
+    rp_status status = waits && is_first ? suspend(pull, &pulled, code) : answer(pull, &pulled, code);
     if (status != RP_OK) return status;
     pull_count(pull, RP_COUNT_PULLS, 1);
     if (is_first && request->sys_flag & FLAG_COMMIT_OFFSET && !pull->config.is_slave)
@@ -313,7 +324,10 @@ static rp_status look_at_chain(rp_pull *pull, rp_suspension_chain *chain) {
         pull->units++;
         pull_count(pull, RP_COUNT_SUSPENDED_STEPS, 1);
         chain->next = suspended->next_of_queue;
-        if (rp_load_acquire(&suspended->queue->max_offset) <= suspended->scanned) continue;
+        /* Watched anew: it may wait for more than one further message, outside of a slave's range. */
+        if (rp_load_acquire(&suspended->queue->max_offset) <= suspended->scanned &&
+            rp_suspension_watch(suspended, pull->config.store))
+            continue;
         if (look_again(pull, suspended, 0) != RP_FULL) continue;
         chain->next = suspended;
         return RP_FULL;

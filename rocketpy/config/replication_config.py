@@ -90,9 +90,8 @@ class ReplicationConfig:
     offset_check_in_slave: bool = setting(
         False,
         "offsetCheckInSlave",
-        "A slave answers a pull outside of its range like a master, with the nearest offset; otherwise with "
-        "PULL_RETRY_IMMEDIATELY and the offset that was asked for.",
-        ignored=_NOT_BUILT,
+        "A slave answers a pull outside of its range like a master, with the nearest offset. Otherwise it waits for a "
+        "second for the log to get there, then answers PULL_RETRY_IMMEDIATELY with the offset that was asked for.",
     )
     max_ha_transfer_byte_in_second: int = setting(
         0,

@@ -181,6 +181,7 @@ def pull_limits(settings: BrokerSettings, memory_bytes: int) -> dict[str, Any]:
     return {
         "is_slave": settings.is_slave,
         "slave_read_enable": broker.slave_read_enable,
+        "offset_check_in_slave": store.offset_check_in_slave,
         "long_polling": broker.long_polling_enable,
         "fast_failure": broker.broker_fast_failure_enable,
         "filter_retries": broker.filter_support_retry,

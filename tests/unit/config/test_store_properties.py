@@ -96,6 +96,7 @@ HONOURED = {
     "haConnectionsMax": f"{REPLICATION}::test_limits_of_the_loop",
     "haAddresses": f"{REPLICATION}::test_who_may_be_a_slave",
     "haMasterAddress": "replication/test_slave.py::test_the_address_of_the_log_can_be_given",
+    "offsetCheckInSlave": PULL,
     "haCheckCrc": "native/test_slave_log.py::test_a_body_with_another_checksum",
     "rejectTransactionMessage": "broker/test_slow_send.py::test_refusals",
 }
@@ -113,7 +114,6 @@ IGNORED = {
     "commitCommitLogThoroughInterval",
     "haListenPort",
     "warmMapedFileEnable",
-    "offsetCheckInSlave",
     "haSecretFile",
     "haTruncateDiverged",
     "debugLockEnable",

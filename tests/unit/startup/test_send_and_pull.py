@@ -40,6 +40,7 @@ PULL = [
     ("broker", {"long_polling_enable": False}, {"long_polling": False}),
     ("broker", {"short_polling_time_mills": 77}, {"short_polling_ms": 77}),
     ("broker", {"slave_read_enable": True}, {"slave_read_enable": True}),
+    ("store", {"offset_check_in_slave": True}, {"offset_check_in_slave": True}),
     ("broker", {"broker_fast_failure_enable": False}, {"fast_failure": False}),
     ("broker", {"wait_time_mills_in_pull_queue": 77}, {"wait_time_in_queue_ms": 77}),
 ]
