@@ -44,6 +44,8 @@ ADMIN_CODES = frozenset(
         RequestCode.GET_NAMESRV_CONFIG,
     }
 )
+PEER_CODES = frozenset({RequestCode.GET_BROKER_CONFIG})
+"""What a slave asks its master before it takes bytes (rocketpy/replication/master_log.py)."""
 
 
 @attrs.frozen
@@ -52,11 +54,13 @@ class AdminGuard:
 
     networks: tuple[Network, ...] = ()
     trusts_loopback: bool = True
+    peers: tuple[Network, ...] = ()
+    """Slaves, which may have every message: PEER_CODES are for them, too. Not for loopback, which has its own rule."""
 
     @classmethod
-    def of(cls, allowed: str, own: Iterable[str] = (), *, trusts_own: bool = True) -> AdminGuard:
-        """`allowed` is the setting adminAddresses, `trusts_own` adminTrustsLoopback; `own` are addresses of this
-        machine (names, and the address that stands for all of them, are passed over)."""
+    def of(cls, allowed: str, own: Iterable[str] = (), *, trusts_own: bool = True, peers: str = "") -> AdminGuard:
+        """`allowed` is the setting adminAddresses, `trusts_own` adminTrustsLoopback, `peers` haAddresses; `own` are
+        addresses of this machine (names, and the address that stands for all of them, are passed over)."""
         networks = list(parse_networks(allowed))
         for host in own if trusts_own else ():
             try:
@@ -65,7 +69,7 @@ class AdminGuard:
                 continue
             if not address.is_unspecified:
                 networks.append(ipaddress.ip_network(address))
-        return cls(tuple(networks), trusts_own)
+        return cls(tuple(networks), trusts_own, tuple(parse_networks(peers)))
 
     def check(self, code: int, host: str) -> None:
         """
@@ -77,7 +81,10 @@ class AdminGuard:
         address = parse_address(host)
         if (self.trusts_loopback and address.is_loopback) or is_in(address, self.networks):
             return
+        if code in PEER_CODES and not address.is_loopback and is_in(address, self.peers):
+            return
+        slave = ", or by haAddresses if it is a slave" if code in PEER_CODES else ""
         raise RequestRefused(
             ResponseCode.NO_PERMISSION,
-            f"{host} may not administer this server; its operator can allow it by adminAddresses",
+            f"{host} may not administer this server; its operator can allow it by adminAddresses{slave}",
         )

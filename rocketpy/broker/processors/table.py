@@ -41,4 +41,9 @@ class GuardedProcessor:
 def guard_of(settings: BrokerSettings) -> AdminGuard:
     """Who may administer the broker."""
     own = (settings.broker.broker_ip1, settings.broker.broker_ip2, settings.server.bind_address)
-    return AdminGuard.of(settings.rocketpy.admin_addresses, own, trusts_own=settings.rocketpy.admin_trusts_loopback)
+    return AdminGuard.of(
+        settings.rocketpy.admin_addresses,
+        own,
+        trusts_own=settings.rocketpy.admin_trusts_loopback,
+        peers=settings.store.ha_addresses,
+    )

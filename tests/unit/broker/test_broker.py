@@ -11,8 +11,10 @@ import trio.testing
 
 from rocketpy.broker.clock import seconds_to_midnight
 from rocketpy.broker.managers.config_file import ConfigFile
+from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import BrokerRole
 from rocketpy.errors import ConfigError
+from rocketpy.remoting.abc import Peer
 from rocketpy.remoting.fast_path import SlowPath
 from tests.support.slow_path import FakeChannel, SlowPathRig
 
@@ -141,6 +143,20 @@ def test_a_slave_neither_delivers_delays_nor_takes_offsets_from_pulls(tmp_path: 
     rig = SlowPathRig(tmp_path, broker_role=BrokerRole.SLAVE)
     rig.broker.commit_offset("G", "T", 0, 5, rig.clock.monotonic_ms())
     assert rig.services.offsets.query("G", "T", 0) == -1
+
+
+def test_a_slave_on_another_machine_may_read_the_settings(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, ha_addresses="10.0.0.9")
+    slave, stranger = (FakeChannel(number, Peer(f"10.0.0.{number}", 4000)) for number in (9, 8))
+
+    async def main() -> None:
+        read, write = RequestCode.GET_BROKER_CONFIG, RequestCode.UPDATE_BROKER_CONFIG
+        assert b"mappedFileSizeCommitLog=" in ((await rig.ask(read, channel=slave)).body or b"")
+        refused = await rig.ask(read, channel=stranger)
+        assert refused.code == ResponseCode.NO_PERMISSION and "haAddresses" in (refused.remark or "")
+        assert (await rig.ask(write, body=b"a=b", channel=slave)).code == ResponseCode.NO_PERMISSION
+
+    rig.run(main)
 
 
 @pytest.mark.parametrize("name", ["topics", "consumerOffset", "subscriptionGroup", "delayOffset"])

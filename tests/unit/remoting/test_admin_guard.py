@@ -4,7 +4,7 @@ import pytest
 
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.errors import RequestRefused
-from rocketpy.remoting.admin_guard import AdminGuard
+from rocketpy.remoting.admin_guard import ADMIN_CODES, AdminGuard
 from rocketpy.remoting.networks import parse_networks
 
 GUARD = AdminGuard.of("10.0.0.7, 10.1.0.0/16", ("192.0.2.1", "0.0.0.0", "a.name.not.an.address"))
@@ -42,6 +42,18 @@ def test_somebody_unknown_is_a_stranger(host: str) -> None:
     """It is what a proxy's client has for an address that the proxy cannot name; servers listen there as well."""
     with pytest.raises(RequestRefused):
         AdminGuard.of("", ("0.0.0.0", "::")).check(RequestCode.UPDATE_AND_CREATE_TOPIC, host)
+
+
+def test_a_slave_may_read_the_settings_and_no_more() -> None:
+    guard = AdminGuard.of("", peers="127.0.0.0/8, ::1, 10.0.0.7, 10.1.0.0/16", trusts_own=False)
+    for host in ("10.0.0.7", "10.1.200.3"):
+        guard.check(RequestCode.GET_BROKER_CONFIG, host)
+        for code in ADMIN_CODES - {RequestCode.GET_BROKER_CONFIG}:
+            with pytest.raises(RequestRefused):
+                guard.check(code, host)
+    for host in ("10.0.0.8", "127.0.0.1", "::1", "::ffff:127.0.0.1"):  # behind a proxy on this machine may be anybody
+        with pytest.raises(RequestRefused):
+            guard.check(RequestCode.GET_BROKER_CONFIG, host)
 
 
 def test_what_is_no_network_is_refused() -> None:
