@@ -10,7 +10,7 @@ PYTHON_SOURCES := rocketpy tests bench csrc docs/adr/index.py setup.py
 WITHOUT_CORE := build/without-core
 C_SOURCES := $(filter-out %/_driver.c,$(wildcard csrc/*/*.[ch] tests/csrc/*.[ch] bench/driver/*.[ch]))
 
-.PHONY: help run build test test-python test-spark spark-demo test-fault test-ha test-interop interop sanitize fuzz lint style types check coverage \
+.PHONY: help run run-cluster build test test-python test-spark spark-demo test-fault test-ha test-interop interop sanitize fuzz lint style types check coverage \
         bench bench-compare bench-spark bench-smoke docs clean
 
 help:  ## this list
@@ -18,6 +18,9 @@ help:  ## this list
 
 run: build  ## build, then run name server and broker with a store in your data directory; Ctrl-C stops
 	@$(BIN)/rocketpy standalone
+
+run-cluster: build  ## build, then run two masters with a slave each on this machine, synchronous; Ctrl-C stops all
+	@$(BIN)/rocketpy cluster deploy/clusters/2m-2s-sync --set mappedFileSizeCommitLog=67108864
 
 build: $(VENV)/.built  ## .venv with the commands rocketpy, mqnamesrv, mqbroker, mqadmin
 

@@ -86,7 +86,7 @@ def standalone(
         "storePathRootDir": str(Path(store or default_store()).absolute()),
         "listenPort": str(port),
         "bindAddress": bind,
-    } | _pairs(settings)
+    } | pairs(settings)
     if metrics_port is not None:
         overrides.setdefault("metricsPort", str(metrics_port))
     deliver(Order("standalone", {"config": config, "overrides": overrides, "namesrv_port": namesrv_port}))
@@ -122,7 +122,7 @@ def broker(
     \b
     Example: mqbroker -c broker.conf -n "10.0.0.1:9876;10.0.0.2:9876"
     """
-    overrides = ({"namesrvAddr": namesrv} if namesrv else {}) | _pairs(settings)
+    overrides = ({"namesrvAddr": namesrv} if namesrv else {}) | pairs(settings)
     to_print = "all" if print_all else "important" if print_important else None
     deliver(Order("broker", {"config": config, "overrides": overrides, "to_print": to_print}))
 
@@ -144,7 +144,7 @@ def namesrv(
     Example: mqnamesrv --set listenPort=9876 --set bindAddress=0.0.0.0
     """
     deliver(
-        Order("namesrv", {"config": config, "overrides": _pairs(settings), "to_print": "all" if print_all else None})
+        Order("namesrv", {"config": config, "overrides": pairs(settings), "to_print": "all" if print_all else None})
     )
 
 
@@ -261,6 +261,35 @@ cli.add_command(pipeline)
 
 
 @cli.command()
+@click.argument("directory", type=click.Path(exists=True, file_okay=False))
+@click.option(
+    "--store", "store", type=click.Path(file_okay=False), help="Directory for all stores and logs.  [default: yours]"
+)
+@click.option(
+    "--port",
+    type=click.IntRange(3, 65000),
+    help="listenPort of the first broker; each further one is 10 above.  [default: as in the files]",
+)
+@click.option(
+    "--namesrv-port", type=click.IntRange(1, 65535), default=9876, show_default=True, help="Port of the name server."
+)
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Set a property of every broker; may be repeated."
+)
+def cluster(directory: str, store: str | None, port: int | None, namesrv_port: int, settings: tuple[str, ...]) -> None:
+    """Run a name server, and a broker for each *.conf in DIRECTORY, on this machine: to try a cluster out.
+
+    \b
+    Example: rocketpy cluster deploy/clusters/2m-2s-sync
+    """
+    from .cluster import plan, run_cluster
+
+    files, overrides = Path(directory), pairs(settings)
+    root = Path(store) if store else default_store().with_name("rocketpy-clusters") / files.resolve().name
+    sys.exit(exit_status(lambda: run_cluster(plan(files, root.absolute(), namesrv_port, port, overrides), click.echo)))
+
+
+@cli.command()
 @click.option("--store", "store", type=click.Path(file_okay=False), help="Directory of the store to check.")
 def doctor(store: str | None) -> None:
     """Check whether this machine can run a broker: compiled core, limits, ports, disk."""
@@ -275,11 +304,12 @@ def default_store() -> Path:
     return (Path(data) if data else Path.home() / ".local" / "share") / "rocketpy"
 
 
-def _pairs(settings: Sequence[str]) -> dict[str, str]:
-    pairs: dict[str, str] = {}
+def pairs(settings: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE of --set to a table."""
+    found: dict[str, str] = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key.strip():
             raise click.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
-        pairs[key.strip()] = value.strip()
-    return pairs
+        found[key.strip()] = value.strip()
+    return found

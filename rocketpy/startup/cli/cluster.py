@@ -1,0 +1,160 @@
+"""`rocketpy cluster`: a name server and several brokers on this machine, one for each file of a directory.
+
+For trying out a cluster (deploy/clusters). Each is a process tree of its own, as it would be on a machine of its own;
+what it says goes to a file. When one ends, or Ctrl-C comes, all are stopped: brokers first, the name server last.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+
+import attrs
+
+from rocketpy.config import BrokerSettings, load_broker_config
+from rocketpy.errors import ConfigError
+
+START_S, STOP_S = 60.0, 60.0
+LOOK_S = 0.05
+PORT_STEP = 10
+READY = b"boot success"
+NAMESRV = "name server"
+
+
+@attrs.frozen
+class Member:
+    """One process tree."""
+
+    name: str
+    words: tuple[str, ...]
+    """Arguments of `rocketpy`."""
+    log: Path
+    about: str
+    """For the operator: what it is and where."""
+
+
+@attrs.define
+class _Running:
+    member: Member
+    process: subprocess.Popen[bytes]
+    log_begin: int
+
+
+def plan(
+    directory: Path, store: Path, namesrv_port: int, port: int | None, settings: Mapping[str, str]
+) -> list[Member]:
+    """The name server, then a broker for each configuration file, masters first.
+
+    Args:
+        port: listenPort of the first broker, each further one 10 above; None: as in the files.
+        settings: for every broker, over its file.
+    Raises:
+        ConfigError: there are no files, one is wrong, or two brokers would share a port.
+    """
+    files = sorted(directory.glob("*.conf"), key=lambda file: file.stem)
+    if not files:
+        raise ConfigError(f"{directory} has no configuration files (*.conf); deploy/clusters has samples")
+    address = f"127.0.0.1:{namesrv_port}"
+    kv_config = store / "namesrv" / "kvConfig.json"
+    words = ("namesrv", "--set", f"listenPort={namesrv_port}", "--set", f"kvConfigPath={kv_config}")
+    members = [Member(NAMESRV, words, store / "namesrv.log", f"{NAMESRV}  {address}")]
+    brokers = []
+    for number, file in enumerate(files):
+        own = {"namesrvAddr": address, "storePathRootDir": str(store / file.stem), **settings}
+        if port is not None:
+            own["listenPort"] = str(port + PORT_STEP * number)
+        found = load_broker_config(file, own)
+        given = (word for item in own.items() for word in ("--set", "=".join(item)))
+        about = f"{found.broker.broker_name}  {found.store.broker_role.value:<12}  {found.broker_addr}"
+        brokers.append(
+            (found, Member(file.stem, ("broker", "-c", str(file), *given), store / f"{file.stem}.log", about))
+        )
+    _check_ports([found for found, _ in brokers])
+    return members + [member for found, member in sorted(brokers, key=lambda broker: broker[0].is_slave)]
+
+
+def _check_ports(brokers: Sequence[BrokerSettings]) -> None:
+    """A broker uses listenPort - 2 and + 1 as well."""
+    used: dict[int, str] = {}
+    for settings in brokers:
+        port, path = settings.server.listen_port, str(settings.path)
+        for number in (port - 2, port, port + 1):
+            if number in used:
+                raise ConfigError(f"{path} and {used[number]} both need port {number}: give them other listenPorts")
+            used[number] = path
+
+
+def run_cluster(members: Sequence[Member], say: Callable[[str], None]) -> int:
+    """Start all, one after the other, and wait until a signal comes or one ends; then stop all. The exit status.
+
+    Raises:
+        ConfigError: one did not start.
+    """
+    stopping = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal stopping
+        stopping = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    running: list[_Running] = []
+    status = 0
+    try:
+        for member in members:
+            running.append(_start(member))
+            _wait_until_ready(running[-1], lambda: stopping)
+            if not stopping:
+                say(f"  {member.about}")
+        if not stopping:
+            say(f"\nWhat they say is in {members[0].log.parent}. Ctrl-C stops all.")
+        while not stopping:
+            ended = [one.member for one in running if one.process.poll() is not None]
+            if ended:
+                say(f"{ended[0].name} ended; stopping the others. {ended[0].log} says why")
+                stopping, status = True, 1
+            time.sleep(LOOK_S)
+    finally:
+        _stop(running)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status
+
+
+def _start(member: Member) -> _Running:
+    member.log.parent.mkdir(parents=True, exist_ok=True)
+    with member.log.open("ab") as log:
+        begin = log.tell()
+        command = [sys.executable, "-m", "rocketpy", *member.words]
+        # A session of its own: Ctrl-C reaches it through us, in order.
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+    return _Running(member, process, begin)
+
+
+def _wait_until_ready(one: _Running, is_stopping: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + START_S
+    while not is_stopping():
+        said = one.member.log.read_bytes()[one.log_begin :]
+        if READY in said:
+            return
+        if one.process.poll() is not None or time.monotonic() > deadline_s:
+            last = said.decode(errors="replace").strip().rpartition("\n")[2]
+            raise ConfigError(f"{one.member.name} did not start: {last or 'see its log'} ({one.member.log})")
+        time.sleep(LOOK_S)
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    """All brokers at once, slaves too: a stopping master waits until they have its log. Then the name server."""
+    servers, brokers = running[:1], running[1:]
+    for group in (brokers, servers):
+        for one in group:
+            one.process.terminate()
+        for one in group:
+            try:
+                one.process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                one.process.kill()
