@@ -30,7 +30,7 @@ def java_slave_of(master: AnyBroker) -> Iterator[JavaSlave]:
         home = Path(directory)
         write_logback(home)
         port, _ = free_ports()
-        role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true"}
+        role = {"brokerRole": "SLAVE", "brokerId": "1", "slaveReadEnable": "true", "registerNameServerPeriod": "10000"}
         slave = JavaSlave(home, home / "store", port, master.namesrv_port, master.settings | role)
         try:
             yield slave

@@ -3,25 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import attrs
-
 from tests.support.broker import RunningBroker, free_ports, running_broker
-
-
-@attrs.define
-class Master(RunningBroker):
-    """A broker alone, which registers with the name server of another one."""
-
-    def command(self) -> list[str]:
-        own = {"listenPort": str(self.port), "storePathRootDir": str(self.store), "metricsPort": "0"}
-        words = [sys.executable, "-m", "rocketpy", "broker", "-n", self.namesrv]
-        for key, value in (own | self.settings).items():
-            words += ["--set", f"{key}={value}"]
-        return words
+from tests.support.pair import LoneBroker
 
 
 @contextlib.contextmanager
@@ -35,7 +21,7 @@ def running_masters(directory: Path, names: tuple[str, ...]) -> Iterator[dict[st
             home = directory / name
             home.mkdir()
             settings = first.settings | {"brokerName": name}
-            master = Master(home / "store", port, first.namesrv_port, home / "log", settings)
+            master = LoneBroker(home / "store", port, first.namesrv_port, home / "log", settings)
             stack.callback(master.kill_all)
             master.start()
             masters[name] = master

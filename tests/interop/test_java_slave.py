@@ -85,7 +85,7 @@ def test_every_byte_of_the_log_through_file_ends_and_kills(
         "the slave to have the same queue ends",
     )
     mqadmin = MqAdmin(tmp_path / "mqadmin")
-    wait_until(  # the name server was restarted with the master; the slave registers every 30 s
+    wait_until(  # the name server was restarted with the master; the slave registers every 10 s
         lambda: sorted(row[2] for row in rows(mqadmin(master, "clusterList")) if row[1] == "broker-a") == ["0", "1"],
         "both ids in clusterList",
     )

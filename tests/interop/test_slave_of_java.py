@@ -16,8 +16,9 @@ import pytest
 from bench.control import Control
 from tests.interop.brokers import AnyBroker, asking, create_topic, decode, max_offsets, running_target, wait_until
 from tests.interop.java_broker import JavaBroker
-from tests.interop.slaves import Slave, log_hashes, running_slave, wait_equal_logs
+from tests.interop.slaves import running_slave, wait_equal_logs
 from tests.interop.store_filling import DELAYED, HALF, OP, QUEUES, SCHEDULE, SMALL_FILES, TOPIC, Expected, ends, fill
+from tests.support.pair import LoneBroker, log_hashes
 
 TOPICS = (TOPIC, HALF, OP, SCHEDULE)
 GROUP = "slave_group"
@@ -39,11 +40,11 @@ class Pair:
         fill(self.classes, self.master, self.expected, prefix)
 
     @contextlib.contextmanager
-    def slave(self) -> Iterator[Slave]:
+    def slave(self) -> Iterator[LoneBroker]:
         with running_slave(self.master, self.directory / "slave") as slave:
             yield slave
 
-    def check_equal(self, slave: Slave) -> None:
+    def check_equal(self, slave: LoneBroker) -> None:
         """Logs and queues."""
         wait_equal_logs(self.master.store, slave.store)
         wait_until(lambda: all_ends(slave) == all_ends(self.master), "equal queues")
@@ -67,7 +68,7 @@ def commit(broker: AnyBroker, offset: int) -> None:
         control.check(UPDATE_CONSUMER_OFFSET, fields)
 
 
-def copied_offset(slave: Slave) -> object:
+def copied_offset(slave: LoneBroker) -> object:
     with contextlib.suppress(OSError, ValueError):
         table = decode((slave.store / "config" / "consumerOffset.json").read_text())["offsetTable"]
         return table.get(f"{TOPIC}@{GROUP}")

@@ -48,6 +48,6 @@ SOURCE = literals()
 
 @pytest.mark.parametrize("line", LOG_LINES)
 def test_log_lines(line: str) -> None:
-    """N, NAME and ... stand for what the log line says there; a reason after a colon may be a string of its own."""
-    pieces = [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\.\.\.|: ", line)]
+    """N, NAME, ADDRESS and ... stand for what the log line says there; a reason may be a string of its own."""
+    pieces = [piece.strip() for piece in re.split(r"\bN\b|\bNAME\b|\bADDRESS\b|\.\.\.|: ", line)]
     assert len(LOG_LINES) > 10 and [piece for piece in pieces if piece not in SOURCE] == []
