@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
-from rocketpy.message.trace import MessageKind, Pub, SubAfter, SubBefore, decode_records
+from rocketpy.message.trace import EndTransaction, MessageKind, Pub, SubAfter, SubBefore, decode_records
 from rocketpy.spark.jobs import trace as job
 from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import running_broker
@@ -84,6 +84,15 @@ def test_more_records_than_are_counted_exactly(spark: Any, monkeypatch: pytest.M
     report = job.analyse(frame(spark, [body.encode() for body in BODIES]))
     assert report.totals["percentiles"] == "approximate" and report.is_sound
     assert row(report.tables["sends"], topic="Orders")["cost_max_ms"] == 20
+
+
+def test_rolled_back_messages_are_not_missed_and_no_number_ends_the_job(spark: Any) -> None:
+    ended = EndTransaction(T0, "r", "makers", "Orders", "x", "", "", "", 2, "t", "ROLLBACK_MESSAGE", False).encode()
+    least = before("9", "z", -T0 - (1 << 63)) + after("9", "z", (1 << 63) - 1)
+    bodies = [pub("x", 0) + pub("y", 0) + pub("z", 0, cost_ms=(1 << 63) - 1), ended + least]
+    found = job.analyse(frame(spark, [body.encode() for body in bodies]))
+    sends = row(found.tables["sends"], topic="Orders", group="makers")
+    assert (sends["sends"], sends["rolled_back"], sends["not_consumed"]) == (3, 1, 1)
 
 
 def test_nothing_to_analyse(spark: Any, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from click.testing import CliRunner
 import rocketpy.spark
 from rocketpy.client import Message, ProducerOptions
 from rocketpy.client.sync import Producer
+from rocketpy.spark.jobs.windows import Windows
 from rocketpy.startup.cli.command_line import cli
 from tests.support.broker import RunningBroker, running_broker
 
@@ -53,6 +56,19 @@ def run(command: list[str], broker: RunningBroker, first: int, count: int) -> di
     found = CliRunner().invoke(cli, command)
     assert found.exit_code == 0, found.output
     return dict(json.loads(found.stdout))
+
+
+def test_no_amount_ends_the_query(spark: Any) -> None:
+    amounts = ["1.5", "1e300", "-1e300", '"text"', "null", "[1]", "1e31", "9" * 32, "9" * 32, "1e2"]
+    bodies = [f'{{"amount":{amount}}}'.encode() for amount in amounts] + [b"\xff", b"{"]
+    messages = spark.createDataFrame(
+        [(body, "t", None, datetime.datetime(2026, 1, 1)) for body in bodies],
+        "body binary, tags string, keys string, storeTimestamp timestamp",
+    )
+    (row,) = Windows("", "", amount="$.amount").aggregate(messages.where("body not like '%999%'")).collect()
+    assert (row.messages, row.amount) == (10, Decimal("10000000000000000000000000000101.5"))
+    (row,) = Windows("", "", amount="$.amount").aggregate(messages).collect()
+    assert (row.messages, row.amount) == (12, None)  # the sum does not fit
 
 
 def test_a_window_that_is_none(commands_use_session: None, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from rocketpy.message.names import TRACE_TOPIC
-from rocketpy.message.trace import FIELD_END, FIELDS_MIN, RECORD_END, Pub, SubAfter, SubBefore
+from rocketpy.message.trace import FIELD_END, FIELDS_MIN, RECORD_END, EndTransaction, Pub, SubAfter, SubBefore
 
 from .inputs import Input
 from .plots import Panel, draw
@@ -33,6 +33,7 @@ WINDOW_S = 60
 WINDOWS_MAX = 10_000
 MS = 1000
 INTEGER = r"^[+-]?[0-9]+$"
+ROLLED_BACK = "ROLLBACK_MESSAGE"  # of Java's LocalTransactionState
 
 
 def trace(spark: SparkSession, source: Input, **options: Any) -> JobReport:
@@ -111,12 +112,18 @@ def _value(text: Column, kind: Any) -> Column:
 
 
 def sends_of(contexts: DataFrame) -> DataFrame:
-    """Each message that was sent, once: a trace may be written twice, and a batch has one record for all of its ids."""
+    """Each message that was sent, once: a trace may be written twice, and a batch has one record for all of its ids.
+
+    `is_rolled_back`: it was sent in a transaction that its producer rolled back, so nobody gets it.
+    """
     from pyspark.sql import functions as sql
 
     records = typed(contexts, Pub).withColumn("msg_id", sql.explode(sql.split("msg_id", ",")))
     first = sql.min_by(sql.struct("topic", "group", "timestamp_ms", "cost_ms", "is_success"), _first_sent())
-    return records.groupBy("msg_id").agg(first.alias("send")).select("msg_id", "send.*")
+    sends = records.groupBy("msg_id").agg(first.alias("send")).select("msg_id", "send.*")
+    rolled_back = typed(contexts, EndTransaction).where(sql.col("state") == ROLLED_BACK).select("msg_id").distinct()
+    ended = sends.join(rolled_back.withColumn("ended", sql.lit(True)), "msg_id", "left")
+    return ended.withColumn("is_rolled_back", sql.col("ended").isNotNull()).drop("ended")
 
 
 def _first_sent() -> Column:
@@ -155,7 +162,7 @@ def join(sends: DataFrame, deliveries: DataFrame) -> DataFrame:
 
     sent = sends.withColumnsRenamed({"group": "producer_group", "is_success": "is_sent", "cost_ms": "send_ms"})
     both = sent.join(deliveries, "msg_id", "full")
-    waited = sql.col("begin_ms") - sql.col("timestamp_ms") - sql.col("send_ms")
+    waited = sql.try_subtract(sql.try_subtract("begin_ms", "timestamp_ms"), sql.col("send_ms"))  # anybody writes traces
     known = sql.coalesce("topic", sql.lit("?"))
     wait = sql.when(waited.isNotNull(), sql.greatest(waited, sql.lit(0)))
     return both.withColumns({"wait_ms": wait, "topic": known})
@@ -181,7 +188,10 @@ def _tables(
     sent = marked.groupBy("topic", "group").agg(
         sql.count("*").alias("sends"),
         sql.count_if(~sql.col("is_success")).alias("failed"),
-        sql.count_if(sql.col("is_success") & sql.col("consumed").isNull()).alias("not_consumed"),
+        sql.count_if(sql.col("is_rolled_back")).alias("rolled_back"),
+        sql.count_if(sql.col("is_success") & sql.col("consumed").isNull() & ~sql.col("is_rolled_back")).alias(
+            "not_consumed"
+        ),
         *percentiles("cost_ms", is_exact),
     )
     heard = joined.where(sql.col("group").isNotNull())
@@ -194,7 +204,7 @@ def _tables(
         *percentiles("wait_ms", is_exact),
         *percentiles("consume_ms", is_exact),
     )
-    total = sql.coalesce("wait_ms", sql.lit(0)) + sql.coalesce("consume_ms", sql.lit(0))
+    total = sql.try_add(sql.coalesce("wait_ms", sql.lit(0)), sql.coalesce("consume_ms", sql.lit(0)))
     worst = heard.select("msg_id", "topic", "group", "wait_ms", "consume_ms", total.alias("total_ms"))
     report.tables["sends"] = rows_of(sent.orderBy("topic", "group").limit(GROUPS_MAX).collect())
     report.tables["consumptions"] = rows_of(consumptions.orderBy("topic", "group").limit(GROUPS_MAX).collect())

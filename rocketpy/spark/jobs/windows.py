@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
+AMOUNT = "decimal(38,6)"
 COLUMNS = "body,tags,keys,storeTimestamp"
 SHOWN_MAX = 1_000  # windows in the report: the newest
 TABLE, TOPIC = "table", "topic"
@@ -33,7 +34,8 @@ class Windows:
     Attributes:
         window, slide, watermark: as Spark writes durations, `10 seconds`; no slide: windows do not overlap.
         by: an SQL expression over tags, keys and `body`, which is the body as text; one result for each value.
-        amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up.
+        amount: a path into bodies that are JSON, `$.amount`, whose numbers are added up, with six digits behind the
+            point. What is none, or has more than 32 digits before it, is passed over: a message must not end the query.
     """
 
     name_server: str
@@ -49,11 +51,13 @@ class Windows:
         from pyspark.sql import functions as sql
 
         text = messages.withColumn("body", sql.make_valid_utf8(sql.col("body").cast("string")))
-        number = sql.get_json_object("body", self.amount).try_cast("double") if self.amount else sql.lit(None)
-        rows = text.select("storeTimestamp", sql.expr(self.by).cast("string").alias("by"), number.alias("amount"))
+        number = sql.get_json_object("body", self.amount) if self.amount else sql.lit(None)
+        rows = text.select(
+            "storeTimestamp", sql.expr(self.by).cast("string").alias("by"), number.try_cast(AMOUNT).alias("amount")
+        )
         window = sql.window("storeTimestamp", self.window, self.slide)
         counted = rows.groupBy(window, "by").agg(
-            sql.count("*").alias("messages"), sql.sum(sql.col("amount").cast("decimal(38,6)")).alias("amount")
+            sql.count("*").alias("messages"), sql.try_sum("amount").cast(AMOUNT).alias("amount")
         )
         return counted.select(
             sql.col("window.start").alias("begin"), sql.col("window.end").alias("end"), "by", "messages", "amount"
