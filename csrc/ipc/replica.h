@@ -21,6 +21,8 @@ typedef struct rp_replica {
     uint32_t address_version;    /* manager: odd while it changes the addresses */
     char master[RP_ADDRESS_TEXT_MAX]; /* manager: the master's address for requests; empty: not known */
     char ha[RP_ADDRESS_TEXT_MAX];     /* manager: where it sends its log; empty: not known */
+    uint32_t followed_version; /* replicator: odd while it changes the next */
+    char followed[RP_ADDRESS_TEXT_MAX]; /* replicator: requests of the master whose log it follows; empty: none */
 } rp_replica;
 
 /* Zeroed shared memory; NULL with errno. Before the workers are forked. */
@@ -29,4 +31,8 @@ rp_replica *rp_replica_create(void);
 void rp_replica_set_master(rp_replica *replica, const char *master, const char *ha);
 /* Any process: copy the addresses, RP_ADDRESS_TEXT_MAX bytes each. 1; 0: they are being changed, try again. */
 int rp_replica_read_master(const rp_replica *replica, char *master, char *ha);
+/* Replicator: set the address for requests of the master that it follows, ended by a zero; empty: none. */
+void rp_replica_set_followed(rp_replica *replica, const char *master);
+/* Any process: copy it, RP_ADDRESS_TEXT_MAX bytes. 1; 0: it is being changed, try again. */
+int rp_replica_read_followed(const rp_replica *replica, char *master);
 #endif

@@ -11,6 +11,7 @@ from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import TopicConfig
 
 FAQ_SUFFIX = "\nSee http://rocketmq.apache.org/docs/faq/ for further details."
+SLAVE = "service not available now: this broker is a slave and takes no messages; send to its master"
 SLAVE_REMARK = "Can't modify topic or subscription group from slave broker, please execute it from master broker."
 
 

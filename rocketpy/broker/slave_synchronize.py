@@ -5,6 +5,9 @@ reference use. A round is repeated after a second, or after ten times as long as
 follow a change promptly, and large ones cost the master little. A queue that the log has just brought asks for a round
 at once, because its topic is new.
 
+Tables are copied from the master whose log the replicator follows, and only while it does: it has compared both logs.
+Another broker, or a master that has lost its store, would otherwise empty the tables of a slave that has the messages.
+
 Source: RocketMQ 4.9 `SlaveSynchronize`.
 """
 
@@ -24,6 +27,7 @@ from rocketpy.remoting.bodies.offset import ConsumerOffsetSerializeWrapper, Dela
 from rocketpy.remoting.bodies.schema import Body
 from rocketpy.remoting.bodies.topic import TopicConfigSerializeWrapper
 from rocketpy.remoting.command import RemotingCommand
+from rocketpy.remoting.fastjson import loads
 from rocketpy.transport.steps import Steps
 
 from .outer_api import BrokerOuterApi, NameServerClient
@@ -41,7 +45,7 @@ _B = TypeVar("_B", bound=Body)
 
 
 class SlaveSynchronize:
-    """One per slave. `found` tells it the master; `run` copies until cancelled."""
+    """One per slave. `found` is told the master by name servers; `run` copies until cancelled."""
 
     def __init__(self, client: NameServerClient, services: BrokerServices, outer_api: BrokerOuterApi) -> None:
         self._client = client
@@ -54,6 +58,8 @@ class SlaveSynchronize:
         self._limit = LogLimit()
         self.master: str | None = None
         """The master's address for requests; None: not known."""
+        self.followed: Callable[[], str] = lambda: ""
+        """The address for requests of the master whose log the replicator follows; empty: it follows none."""
         self.on_found: Callable[[str, str], None] = lambda master, ha: None
         """Called with the addresses of requests and of the log."""
         outer_api.on_master = self.found
@@ -72,7 +78,7 @@ class SlaveSynchronize:
         due_s, queues = 0.0, 0
         while True:
             began_s = trio.current_time()
-            if self.master is not None and (began_s >= due_s or self._store.queue_count() > queues):
+            if self.followed() and (began_s >= due_s or self._store.queue_count() > queues):
                 await self.copy()
                 took_s = trio.current_time() - began_s
                 due_s = trio.current_time() + min(PAUSE_MAX_S, max(PAUSE_MIN_S, PAUSE_FACTOR * took_s))
@@ -81,31 +87,47 @@ class SlaveSynchronize:
 
     async def copy(self) -> None:
         """One round, in the order of the reference. What fails is logged, and fetched again in the next one."""
+        master = self.followed()
         for copy in (self._copy_topics, self._copy_offsets, self._copy_delays, self._copy_groups):
             try:
-                await copy()
+                await copy(master)
+            except _NotFollowed:
+                return
             except RocketError as exc:
                 told = self._limit.take()
                 if told:
-                    logger.warning("cannot copy a table of the master %s: %s%s", self.master, exc, and_more(told))
+                    logger.warning("cannot copy a table of the master %s: %s%s", master, exc, and_more(told))
                 return
 
-    async def _copy_topics(self) -> None:
-        theirs = await self._fetch(RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper)
+    async def _copy_topics(self, master: str) -> None:
+        # What the master has deleted lies below. Records that come from here on may be of a topic created again.
+        end = self._store.statistics().published_phy_offset
+        theirs = await self._fetch(
+            master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicConfigSerializeWrapper, "topicConfigTable"
+        )
         if theirs.data_version == self._topics.data_version:
             return
-        await self._topics.follow(theirs.topic_config_table, theirs.data_version, self._delete_queues)
+        await self._topics.follow(
+            theirs.topic_config_table,
+            theirs.data_version,
+            lambda topic: self._delete_queues(topic, end),
+            lambda: self.followed() == master,
+        )
         await self._topics.file.save()
 
-    async def _copy_groups(self) -> None:
-        theirs = await self._fetch(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper)
+    async def _copy_groups(self, master: str) -> None:
+        theirs = await self._fetch(
+            master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, SubscriptionGroupWrapper, "subscriptionGroupTable"
+        )
         if theirs.data_version == self._groups.data_version:
             return
         await self._groups.follow(theirs.subscription_group_table, theirs.data_version)
         await self._groups.file.save()
 
-    async def _copy_offsets(self) -> None:
-        theirs = await self._fetch(RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetSerializeWrapper)
+    async def _copy_offsets(self, master: str) -> None:
+        theirs = await self._fetch(
+            master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsetSerializeWrapper, "offsetTable"
+        )
         steps = Steps()
         for key, queues in theirs.offset_table.items():
             topic, at, group = key.partition("@")
@@ -113,17 +135,40 @@ class SlaveSynchronize:
                 self._offsets.follow(group, topic, queues)
             await steps.did(1 + len(queues))
 
-    async def _copy_delays(self) -> None:
-        theirs = await self._fetch(RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper)
+    async def _copy_delays(self, master: str) -> None:
+        theirs = await self._fetch(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsetSerializeWrapper, "offsetTable")
         self._schedule.follow(theirs.offset_table)
 
-    async def _fetch(self, code: RequestCode, kind: type[_B]) -> _B:
-        """Raises: RocketError."""
-        assert self.master is not None
-        answer = await self._client.invoke(self.master, RemotingCommand.request(code), TIMEOUT_S)
+    async def _fetch(self, master: str, code: RequestCode, kind: type[_B], table: str) -> _B:
+        """A body that has the member `table`; without it, nothing can be concluded from what is missing.
+
+        Raises:
+            RocketError: there is no such answer, or (`_NotFollowed`) the master is not followed any more.
+        """
+        if not master or self.followed() != master:
+            raise _NotFollowed
+        answer = await self._client.invoke(master, RemotingCommand.request(code), TIMEOUT_S)
         if answer.code != ResponseCode.SUCCESS:
             raise RocketError(f"{code.name}: code {answer.code}, {answer.remark}")
-        body = answer.body or b"{}"
+        body = answer.body or b""
         if len(body) <= AT_ONCE_BYTES_MAX:
-            return kind.decode(body)
-        return await trio.to_thread.run_sync(kind.decode, body)
+            found = _read(kind, body, table)
+        else:
+            found = await trio.to_thread.run_sync(_read, kind, body, table)
+        if found is None:
+            raise RocketError(f"{code.name}: the answer has no {table}")
+        if self.followed() != master:
+            raise _NotFollowed
+        return found
+
+
+def _read(kind: type[_B], body: bytes, table: str) -> _B | None:
+    """None: the body is no object that has a `table`."""
+    document = loads(body)
+    if not isinstance(document, dict) or not isinstance(document.get(table), dict):
+        return None
+    return kind.from_json(document)
+
+
+class _NotFollowed(RocketError):
+    """The replicator does not follow this master any more: what it answers is not to be copied."""

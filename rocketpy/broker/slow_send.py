@@ -251,6 +251,8 @@ class SlowSend:
 
     def _refuse_service(self, request: SendRequest) -> Refusal | None:
         config = self._settings.broker
+        if self._settings.is_slave:  # before a topic is created for a message that cannot be stored
+            return Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SLAVE)
         start_ms = config.start_accept_send_request_time_stamp
         if self._clock.now_ms() < start_ms:
             return Refusal(ResponseCode.SYSTEM_ERROR, f"broker unable to service, until {remarks.human_time(start_ms)}")

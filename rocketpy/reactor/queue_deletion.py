@@ -46,7 +46,7 @@ class QueueTable(Protocol):
 class _Deletion:
     topic: str
     done: trio.Event = attrs.field(factory=trio.Event)
-    recreated_at: int | None = None  # end of the log when a topic of that name was created again
+    recreated_at: int | None = None  # P is at most this: a topic of that name was, or may have been, created again
 
 
 class QueueDeletions:
@@ -60,10 +60,10 @@ class QueueDeletions:
         self._by_token: dict[int, _Deletion] = {}  # waiting for the answer of the send worker
         self._by_record: dict[bytes, _Deletion] = {}  # waiting for the answer of the store worker
 
-    def begin(self, topic: str) -> trio.Event:
-        """Begin a deletion, directly after the send worker was told of it. Returns: an event, set when the files are
-        removed."""
-        deletion = _Deletion(topic)
+    def begin(self, topic: str, below: int | None = None) -> trio.Event:
+        """Begin a deletion, directly after the send worker was told of it. Records at `below` and above it stay.
+        Returns: an event, set when the files are removed."""
+        deletion = _Deletion(topic, recreated_at=below)
         self._last_token += 1
         token = self._last_token
         self._queues.delete_queues(topic)

@@ -12,7 +12,8 @@ ADDRESS_MAX = lib.RP_ADDRESS_TEXT_MAX - 1
 
 
 class ReplicaState:
-    """Created before the first fork. The manager sets the master's addresses; the replicator reads them."""
+    """Created before the first fork. The manager sets the master's addresses; the replicator reads them, and says which
+    master it follows."""
 
     def __init__(self) -> None:
         self.pointer: Any = lib.rp_replica_create()
@@ -29,6 +30,18 @@ class ReplicaState:
         if not lib.rp_replica_read_master(self.pointer, texts[0], texts[1]):
             return None
         return ffi.string(texts[0]).decode("utf-8", "replace"), ffi.string(texts[1]).decode("utf-8", "replace")
+
+    def set_followed(self, master: str) -> None:
+        """The address for requests of the master whose log is followed; empty: none is."""
+        lib.rp_replica_set_followed(self.pointer, master.encode()[:ADDRESS_MAX])
+
+    @property
+    def followed(self) -> str:
+        """That address; empty: none is followed, or it is being changed."""
+        text = ffi.new("char[320]")
+        if not lib.rp_replica_read_followed(self.pointer, text):
+            return ""
+        return str(ffi.string(text).decode("utf-8", "replace"))
 
     @property
     def refused_position(self) -> int:

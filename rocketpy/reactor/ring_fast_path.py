@@ -345,9 +345,9 @@ class RingFastPath:
     def _settings_record(self) -> bytes:
         return format_mapping(self._store_settings).encode()
 
-    def delete_queues(self, topic: str) -> trio.Event:
+    def delete_queues(self, topic: str, below: int | None = None) -> trio.Event:
         self.topic_removed(topic)  # may be a repetition: the previous manager may have died before it
-        return self._deletions.begin(topic)
+        return self._deletions.begin(topic, below)
 
     async def clean_expired_queues(self) -> None:
         if self._store is None:

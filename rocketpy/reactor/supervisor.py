@@ -323,7 +323,7 @@ class Supervisor:
         suspect = child.spec.block.serving if is_own_fault else 0
         deaths = child.faults if suspect else child.restarts
         deaths[:] = [at for at in deaths if at > now - policy.window_s]
-        if not suspect and len(deaths) >= policy.limit:
+        if not suspect and policy.limit is not None and len(deaths) >= policy.limit:
             many = f"{len(deaths)} restarts in {policy.window_s:g} s"
             self.log(f"worker {child.spec.name} {how}, after {many}: stopping")
             self._give_up()

@@ -21,11 +21,16 @@ class StopPhase:
     SELECTORS = 50
 
 
+DOUBLINGS_MAX = 30
+
+
 @attrs.frozen
 class RestartPolicy:
-    """At most `limit` restarts within `window_s`: the first at once, the others after doubling, jittered waits."""
+    """At most `limit` restarts within `window_s`: the first at once, the others after doubling, jittered waits.
 
-    limit: int = 10
+    Without a limit (None) the failures of a worker never stop the broker: it can serve without this one."""
+
+    limit: int | None = 10
     window_s: float = 60.0
     backoff_s: float = 0.05
     backoff_max_s: float = 5.0
@@ -34,7 +39,7 @@ class RestartPolicy:
         """Wait before a restart that follows `restarts_in_window` others; `jitter` is in [0, 1)."""
         if restarts_in_window == 0:
             return 0.0
-        whole: float = min(self.backoff_max_s, self.backoff_s * 2 ** (restarts_in_window - 1))
+        whole: float = min(self.backoff_max_s, self.backoff_s * 2 ** min(restarts_in_window - 1, DOUBLINGS_MAX))
         return whole * (0.5 + jitter / 2)
 
 

@@ -248,8 +248,9 @@ class FastPath(Protocol):
     def store_settings_changed(self, changes: Mapping[str, str]) -> None:
         """Send changed settings (Java key to text, checked) to the store worker."""
 
-    def delete_queues(self, topic: str) -> Completion:
-        """Remove the topic as `topic_removed`, and delete its queues. Complete when their files are removed."""
+    def delete_queues(self, topic: str, below: int | None = None) -> Completion:
+        """Remove the topic as `topic_removed`, and delete its queues; messages at log offset `below` and above it stay.
+        Complete when the files are removed."""
 
     async def clean_expired_queues(self) -> None:
         """Remove the files of queues whose records were all deleted from the log; returns when that is done."""

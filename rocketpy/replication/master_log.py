@@ -6,6 +6,7 @@ By requests that brokers of the reference answer as well: GET_BROKER_CONFIG (26)
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Mapping
 
 import attrs
@@ -13,6 +14,7 @@ import attrs
 from rocketpy.codes import RequestCode, ResponseCode
 from rocketpy.config import parse_addresses, properties
 from rocketpy.errors import RocketError
+from rocketpy.message.numbers import LONG_MAX
 from rocketpy.remoting.bodies.kv import KVTable
 from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
@@ -21,6 +23,7 @@ from .errors import MasterUnusable
 
 ANSWER_MAX = 4 * 1024 * 1024  # bytes of an answer
 RECEIVE_SIZE = 65_536
+DIGITS_MAX = 19  # of a number below 2^63
 
 
 @attrs.frozen
@@ -48,30 +51,41 @@ def connect(address: str, timeout_s: float) -> socket.socket:
 
 
 def ask_master(address: str, timeout_s: float) -> MasterLog:
-    """Ask the master at `address` for its log. `timeout_s` is for each of three steps.
+    """Ask the master at `address` for its log. `timeout_s` is for the connection, and again for both answers.
 
     Raises:
         MasterUnusable: it does not answer, or not as a broker does.
     """
     with connect(address, timeout_s) as connection:
-        connection.settimeout(timeout_s)
+        until_s = time.monotonic() + timeout_s
         try:
-            config = properties.as_mapping(_ask(connection, RequestCode.GET_BROKER_CONFIG).decode())
-            runtime = KVTable.decode(_ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO)).table
-            return MasterLog(
-                _number(config, "mappedFileSizeCommitLog"),
-                _number(runtime, "commitLogMinOffset"),
-                _number(runtime, "commitLogMaxOffset"),
+            config = properties.as_mapping(_ask(connection, RequestCode.GET_BROKER_CONFIG, until_s).decode())
+            runtime = KVTable.decode(_ask(connection, RequestCode.GET_BROKER_RUNTIME_INFO, until_s)).table
+            return _plausible(
+                MasterLog(
+                    _number(config, "mappedFileSizeCommitLog"),
+                    _number(runtime, "commitLogMinOffset"),
+                    _number(runtime, "commitLogMaxOffset"),
+                )
             )
         except (RocketError, OSError, UnicodeDecodeError, ValueError) as exc:
             raise MasterUnusable(f"the master {address} does not tell where its log begins and ends: {exc}") from exc
 
 
-def _ask(connection: socket.socket, code: RequestCode) -> bytes:
-    """The body of the answer."""
+def _plausible(log: MasterLog) -> MasterLog:
+    """Raises: ValueError: there is no such log."""
+    if not log.file_size or log.begin > log.end:
+        raise ValueError(f"a log from {log.begin} to {log.end} in files of {log.file_size} bytes cannot be")
+    return log
+
+
+def _ask(connection: socket.socket, code: RequestCode, until_s: float) -> bytes:
+    """The body of the answer, which is whole at `until_s` (monotonic)."""
+    connection.settimeout(_left(until_s))
     connection.sendall(RemotingCommand.request(code).encode())
     cutter = FrameCutter(frame_size_max=ANSWER_MAX)
     while (frame := cutter.next_frame()) is None:
+        connection.settimeout(_left(until_s))
         data = connection.recv(RECEIVE_SIZE)
         if not data:
             raise MasterUnusable("it closed the connection")
@@ -85,4 +99,15 @@ def _ask(connection: socket.socket, code: RequestCode) -> bytes:
 def _number(table: Mapping[str, str], key: str) -> int:
     if key not in table:
         raise ValueError(f"there is no {key} in its answer")
-    return int(table[key])
+    text = table[key]
+    if not (text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX and int(text) <= LONG_MAX):
+        raise ValueError(f"{key}={text[:DIGITS_MAX]} is no number from 0 to {LONG_MAX}")
+    return int(text)
+
+
+def _left(until_s: float) -> float:
+    """Raises: TimeoutError."""
+    left_s = until_s - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("no whole answer in time")
+    return left_s

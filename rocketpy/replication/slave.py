@@ -15,7 +15,7 @@ import time
 
 import attrs
 
-from rocketpy.config import BrokerSettings
+from rocketpy.config import BrokerSettings, parse_addresses
 from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.native.core import lib
 from rocketpy.reactor.replica import ReplicaState
@@ -54,22 +54,31 @@ class SlaveReplicator:
     _limit: LogLimit = attrs.field(init=False, factory=LogLimit)
 
     def __call__(self, context: WorkerContext) -> None:
+        self._leave()  # the previous replicator may have been killed while it followed
         context.report_ready()
         while not self.block.stop:
             master = self._master()
             if master is None or master == self._halted_for:
                 self._pause(LOOK_S if master is None else TURN_S)
                 continue
-            try:
-                self._follow(*master)
-            except CannotFollow as exc:
-                self._halt(master, str(exc))
-            except MasterUnusable as exc:
-                self._tell(f"cannot follow the master: {exc}; trying again")
-                self._failures += 1
-            self._show(lib.RP_FOLLOWING_HALTED if self._halted_for else lib.RP_FOLLOWING_SEARCHING)
+            self._try(master)
             if self._failures:
                 self._pause(min(BACKOFF_MAX_S, BACKOFF_S * 2 ** min(self._failures - 1, 10)))
+
+    def _try(self, master: tuple[str, str]) -> None:
+        """Follow until the stream ends. Whatever a master sends ends no more than this try."""
+        try:
+            self._follow(*master)
+        except CannotFollow as exc:
+            self._halt(master, str(exc))
+        except MasterUnusable as exc:
+            self._tell(f"cannot follow the master: {exc}; trying again")
+            self._failures += 1
+        except Exception:
+            logger.exception("an unexpected fault ended a stream of the master %s; trying again", master[1])
+            self._failures += 1
+        finally:
+            self._leave()
 
     # --- the master -------------------------------------------------------------------------------------------------
 
@@ -79,10 +88,16 @@ class SlaveReplicator:
         if known is None:
             return None
         master, ha = known
-        ha = self.settings.store.ha_master_address or ha
+        given = self.settings.store.ha_master_address
+        if given and given != ha:  # positions and tables must come from the broker that sends the log
+            master, ha = "", given
         if not ha:
             return None
-        return master or _request_address(ha), ha
+        try:
+            return master or _request_address(ha), ha
+        except ValueError as exc:
+            self._tell(f"cannot follow the master {ha!r}: {exc}; correct haMasterAddress")
+            return None
 
     def _follow(self, master: str, ha: str) -> None:
         """One stream, from the question for the master's log to its end."""
@@ -111,6 +126,7 @@ class SlaveReplicator:
                 settings=self._settings,
             )
             with contextlib.closing(stream):
+                self.state.set_followed(master)
                 self._receive(stream, start, ha)
 
     def _compare(self, start: Start, reader: ByteReader) -> int:
@@ -163,6 +179,11 @@ class SlaveReplicator:
             silence_max_ns=store.ha_housekeeping_interval * 1_000_000,
         )
 
+    def _leave(self) -> None:
+        """No master is followed from here on: its tables are not to be copied."""
+        self.state.set_followed("")
+        self._show(lib.RP_FOLLOWING_HALTED if self._halted_for else lib.RP_FOLLOWING_SEARCHING)
+
     def _show(self, following: int) -> None:
         self.block.show(lib.RP_COUNT_FOLLOWING, following)
 
@@ -194,6 +215,12 @@ class SlaveReplicator:
 
 
 def _request_address(ha: str) -> str:
-    """The reference's HA port is the one behind that for requests."""
-    host, _, port = ha.rpartition(":")
-    return f"{host}:{int(port) - 1}"
+    """The reference's HA port is the one behind that for requests.
+
+    Raises:
+        ValueError: `ha` is no address, or has no port before its own.
+    """
+    host, port = parse_addresses(ha)[0]
+    if port < 2:
+        raise ValueError(f"{ha} has no port before it, where the master would serve requests")
+    return f"[{host}]:{port - 1}" if ":" in host else f"{host}:{port - 1}"

@@ -15,6 +15,7 @@ HEADER = struct.Struct(
     "i"  # bytes that follow; 0: a heartbeat
 )
 REPORT = struct.Struct(">q")
+HEARTBEATS_MAX = 10  # before the logs are compared
 OVERLAP_MAX = 65_536
 """Bytes at the end of the slave's log that are compared with the master's."""
 
@@ -53,9 +54,9 @@ def start_of(master: MasterLog, begin: int, end: int, file_size: int) -> Start:
             f"the log of this slave ends at {end}, that of its master at {master.end}: the master has lost its end, or "
             "is another one; keep this store, it may have messages that the master lacks"
         )
-    if end < master.begin:
+    if end <= master.begin:  # nothing that both have could be compared
         raise CannotFollow(
-            f"the log of this slave ends at {end}, that of its master begins at {master.begin}: what is between them "
+            f"the log of this slave ends at {end}, that of its master begins at {master.begin}: what is before that "
             "has expired; begin with an empty store"
         )
     return Start(max(1, begin, master.begin, end - OVERLAP_MAX), end)
@@ -70,11 +71,14 @@ def compare_end(start: Start, read: Callable[[int], bytes], own: Callable[[int, 
     Raises:
         CannotFollow: the logs differ. MasterUnusable: frames that are not the log from `start.report` on.
     """
-    position = start.report
+    position, heartbeats = start.report, 0
     while position < start.end:
         at, size = map(int, HEADER.unpack(read(HEADER.size)))
         if at != position or size < 0:
             raise MasterUnusable(f"it sent position {at} with {size} bytes instead of position {position}")
+        heartbeats += size == 0
+        if heartbeats > HEARTBEATS_MAX:
+            raise MasterUnusable(f"it sent {heartbeats} heartbeats, and not its log from position {position} on")
         common = min(size, start.end - position)
         theirs, ours = read(common), own(position, common)
         if theirs != ours:

@@ -12,6 +12,8 @@ from rocketpy.remoting.command import RemotingCommand
 from rocketpy.remoting.frame import FrameCutter
 from rocketpy.replication.start import HEADER, REPORT
 
+PORT_TRIES = 50
+
 
 class FakeMaster:
     """Answers 26 and 28 in a thread; the test plays the other port, or has `log` served from what a slave reports."""
@@ -19,18 +21,29 @@ class FakeMaster:
     def __init__(self, file_size: int, begin: int = 0, log: bytes = b"") -> None:
         self.file_size, self.begin, self.log = file_size, begin, log
         self.code = 0  # of answers
+        self.numbers: tuple[str, str, str] | None = None  # size of files, begin, end: instead of the true ones
         self.later: bytes | None = None  # the log from the second connection on
         self.reports: list[int] = []
         self.connections = 0
         self._stop = threading.Event()
-        self._requests, self._ha = self._listener(), self._listener()
+        self._requests, self._ha = self._listeners()
         self._threads = [threading.Thread(target=self._serve_requests), threading.Thread(target=self._serve_log)]
 
     @staticmethod
-    def _listener() -> socket.socket:
-        listener = socket.create_server(("127.0.0.1", 0))
+    def _listener(port: int = 0) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", port))
         listener.settimeout(0.05)
         return listener
+
+    def _listeners(self) -> tuple[socket.socket, socket.socket]:
+        """For requests and for the log: the second port is the one behind the first, as the reference has it."""
+        for _ in range(PORT_TRIES):
+            requests = self._listener()
+            try:
+                return requests, self._listener(requests.getsockname()[1] + 1)
+            except OSError:
+                requests.close()
+        raise AssertionError("no two ports one behind the other are free")
 
     @property
     def address(self) -> str:
@@ -86,12 +99,15 @@ class FakeMaster:
         if self.code:
             return RemotingCommand.response(self.code, "refused").answering(request)
         if request.code == 26:
-            body = f"brokerName=a\nmappedFileSizeCommitLog={self.file_size}\n".encode()
+            body = f"brokerName=a\nmappedFileSizeCommitLog={self._numbers[0]}\n".encode()
         else:
-            end = self.begin + len(self.log)
-            table = {"commitLogMinOffset": str(self.begin), "commitLogMaxOffset": str(end)}
+            table = {"commitLogMinOffset": self._numbers[1], "commitLogMaxOffset": self._numbers[2]}
             body = json.dumps({"table": table}).encode()
         return RemotingCommand.response(body=body).answering(request)
+
+    @property
+    def _numbers(self) -> tuple[str, str, str]:
+        return self.numbers or (str(self.file_size), str(self.begin), str(self.begin + len(self.log)))
 
     def _serve_log(self) -> None:
         while (connection := self._accept(self._ha)) is not None:

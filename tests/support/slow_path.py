@@ -122,8 +122,8 @@ class FakeFastPath:
 
         return record
 
-    def delete_queues(self, topic: str) -> trio.Event:
-        self.calls.append(("delete_queues", topic))
+    def delete_queues(self, topic: str, below: int | None = None) -> trio.Event:
+        self.calls.append(("delete_queues", topic if below is None else (topic, below)))
         done = trio.Event()
         if not self.is_store_away:
             done.set()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy.errors import StoreError
+from rocketpy.log_limit import LogLimit, and_more
 from rocketpy.message import names
 from rocketpy.message.sys_flag import PermName
 from rocketpy.remoting.bodies.topic import DataVersion, TopicConfig
@@ -48,6 +49,7 @@ class TopicConfigManager:
         self._system = set(names.SYSTEM_TOPICS)
         self.data_version = DataVersion(timestamp_ms=clock.now_ms())
         self.file = ConfigFile(path, lambda: pretty_pieces(self.document()))
+        self._limit = LogLimit()
         self.limit = Limit("topics", "topicsMax", lambda: settings.rocketpy.topics_max)
         self.on_change: Callable[[TopicConfig], None] = lambda config: None  # registration follows topic changes
         self._add_built_in()
@@ -183,12 +185,18 @@ class TopicConfigManager:
         return True
 
     async def follow(
-        self, topics: Mapping[str, TopicConfig], version: DataVersion, delete_queues: Callable[[str], object]
+        self,
+        topics: Mapping[str, TopicConfig],
+        version: DataVersion,
+        delete_queues: Callable[[str], object],
+        is_followed: Callable[[], bool],
     ) -> None:
         """Take over the table of the master of this slave. Topics that it has not, but for built-in ones, are removed
-        with their queues."""
-        steps = Steps(ANNOUNCED_PER_STEP)
+        with their queues, as long as `is_followed`. The version is taken over with the last topic."""
+        steps, is_whole = Steps(ANNOUNCED_PER_STEP), True
         for name in self._topics.keys() - topics.keys():
+            if not is_followed():
+                return
             if name not in self._system and self.delete(name):
                 logger.info("removed topic %s: the master does not have it", name)
                 delete_queues(name)
@@ -198,12 +206,15 @@ class TopicConfigManager:
                 try:
                     self._tables.topic(config)
                 except StoreError as exc:
-                    logger.error("cannot take over topic %s from the master: %s", name, exc)
+                    if told := self._limit.take():
+                        logger.error("cannot take over topic %s from the master: %s%s", name, exc, and_more(told))
+                    is_whole = False
                     continue
                 self._topics[name] = config
                 await steps.did(config.write_queue_nums)
             await steps.did()
-        self.data_version = version
+        if is_whole:  # else all is compared again in the next round
+            self.data_version = version
         self.file.changed()
 
     async def update_order_topics(self, ordered: Collection[str]) -> bool:

@@ -41,6 +41,8 @@ class SendBackProcessor(TableProcessor):
 
     async def _send_back(self, request: RemotingCommand, channel: Channel) -> RemotingCommand:
         services = self._services
+        if services.settings.is_slave:  # before a group or a topic is created for it
+            raise RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, remarks.SLAVE)
         header = ConsumerSendMsgBackRequestHeader.of(request)
         group = services.groups.find(header.group)
         if group is None:

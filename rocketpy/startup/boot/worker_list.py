@@ -27,7 +27,7 @@ from rocketpy.reactor.topology import (
     ReactorSizes,
     Topology,
 )
-from rocketpy.reactor.worker_spec import StopPhase, WorkerContext, WorkerSpec
+from rocketpy.reactor.worker_spec import RestartPolicy, StopPhase, WorkerContext, WorkerSpec
 from rocketpy.remoting.networks import parse_networks
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.replication.slave_table import SlaveTable
@@ -120,7 +120,8 @@ def worker_specs(
         sender, ha_fd = ReplicatorMain(topology, control, settings, slaves, replication), replication.fileno()
         yield spec(REPLICATOR, REPLICATOR, sender, StopPhase.REPLICATION, keep_fds=(ha_fd,), starts_on=ha_fd)
     if replica is not None:
-        yield spec(REPLICATOR, REPLICATOR, _replicator(settings, topology, control, replica), StopPhase.INTAKE)
+        receiver = _replicator(settings, topology, control, replica)
+        yield spec(REPLICATOR, REPLICATOR, receiver, StopPhase.INTAKE, restart=RestartPolicy(limit=None))
     for pull in sizes.pulls:
         yield spec(pull, PULL, PullMain(topology, pull, control, settings, filter_marks), StopPhase.FAST_PATH)
     manager = ManagerMain(topology, control, settings, table, metrics, memory, marks, halves, slaves, replica)

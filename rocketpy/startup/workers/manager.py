@@ -96,7 +96,9 @@ class ManagerMain(RequestServerMain):
                     lambda: pool_loads(topology, self.table, server.loads()),
                 )
                 if self.replica is not None:
-                    controller.master.on_found = self.replica.set_master
+                    replica = self.replica
+                    controller.master.on_found = replica.set_master
+                    controller.master.followed = lambda: replica.followed
                 controller.load(
                     lambda number, peer, is_vip: RingChannel(number, peer, is_vip, gateway), topology.is_connection_gone
                 )

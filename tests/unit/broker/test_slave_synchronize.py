@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ import trio.testing
 
 from rocketpy.broker.slave_synchronize import PAUSE_MAX_S, PAUSE_MIN_S
 from rocketpy.config import BrokerRole
-from rocketpy.errors import ConnectFailed, StoreError
+from rocketpy.errors import ConnectFailed, RocketError, StoreError
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
 from rocketpy.remoting.bodies.topic import TopicConfig
 from rocketpy.remoting.command import RemotingCommand
@@ -30,7 +32,10 @@ class Pair:
         self.codes: list[int] = []
         self.is_down = False
         self.slave.name_servers.invoke = self._invoke  # type: ignore[method-assign]
-        self.copy.found(MASTER, "10.0.0.9:10912")
+        self.followed = MASTER
+        self.copy.followed = lambda: self.followed
+        self.answer: bytes | None = None  # to every request, instead of the master's
+        self.after_answer: Callable[[], None] = lambda: None
 
     async def _invoke(self, address: str, request: RemotingCommand, timeout_s: float) -> RemotingCommand:
         assert address == MASTER
@@ -39,6 +44,9 @@ class Pair:
         if self.is_down:
             raise ConnectFailed("nobody there")
         answer: RemotingCommand = await self.master.ask(request.code)
+        if self.answer is not None:
+            answer = RemotingCommand.response(body=self.answer)
+        self.after_answer()
         return RemotingCommand.decode(answer.encode())
 
     def run(self) -> None:
@@ -76,8 +84,80 @@ def test_what_the_master_removes_is_removed_with_its_queues(pair: Pair) -> None:
     master.groups.delete("G")
     pair.run()
     assert slave.topics.select("T") is None and slave.groups.select("G") is None
-    assert pair.slave.fast_path.named("delete_queues") == ["T"]
+    assert pair.slave.fast_path.named("delete_queues") == [("T", 4096)]
     assert slave.topics.select("TBW102") is not None and slave.groups.select("TOOLS_CONSUMER") is not None
+
+
+def has_orders(pair: Pair) -> bool:
+    """Whether the slave still has what `give_orders` gave it, and was not told to delete anything."""
+    services, fast_path = pair.slave.services, pair.slave.fast_path
+    assert not fast_path.named("delete_queues")
+    return services.topics.select("Orders") is not None and services.groups.select("G") is not None
+
+
+def give_orders(pair: Pair) -> None:
+    pair.slave.services.topics.update(TopicConfig(topic_name="Orders", read_queue_nums=4, write_queue_nums=4))
+    pair.slave.services.groups.update(SubscriptionGroupConfig(group_name="G"))
+
+
+def test_a_master_that_is_not_followed_takes_nothing_away(pair: Pair) -> None:
+    """An empty master, which the replicator does not follow: this store has messages that it lacks."""
+    give_orders(pair)
+    pair.followed = ""
+    pair.copy.found(MASTER, "10.0.0.9:10912")
+    pair.run()
+    assert has_orders(pair) and not pair.codes
+
+
+def test_what_comes_when_the_master_is_followed_no_more_is_not_taken(pair: Pair) -> None:
+    def halt() -> None:
+        pair.followed = ""
+
+    give_orders(pair)
+    pair.after_answer = halt
+    pair.run()
+    assert has_orders(pair) and pair.codes == [21]
+
+
+def test_removing_ends_when_the_master_is_followed_no_more(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    def delete_queues(topic: str, below: int) -> None:
+        deleted.append(topic)
+        pair.followed = ""
+
+    deleted: list[str] = []
+    give_orders(pair)
+    pair.slave.services.topics.update(TopicConfig(topic_name="T"))
+    version = pair.slave.services.topics.data_version
+    monkeypatch.setattr(pair.copy, "_delete_queues", delete_queues)
+    pair.run()
+    assert len(deleted) == 1 and pair.codes == [21]
+    assert pair.slave.services.topics.data_version != pair.master.services.topics.data_version != version
+
+
+@pytest.mark.parametrize("answer", [b"{}", b'{"dataVersion":{"counter":9}}', b'{"topicConfigTable":null}', b"[]"])
+def test_an_answer_without_a_table_removes_nothing(pair: Pair, answer: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    give_orders(pair)
+    pair.answer = answer
+    pair.run()
+    assert has_orders(pair) and "the answer has no topicConfigTable" in caplog.text
+    for copy, table in ((pair.copy._copy_groups, "subscriptionGroupTable"), (pair.copy._copy_offsets, "offsetTable")):
+        with pytest.raises(RocketError, match=f"the answer has no {table}"):
+            trio.run(copy, MASTER)
+    assert has_orders(pair)
+
+
+def test_records_that_came_after_the_question_outlive_the_removal(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be of a topic of the same name that the master has created again."""
+    ends = iter([500, 900])
+    statistics = pair.slave.store.statistics
+
+    def later() -> Any:
+        return SimpleNamespace(published_phy_offset=next(ends), min_phy_offset=statistics().min_phy_offset)
+
+    monkeypatch.setattr(pair.slave.store, "statistics", later)
+    pair.slave.services.topics.update(TopicConfig(topic_name="T"))
+    pair.run()
+    assert pair.slave.fast_path.named("delete_queues") == [("T", 500)]
 
 
 def test_offsets_and_the_progress_of_delay_levels(pair: Pair) -> None:
@@ -112,12 +192,17 @@ def test_a_topic_that_has_no_room_here_is_left_out(pair: Pair, monkeypatch: pyte
 
     monkeypatch.setattr(pair.slave.fast_path, "topic_changed", topic_changed, raising=False)
     pair.run()
-    assert pair.slave.services.topics.select("T") is None and pair.slave.services.topics.select("U") is not None
+    topics = pair.slave.services.topics
+    assert topics.select("T") is None and topics.select("U") is not None
+    assert topics.data_version != pair.master.services.topics.data_version
+    monkeypatch.undo()
+    pair.slave.name_servers.invoke = pair._invoke  # type: ignore[method-assign]
+    pair.run()  # there is room now
+    assert topics.select("T") is not None and topics.data_version == pair.master.services.topics.data_version
 
 
 def test_without_a_master_nothing_is_asked(tmp_path: Path) -> None:
     pair = Pair(tmp_path)
-    pair.copy.master = None
     pair.copy.found(None, None)
     assert pair.copy.master is None
 

@@ -11,6 +11,7 @@ import trio.testing
 
 from rocketpy.broker.pending_sends import PENDING_BYTES_MAX, PENDING_SENDS_MAX
 from rocketpy.broker.slow_send import Put, Refusal, Resend
+from rocketpy.config import BrokerRole
 from rocketpy.errors import StoreError
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.bodies.topic import TopicConfig, TopicFilterType
@@ -117,6 +118,16 @@ def test_a_broker_without_write_permission_refuses_sends_and_creates_no_topic(tm
     rig.services.topics.update(TopicConfig(topic_name="PLAIN"))
     assert validate(rig, topic) == Refusal(16, "the broker[127.0.0.1] sending message is forbidden")
     assert rig.services.topics.select("Unknown") is None
+
+
+@pytest.mark.parametrize("topic", ["Unknown", "%RETRY%G", "%RETRY%Unknown"])
+@pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])
+def test_a_slave_refuses_sends_and_creates_no_topic(tmp_path: Path, topic: str, properties: bytes) -> None:
+    rig = SlowPathRig(tmp_path, broker_id=1, broker_role=BrokerRole.SLAVE)
+    topics, groups = rig.services.topics.topics, rig.services.groups.groups
+    verdict = validate(rig, topic, properties=properties)
+    assert isinstance(verdict, Refusal) and verdict.code == 14 and "this broker is a slave" in verdict.remark
+    assert rig.services.topics.topics == topics and rig.services.groups.groups == groups
 
 
 @pytest.mark.parametrize("properties", [b"", b"DELAY\x013", b"TRAN_MSG\x01true"])

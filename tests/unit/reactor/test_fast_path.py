@@ -371,6 +371,15 @@ def answer_position(desk: Desk, record: bytes, phy_offset: int) -> None:
     desk.fast_path.put_finished(ring_messages.put_result(token, phy_offset=phy_offset))
 
 
+def test_a_deletion_with_a_bound_leaves_what_is_above(desk: Desk) -> None:
+    """A slave cannot know when the topic was created again; what came after its question may belong to the new one."""
+    announce(desk.fast_path)
+    desk.told("send")
+    desk.fast_path.delete_queues("T", 600)
+    answer_position(desk, desk.told("send")[-1][1], 700)
+    assert desk.queues.log[-1] == ("below", "T", 600)
+
+
 def test_a_deletion_covers_what_send_has_stored_before_it_knew(desk: Desk) -> None:
     announce(desk.fast_path)
     desk.told("send")

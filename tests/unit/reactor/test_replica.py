@@ -33,6 +33,17 @@ def test_addresses_that_are_being_changed_are_not_read() -> None:
     assert state.master() == ("a:1", "b:2")
 
 
+def test_the_master_that_is_followed() -> None:
+    state = ReplicaState()
+    assert state.followed == ""
+    state.set_followed("10.0.0.1:10911")
+    assert state.followed == "10.0.0.1:10911" and state.master() == ("", "")
+    state.pointer.followed_version |= 1  # the replicator died in the middle
+    assert state.followed == ""
+    state.set_followed("")
+    assert state.followed == ""
+
+
 def test_a_refused_stream() -> None:
     state = ReplicaState()
     state.pointer.refused_phy_offset, state.pointer.refused_reason = 99, lib.RP_STREAM_GAP

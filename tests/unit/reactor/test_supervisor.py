@@ -384,6 +384,14 @@ def test_restarts_are_bounded_and_wait_longer_each_time(launch: Callable[..., Ru
     assert "a ended with status 3, after 3 restarts in 60 s: stopping" in told
 
 
+def test_a_worker_without_a_limit_never_stops_the_others(launch: Callable[..., Run]) -> None:
+    endless = {"restart": RestartPolicy(limit=None, backoff_s=0.001, backoff_max_s=0.001)}
+    run = launch({"a": (crash, endless), "b": serve})
+    run.journal.lines_until("crash 7")  # QUICK gives up after three restarts
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.end() == 0
+
+
 class SharedClock:
     """Seconds, from the real time on; moved by the test alone, read by the supervisor in its process."""
 

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
+from rocketpy.replication import master_log
 from rocketpy.replication.errors import MasterUnusable
 from rocketpy.replication.master_log import MasterLog, ask_master, connect
 from tests.support.fake_master import FakeMaster
@@ -21,6 +22,51 @@ def test_a_refusal_is_told() -> None:
         master.code = 16
         with pytest.raises(MasterUnusable, match="code 16 for GET_BROKER_CONFIG: refused"):
             ask_master(master.address, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "file_size"),
+    [
+        ("-1", "5", "1000"),
+        ("0", str(2**63), "1000"),
+        ("0", "9" * 5000, "1000"),
+        ("0", "\u0661", "1000"),
+        ("5", "4", "1000"),
+        ("0", "5", "0"),
+        ("0", "5", "1e3"),
+    ],
+)
+def test_a_log_that_cannot_be_is_refused(begin: str, end: str, file_size: str) -> None:
+    with FakeMaster(1000) as master:
+        master.numbers = file_size, begin, end
+        with pytest.raises(MasterUnusable, match="does not tell where its log begins and ends"):
+            ask_master(master.address, 5.0)
+
+
+def test_both_answers_have_one_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that sends a byte from time to time does not hold the worker."""
+    now = [0.0]
+
+    class Slow:
+        def recv(self, size: int) -> bytes:
+            now[0] += 1.0
+            return b"\0\0\3\xe8\0\0"[int(now[0]) - 1 :][:1]  # the length of a frame
+
+        def sendall(self, data: bytes) -> None: ...
+
+        def settimeout(self, timeout_s: float) -> None:
+            assert 0 < timeout_s <= 5.0
+
+        def __enter__(self) -> Slow:
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+
+    monkeypatch.setattr(master_log, "connect", lambda address, timeout_s: Slow())
+    monkeypatch.setattr(master_log.time, "monotonic", lambda: now[0])
+    with pytest.raises(MasterUnusable, match="no whole answer in time"):
+        ask_master("a:1", 5.0)
+    assert now[0] == 4.0 or now[0] == 5.0
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nonsense", "localhost:99999"])

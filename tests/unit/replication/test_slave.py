@@ -18,6 +18,8 @@ from rocketpy.native.core import lib
 from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import Ring, WorkerBlock
 from rocketpy.reactor.worker_spec import WorkerContext
+from rocketpy.replication import slave as replicator
+from rocketpy.replication.master_log import MasterLog, ask_master
 from rocketpy.replication.slave import SlaveReplicator
 from rocketpy.store.control_block import ControlBlock
 from tests.support.fake_master import FakeMaster
@@ -167,11 +169,56 @@ def test_the_send_worker_may_be_restarted(tmp_path: Path, master: FakeMaster) ->
 
 
 def test_the_address_of_the_log_can_be_given(tmp_path: Path, master: FakeMaster) -> None:
-    """haMasterAddress stands in place of what the name server tells."""
-    slave = Slave(tmp_path, master, ha_master_address=master.ha)
-    slave.state.set_master(master.address, "127.0.0.1:1")
+    """haMasterAddress stands in place of what the name server tells, and says where the positions come from."""
+    with FakeMaster(2 * FILE_SIZE) as other:
+        slave = Slave(tmp_path, None, ha_master_address=master.ha)
+        slave.state.set_master(other.address, other.ha)
+        slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+        assert slave.state.followed == master.address
+        slave.close()
+    assert other.connections == 0 and slave.state.followed == ""
+
+
+def test_tables_may_be_copied_from_a_master_that_is_followed_alone(tmp_path: Path, master: FakeMaster) -> None:
+    with FakeMaster(FILE_SIZE) as empty:
+        slave = Slave(tmp_path, master)
+        slave.turn_until(lambda: slave.state.followed == master.address)
+        slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+        slave.state.set_master(empty.address, empty.ha)
+        master.__exit__(None, None, None)  # the stream ends
+        slave.turn_until(lambda: slave.following == lib.RP_FOLLOWING_HALTED)
+        assert slave.state.followed == ""
+        slave.close()
+
+
+@pytest.mark.parametrize("ha", ["h:1", "h:1;", "h:", ":5", "h:99999999", "\ud800", "h:x"])
+def test_an_address_that_is_none_ends_nothing(
+    tmp_path: Path, master: FakeMaster, ha: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    slave = Slave(tmp_path, None)
+    slave.state.pointer.ha = ha.encode("utf-8", "replace")
+    slave.turn_until(lambda: "cannot follow the master" in caplog.text)
+    slave.state.set_master(master.address, master.ha)
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     slave.close()
+
+
+def test_a_fault_that_nobody_foresaw_ends_one_try(
+    tmp_path: Path, master: FakeMaster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def ask(address: str, timeout_s: float) -> MasterLog:
+        asked.append(address)
+        if len(asked) == 1:
+            raise OverflowError("too large")
+        return ask_master(address, timeout_s)
+
+    monkeypatch.setattr(replicator, "ask_master", ask)
+    slave = Slave(tmp_path, master)
+    slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
+    slave.close()
+    assert "an unexpected fault ended a stream of the master" in caplog.text
 
 
 def test_without_a_master_it_waits(tmp_path: Path, master: FakeMaster) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from rocketpy.config import BrokerRole
 from rocketpy.message.message_id import encode_offset_message_id
 from rocketpy.message.properties import decode_properties
 from rocketpy.remoting.bodies.group import SubscriptionGroupConfig
@@ -53,6 +54,15 @@ def test_a_first_retry_waits_at_level_three(tmp_path: Path) -> None:
     item = rig.services.stats.item("SNDBCK_PUT_NUMS", "T@G")
     assert item is not None and item.value == 1
     assert '"%RETRY%G"' in (tmp_path / "config" / "topics.json").read_text()
+
+
+def test_a_slave_refuses_and_creates_nothing(tmp_path: Path) -> None:
+    rig = SlowPathRig(tmp_path, broker_id=1, broker_role=BrokerRole.SLAVE)
+    rig.store.records[1000] = record()
+    topics, groups = rig.services.topics.topics, rig.services.groups.groups
+    code, remark = send_back(rig)
+    assert code == 14 and remark is not None and "this broker is a slave" in remark
+    assert rig.services.topics.topics == topics and rig.services.groups.groups == groups
 
 
 @pytest.mark.parametrize("properties", [b"a\x01b\0", b"RETRY_TOPIC\x01T\0\0", b"ORIGIN_MESSAGE_ID\x01\0"])
