@@ -217,13 +217,31 @@ def in_process(figure: Figure) -> bool:
     return "one" in figure.what
 
 
+def write_page(path: Path, command: str, about: str, found: Sequence[Figure]) -> None:
+    """The figures as a page of the documentation."""
+    lines = [
+        f"# Rebuild and audit of a store\n\nWritten by `{command}`.\n",
+        f"Machine: {', '.join(f'{key} {value}' for key, value in report.machine().items())}.\n",
+        f"Log: {about}. The page cache is warm. Dispatch is what a broker does that starts without queues and index,",
+        "in one process. Each rebuild was compared with its files, byte for byte. Rows are medians of the runs.\n",
+        "| work | MB of log per s | of dispatch | MB of log per CPU s |",
+        "| --- | --- | --- | --- |",
+    ]
+    for figure in found:
+        cpu = report.number(figure.bytes_per_cpu_s / 1e6) if in_process(figure) else ""
+        ratio = figure.bytes_per_s / found[0].bytes_per_s
+        lines.append(f"| {figure.what} | {report.number(figure.bytes_per_s / 1e6)} | {ratio:.2f} | {cpu} |")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 @click.command()
 @click.option("--gigabytes", default=10.0, help="of the log")
 @click.option("--body", default=1024, help="bytes of each message")
 @click.option("--repeat", default=3, help="runs of each measurement; the median counts")
 @click.option("--workers", default=os.cpu_count() or 1, help="processes")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="write the figures")
-def main(gigabytes: float, body: int, repeat: int, workers: int, json_path: Path | None) -> None:
+@click.option("--docs", type=click.Path(path_type=Path), help="write the page of the documentation")
+def main(gigabytes: float, body: int, repeat: int, workers: int, json_path: Path | None, docs: Path | None) -> None:
     """Measure the rebuild and the audit of a store. Needs the extra spark and Java 17."""
     file_size = min(1 << 30, max(1 << 24, int(gigabytes * 1e8)))
     size = -(-int(gigabytes * 1e9) // file_size) * file_size
@@ -231,7 +249,8 @@ def main(gigabytes: float, body: int, repeat: int, workers: int, json_path: Path
     with work_directory("store-jobs") as directory:
         config = MessageStoreConfig(store_path_root_dir=str(directory / "store"), mapped_file_size_commit_log=file_size)
         records = write_log(config, size, body)
-        click.echo(f"{records} records of {body} bytes in {size / 1e9:.1f} GB of log; load {load_average:.1f}")
+        about_log = f"{records} records with bodies of {body} bytes, {size / 1e9:.1f} GB; load {load_average:.1f}"
+        click.echo(about_log)
         found = []
         for figure in measure(config, size, repeat, workers):
             found.append(figure)
@@ -240,6 +259,9 @@ def main(gigabytes: float, body: int, repeat: int, workers: int, json_path: Path
                 f"{figure.what:56} {report.number(figure.bytes_per_s / 1e6):>8} MB/s {ratio:6.2f} of dispatch  "
                 + (f"{report.number(figure.bytes_per_cpu_s / 1e6):>8} MB per CPU second" if in_process(figure) else "")
             )
+    if docs is not None:
+        command = f"python -m bench.store_jobs --gigabytes {gigabytes:g} --repeat {repeat} --docs {docs}"
+        write_page(docs, command, about_log, found)
     if json_path is not None:
         about = {"machine": report.machine(), "load": load_average, "records": records, "body": body}
         json_path.write_text(json.dumps({**about, "figures": [attrs.asdict(one) for one in found]}, indent=1))

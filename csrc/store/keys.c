@@ -8,6 +8,10 @@ int32_t rp_string_hash(const uint8_t *text, uint32_t size) {
     uint32_t hash = 0;
     int is_valid = 1;
     while (at < end) {
+        if (*at < 0x80) { /* nearly all of them: no call */
+            hash = 31 * hash + *at++;
+            continue;
+        }
         uint32_t used, code_point = rp_utf8_next(at, end, &used, &is_valid);
         if (code_point >= 0x10000) { /* two UTF-16 units */
             hash = 31 * hash + (0xD800u + ((code_point - 0x10000) >> 10));

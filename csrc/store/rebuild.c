@@ -1,5 +1,6 @@
 /* See rebuild.h. Units are kept in the order of the log, each with the number of its run, and are grouped by run when
- * the batch is taken: two passes over 24 MB instead of an array that grows for each queue. */
+ * the batch is taken: two passes over a batch that fits the processor's cache, instead of an array that grows for each
+ * queue. With many queues the batch goes on, so that runs stay longer than what describes them (docs/adr/0142). */
 #include "store/rebuild.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,13 @@
 #include "store/record.h"
 #include "store/unit_tags.h"
 
-enum { KEYS_ROOM = RP_INDEX_KEYS_MAX + 1 /* of one record */, QUEUES_FIRST = 64, NO_RUN = UINT32_MAX };
+enum {
+    KEYS_ROOM = RP_INDEX_KEYS_MAX + 1, /* of one record */
+    QUEUES_FIRST = 64,
+    BATCH_UNITS = 1 << 15, /* 2 MB with their keys and grouped */
+    RUN_UNITS = 64,        /* on average, or the batch goes on up to RP_REBUILD_UNITS_MAX */
+    NO_RUN = UINT32_MAX
+};
 
 struct unit {
     uint32_t run;
@@ -38,7 +45,8 @@ struct rp_rebuild {
     uint32_t delay_level_count;
     struct unit *units;
     rp_rebuild_run *runs;
-    uint32_t *places; /* of each run's next unit, while the units are copied */
+    uint32_t *places; /* of each run's next unit, while units are grouped */
+    uint8_t *grouped;
     rp_index_key *keys;
     rp_rebuild_totals totals;
     rp_key_hashes hashes;
@@ -53,9 +61,10 @@ rp_rebuild *rp_rebuild_open(const int64_t *delay_level_ms, uint32_t delay_level_
     rebuild->units = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->units);
     rebuild->runs = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->runs);
     rebuild->places = malloc(RP_REBUILD_UNITS_MAX * sizeof *rebuild->places);
+    rebuild->grouped = malloc((uint64_t)RP_REBUILD_UNITS_MAX * RP_CQ_UNIT_SIZE);
     rebuild->keys = malloc((RP_REBUILD_KEYS_MAX + KEYS_ROOM) * sizeof *rebuild->keys);
     if (rp_map_init(&rebuild->by_name, QUEUES_FIRST) < 0 || !rebuild->delay_level_ms || !rebuild->units ||
-        !rebuild->runs || !rebuild->places || !rebuild->keys) {
+        !rebuild->runs || !rebuild->places || !rebuild->grouped || !rebuild->keys) {
         rp_rebuild_close(rebuild);
         errno = ENOMEM;
         return NULL;
@@ -72,15 +81,18 @@ void rp_rebuild_close(rp_rebuild *rebuild) {
     free(rebuild->units);
     free(rebuild->runs);
     free(rebuild->places);
+    free(rebuild->grouped);
     free(rebuild->keys);
     free(rebuild);
 }
 
-/* NULL with errno: EOVERFLOW beyond the queues that a broker has, ENOMEM. */
+/* NULL with errno: EINVAL if its name is none for a queue, EOVERFLOW beyond the queues that a broker has, ENOMEM. */
 static struct queue *add_queue(rp_rebuild *rebuild, const rp_record_view *record, const uint8_t *key,
                                uint32_t key_size) {
     uint32_t count = rebuild->totals.queues;
     int failed = 0;
+    errno = EINVAL;
+    if (!rp_control_is_name(record->topic, record->topic_size) || record->queue_id < 0) return NULL;
     errno = EOVERFLOW;
     if (count == RP_CONTROL_QUEUES_MAX) return NULL;
     errno = ENOMEM;
@@ -118,9 +130,7 @@ static struct queue *queue_of(rp_rebuild *rebuild, const rp_record_view *record)
 static rp_status add_unit(rp_rebuild *rebuild, const rp_record_view *record, uint64_t phy_offset) {
     rp_rebuild_totals *totals = &rebuild->totals;
     struct queue *queue = NULL;
-    int is_possible = record->topic_size <= RP_TOPIC_SIZE_MAX &&
-                      rp_control_is_name(record->topic, record->topic_size) && record->queue_id >= 0 &&
-                      rp_cq_is_offset(record->queue_offset);
+    int is_possible = record->topic_size <= RP_TOPIC_SIZE_MAX && rp_cq_is_offset(record->queue_offset);
     if (is_possible) queue = queue_of(rebuild, record);
     if (is_possible && !queue && errno == ENOMEM) return RP_NO_MEMORY;
     if (!queue) {
@@ -157,12 +167,17 @@ static void add_keys(rp_rebuild *rebuild, const rp_record_view *record, uint64_t
     totals->cut_short += (uint64_t)rebuild->hashes.is_cut_short;
 }
 
+static int is_batch_full(const rp_rebuild_totals *totals) {
+    if (totals->batch_units == RP_REBUILD_UNITS_MAX || totals->batch_keys >= RP_REBUILD_KEYS_MAX) return 1;
+    return totals->batch_units >= BATCH_UNITS && totals->batch_units / RUN_UNITS >= totals->batch_runs;
+}
+
 rp_status rp_rebuild_log(rp_rebuild *rebuild, const uint8_t *image, uint64_t size, uint64_t start, uint64_t *position,
                          uint64_t stop) {
     rp_rebuild_totals *totals = &rebuild->totals;
     rp_record_view record;
     while (*position < stop) {
-        if (totals->batch_units == RP_REBUILD_UNITS_MAX || totals->batch_keys >= RP_REBUILD_KEYS_MAX) return RP_FULL;
+        if (is_batch_full(totals)) return RP_FULL;
         uint64_t at = *position - start;
         rp_status status = rp_record_decode(image + at, size - at, 0, &record);
         if (status == RP_END_OF_FILE) *position = start + size;
@@ -190,7 +205,7 @@ uint32_t rp_rebuild_queue(const rp_rebuild *rebuild, uint32_t queue, const uint8
 const rp_rebuild_run *rp_rebuild_runs(const rp_rebuild *rebuild) { return rebuild->runs; }
 const rp_index_key *rp_rebuild_keys(const rp_rebuild *rebuild) { return rebuild->keys; }
 
-void rp_rebuild_copy_units(rp_rebuild *rebuild, uint8_t *out) {
+const uint8_t *rp_rebuild_units(rp_rebuild *rebuild) {
     uint32_t at = 0;
     for (uint32_t i = 0; i < rebuild->totals.batch_runs; i++) {
         rebuild->places[i] = at;
@@ -198,8 +213,10 @@ void rp_rebuild_copy_units(rp_rebuild *rebuild, uint8_t *out) {
     }
     for (uint32_t i = 0; i < rebuild->totals.batch_units; i++) {
         const struct unit *unit = &rebuild->units[i];
-        memcpy(out + (uint64_t)rebuild->places[unit->run]++ * RP_CQ_UNIT_SIZE, unit->bytes, RP_CQ_UNIT_SIZE);
+        uint32_t place = rebuild->places[unit->run]++;
+        memcpy(rebuild->grouped + (uint64_t)place * RP_CQ_UNIT_SIZE, unit->bytes, RP_CQ_UNIT_SIZE);
     }
+    return rebuild->grouped;
 }
 
 void rp_rebuild_clear(rp_rebuild *rebuild) {

@@ -10,7 +10,7 @@
 #include "base/status.h"
 #include "store/index_file.h"
 
-enum { RP_REBUILD_UNITS_MAX = 1 << 20, RP_REBUILD_KEYS_MAX = 1 << 20 }; /* collected at a time: 100 MB at most */
+enum { RP_REBUILD_UNITS_MAX = 1 << 20, RP_REBUILD_KEYS_MAX = 1 << 20 }; /* collected at a time: 120 MB at most */
 
 /* Consecutive units of one queue. */
 typedef struct rp_rebuild_run {
@@ -48,10 +48,10 @@ rp_status rp_rebuild_log(rp_rebuild *rebuild, const uint8_t *image, uint64_t siz
 void rp_rebuild_read_totals(const rp_rebuild *rebuild, rp_rebuild_totals *totals);
 /* Name of a queue (below totals.queues): size of the topic returned. */
 uint32_t rp_rebuild_queue(const rp_rebuild *rebuild, uint32_t queue, const uint8_t **topic, int32_t *queue_id);
-/* The batch: runs in the order of their first records; units run by run (RP_CQ_UNIT_SIZE bytes each, into `out`); keys
- * in the order of the log. Valid until the next rp_rebuild_clear. */
+/* The batch: runs in the order of their first records; units run by run (RP_CQ_UNIT_SIZE bytes each); keys in the order
+ * of the log. Valid until the next rp_rebuild_log or rp_rebuild_clear. */
 const rp_rebuild_run *rp_rebuild_runs(const rp_rebuild *rebuild);
-void rp_rebuild_copy_units(rp_rebuild *rebuild, uint8_t *out);
+const uint8_t *rp_rebuild_units(rp_rebuild *rebuild);
 const rp_index_key *rp_rebuild_keys(const rp_rebuild *rebuild);
 /* Begin the next batch. */
 void rp_rebuild_clear(rp_rebuild *rebuild);

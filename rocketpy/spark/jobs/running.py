@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS_MAX = 10_000  # of one job: the driver keeps the state of each
+LOCAL_TASKS = 4  # for each core of a `local` master; elsewhere executors may be added while a job runs
 
 
 def run_parts(spark: SparkSession | None, work: Callable[[Any], Any], parts: Sequence[Any]) -> Iterable[Any]:
@@ -25,8 +26,10 @@ def run_parts(spark: SparkSession | None, work: Callable[[Any], Any], parts: Seq
         return map(work, parts)
     if not parts:
         return ()
-    tasks = min(len(parts), TASKS_MAX)
-    divided = spark.sparkContext.parallelize(parts, tasks)
+    context = spark.sparkContext
+    is_local = context.master.startswith("local")
+    tasks = min(len(parts), LOCAL_TASKS * context.defaultParallelism if is_local else TASKS_MAX)
+    divided = context.parallelize(parts, tasks)
     results: list[Any] = divided.mapPartitions(partial(_work, Origin(), work)).collect()
     return results
 

@@ -121,9 +121,7 @@ class _Collector:
     def take(self, units: BinaryIO, keys: BinaryIO) -> bytes:
         """Move the batch to the files; returns its runs."""
         totals = self.totals
-        data = bytearray(totals.batch_units * CQ_STORE_UNIT_SIZE)
-        lib.rp_rebuild_copy_units(self.handle, ffi.from_buffer("uint8_t[]", data))
-        units.write(data)
+        units.write(ffi.buffer(lib.rp_rebuild_units(self.handle), totals.batch_units * CQ_STORE_UNIT_SIZE))
         keys.write(ffi.buffer(lib.rp_rebuild_keys(self.handle), totals.batch_keys * KEY.size))
         runs = bytes(ffi.buffer(lib.rp_rebuild_runs(self.handle), totals.batch_runs * RUN.size))
         lib.rp_rebuild_clear(self.handle)

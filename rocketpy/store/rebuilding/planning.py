@@ -13,7 +13,7 @@ from ..formats.index_file import INDEX_NAME_DIGITS
 from ..formats.unit import CQ_STORE_UNIT_SIZE, CQ_UNIT
 from .collecting import KEY, RUN, Collected
 
-UNITS_PER_PART = 4 << 20  # written by one task: 80 MB
+UNITS_PER_PART = 1 << 20  # written by one task: 20 MB, unless a single file has more
 FILES_PER_PART = 256
 
 

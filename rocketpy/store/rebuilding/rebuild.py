@@ -27,7 +27,7 @@ from ..inspection.state_files import StoreState, read_deletions, read_state
 from ..inspection.verify import NO_LISTENER
 from .collecting import Collected, CollectJob, Damage, collect
 from .planning import join_runs, pack_files, plan_index
-from .writing import WriteJob, write_index_file, write_queue_files
+from .writing import WriteJob, write_files
 
 MANIFEST, SPOOL = "rebuilt.json", "spool"
 VERSION = 2
@@ -89,9 +89,9 @@ def rebuild(
     deletions = read_deletions(reader.files, reader.paths)
     queues = join_runs(collected, spool, file_size // CQ_STORE_UNIT_SIZE, deletions)
     parts = pack_files(queues)
-    units = sum(counted(listener, "queues", run)(partial(write_queue_files, writing), parts))
     indexes = plan_index(collected, spool, config.max_index_num - 1)
-    keys = sum(counted(listener, "index", run)(partial(write_index_file, writing), indexes))
+    # The index first: its files are few and large, and others are written beside them.
+    written = list(counted(listener, "files", run)(partial(write_files, writing), [*indexes, *parts]))
     newest = max(collected, key=lambda piece: (piece.last_phy_offset, piece.records), default=None)
     result = Rebuilt(
         log_begin=pieces[0].begin if pieces else 0,
@@ -101,9 +101,9 @@ def rebuild(
         records=sum(piece.records for piece in collected),
         queues=len(queues),
         queue_files=sum(map(len, parts)),
-        units=units,
+        units=sum(written[len(indexes) :]),
         index_files=len(indexes) if config.message_index_enable else None,
-        keys=keys,
+        keys=sum(written[: len(indexes)]),
         unplaced=sum(piece.unplaced for piece in collected),
         cut_short=sum(piece.cut_short for piece in collected),
         resets=sum(runs.resets for runs in queues.values()),

@@ -32,8 +32,17 @@ class WriteJob:
     index_num: int
 
 
-def write_queue_files(job: WriteJob, files: Sequence[QueueFile]) -> int:
-    """Write some files of consume queues. Runs in a worker; a repetition writes the same. Returns their units."""
+def write_files(job: WriteJob, part: IndexPlan | Sequence[QueueFile]) -> int:
+    """Write an index file, or some files of consume queues. Runs in a worker; a repetition writes the same.
+
+    Returns: their keys or units.
+    Raises:
+        StoreError: a file cannot be read or written.
+    """
+    return _write_index_file(job, part) if isinstance(part, IndexPlan) else _write_queue_files(job, part)
+
+
+def _write_queue_files(job: WriteJob, files: Sequence[QueueFile]) -> int:
     images: dict[str, mmap.mmap] = {}
     with contextlib.ExitStack() as stack:
         for file in files:
@@ -73,8 +82,7 @@ def _mapped(path: Path) -> Iterator[mmap.mmap]:
         yield image
 
 
-def write_index_file(job: WriteJob, plan: IndexPlan) -> int:
-    """Write one index file. Runs in a worker; a repetition writes the same. Returns its keys."""
+def _write_index_file(job: WriteJob, plan: IndexPlan) -> int:
     name = f"{plan.name:0{INDEX_NAME_DIGITS}d}"
     private, path = job.spool / f"index-{name}-{os.getpid()}", job.target / "index" / name
     with translated(path, "write"):

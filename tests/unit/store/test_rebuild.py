@@ -17,9 +17,12 @@ from rocketpy.config import MessageStoreConfig
 from rocketpy.errors import RecordCorrupt, StoreError
 from rocketpy.message.record import encode_blank
 from rocketpy.store.files import DiskFiles, file_name
+from rocketpy.store.formats.unit import CQ_UNIT
+from rocketpy.store.inspection.parts import LogPiece
 from rocketpy.store.inspection.reader import StoreReader
 from rocketpy.store.inspection.verify import verify_store
 from rocketpy.store.reading.message_store import MessageStore
+from rocketpy.store.rebuilding.collecting import RUN, CollectJob, collect
 from rocketpy.store.rebuilding.publishing import publish
 from rocketpy.store.rebuilding.rebuild import MANIFEST, Rebuilt, rebuild, store_config
 from rocketpy.store.recovery.lifecycle import close_store, open_store
@@ -135,23 +138,56 @@ def test_topics_that_are_no_directories_get_no_files(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_more_units_than_a_batch_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is 2^20 units: a log of more, with small records in one file."""
+def write_equal_records(root: Path, count: int, queues: int) -> int:
+    """A log of one file: small records, in the queues of A by turns. Returns the size of each."""
     one = record("A", b"")
-    count, size = (1 << 20) + 1000, one.size
-    first = bytearray(one.encode(phy_offset=0, queue_offset=0))
-    image = bytearray(bytes(first) * count)
+    size = one.size
+    image = bytearray(one.encode(phy_offset=0, queue_offset=0) * count)
     for number in range(count):
         at = number * size
-        image[at + 20 : at + 28] = number.to_bytes(8, "big")
+        image[at + 12 : at + 16] = (number % queues).to_bytes(4, "big")
+        image[at + 20 : at + 28] = (number // queues).to_bytes(8, "big")
         image[at + 28 : at + 36] = at.to_bytes(8, "big")
-    (tmp_path / "s/commitlog").mkdir(parents=True)
-    (tmp_path / "s/commitlog" / file_name(0)).write_bytes(image)
-    config = attrs.evolve(small_config(tmp_path / "s"), mapped_file_size_consume_queue=20 * (1 << 21))
+    (root / "commitlog").mkdir(parents=True)
+    (root / "commitlog" / file_name(0)).write_bytes(image)
+    return size
+
+
+@pytest.mark.parametrize(
+    ("queues", "batches"),
+    [
+        (1, [1 << 15, 1 << 15, 10]),
+        (1000, [64_000, 6_000]),  # runs have 64 units on average
+        (20_000, [1 << 20, 1000]),  # no batch is larger
+    ],
+)
+def test_batches_are_small_unless_their_runs_are(tmp_path: Path, queues: int, batches: list[int]) -> None:
+    count = sum(batches)
+    size = write_equal_records(tmp_path, count, queues)
+    job = CollectJob(tmp_path / "commitlog", tmp_path, [], with_keys=False)
+    collected = collect(job, LogPiece(file_name(0), 0, count * size))
+    found = [list(RUN.iter_unpack(batch)) for batch in collected.runs]
+    assert [sum(run[3] for run in runs) for runs in found] == batches
+    units, at = (tmp_path / f"{collected.name}.units").read_bytes(), 0
+    for offset, phy_offset, phy_end, run_units, queue in (run for runs in found for run in runs):
+        topic, queue_id = collected.queues[queue]
+        assert topic == "A" and phy_offset == (offset * queues + queue_id) * size
+        assert phy_end == phy_offset + (run_units - 1) * queues * size + size
+        for number in {0, run_units // 2, run_units - 1}:
+            unit = CQ_UNIT.unpack_from(units, (at + number) * CQ_UNIT.size)
+            assert unit == (phy_offset + number * queues * size, size, 0)
+        at += run_units
+    assert at == count and len(units) == count * CQ_UNIT.size
+
+
+def test_a_queue_of_several_batches_is_one_file(tmp_path: Path) -> None:
+    count = (1 << 15) + 1000
+    size = write_equal_records(tmp_path / "s", count, 1)
+    config = attrs.evolve(small_config(tmp_path / "s"), mapped_file_size_consume_queue=20 * (1 << 16))
     assert run(tmp_path / "s", tmp_path / "t", config).units == count
     data = (tmp_path / "t/consumequeue/A/0" / file_name(0)).read_bytes()
     assert all(
-        int.from_bytes(data[20 * number : 20 * number + 8], "big") == number * size for number in range(0, count, 997)
+        int.from_bytes(data[20 * number : 20 * number + 8], "big") == number * size for number in range(0, count, 97)
     )
 
 
