@@ -1,7 +1,8 @@
 """What a SQL92 expression means for the properties of a message: TRUE, FALSE, or unknown (None).
 
 Properties are texts. One that is compared with a number is read as a number of that kind; if it is none, the evaluation
-fails, and the message does not match, whatever the rest of the expression says. A missing property is unknown. The
+fails, and the message does not match, whatever the rest of the expression says. Callers that have numbers beside
+properties give them as numbers of 64 bits. A missing property is unknown. The
 rules are asymmetric in places, because the reference's are (tests/unit/filter/test_evaluate.py has them as a table).
 
 csrc/store/filter.c is the same in C (tests/property/test_filter_programs.py).
@@ -24,6 +25,7 @@ from .expression import And, Compare, Comparison, Constant, In, IsNull, Kind, Ne
 
 Value: TypeAlias = bool | int | float | str | None
 Typed: TypeAlias = tuple[Kind, Value]
+Properties: TypeAlias = Mapping[str, str | int]
 UNKNOWN: Typed = (Kind.UNKNOWN, None)
 _WHOLE = {Kind.INT32: parse_int, Kind.INT64: parse_long}
 
@@ -32,7 +34,7 @@ class EvaluationError(Exception):
     """The expression cannot be evaluated for these properties."""
 
 
-def matches(root: Node, properties: Mapping[str, str]) -> bool:
+def matches(root: Node, properties: Properties) -> bool:
     """Whether a message with these properties is selected."""
     try:
         return evaluate(root, properties) is True
@@ -40,7 +42,7 @@ def matches(root: Node, properties: Mapping[str, str]) -> bool:
         return False
 
 
-def evaluate(root: Node, properties: Mapping[str, str]) -> bool | None:
+def evaluate(root: Node, properties: Properties) -> bool | None:
     """Raises: EvaluationError."""
     return _truth(_value(root, properties))
 
@@ -51,12 +53,14 @@ def _truth(typed: Typed) -> bool | None:
     return None if kind is Kind.UNKNOWN else value is True
 
 
-def _value(node: Node, properties: Mapping[str, str]) -> Typed:
+def _value(node: Node, properties: Properties) -> Typed:
     if isinstance(node, Constant):
         return node.kind, node.value
     if isinstance(node, Property):
-        text = properties.get(node.name)
-        return UNKNOWN if text is None else (Kind.STRING, text)
+        value = properties.get(node.name)
+        if isinstance(value, int):
+            return Kind.INT64, value
+        return UNKNOWN if value is None else (Kind.STRING, value)
     if isinstance(node, Negate):
         return _negated(_value(node.operand, properties))
     truth = _condition(node, properties)
@@ -70,7 +74,7 @@ def _negated(typed: Typed) -> Typed:
     return UNKNOWN
 
 
-def _condition(node: Node, properties: Mapping[str, str]) -> bool | None:
+def _condition(node: Node, properties: Properties) -> bool | None:
     if isinstance(node, And):
         return _sequence(node.operands, properties, decisive=False)
     if isinstance(node, Or):
@@ -81,8 +85,8 @@ def _condition(node: Node, properties: Mapping[str, str]) -> bool | None:
     if isinstance(node, IsNull):
         return _value(node.operand, properties)[0] is Kind.UNKNOWN
     if isinstance(node, In):
-        text = properties.get(node.operand.name)
-        return None if text is None else (text in node.values) is not node.negated
+        value = properties.get(node.operand.name)
+        return None if value is None else (str(value) in node.values) is not node.negated
     assert isinstance(node, Compare)
     left, right = _value(node.left, properties), _value(node.right, properties)
     if node.comparison is Comparison.EQUAL:
@@ -90,7 +94,7 @@ def _condition(node: Node, properties: Mapping[str, str]) -> bool | None:
     return _ordered(node.comparison, left, right)
 
 
-def _sequence(operands: tuple[Node, ...], properties: Mapping[str, str], *, decisive: bool) -> bool | None:
+def _sequence(operands: tuple[Node, ...], properties: Properties, *, decisive: bool) -> bool | None:
     """AND, where FALSE decides, or OR, where TRUE does: what comes behind the first such operand is not evaluated."""
     has_unknown = False
     for operand in operands:

@@ -114,6 +114,8 @@ def test_only_what_is_wanted_is_sent(archived: Path, broker: RunningBroker, tmp_
     wanted = Wanted(topics={"A": "Late"}, from_ms=middle_ms)
     assert run(archived, tmp_path / "l", broker, wanted).planned == later > 0
     assert run(archived, tmp_path / "m", broker, Wanted(topics={"A": "Keyed"}, keys=frozenset({"jkey1"}))).planned == 1
+    first = Wanted(topics={"A": "First"}, where="queueOffset < 2 AND queueId = 0")
+    assert run(archived, tmp_path / "n", broker, first).planned == 2
 
 
 def test_a_ledger_is_of_one_replay(archived: Path, broker: RunningBroker, tmp_path: Path) -> None:
@@ -142,6 +144,8 @@ def test_the_command(archived: Path, broker: RunningBroker, tmp_path: Path) -> N
     assert done.exit_code == 0 and json.loads(done.stdout)["stored"] == 66
     wrong = CliRunner().invoke(cli, [*command, "--from", "soon"])
     assert wrong.exit_code == 2 and "soon is no time" in wrong.stderr
+    wrong = CliRunner().invoke(cli, [*command, "--where", "a >"])
+    assert wrong.exit_code == 2 and "is no SQL92 condition" in wrong.stderr
 
 
 def test_the_pace_is_kept() -> None:

@@ -19,6 +19,7 @@ from rocketpy.store.inspection.verify import NO_LISTENER
 
 from ..options import parse_options
 from ..sink_options import SinkOptions
+from .replay_conditions import parse_where
 from .replay_parts import OriginQueue, ReplayJob, read_back, replay_part
 from .replay_plan import Ledger, Sent, Wanted, plan_parts, stored_ranges
 from .running import run_parts
@@ -66,6 +67,7 @@ def replay(
         RowRefused, TransportError, BrokerError: a message was not stored.
     """
     archive, ledger = archive.absolute(), ledger.absolute()
+    parse_where(wanted.where)
     options = parse_options(SinkOptions, {**connection, "producerGroup": "replay"})
     parallel = spark.sparkContext.defaultParallelism if spark is not None else INLINE_SHARDS
     settings = {**attrs.asdict(wanted), "keys": sorted(wanted.keys), "archive": str(archive)}

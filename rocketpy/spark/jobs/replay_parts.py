@@ -21,9 +21,11 @@ from ..sending import SENDERS
 from ..sink_options import SinkOptions
 from ..slices import SliceReader
 from ..topic_options import TopicOptions
+from .replay_conditions import COLUMNS as CONDITION_COLUMNS
+from .replay_conditions import row_filter
 from .replay_plan import Part, Sent, Step, Wanted, read_step, write_step
 
-COLUMNS = ["queueId", "queueOffset", "body", "keys", "tags", "properties", "flag", "msgId", "storeTimestamp"]
+COLUMNS = ["body", "properties", *CONDITION_COLUMNS]
 BATCH_ROWS = 1024
 ORIGIN = ("ORIGIN_TOPIC", "ORIGIN_BROKER", "ORIGIN_QUEUE", "ORIGIN_OFFSET")
 OriginQueue = tuple[str, str, str]
@@ -94,22 +96,11 @@ def replay_part(job: ReplayJob, part: Part) -> int:
 
 def _batches(job: ReplayJob, part: Part, path: str) -> Iterator[list[dict[str, Any]]]:
     """The wanted rows of a file."""
-    wanted = job.wanted
+    is_wanted = row_filter(job.wanted)
     with translated(job.archive / path, "read"), pq.ParquetFile(job.archive / path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=COLUMNS):
-            yield [
-                row for row in batch.to_pylist() if row["queueId"] % part.shards == part.shard and _is_in(row, wanted)
-            ]
-
-
-def _is_in(row: Mapping[str, Any], wanted: Wanted) -> bool:
-    if wanted.keys and wanted.keys.isdisjoint((row["keys"] or "").split(" ")):
-        return False
-    if wanted.from_ms is None and wanted.to_ms is None:
-        return True
-    stored = row["storeTimestamp"]
-    stored_ms = round(stored.timestamp() * 1000) if stored is not None else 0
-    return (wanted.from_ms or 0) <= stored_ms and (wanted.to_ms is None or stored_ms < wanted.to_ms)
+            rows = batch.to_pylist()
+            yield [row for row in rows if row["queueId"] % part.shards == part.shard and is_wanted(row)]
 
 
 def _outgoing(rows: RowReader, part: Part, batch: list[dict[str, Any]], queues: dict[str, Sent]) -> Iterator[Outgoing]:

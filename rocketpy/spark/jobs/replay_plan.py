@@ -37,6 +37,7 @@ class Wanted:
     from_ms: int | None = None  # stored at or after
     to_ms: int | None = None  # stored before
     keys: frozenset[str] = frozenset()  # messages with one of them; empty: all
+    where: str | None = None  # SQL92, on properties and the columns of replay_conditions.py
 
     def target_of(self, topic: str) -> str | None:
         """None: its messages are not sent."""

@@ -33,6 +33,7 @@ from rocketpy.startup.cli.pipeline_frame import INLINE, MASTER, job_progress, jo
 @click.option("--from", "from_time", metavar="TIME", help="Stored at or after: 2026-11-22T10:00:00+00:00, or ms.")
 @click.option("--to", "to_time", metavar="TIME", help="Stored before.")
 @click.option("--keys", default="", help="Only messages with one of these keys, separated by commas.")
+@click.option("--where", metavar="SQL92", help="Only messages that match: properties, and columns like queueOffset.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Messages per second, of all workers together.")
 @click.option(
     "--option",
@@ -66,6 +67,7 @@ def _replay(
     from_time: str | None,
     to_time: str | None,
     keys: str,
+    where: str | None,
     rate: float | None,
     options: tuple[str, ...],
 ) -> int:
@@ -78,6 +80,7 @@ def _replay(
         from_ms=_time_ms(from_time, "--from"),
         to_ms=_time_ms(to_time, "--to"),
         keys=frozenset(key for key in keys.split(",") if key),
+        where=where,
     )
     connection = {key: value for key, _, value in (option.partition("=") for option in options)}
     with job_session(master, inline) as spark, job_progress(inline) as listener:

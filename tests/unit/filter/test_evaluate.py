@@ -81,3 +81,21 @@ def test_a_text_of_more_than_255_bytes_is_no_number(text: str, number: str) -> N
 def test_the_work_of_reading_numbers_is_counted() -> None:
     """So that neither dispatch nor a pull is held up by an expression that reads one long number again and again."""
     assert work_of(" OR ".join(["a > 1"] * 300), {"a": "0" * 255}) > 300 * 255
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("a > 3", True),
+        ("a = 5000000000", True),
+        ("a < 4999999999.5", False),
+        ("a = b", True),
+        ("a IN ('5000000000')", True),
+        ("a NOT IN ('5')", True),
+        ("a = 'x'", False),  # not a number
+        ("a IS NULL", False),
+        ("a BETWEEN 4999999999 AND 5000000000", True),
+    ],
+)
+def test_numbers_beside_properties_have_64_bits(text: str, answer: bool) -> None:
+    assert matches(parse(text), {"a": 5_000_000_000, "b": "5000000000"}) is answer
