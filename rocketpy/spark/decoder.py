@@ -17,6 +17,7 @@ from rocketpy.errors import NativeMissing, RecordCorrupt
 from rocketpy.message.record import decode_record
 from rocketpy.native.status import Status
 
+from .bad_places import BadPlace
 from .columns import COLUMNS, arrow_schema
 from .found import Found, Rows
 from .selection import Checks, Selection
@@ -66,6 +67,7 @@ class Decoder:
     rows: Rows = attrs.field(init=False)
     schema: Any = attrs.field(init=False)
     undecodable: int = attrs.field(init=False, default=0)  # bodies that could not be inflated
+    bad: list[BadPlace] | None = attrs.field(init=False, default=None)  # set by who wants to know of them
 
     def __attrs_post_init__(self) -> None:
         self.rows = self.make_rows(self.selection, self.checks, self.columns)
@@ -112,7 +114,7 @@ class Decoder:
         for row in range(found.rows):
             body_size, error = self.rows.inflate(row)
             if error is not None:
-                self._count_undecodable(error)
+                self._count_undecodable(row, error)
             if row > first and size + body_size > limit:
                 yield first, row - first
                 self.rows.forget(first, row - first)  # all together may be thousands of times what was read
@@ -120,8 +122,11 @@ class Decoder:
             size += body_size
         yield first, found.rows - first
 
-    def _count_undecodable(self, error: Exception) -> None:
+    def _count_undecodable(self, row: int, error: Exception) -> None:
         self.undecodable += 1
+        if self.bad is not None:
+            place, size = (self.rows.column(name, row, 1)[0].as_py() for name in ("physicalOffset", "storeSize"))
+            self.bad.append(BadPlace(place, size, str(error)))
         if self.undecodable == 1:
             logger.error("cannot decompress a body: %s; it and others like it are delivered as stored", error)
 

@@ -17,6 +17,7 @@ from rocketpy.errors import RecordCorrupt
 from rocketpy.message.record import END_FILE_MIN_BLANK_LENGTH
 from rocketpy.native.status import Status
 
+from .bad_places import BadPlace
 from .columns import COLUMNS, DIAGNOSTICS
 from .decoder import Decoder, End, fault_at
 from .options import OF_SPARK, parse_options
@@ -129,18 +130,15 @@ class PieceReader:
                     raise RecordCorrupt(start + end.position, f"{self._reason(image, end)} ({segment.path})")
                 found = self.decoder.resync(image, start, end.position + 1, stop)
                 position = stop if found is None else found
-                logger.warning(
-                    "%s: %s at %d; left out %d bytes",
-                    segment.path,
-                    self._reason(image, end),
-                    start + end.position,
-                    position - end.position,
-                )
+                bad = BadPlace(start + end.position, position - end.position, self._reason(image, end))
+                logger.warning("%s: %s at %d; left out %d bytes", segment.path, bad.reason, bad.phy_offset, bad.size)
+                if self.decoder.bad is not None:
+                    self.decoder.bad.append(bad)
                 if set(self.columns) & set(DIAGNOSTICS):
-                    yield self._corrupt_row(start + end.position, self._reason(image, end))
+                    yield self._corrupt_row(bad.phy_offset, bad.reason)
 
     def _is_end(self, end: End, image: Any, stop: int) -> bool:
-        """Whether the scan ended where a sound log ends."""
+        """Whether the scan ended where a sound log ends: in its last piece, which no record follows."""
         segment = self.piece.segment
         if end.status in ALWAYS_READ:
             if end.status is Status.OK and end.position > stop and stop < segment.size:
@@ -149,7 +147,7 @@ class PieceReader:
                     f"the next piece does not begin with a record ({segment.path}): read with boundary=walk",
                 )
             return True
-        if not segment.is_last:
+        if not segment.is_last or self.piece.end < segment.end:
             left = len(image) - end.position
             return end.status is Status.INCOMPLETE and left < END_FILE_MIN_BLANK_LENGTH and not any(image[-left:])
         if end.status is Status.INCOMPLETE:
@@ -158,7 +156,8 @@ class PieceReader:
 
     def _reason(self, image: Any, end: End) -> str:
         if end.status is Status.EMPTY:
-            return "zeros, where other files of the log follow"
+            followers = "records" if self.piece.segment.is_last else "other files of the log"
+            return f"zeros, where {followers} follow"
         if end.status is Status.INCOMPLETE:
             return "its size goes beyond the end of the file"
         return fault_at(image, self.piece.segment.start, end.position, self.decoder.checks)

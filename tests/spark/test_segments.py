@@ -196,6 +196,20 @@ def test_zeros_within_the_log_are_damage(tmp_path: Path) -> None:
     assert kept == places[:5] + [place for place in places if place >= SEGMENT]
 
 
+@pytest.mark.parametrize("live_tail", ["false", "true"])
+@pytest.mark.parametrize("filler", [b"\0", b"x"])
+def test_damage_before_the_last_piece_is_not_the_end_of_the_log(tmp_path: Path, filler: bytes, live_tail: str) -> None:
+    """The last file, in two pieces. A query that took the damage for the end would leave out the record behind it."""
+    places = make_store(tmp_path / "s", 5)
+    (segment,) = list_segments(tmp_path / "s")
+    data = segment.path.read_bytes()
+    segment.path.write_bytes(data[: places[1]] + filler * (places[2] - places[1]) + data[places[2] :])
+    options = {"splitBytes": places[2] + 10, "liveTail": live_tail, "columns": "min"}
+    with pytest.raises(RecordCorrupt, match=f"record at {places[1]}"):
+        read(tmp_path / "s", **options)
+    assert places_of(read(tmp_path / "s", onCorrupt="skip", **options)) == [places[0], *places[2:]]
+
+
 def test_a_missing_file_and_no_store(tmp_path: Path) -> None:
     make_store(tmp_path / "s", 60)
     list_segments(tmp_path / "s")[1].path.unlink()

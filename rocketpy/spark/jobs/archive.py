@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,12 +24,14 @@ import pyarrow.parquet as pq
 
 from rocketpy.errors import StoreError
 
+from ..bad_places import BadPlace
 from ..columns import SETS, arrow_schema, parse_columns
 from ..options import parse_options
 from ..segments import Piece, list_segments
 from ..store_options import StoreOptions
 from ..store_source import PieceReader, plan
 from .archive_log import ArchivedFile, ArchiveLog, Manifest
+from .bad_rows import bad_table
 from .running import run_parts
 
 if TYPE_CHECKING:
@@ -48,6 +51,7 @@ class PieceResult:
 
     end: int
     files: list[ArchivedFile]
+    bad: list[ArchivedFile]  # of the side table: one, or none
 
 
 def archive(
@@ -59,6 +63,7 @@ def archive(
     split_bytes: int = SPLIT_BYTES,
     allow_gap: bool = False,
     live_tail: bool = False,
+    skip_damage: bool = False,
 ) -> list[Manifest]:
     """Archive what is new in a store.
 
@@ -69,6 +74,7 @@ def archive(
         split_bytes: log bytes of one task, about.
         allow_gap: go on where retention has deleted records before they were archived.
         live_tail: a broker is writing: its unfinished record ends the log.
+        skip_damage: go on behind damaged records, which are then in the side table.
     Returns: the manifests of this run; none if there was nothing new.
     Raises:
         StoreError: another run is busy, records are gone, or the store is another one. RecordCorrupt: damage.
@@ -84,15 +90,19 @@ def archive(
                 "startPhysicalOffset": str(begin),
                 "splitBytes": str(split_bytes),
                 "liveTail": str(live_tail).lower(),
+                "checkCRC": "true",
+                "onCorrupt": "skip" if skip_damage else "fail",
             },
         )
         pieces, manifests = plan(options), []
         for at in range(0, len(pieces), PIECES_PER_COMMIT):
             work = partial(archive_piece, options, log.pending)
             results = list(run_parts(spark, work, pieces[at : at + PIECES_PER_COMMIT]))
-            if files := [file for result in results for file in result.files]:
-                end = max(result.end for result in results)
-                manifests.append(log.commit(Manifest(begin=begin, end=end, files=files)))
+            files = [file for result in results for file in result.files]
+            bad = [file for result in results for file in result.bad]
+            if files or bad:
+                end = max(begin, *(result.end for result in results))
+                manifests.append(log.commit(Manifest(begin=begin, end=end, files=files, bad=bad)))
                 begin = end
         return manifests
 
@@ -115,10 +125,12 @@ def _begin(root: Path, log: ArchiveLog, allow_gap: bool) -> int:
 
 def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceResult:
     """Write the records of a piece, a file for each topic and day. Runs in a worker; a repetition writes the same."""
-    batches = list(PieceReader(options, COLUMNS, piece).batches())
-    table = pa.Table.from_batches(batches, arrow_schema(COLUMNS))
+    reader = PieceReader(options, COLUMNS, piece)
+    places = reader.decoder.bad = []
+    table = pa.Table.from_batches(list(reader.batches()), arrow_schema(COLUMNS))
+    bad = _write_bad(options, pending, piece, places)
     if not table.num_rows:
-        return PieceResult(0, [])
+        return PieceResult(0, [], bad)
     ends = pc.add(table["physicalOffset"], pc.cast(table["storeSize"], pa.int64()))
     table = table.append_column("dt", pc.cast(pc.floor_temporal(table["storeTimestamp"], unit="day"), pa.date32()))
     table = table.sort_by([(name, "ascending") for name in ORDER])
@@ -135,7 +147,16 @@ def archive_piece(options: StoreOptions, pending: Path, piece: Piece) -> PieceRe
         name = _name(row["topic"], row["dt"], f"{options.broker_name}-{piece.begin:020}.parquet")
         size = write_table(part, pending / name)
         files.append(ArchivedFile(name, part.num_rows, size, ranges[row["topic"], row["dt"]]))
-    return PieceResult(pc.max(ends).as_py(), files)
+    return PieceResult(pc.max(ends).as_py(), files, bad)
+
+
+def _write_bad(options: StoreOptions, pending: Path, piece: Piece, places: Sequence[BadPlace]) -> list[ArchivedFile]:
+    if not places:
+        return []
+    broker = options.broker_name or ""
+    name = f"_rocketpy/{broker}/bad/{broker}-{piece.begin:020}.parquet"
+    size = write_table(bad_table(broker, piece.segment, places), pending / name)
+    return [ArchivedFile(name, len(places), size, {})]
 
 
 def _name(topic: str, day: datetime.date | None, file: str) -> str:

@@ -37,13 +37,15 @@ class ArchivedFile:
 class Manifest:
     """What one run has archived: the records from the phy offset `begin` up to `end`.
 
-    A compaction has `begin` equal to `end`: its files have the rows of those in `removed`.
+    A compaction has `begin` equal to `end`: its files have the rows of those in `removed`. Files in `bad` are of the
+    side table (bad_rows.py); they have no queues.
     """
 
     begin: int
     end: int
     files: list[ArchivedFile]
     removed: list[str] = attrs.field(factory=list)
+    bad: list[ArchivedFile] = attrs.field(factory=list)
 
     @property
     def rows(self) -> int:
@@ -107,7 +109,7 @@ class ArchiveLog:
 
     def _publish(self, manifest: Manifest) -> None:
         """Move files to where readers look; those that were moved before are there already."""
-        for file in manifest.files:
+        for file in (*manifest.files, *manifest.bad):
             source, place = self.pending / file.path, self.target / file.path
             if source.exists():
                 place.parent.mkdir(parents=True, exist_ok=True)
@@ -131,8 +133,8 @@ def read_manifest(path: Path) -> Manifest:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found.pop("version") != VERSION:
             raise StoreError(f"{path} is of another version: use the rocketpy that wrote it, or a newer one")
-        files = [ArchivedFile(**file) for file in found["files"]]
-        return Manifest(found["begin"], found["end"], files, found.get("removed", []))
+        files, bad = ([ArchivedFile(**file) for file in found.get(name, [])] for name in ("files", "bad"))
+        return Manifest(found["begin"], found["end"], files, found.get("removed", []), bad)
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
 

@@ -84,13 +84,16 @@ def _audit(
 @click.option("--allow-gap", is_flag=True, help="Go on where records were deleted before they were archived.")
 @click.option("--compact", is_flag=True, help="Then merge small files. Nothing should be reading the archive.")
 @click.option("--live-tail", is_flag=True, help="A broker is writing: its unfinished record ends the log.")
+@click.option("--skip-damage", is_flag=True, help="Go on behind damage; what it was is in the table of bad rows.")
 @MASTER
 @INLINE
 def archive_command(directory: str, target: str, master: str | None, inline: bool, **given: Any) -> None:
     """Write what is new in a store to Parquet files: TARGET/topic=T/dt=YYYY-MM-DD/BROKER-OFFSET.parquet.
 
     The first run archives the whole store, a later one goes on behind it. A run may be cut short and repeated: each
-    record is in the archive once. Prints a line of JSON.
+    record is in the archive once. What cannot be read is in TARGET/_rocketpy/BROKER/bad, with bytes and reason.
+
+    Prints a line of JSON. Exit status 1: there are new bad rows.
     """
     sys.exit(status_of(lambda: _archive(Path(directory), Path(target), master, inline, given)))
 
@@ -105,8 +108,10 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
         manifests = archive(spark, directory, target, **given)
         merged = compact(spark, target, given["broker"]) if is_compacting else None
         seconds = time.monotonic() - began_s
+    bad_rows = sum(file.rows for manifest in manifests for file in manifest.bad)
     report = {
         "rows": sum(manifest.rows for manifest in manifests),
+        "bad_rows": bad_rows,
         "files": sum(len(manifest.files) for manifest in manifests),
         "bytes": sum(file.bytes for manifest in manifests for file in manifest.files),
         "begin": manifests[0].begin if manifests else None,
@@ -115,7 +120,7 @@ def _archive(directory: Path, target: Path, master: str | None, inline: bool, gi
         "seconds": round(seconds, 3),
     }
     click.echo(json.dumps(report))
-    return 0
+    return int(bad_rows > 0)
 
 
 for command in (rebuild_command, replay_command, *COMMANDS, demo_command):
