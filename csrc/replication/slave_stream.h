@@ -20,7 +20,7 @@ typedef struct rp_slave_stream_config {
     uint32_t is_durable;    /* report what is on the disk (SYNC_FLUSH) */
     uint64_t phy_offset;    /* of the next byte from the master */
     uint64_t body_left;     /* bytes that the current frame still has, before the next header */
-    uint64_t report_least;  /* reports are not below it: what was asked for first */
+    uint64_t report_least;  /* what was reported first; later reports are not below it */
     uint32_t adds_zero;     /* 1: the byte before phy_offset is a zero, which the master does not send */
     int64_t report_interval_ns; /* haSendHeartbeatInterval */
     int64_t silence_max_ns;     /* haHousekeepingInterval */

@@ -166,7 +166,7 @@ class SlaveReplicator:
     def _halt(self, master: tuple[str, str], reason: str) -> None:
         self._halted_for = master
         self._failures = 0
-        logger.error("stopped following the master %s: %s. Then restart this slave", master[1], reason)
+        logger.error("stopped following the master %s: %s; restart this slave when that is done", master[1], reason)
 
     # --- turns ------------------------------------------------------------------------------------------------------
 
@@ -198,9 +198,17 @@ class SlaveReplicator:
             raise MasterUnusable("this broker is stopping")
 
     def _wait_for_ring(self) -> None:
-        """Until the send worker has taken all of the last stream."""
-        while self.to_send.depth_bytes and not self.block.stop:
+        """Until the send worker has taken all of the last stream; with SYNC_FLUSH, until that is on the disk as well.
+
+        The first report of a stream asks for the log from there on, and acknowledges what is below.
+        """
+        while (self.to_send.depth_bytes or self._is_disk_behind) and not self.block.stop:
             self._pause(0.01)
+
+    @property
+    def _is_disk_behind(self) -> bool:
+        header = self.control.header
+        return self._settings.is_durable and int(header.durable_phy_offset) < int(header.published_phy_offset)
 
     def _pause(self, seconds: float) -> None:
         """Wait, or until told to stop."""

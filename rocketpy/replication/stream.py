@@ -110,7 +110,7 @@ class LogStream:
                     "is_durable": settings.is_durable,
                     "phy_offset": start.end,
                     "body_left": body_left,
-                    "report_least": start.end,
+                    "report_least": start.report,
                     "adds_zero": start.adds_zero,
                     "report_interval_ns": settings.report_interval_ns,
                     "silence_max_ns": settings.silence_max_ns,

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("rocketpy.native._rocketpy", reason="a part of the broker, which needs the compiled core")
 
-from rocketpy.config import BrokerRole, BrokerSettings
+from rocketpy.config import BrokerRole, BrokerSettings, FlushDiskType
 from rocketpy.native.core import lib
 from rocketpy.reactor.replica import ReplicaState
 from rocketpy.reactor.ring import Ring, WorkerBlock
@@ -32,7 +32,15 @@ DEADLINE_S = 60.0
 class Slave:
     """A replicator in a thread, and a send worker that takes turns with the test."""
 
-    def __init__(self, root: Path, master: FakeMaster | None, *, known: bytes = b"", **store: object) -> None:
+    def __init__(
+        self,
+        root: Path,
+        master: FakeMaster | None,
+        *,
+        known: bytes = b"",
+        kind: type[SlaveReplicator] = SlaveReplicator,
+        **store: object,
+    ) -> None:
         self.rig = rig = SlaveRig(root)
         if known:
             rig.begin_stream()
@@ -52,7 +60,7 @@ class Slave:
         settings = attrs.evolve(config, store=attrs.evolve(config.store, **parts))
         self.control = ControlBlock.__new__(ControlBlock)
         self.control.block, self.control.header = rig.block, rig.control
-        self.replicator = SlaveReplicator(self.block, self.control, self.state, self.ring, settings)
+        self.replicator = kind(self.block, self.control, self.state, self.ring, settings)
         self.thread = threading.Thread(target=self.replicator, args=(WorkerContext("r", self.block, lambda: None),))
         self.thread.start()
 
@@ -99,6 +107,28 @@ def test_a_slave_with_a_part_of_it_goes_on(tmp_path: Path, master: FakeMaster) -
     slave.turn_until(lambda: slave.rig.published == len(IMAGE.data))
     assert slave.rig.log()[: len(IMAGE.data)] == IMAGE.data
     assert master.reports[0] == 1 and master.reports[1] == end
+    slave.close()
+
+
+@attrs.define(eq=False)
+class SlowDisk(SlaveReplicator):
+    """Its log gets to the disk when it waits; `waits`: where the disk was before."""
+
+    waits: list[int] = attrs.field(factory=list)
+
+    def _pause(self, seconds: float) -> None:
+        header = self.control.header
+        self.waits.append(int(header.durable_phy_offset))
+        header.durable_phy_offset = header.published_phy_offset
+        super()._pause(seconds)
+
+
+def test_under_sync_flush_a_stream_begins_when_the_log_is_on_the_disk(tmp_path: Path, master: FakeMaster) -> None:
+    end = IMAGE.records[15]
+    slave = Slave(tmp_path, master, known=IMAGE.data[:end], kind=SlowDisk, flush_disk_type=FlushDiskType.SYNC_FLUSH)
+    slave.turn_until(lambda: len(master.reports) >= 2)
+    assert isinstance(slave.replicator, SlowDisk) and slave.replicator.waits[:1] == [0]
+    assert master.reports[:2] == [1, end]
     slave.close()
 
 

@@ -211,6 +211,17 @@ def test_under_sync_flush_it_reports_what_is_on_the_disk(tmp_path: Path) -> None
     rig.close()
 
 
+def test_what_is_published_but_not_on_the_disk_is_not_acknowledged_under_sync_flush(tmp_path: Path) -> None:
+    """The log was published to 5000 before; the first report asked for it from 100 on."""
+    settings = StreamSettings(is_durable=True, report_interval_ns=1, silence_max_ns=HOUR_NS)
+    rig = Rig(tmp_path, Start(100, 5000), settings=settings)
+    for durable, acknowledged in [(0, 100), (4000, 4000), (5000, 5000)]:
+        rig.control.header.durable_phy_offset = durable
+        rig.stream.turn(0)
+        assert rig.reports()[-16:] == f"{acknowledged:016x}"
+    rig.close()
+
+
 def test_a_silent_master_is_left(tmp_path: Path) -> None:
     settings = StreamSettings(is_durable=False, report_interval_ns=HOUR_NS, silence_max_ns=1)
     rig = Rig(tmp_path, Start(0, 0), settings=settings)
