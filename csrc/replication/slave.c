@@ -8,7 +8,7 @@
 #include "base/endian.h"
 
 enum { READ_BYTES = 4096, BYTES_PER_TURN = 4 << 20 };
-static const uint64_t WINDOW_NS = 100000000; /* the limit on bytes per second holds for each tenth of one */
+static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
 
 void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
     *slave = (rp_slave){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
@@ -64,14 +64,13 @@ rp_status rp_slave_read(rp_slave *slave, const rp_slave_rules *rules, uint64_t m
     return RP_OK;
 }
 
-/* Bytes that may be sent now. */
+/* Bytes that may be sent now. Frames are sent whole; what is beyond the limit is taken off the windows that follow. */
 static uint64_t allowance(rp_slave *slave, const rp_slave_rules *rules, uint64_t now_ns) {
     if (!rules->bytes_per_second) return BYTES_PER_TURN;
-    if (now_ns - slave->window_ns >= WINDOW_NS) {
-        slave->window_ns = now_ns;
-        slave->window_bytes = 0;
-    }
-    uint64_t limit = rules->bytes_per_second / 10 + 1;
+    uint64_t limit = rules->bytes_per_second < 10 ? 1 : rules->bytes_per_second / 10;
+    uint64_t windows = (now_ns - slave->window_ns) / WINDOW_NS;
+    slave->window_ns += windows * WINDOW_NS;
+    slave->window_bytes -= windows > slave->window_bytes / limit ? slave->window_bytes : windows * limit;
     return slave->window_bytes < limit ? limit - slave->window_bytes : 0;
 }
 
@@ -126,6 +125,7 @@ uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uin
     if (!slave->is_blocked) due = earlier(due, slave->written_ns + (uint64_t)rules->heartbeat_ns);
     if (slave->behind_since_ns && slave->row->state != RP_SLAVE_STALLED)
         due = earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
-    if (rules->bytes_per_second && slave->transfer.next < end) due = earlier(due, slave->window_ns + WINDOW_NS);
+    if (rules->bytes_per_second && !slave->is_blocked && slave->transfer.next < end)
+        due = earlier(due, slave->window_ns + WINDOW_NS);
     return due;
 }

@@ -29,7 +29,7 @@ typedef struct rp_slave {
     uint64_t acked;
     uint64_t reported;      /* its last report, for the log */
     uint64_t read_ns, written_ns, behind_since_ns;
-    uint64_t window_ns, window_bytes; /* of the limit on bytes per second */
+    uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
     rp_transfer transfer;
 } rp_slave;
 

@@ -13,7 +13,7 @@ import attrs
 
 from .setting import LONG_MAX, Effect, setting
 
-_NOT_BUILT = "replication is not built"
+_NOT_BUILT = "it is not built yet"
 
 
 class BrokerRole(enum.Enum):
@@ -96,7 +96,8 @@ class ReplicationConfig:
     max_ha_transfer_byte_in_second: int = setting(
         0,
         "maxHaTransferByteInSecond",
-        "Most bytes of the log that the master sends to one slave in a second (of 5.x); 0: no limit.",
+        "Most bytes of the log that the master sends to one slave in a second (of 5.x); 0: no limit. Frames are sent "
+        "whole; what one has beyond the limit is made up for before the next.",
         unit="bytes",
         at_most=LONG_MAX,
     )

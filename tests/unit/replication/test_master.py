@@ -25,8 +25,8 @@ Open = Callable[..., MasterRig]
 def open_rig(tmp_path: Path) -> Iterator[Open]:
     rigs: list[MasterRig] = []
 
-    def open_it(**options: Any) -> MasterRig:
-        rigs.append(MasterRig(tmp_path / str(len(rigs)), **options))
+    def open_it(kind: type[MasterRig] = MasterRig, **options: Any) -> MasterRig:
+        rigs.append(kind(tmp_path / str(len(rigs)), **options))
         return rigs[-1]
 
     yield open_it
@@ -249,15 +249,51 @@ def test_a_thousand_connections_cost_the_slave_nothing(rig: MasterRig) -> None:
 
 
 def test_a_limit_on_bytes_per_second(open_rig: Open) -> None:
-    rig = open_rig(bytes_per_second=10_000, frame_max=500)
+    rig = open_rig(bytes_per_second=10_000, frame_max=700)
     rig.append(50_000)
     slave = rig.connect(0)
     for tenth in range(1, 21):
         sent = int(rig.table.pointer.rows[0].sent_phy_offset)
-        assert 1_000 * tenth < sent <= 1_500 * tenth, "each tenth of a second may end with a whole frame"
+        assert 1_000 * tenth <= sent < 1_000 * tenth + 700, "the end of a frame is taken off the next tenth"
         rig.pass_time(0.1)
     sent = int(rig.table.pointer.rows[0].sent_phy_offset)
     assert log_of(rig.received(slave, sent)) == rig.log[:sent]
+
+
+def test_one_large_frame_is_made_up_for_by_a_pause(open_rig: Open) -> None:
+    rig = open_rig(bytes_per_second=10_000, frame_max=32_768)
+    rig.append(60_000)
+    rig.connect(0)
+    rig.pass_time(3.1)
+    assert int(rig.table.pointer.rows[0].sent_phy_offset) == 32_768
+    rig.pass_time(0.2)
+    assert int(rig.table.pointer.rows[0].sent_phy_offset) == 60_000
+
+
+class TickingRig(MasterRig):
+    """Each look at its clock takes a millisecond."""
+
+    @property  # type: ignore[override]  # an attribute of the base
+    def now_ns(self) -> int:
+        self._now_ns += 1_000_000
+        return self._now_ns
+
+    @now_ns.setter
+    def now_ns(self, value: int) -> None:
+        self._now_ns = value
+
+
+def test_a_limit_and_a_slave_that_does_not_read_leave_the_loop_asleep(open_rig: Open) -> None:
+    rig = open_rig(kind=TickingRig, bytes_per_second=100_000_000, is_awaited=1)
+    rig.append(256 * FILE_SIZE)
+    rig.connect(0, buffer_bytes=4_096)
+    for _ in range(5):
+        rig.pass_time(0.1)
+    assert int(rig.table.pointer.rows[0].sent_phy_offset) < len(rig.log), "the socket takes no more"
+    rig.now_ns += 200_000_000
+    before = rig.worker.counter(lib.RP_COUNT_SLEEPS)
+    rig.master.turn(20_000_000)
+    assert rig.worker.counter(lib.RP_COUNT_SLEEPS) > before
 
 
 def test_a_stop_waits_until_the_slave_has_everything(rig: MasterRig) -> None:
