@@ -5,5 +5,5 @@
     replica.py      what the coordinator needs of the broker: reports, and a place for orders
     coordinator.py  the tasks: lease, reads, decisions
 
-It runs in a worker of its own, because a slow request of an operator must not cost the lease.
+No broker runs it yet. It is to run in a worker of its own: a slow request of an operator must not cost the lease.
 """

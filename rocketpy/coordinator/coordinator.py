@@ -34,7 +34,7 @@ TURN_S = 0.2
 READ_S = 1.0
 RETRY_S = 0.2
 RENEWALS = 6  # in the life of a lease
-GOODBYE_S = 1.0
+LEAVE_TIMEOUT_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -79,7 +79,7 @@ class Coordinator:
         self._news.set()
 
     async def run(self) -> None:
-        """Until it is cancelled: then the broker rests, and the lease is given back, so that another may serve."""
+        """Until it is cancelled: then sends are refused and the lease is revoked, so that another member may serve."""
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._lease)
@@ -90,10 +90,10 @@ class Coordinator:
             await self._leave()
 
     async def _leave(self) -> None:
-        self._replica.obey(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
+        self._replica.apply(Orders(state=State.JOINING, duties=DUTIES[State.JOINING]))
         if self.member.lease is not None:
-            with trio.CancelScope(shield=True, deadline=trio.current_time() + GOODBYE_S):
-                await self._tried("goodbye", self._revoke, self.member.lease.number)
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_TIMEOUT_S):
+                await self._tried("leave", self._revoke, self.member.lease.number)
 
     # --- etcd ---------------------------------------------------------------------------------------------------------
 
@@ -155,6 +155,7 @@ class Coordinator:
     async def _watch_once(self) -> None:
         view = await self._keys.read()
         self._learn(view)
+        # Not the bound method of one event: _read replaces it.
         await self._keys.gateway.watch(self._keys.prefix, view.revision + 1, lambda: self._changed.set())
 
     async def _read(self) -> None:
@@ -174,14 +175,14 @@ class Coordinator:
         self.member.learn(view)
         self._news.set()
         if self._registered is not None and self._settings.member not in view.members:
-            self._doubted.set()  # the lease seems to have ended early: put the keys back sooner than others stand
+            self._doubted.set()  # the lease seems to have ended early: put the keys back sooner than others campaign
 
     # --- deciding -----------------------------------------------------------------------------------------------------
 
     async def _decide(self, nursery: trio.Nursery) -> None:
         while True:
             requests = self.member.step(self._clock(), self._replica.report())
-            self._replica.obey(self.member.orders)
+            self._replica.apply(self.member.orders)
             for change in self.member.changes_taken():
                 self._tell(change)
             for request in requests:

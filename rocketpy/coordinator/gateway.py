@@ -93,7 +93,7 @@ def number(value: object) -> int:
 
 
 class Gateway:
-    """Calls of etcd. Use it as a context manager; one task may use it beside others.
+    """Calls of etcd. Use it as a context manager. Tasks may share it.
 
     Raises (every call): EtcdError, EtcdUnavailable.
     """

@@ -15,7 +15,7 @@ from rocketpy.failover.records import (
     MasterRecord,
     MemberRecord,
     RecordInvalid,
-    SwitchWish,
+    SwitchRequest,
     from_json,
     to_json,
 )
@@ -53,9 +53,9 @@ class GroupKeys:
         """Write members/<member> with the lease that the record names."""
         await self.gateway.put(self._key(f"members/{member}"), to_json(record), record.lease)
 
-    async def wish(self, wish: SwitchWish) -> None:
+    async def request_switch(self, request: SwitchRequest) -> None:
         """Ask for another master, as an operator."""
-        await self.gateway.put(self._key("switch"), to_json(wish))
+        await self.gateway.put(self._key("switch"), to_json(request))
 
     async def configure(self, config: GroupConfig) -> View:
         """Write `config` if there is none. Returns: what is there now; the caller compares."""
@@ -130,7 +130,7 @@ class GroupKeys:
             state_revision=keys["state"].revision if "state" in keys else 0,
             master=_record(MasterRecord, keys.get("master")),
             members=dict(_members(keys)),
-            switch=_readable(SwitchWish, keys.get("switch")),
+            switch=_readable(SwitchRequest, keys.get("switch")),
         )
 
 

@@ -15,11 +15,11 @@ class Replica(Protocol):
         """How things are now. Its positions may be older than the moment, never newer."""
         ...
 
-    def obey(self, orders: Orders) -> None:
+    def apply(self, orders: Orders) -> None:
         """Begin to carry out orders.
 
         Three things are done when it returns, because the next transaction rests on them: `counting` holds for every
         position that is confirmed from now on, `deadline_s` for every answer, and sends are refused if the duties say
-        so. A stream that must end may take longer: `settled` of the report says when it has ended.
+        so. A stream that must end may take longer: `done` of the report says when it has ended.
         """
         ...

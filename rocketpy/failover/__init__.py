@@ -1,8 +1,8 @@
 """Automatic failover without I/O: who is master of a broker group, who may become it, what may be acknowledged.
 
 etcd does the consensus; this package holds the rules (docs/failover.md). It has no sockets, clocks, files or trio: what
-was read and when comes in as values, decisions go out as values. The coordinator worker and the simulation of
-tests/support/failover run the same code.
+was read and when comes in as values, decisions go out as values. rocketpy/coordinator and the simulation of
+tests/support/failover run the same code. No broker runs this yet: no setting turns failover on.
 
     states.py      the state machine as a table
     records.py     the values of the keys in etcd
@@ -10,7 +10,7 @@ tests/support/failover run the same code.
     joining.py     where a log is cut before it follows
     in_sync.py     who has to acknowledge; when the set shrinks and grows
     fences.py      until when a master may acknowledge
-    elections.py   who may stand, and what an election writes
+    elections.py   who may campaign, and what an election writes
     requests.py    what a member is told, and what it asks for
     mastership.py  what a master keeps during its epoch
     orders.py      what a member tells its broker

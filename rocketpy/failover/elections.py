@@ -1,4 +1,4 @@
-"""Who may stand for an election, in which order, and the state that it writes."""
+"""Who may campaign in an election, in which order, and the state that it writes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 from .records import GroupConfig, GroupState, MemberRecord
 
-RANK_DELAY_S = 0.2  # by rank; the master puts a lost key back sooner than the first candidate stands
+RANK_DELAY_S = 0.2  # by rank; the master puts a lost key back sooner than the first candidate campaigns
 
 
 @attrs.frozen(kw_only=True)
@@ -21,7 +21,7 @@ class Candidate:
     registered: Mapping[str, MemberRecord]
 
 
-def may_found(who: Candidate, config: GroupConfig) -> bool:
+def may_bootstrap(who: Candidate, config: GroupConfig) -> bool:
     """Whether this member writes the first `state`: everybody is here, and no other store has messages."""
     if any(name not in who.registered for name in config.members):
         return False
@@ -29,7 +29,7 @@ def may_found(who: Candidate, config: GroupConfig) -> bool:
     return who.member == (filled or config.members)[0] and len(filled) <= 1
 
 
-def may_stand(who: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float) -> bool:
+def may_campaign(who: Candidate, config: GroupConfig, state: GroupState, *, absent_s: float, lease_s: float) -> bool:
     """Whether this member may be elected while `master` is absent.
 
     In a synchronous group only the in-sync set has everything that was acknowledged, and a member that lost bytes has
@@ -68,7 +68,7 @@ def rank(who: Candidate, among: frozenset[str]) -> int:
     return order.index(who.member) + 1 if who.member in order else len(order) + 1
 
 
-def founded(who: Candidate) -> GroupState:
+def bootstrapped(who: Candidate) -> GroupState:
     """The first state of a group. Others enter the set as soon as they have caught up."""
     return GroupState(epoch=1, master=who.member, in_sync={who.member: who.incarnation})
 
@@ -76,7 +76,7 @@ def founded(who: Candidate) -> GroupState:
 def elected(who: Candidate, config: GroupConfig, state: GroupState) -> GroupState:
     """The state after this member has won: the next epoch, and the set without the old master.
 
-    A member that stands without being in the set takes over alone: nobody else has a log that is known to fit.
+    A member that campaigns without being in the set takes over alone: nobody else has a log that is known to fit.
     """
     kept: dict[str, str] = {}
     if config.mode == "sync" and state.names(who.member, who.incarnation):

@@ -25,7 +25,7 @@ from rocketpy.errors import NumberInvalid, StoreError
 from rocketpy.message.numbers import INT_MAX, LONG_MAX, parse_integer
 
 EPOCHS_MAX = 100_000  # entries; a role change a minute for two months
-BEFORE_FAILOVER = 0  # the epoch of what a log held when its group was founded
+BEFORE_FAILOVER = 0  # the epoch of what a log held when its group was bootstrapped
 
 
 class EpochsInvalid(StoreError):

@@ -1,8 +1,8 @@
 """Until when a master may acknowledge.
 
 The **lease fence** compares a clock: it is for groups that acknowledge without their slaves, and for a master that is
-alone. The **replication fence** has no clock: a candidate stops the old master's stream before it stands, so a master
-whose acknowledgements need every in-sync member gets no more of them. Member and in_sync.py keep it.
+alone. The **replication fence** has no clock: a candidate stops the old master's stream before it campaigns. A master
+whose acknowledgements need every in-sync member gets no more of them then. Member and in_sync.py keep it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import attrs
 from .records import GroupState
 
 MARGIN_S = 1.0  # covers clock rates 5 % apart (at a lease of 6 s), and half a second between check and answer
-LEASE_S_MIN = 3
 FOR_EVER_S, NEVER_S = float("inf"), float("-inf")
 
 
@@ -32,10 +31,6 @@ class Lease:
     def deadline_s(self) -> float:
         """CLOCK_BOOTTIME until which answers that rest on this lease may leave."""
         return self.renewed_s + self.granted_s - MARGIN_S
-
-    def is_over(self, now_s: float) -> bool:
-        """Whether etcd has dropped it for sure, by this clock: twice its time without a renewal."""
-        return now_s >= self.renewed_s + 2 * self.granted_s
 
 
 @attrs.frozen(kw_only=True)

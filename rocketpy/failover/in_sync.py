@@ -12,7 +12,7 @@ import attrs
 
 from .records import GroupState
 
-Member = tuple[str, str]  # name, incarnation
+StoreId = tuple[str, str]  # of a member's store: the member's name, its incarnation
 
 
 @attrs.frozen
@@ -24,12 +24,12 @@ class Ack:
     position: int
 
 
-def has_to_acknowledge(state: GroupState, asked: Iterable[GroupState]) -> frozenset[Member]:
+def has_to_acknowledge(state: GroupState, asked: Iterable[GroupState]) -> frozenset[StoreId]:
     """Members of `state` and of the states that were asked for and may still come, with their incarnations."""
     return frozenset(member for each in (state, *asked) for member in each.in_sync.items())
 
 
-def position_of(member: Member, epoch: int, acks: Mapping[str, Ack]) -> int | None:
+def position_of(member: StoreId, epoch: int, acks: Mapping[str, Ack]) -> int | None:
     """What this member, with this store, has acknowledged under `epoch`; None: nothing."""
     ack = acks.get(member[0])
     if ack is None or ack.incarnation != member[1] or ack.epoch != epoch:
@@ -37,7 +37,7 @@ def position_of(member: Member, epoch: int, acks: Mapping[str, Ack]) -> int | No
     return ack.position
 
 
-def replicated(own: Member, own_end: int, epoch: int, counting: Iterable[Member], acks: Mapping[str, Ack]) -> int:
+def replicated(own: StoreId, own_end: int, epoch: int, counting: Iterable[StoreId], acks: Mapping[str, Ack]) -> int:
     """The position up to which everybody who counts has acknowledged; -1 if one has acknowledged nothing yet."""
     ends = [own_end]
     for member in counting:

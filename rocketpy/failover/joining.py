@@ -38,9 +38,9 @@ def may_serve(own_epoch: int, follower: EpochList, joined: int) -> bool:
     return max(joined, follower.last) <= own_epoch
 
 
-def may_take(epoch: int, own: EpochList, heard: int) -> bool:
+def may_take(epoch: int, own: EpochList, newest_epoch_seen: int) -> bool:
     """Whether to take the stream of `epoch`, and acknowledge it: never that of a master older than one known.
 
     This is half of the replication fence; that candidates and masters take no stream is the other.
     """
-    return epoch >= max(heard, own.last)
+    return epoch >= max(newest_epoch_seen, own.last)

@@ -1,4 +1,4 @@
-"""What a master keeps for the time of its epoch: who keeps up, and to whom it may hand over."""
+"""What a master keeps for the time of its epoch: who keeps up, and to whom it may switch over."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import attrs
 
 from . import in_sync
 from .in_sync import Ack, Progress
-from .records import GroupState, MasterRecord, SwitchWish
+from .records import GroupState, MasterRecord, SwitchRequest
 from .requests import Report, View
 
 
@@ -21,14 +21,14 @@ class Mastership:
     epoch: int
     since_s: float
     _progress: dict[str, Progress] = attrs.field(factory=dict)
-    _wish: SwitchWish | None = None  # the one that is being served, or has failed
+    _request: SwitchRequest | None = None  # the operator's; it is being carried out, or has failed
 
     def acknowledging(self, known: GroupState, acks: Mapping[str, Ack]) -> frozenset[str]:
         """The members of the set that have acknowledged something in this epoch."""
         members = known.in_sync.items()
         return frozenset(one[0] for one in members if in_sync.position_of(one, self.epoch, acks) is not None)
 
-    def replicated(self, report: Report, counting: frozenset[in_sync.Member]) -> int:
+    def replicated(self, report: Report, counting: frozenset[in_sync.StoreId]) -> int:
         """Up to where everybody who counts has acknowledged in this epoch."""
         own = (self.member, self.incarnation)
         return in_sync.replicated(own, report.end, self.epoch, counting, report.acks)
@@ -67,29 +67,34 @@ class Mastership:
         replaced = ack is not None and ack.epoch == self.epoch and ack.incarnation != which
         return replaced or now_s - self._progress[name].caught_up_s > keep_up_s
 
-    # --- hand-over ----------------------------------------------------------------------------------------------------
+    # --- switch-over --------------------------------------------------------------------------------------------------
 
-    def wants_switch(self, view: View, wall_ms: int) -> bool:
-        """Whether the operator wants another master that can take over. Each wish is tried once."""
-        wish = view.switch
-        if wish is None or wish == self._wish or wish.from_epoch != self.epoch or wall_ms >= wish.until_ms:
+    def wants_switch_over(self, view: View, wall_ms: int) -> bool:
+        """Whether the operator wants another master that can take over. Each request is tried once."""
+        request = view.switch
+        if (
+            request is None
+            or request == self._request
+            or request.from_epoch != self.epoch
+            or wall_ms >= request.until_ms
+        ):
             return False
-        if wish.to == self.member or not self._is_able(wish.to, view):
+        if request.to == self.member or not self._is_able(request.to, view):
             return False
-        self._wish = wish
+        self._request = request
         return True
 
-    def hand_over(self, view: View, report: Report) -> tuple[GroupState, MasterRecord] | None:
+    def switch_over(self, view: View, report: Report) -> tuple[GroupState, MasterRecord] | None:
         """The next `state` and `master`, when the target has everything; None: not yet."""
-        wish, known = self._wish, view.state
-        if wish is None or known is None or not report.settled or not self._is_able(wish.to, view):
+        request, known = self._request, view.state
+        if request is None or known is None or not report.done or not self._is_able(request.to, view):
             return None
-        target = (wish.to, known.in_sync[wish.to])
+        target = (request.to, known.in_sync[request.to])
         position = in_sync.position_of(target, self.epoch, report.acks)
         if position is None or position < report.end:
             return None
-        new = attrs.evolve(known, epoch=self.epoch + 1, master=wish.to)
-        return new, MasterRecord(member=wish.to, epoch=new.epoch, lease=view.members[wish.to].lease)
+        new = attrs.evolve(known, epoch=self.epoch + 1, master=request.to)
+        return new, MasterRecord(member=request.to, epoch=new.epoch, lease=view.members[request.to].lease)
 
     def _is_able(self, name: str, view: View) -> bool:
         """In sync, and alive with the same store."""

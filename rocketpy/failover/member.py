@@ -24,8 +24,8 @@ from .records import GroupConfig, GroupState, MasterRecord
 from .requests import Decisions, Kind, Outcome, Report, RevokeLease, Transaction, View
 from .states import DUTIES, Duties, Event, State, next_state
 
-HAND_OVER_S = 3.0
-SERVING = frozenset({State.PROMOTING, State.MASTER, State.FENCED, State.HANDING_OVER})
+SWITCH_OVER_S = 3.0
+SERVING = frozenset({State.PROMOTING, State.MASTER, State.FENCED, State.SWITCHING_OVER})
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +71,7 @@ class Member:
     _now_s: float = 0.0
     _since_s: float = 0.0  # when the present state began
     _absent_since_s: float | None = None
-    _base: int = 0  # the revision of `state` that a candidate stands on
+    _base: int = 0  # the revision of `state` that a candidate campaigns on
     _decisions: Decisions = attrs.field(factory=Decisions)
     _mastership: Mastership | None = None
 
@@ -114,7 +114,7 @@ class Member:
 
     @property
     def orders(self) -> Orders:
-        """What the broker has to do now. They count what the last `step` asks for, so obey them before asking."""
+        """What the broker has to do now. They count what the last `step` asks for, so apply them before asking."""
         serves = self.state in SERVING
         return Orders(
             state=self.state,
@@ -173,7 +173,7 @@ class Member:
         if report.damaged or (view.config is not None and view.config != self.settings.config):
             return Event.MISCONFIGURED
         if self.state in SERVING:
-            if report.heard > self.epoch or view.state is None or view.state.epoch > self.epoch:
+            if report.newest_epoch_seen > self.epoch or view.state is None or view.state.epoch > self.epoch:
                 return self._replaced_by(view.state)
             return _EVENTS[self.state](self)
         if self._is_appointed():
@@ -181,8 +181,8 @@ class Member:
         return _EVENTS[self.state](self)
 
     def _replaced_by(self, known: GroupState | None) -> Event:
-        handed = self.state is State.HANDING_OVER and known is not None and known.epoch == self.epoch + 1
-        return Event.HANDED_OVER if handed else Event.HIGHER_EPOCH
+        switched = self.state is State.SWITCHING_OVER and known is not None and known.epoch == self.epoch + 1
+        return Event.SWITCHED_OVER if switched else Event.HIGHER_EPOCH
 
     def _is_appointed(self) -> bool:
         assert self._view is not None and self._report is not None
@@ -192,29 +192,29 @@ class Member:
             and known.master == self.settings.member
             and known.names(self.settings.member, self._report.incarnation)
             and known.epoch > self._report.epochs.last
-            and known.epoch >= self._report.heard
+            and known.epoch >= self._report.newest_epoch_seen
         )
 
     def _in_joining(self) -> Event | None:
         assert self._view is not None
         known = self._view.state
         if known is None:
-            return Event.MAY_FOUND if elections.may_found(self._candidate, self.settings.config) else None
-        if self._may_stand():
-            return Event.MAY_STAND
+            return Event.MAY_BOOTSTRAP if elections.may_bootstrap(self._candidate, self.settings.config) else None
+        if self._may_campaign():
+            return Event.MAY_CAMPAIGN
         return Event.MASTER_KNOWN if known.master != self.settings.member else None
 
     def _in_follower(self) -> Event | None:
-        return self._diverged_or_stands() or (Event.ENTERED_SET if self._is_in_sync() else None)
+        return self._diverged_or_campaigns() or (Event.ENTERED_SET if self._is_in_sync() else None)
 
     def _in_in_sync(self) -> Event | None:
-        return self._diverged_or_stands() or (None if self._is_in_sync() else Event.LEFT_SET)
+        return self._diverged_or_campaigns() or (None if self._is_in_sync() else Event.LEFT_SET)
 
-    def _diverged_or_stands(self) -> Event | None:
+    def _diverged_or_campaigns(self) -> Event | None:
         assert self._report is not None
         if self._report.diverged:
             return Event.DIVERGED
-        return Event.MAY_STAND if self._may_stand() else None
+        return Event.MAY_CAMPAIGN if self._may_campaign() else None
 
     def _in_candidate(self) -> Event | None:
         assert self._view is not None
@@ -231,19 +231,21 @@ class Member:
         assert self._view is not None and self._report is not None and self._mastership is not None
         if not self._fence_is_open():
             return Event.LEASE_OVER
-        return Event.SWITCH_WANTED if self._mastership.wants_switch(self._view, self._report.wall_ms) else None
+        return (
+            Event.SWITCH_OVER_WANTED if self._mastership.wants_switch_over(self._view, self._report.wall_ms) else None
+        )
 
     def _in_fenced(self) -> Event | None:
-        if self._decisions.is_asked(Kind.HAND_OVER):  # the target may be master by now, with a lease of its own
+        if self._decisions.is_asked(Kind.SWITCH_OVER):  # the target may be master by now, with a lease of its own
             return None
         return Event.LEASE_BACK if self._fence_is_open() else None
 
-    def _in_handing_over(self) -> Event | None:
+    def _in_switching_over(self) -> Event | None:
         assert self._mastership is not None
         if not self._fence_is_open():
             return Event.LEASE_OVER
         undecided = self._decisions.waiting is not None or bool(self._decisions.unresolved)
-        return None if self._now_s < self._since_s + HAND_OVER_S or undecided else Event.HAND_OVER_FAILED
+        return None if self._now_s < self._since_s + SWITCH_OVER_S or undecided else Event.SWITCH_OVER_FAILED
 
     # --- what events and requests rest on -----------------------------------------------------------------------------
 
@@ -262,13 +264,13 @@ class Member:
         known = self._view.state
         return known is not None and known.names(self.settings.member, self._report.incarnation)
 
-    def _may_stand(self) -> bool:
+    def _may_campaign(self) -> bool:
         view = self._view
         if view is None or view.state is None or view.master is not None or self._absent_since_s is None:
             return False
         absent_s = self._now_s - self._absent_since_s
         config = self.settings.config
-        return elections.may_stand(
+        return elections.may_campaign(
             self._candidate, config, view.state, absent_s=absent_s, lease_s=self.settings.lease_s
         )
 
@@ -300,7 +302,7 @@ class Member:
         if self.duties.answers_waits:
             self.acknowledged = self.confirmed if self.settings.fence.is_sync else report.end
 
-    def _counting(self) -> frozenset[in_sync.Member]:
+    def _counting(self) -> frozenset[in_sync.StoreId]:
         """Who has to acknowledge in this epoch."""
         known = self._view.state if self._view else None
         if self._mastership is None or known is None or known.epoch != self.epoch:
@@ -313,17 +315,17 @@ class Member:
         view = self._view
         assert view is not None
         if self.state is State.CANDIDATE:
-            return self._stand(view)
+            return self._campaign(view)
         if self.state is State.JOINING and view.master and view.master.member == self.settings.member:
             return [RevokeLease(view.master.lease)] if not self._is_appointed() else []
         if self._mastership is None or self._decisions.waiting or self.state is State.PROMOTING:
             return []
         return self._rule(view)
 
-    def _stand(self, view: View) -> list[Transaction | RevokeLease]:
+    def _campaign(self, view: View) -> list[Transaction | RevokeLease]:
         """A candidate's requests: the election, or the end of its lease when somebody else is master again."""
         assert self._report is not None
-        if self._decisions.waiting or self.lease is None or not self._report.settled:
+        if self._decisions.waiting or self.lease is None or not self._report.done:
             return []
         if view.master is not None:
             return [RevokeLease(one.master.lease) for one in self._decisions.unresolved[:1] if one.master]
@@ -331,32 +333,32 @@ class Member:
         rivals = view.state.in_sync if view.state and config.mode == "sync" else config.members
         if self._now_s < self._since_s + RANK_DELAY_S * elections.rank(who, frozenset(rivals)):
             return []
-        new = elections.elected(who, config, view.state) if view.state else elections.founded(who)
+        new = elections.elected(who, config, view.state) if view.state else elections.bootstrapped(who)
         held = MasterRecord(member=who.member, epoch=new.epoch, lease=self.lease.number)
-        return self._ask(Kind.ELECT if view.state else Kind.FOUND, state=new, master=held, master_absent=True)
+        return self._ask(Kind.ELECT if view.state else Kind.BOOTSTRAP, state=new, master=held, master_absent=True)
 
     def _rule(self, view: View) -> list[Transaction | RevokeLease]:
-        """A master's requests: its key, the hand-over, the set."""
+        """A master's requests: its key, the switch-over, the set."""
         assert self._mastership is not None and self._report is not None and view.state is not None
         if self._decisions.unresolved:
             return self._repeat(self._decisions.unresolved[-1], view.state)
         if view.master is None and self.lease is not None and self._now_s < self.lease.deadline_s:
             held = MasterRecord(member=self.settings.member, epoch=self.epoch, lease=self.lease.number)
             return self._ask(Kind.PUT_BACK, master=held, master_absent=True)
-        if self.state is State.HANDING_OVER:
-            handed = self._mastership.hand_over(view, self._report)
-            return self._ask(Kind.HAND_OVER, state=handed[0], master=handed[1]) if handed else []
+        if self.state is State.SWITCHING_OVER:
+            switched = self._mastership.switch_over(view, self._report)
+            return self._ask(Kind.SWITCH_OVER, state=switched[0], master=switched[1]) if switched else []
         new = self._mastership.change_of_set(
             self._now_s, view.state, self._report, self.confirmed, self.settings.keep_up_s
         )
         return self._ask(Kind.CHANGE_SET, state=new) if new is not None else []
 
     def _repeat(self, asked: Transaction, known: GroupState) -> list[Transaction | RevokeLease]:
-        """Ask again, until it is known what became of it; a hand-over whose time is over is made impossible.
+        """Ask again, until it is known what became of it; a switch-over whose time is over is made impossible.
 
         The revision is the old one: a decision rests on the `state` that it was made from.
         """
-        if asked.kind is Kind.HAND_OVER and self._now_s >= self._since_s + HAND_OVER_S:
+        if asked.kind is Kind.SWITCH_OVER and self._now_s >= self._since_s + SWITCH_OVER_S:
             return self._ask(Kind.TOUCH, state=known)
         self._decisions.waiting = attrs.evolve(asked, number=self._decisions.number())
         return [self._decisions.waiting]
@@ -390,5 +392,5 @@ _EVENTS: dict[State, Callable[[Member], Event | None]] = {
     State.PROMOTING: Member._in_promoting,
     State.MASTER: Member._in_master,
     State.FENCED: Member._in_fenced,
-    State.HANDING_OVER: Member._in_handing_over,
+    State.SWITCHING_OVER: Member._in_switching_over,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 
 from .fences import NEVER_S
-from .in_sync import Member
+from .in_sync import StoreId
 from .states import Duties, State
 
 
@@ -13,9 +13,9 @@ from .states import Duties, State
 class Orders:
     """To be carried out at once, before anything else is asked of etcd.
 
-    epoch: the one to serve, in PROMOTING, MASTER, FENCED and HANDING_OVER; otherwise -1. In PROMOTING the broker opens
-        it: drains its ring, writes (epoch, end of its log) to the epoch file, syncs it, works out the next offsets of
-        all queues, and then reports it as `opened`.
+    epoch: the one to serve, in PROMOTING, MASTER, FENCED and SWITCHING_OVER; otherwise -1. In PROMOTING the broker
+        opens it: drains its ring, writes (epoch, end of its log) to the epoch file, syncs it, works out the next
+        offsets of all queues, and then reports it as `opened`.
     following: the member whose stream to take, and the epoch that etcd names; None: take no stream.
     counting: members whose acknowledgements under `epoch` a position needs before it is confirmed, this one included.
         If it is the only one, a synchronous master answers 11.
@@ -26,5 +26,5 @@ class Orders:
     duties: Duties
     epoch: int = -1
     following: tuple[str, int] | None = None
-    counting: frozenset[Member] = frozenset()
+    counting: frozenset[StoreId] = frozenset()
     deadline_s: float = NEVER_S

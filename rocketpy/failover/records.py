@@ -4,7 +4,7 @@ config             what all members must agree on; written once
 members/<member>   with the member's lease: where it is, and how far its log goes
 master             with the master's lease: "the master is alive"
 state              every decision is one transaction on this key's revision
-switch             a wish of the operator
+switch             the operator's request for a switch-over
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class GroupState:
 
 
 @attrs.frozen(kw_only=True)
-class SwitchWish:
+class SwitchRequest:
     """An operator wants another master: valid while `from_epoch` is the epoch, until `until_ms` of the wall clock."""
 
     from_epoch: int = _number(INT_MAX)

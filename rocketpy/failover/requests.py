@@ -9,7 +9,7 @@ import attrs
 
 from .epochs import EpochList
 from .in_sync import Ack
-from .records import GroupConfig, GroupState, MasterRecord, MemberRecord, SwitchWish
+from .records import GroupConfig, GroupState, MasterRecord, MemberRecord, SwitchRequest
 
 
 @attrs.frozen(kw_only=True)
@@ -22,14 +22,14 @@ class View:
     state_revision: int = 0  # of the key `state`; 0: there is none
     master: MasterRecord | None = None
     members: Mapping[str, MemberRecord] = attrs.field(factory=dict)
-    switch: SwitchWish | None = None
+    switch: SwitchRequest | None = None
 
 
 @attrs.frozen(kw_only=True)
 class Report:
     """This member's store and replication at one moment.
 
-    `settled`: what the duties of the present state say is done: a stream that should stop has stopped and everything
+    `done`: what the duties of the present state say is done: a stream that should stop has stopped and everything
     taken of it is in the log, or sends that should stop are answered 14 and those before them are in the log.
     """
 
@@ -37,9 +37,9 @@ class Report:
     epochs: EpochList
     end: int  # published, bytes
     confirmed: int
-    settled: bool
+    done: bool
     opened: int = -1  # the epoch that is on the disk, with the next offsets of all queues known
-    heard: int = -1  # the newest epoch that a peer has named
+    newest_epoch_seen: int = -1  # the newest epoch that a peer has named
     diverged: bool = False
     damaged: bool = False  # the epoch file
     acks: Mapping[str, Ack] = attrs.field(factory=dict)
@@ -49,10 +49,10 @@ class Report:
 class Kind(enum.Enum):
     """What a transaction decides."""
 
-    FOUND = "found"
+    BOOTSTRAP = "bootstrap the group"
     ELECT = "elect"
     CHANGE_SET = "change the in-sync set"
-    HAND_OVER = "hand over"
+    SWITCH_OVER = "switch over"
     TOUCH = "touch"  # writes `state` as it is, so that every other transaction on its revision fails
     PUT_BACK = "put the key of the master back"
 

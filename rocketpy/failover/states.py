@@ -21,7 +21,7 @@ class State(enum.Enum):
     PROMOTING = "PROMOTING"
     MASTER = "MASTER"
     FENCED = "FENCED"
-    HANDING_OVER = "HANDING_OVER"
+    SWITCHING_OVER = "SWITCHING_OVER"
     HALTED = "HALTED"
 
 
@@ -29,41 +29,41 @@ class Event(enum.Enum):
     """What a member learns; the value is the explanation in the documents."""
 
     MISCONFIGURED = "the group in etcd has another format, mode, file size or member list, or the epoch file is damaged"
-    HIGHER_EPOCH = "`state`, or a peer, names an epoch above this member's own"
+    HIGHER_EPOCH = "`state`, or a peer, names an epoch above this member's own, or `state` is gone"
     APPOINTED = "`state` names this member and its incarnation as master of an epoch that it has not opened yet"
     MASTER_KNOWN = "`state` names another member as master"
-    MAY_FOUND = (
+    MAY_BOOTSTRAP = (
         "there is no `state`; all members are registered; this one's store is the only one with messages, or all are "
         "empty and it is the first of the list"
     )
-    MAY_STAND = "`master` is absent, and the rules of elections let this member stand"
-    MASTER_BACK = "`master` is there again, or `state` has changed, and no election of this member can succeed any more"
-    ELECTION_LOST = "the election was refused, and no earlier try of it can succeed any more"
+    MAY_CAMPAIGN = "`master` is absent, and the rules of elections let this member campaign"
+    MASTER_BACK = "`master` is there again, and no election of this member can succeed any more"
+    ELECTION_LOST = "`state` has changed since this member became a candidate"
     ENTERED_SET = "the in-sync set names this member with its incarnation"
     LEFT_SET = "the in-sync set does not name this member with its incarnation"
     DIVERGED = "this log differs from the master's below what consumers were shown, or has nothing in common with it"
     READY = "the epoch file is on the disk and the next offsets of all queues are known"
     LEASE_OVER = "the lease fence is closed (§ fences)"
-    LEASE_BACK = "the lease fence is open again, and `state` has not changed"
-    SWITCH_WANTED = "`switch` names a member of the in-sync set that is registered, and its time is not over"
-    HANDED_OVER = "`state` names the target as master of the next epoch"
-    HAND_OVER_FAILED = "3 s are over, and the hand-over can't succeed any more"
+    LEASE_BACK = "the lease fence is open again, `state` has not changed, and no switch-over can succeed any more"
+    SWITCH_OVER_WANTED = "`switch` names a member of the in-sync set that is registered, and its time is not over"
+    SWITCHED_OVER = "`state` names the target as master of the next epoch"
+    SWITCH_OVER_FAILED = "3 s are over, and the switch-over can't succeed any more"
     OPERATOR_ORDER = "`haJoin --wipe` or `haElect --unclean`"
 
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.JOINING, Event.APPOINTED): State.PROMOTING,
-    (State.JOINING, Event.MAY_FOUND): State.CANDIDATE,
-    (State.JOINING, Event.MAY_STAND): State.CANDIDATE,
+    (State.JOINING, Event.MAY_BOOTSTRAP): State.CANDIDATE,
+    (State.JOINING, Event.MAY_CAMPAIGN): State.CANDIDATE,
     (State.JOINING, Event.MASTER_KNOWN): State.FOLLOWER,
     (State.FOLLOWER, Event.DIVERGED): State.HALTED,
     (State.FOLLOWER, Event.APPOINTED): State.PROMOTING,
     (State.FOLLOWER, Event.ENTERED_SET): State.IN_SYNC,
-    (State.FOLLOWER, Event.MAY_STAND): State.CANDIDATE,
+    (State.FOLLOWER, Event.MAY_CAMPAIGN): State.CANDIDATE,
     (State.IN_SYNC, Event.DIVERGED): State.HALTED,
     (State.IN_SYNC, Event.APPOINTED): State.PROMOTING,
     (State.IN_SYNC, Event.LEFT_SET): State.FOLLOWER,
-    (State.IN_SYNC, Event.MAY_STAND): State.CANDIDATE,
+    (State.IN_SYNC, Event.MAY_CAMPAIGN): State.CANDIDATE,
     (State.CANDIDATE, Event.APPOINTED): State.PROMOTING,
     (State.CANDIDATE, Event.ELECTION_LOST): State.JOINING,
     (State.CANDIDATE, Event.MASTER_BACK): State.JOINING,
@@ -71,13 +71,13 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.PROMOTING, Event.READY): State.MASTER,
     (State.MASTER, Event.HIGHER_EPOCH): State.JOINING,
     (State.MASTER, Event.LEASE_OVER): State.FENCED,
-    (State.MASTER, Event.SWITCH_WANTED): State.HANDING_OVER,
+    (State.MASTER, Event.SWITCH_OVER_WANTED): State.SWITCHING_OVER,
     (State.FENCED, Event.HIGHER_EPOCH): State.JOINING,
     (State.FENCED, Event.LEASE_BACK): State.MASTER,
-    (State.HANDING_OVER, Event.HANDED_OVER): State.JOINING,
-    (State.HANDING_OVER, Event.HIGHER_EPOCH): State.JOINING,
-    (State.HANDING_OVER, Event.LEASE_OVER): State.FENCED,
-    (State.HANDING_OVER, Event.HAND_OVER_FAILED): State.MASTER,
+    (State.SWITCHING_OVER, Event.SWITCHED_OVER): State.JOINING,
+    (State.SWITCHING_OVER, Event.HIGHER_EPOCH): State.JOINING,
+    (State.SWITCHING_OVER, Event.LEASE_OVER): State.FENCED,
+    (State.SWITCHING_OVER, Event.SWITCH_OVER_FAILED): State.MASTER,
     (State.HALTED, Event.OPERATOR_ORDER): State.JOINING,
     **{(state, Event.MISCONFIGURED): State.HALTED for state in State if state is not State.HALTED},
 }
@@ -107,6 +107,6 @@ DUTIES: dict[State, Duties] = {
     State.PROMOTING: Duties(sends_stream=True),
     State.MASTER: Duties(sends_stream=True, answers_waits=True, takes_sends=True, is_broker_0=True),
     State.FENCED: Duties(sends_stream=True),
-    State.HANDING_OVER: Duties(sends_stream=True, answers_waits=True, is_broker_0=True),
+    State.SWITCHING_OVER: Duties(sends_stream=True, answers_waits=True, is_broker_0=True),
     State.HALTED: Duties(),
 }

@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.coordinator.gateway import Access, Gateway
 from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.records import SwitchWish
+from rocketpy.failover.records import SwitchRequest
 from tests.support.etcd import EtcdCluster, etcd_cluster
 from tests.support.failover.live import LEASE_S, LiveGroup, live_group
 
@@ -72,7 +72,7 @@ def test_a_switch_over(etcd: EtcdCluster) -> None:
         view = await group.view()
         assert view.state is not None
         async with group.keys() as keys:
-            await keys.wish(SwitchWish(from_epoch=view.state.epoch, to=target, until_ms=1 << 60))
+            await keys.request_switch(SwitchRequest(from_epoch=view.state.epoch, to=target, until_ms=1 << 60))
         await group.until_master({target})
         after = (await group.view()).state
         assert after is not None and after.epoch == view.state.epoch + 1, "one epoch, no election"

@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.coordinator.gateway import Access, EtcdError, EtcdUnavailable, Gateway
 from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord, RecordInvalid, SwitchWish
+from rocketpy.failover.records import GroupConfig, GroupState, MasterRecord, MemberRecord, RecordInvalid, SwitchRequest
 from rocketpy.failover.requests import Kind, Outcome, Transaction
 from tests.support.etcd import EtcdCluster, etcd_cluster
 
@@ -58,12 +58,12 @@ def test_a_group_from_its_beginning(etcd: EtcdCluster) -> None:
         lease, granted_s = await keys.gateway.grant(60)
         assert granted_s == 60 and await keys.gateway.keep_alive(lease) == 60
         await keys.register("a", member(lease))
-        await keys.wish(SwitchWish(from_epoch=1, to="b", until_ms=5))
+        await keys.request_switch(SwitchRequest(from_epoch=1, to="b", until_ms=5))
         outcome, view_after = await keys.decide(election(0, "a", 1, lease))
         assert outcome is Outcome.SUCCEEDED and view_after is not None
         assert view_after == await keys.read()
         assert view_after.members == {"a": member(lease)} and view_after.master is not None
-        assert view_after.switch == SwitchWish(from_epoch=1, to="b", until_ms=5)
+        assert view_after.switch == SwitchRequest(from_epoch=1, to="b", until_ms=5)
         await keys.gateway.revoke(lease)
         view = await keys.read()
         assert view.master is None and view.members == {} and view.state == view_after.state
@@ -79,12 +79,12 @@ def test_of_rivals_one_wins(etcd: EtcdCluster) -> None:
         leases = [(await keys.gateway.grant(60))[0] for _ in range(5)]
         outcomes: list[Outcome] = []
 
-        async def stand(lease: int) -> None:
+        async def campaign(lease: int) -> None:
             outcomes.append((await keys.decide(election(0, f"m{lease}", 1, lease)))[0])
 
         async with trio.open_nursery() as nursery:
             for lease in leases:
-                nursery.start_soon(stand, lease)
+                nursery.start_soon(campaign, lease)
         assert sorted(outcome.name for outcome in outcomes) == ["REFUSED"] * 4 + ["SUCCEEDED"]
 
     run(etcd, work)
@@ -118,7 +118,7 @@ def test_a_watch_tells_of_changes_and_of_nothing_else(etcd: EtcdCluster) -> None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keys.gateway.watch, keys.prefix, (await keys.read()).revision + 1, told.set)
             await keys.gateway.put(keys.prefix[:-1] + b"x/state", b"of another group")
-            await keys.wish(SwitchWish(from_epoch=1, to="b", until_ms=5))
+            await keys.request_switch(SwitchRequest(from_epoch=1, to="b", until_ms=5))
             await told.wait()
             nursery.cancel_scope.cancel()
 
@@ -128,7 +128,7 @@ def test_a_watch_tells_of_changes_and_of_nothing_else(etcd: EtcdCluster) -> None
 def test_a_watch_from_a_compacted_revision_ends(etcd: EtcdCluster) -> None:
     async def work(keys: GroupKeys) -> None:
         for until in range(3):
-            await keys.wish(SwitchWish(from_epoch=1, to="b", until_ms=until))
+            await keys.request_switch(SwitchRequest(from_epoch=1, to="b", until_ms=until))
         revision = (await keys.read()).revision
         await keys.gateway._ask_all("kv/compaction", {"revision": str(revision)})
         await keys.gateway.watch(keys.prefix, revision - 2, lambda: None)  # comes back

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import attrs
 
-from rocketpy.failover.records import SwitchWish
+from rocketpy.failover.records import SwitchRequest
 
 from .node import Node
 from .world import ETCD, World
@@ -96,8 +96,8 @@ class Faults:
         """An operator wants this node to be master."""
         state = self.world.etcd.view().state
         if state is not None:
-            wish = SwitchWish(from_epoch=state.epoch, to=node.name, until_ms=int(self.world.now * 1000) + 5000)
-            self.world.etcd.put("switch", wish)
+            request = SwitchRequest(from_epoch=state.epoch, to=node.name, until_ms=int(self.world.now * 1000) + 5000)
+            self.world.etcd.put("switch", request)
 
 
 def restart(node: Node, life: int) -> None:

@@ -33,9 +33,9 @@ class LiveReplica:
     def report(self) -> Report:
         return self.node.report()
 
-    def obey(self, orders: Orders) -> None:
+    def apply(self, orders: Orders) -> None:
         if self.node.member is not None:
-            self.node.obey()
+            self.node.apply()
 
 
 @attrs.define(eq=False)

@@ -11,7 +11,7 @@ import trio
 
 from rocketpy.coordinator.gateway import EtcdUnavailable
 from rocketpy.coordinator.group_keys import GroupKeys
-from rocketpy.failover.records import GroupConfig, MemberRecord, SwitchWish
+from rocketpy.failover.records import GroupConfig, MemberRecord, SwitchRequest
 from rocketpy.failover.requests import Outcome, Transaction, View
 
 from .etcd_model import EtcdModel, Registration
@@ -83,9 +83,9 @@ class ModelKeys:
         self.etcd.put(f"members/{member}", Registration(member, record), record.lease)
         self._told()
 
-    async def wish(self, wish: SwitchWish) -> None:
+    async def request_switch(self, request: SwitchRequest) -> None:
         await self._travel()
-        self.etcd.put("switch", wish)
+        self.etcd.put("switch", request)
         self._told()
 
     async def decide(self, asked: Transaction) -> tuple[Outcome, View | None]:

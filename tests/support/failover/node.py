@@ -86,7 +86,7 @@ class Node:
     paused_until: float = 0.0
     life: int = 0  # number of starts: messages for an earlier process are lost
     acks: dict[str, Ack] = attrs.field(factory=dict)
-    heard: int = -1
+    newest_epoch_seen: int = -1
     diverged: bool = False
     opened: int = -1
     session: int = 0
@@ -106,7 +106,7 @@ class Node:
         self.life += 1
         self.member = Member(self.settings)
         self.acks, self.waits = {}, []
-        self.heard = self.opened = self.joined = -1
+        self.newest_epoch_seen = self.opened = self.joined = -1
         self.target, self.diverged = None, False
         self.disk.confirmed = min(self.disk.confirmed, len(self.disk.log))
 
@@ -145,9 +145,9 @@ class Node:
             epochs=self.disk.epochs,
             end=len(self.disk.log),
             confirmed=self.disk.confirmed,
-            settled=self.joined < 0 or self.member.duties.takes_stream,
+            done=self.joined < 0 or self.member.duties.takes_stream,
             opened=self.opened,
-            heard=self.heard,
+            newest_epoch_seen=self.newest_epoch_seen,
             diverged=self.diverged,
             acks=self.acks,
             wall_ms=int(self.world.now * 1000),
@@ -163,11 +163,11 @@ class Node:
         """Let the member decide, then do what it says, and ask what it asks."""
         assert self.member is not None
         requests = self.member.step(self.clock(), self.report())
-        self.obey()
+        self.apply()
         for request in requests:
             self.world.ask(self, request)
 
-    def obey(self) -> None:
+    def apply(self) -> None:
         """Do what the duties say, and answer what can be answered."""
         member, checker = self.member, self.world.checker
         assert member is not None
@@ -243,7 +243,7 @@ class Node:
         epoch = member.epoch
         log = Log(epochs=disk.epochs, end=len(disk.log), confirmed=member.confirmed)
         if not joining.may_serve(epoch, asked.epochs, asked.epoch):
-            self.heard = max(self.heard, asked.epoch, asked.epochs.last)
+            self.newest_epoch_seen = max(self.newest_epoch_seen, asked.epoch, asked.epochs.last)
             return
         if asked.epoch != epoch:
             self.world.send(self.name, asked.sender, Reply("WELCOME", asked.session, epoch, log))
@@ -256,9 +256,9 @@ class Node:
 
     def _take(self, reply: Reply) -> None:
         disk, world, self.asked = self.disk, self.world, False
-        if not joining.may_take(reply.epoch, disk.epochs, self.heard):
+        if not joining.may_take(reply.epoch, disk.epochs, self.newest_epoch_seen):
             return
-        self.heard = max(self.heard, reply.epoch)
+        self.newest_epoch_seen = max(self.newest_epoch_seen, reply.epoch)
         if reply.kind == "WELCOME" and self.joined < 0:
             own = Log(epochs=disk.epochs, end=len(disk.log), confirmed=disk.confirmed)
             cut = joining.cut_for(own, reply.log, is_sync=world.checker.is_sync)

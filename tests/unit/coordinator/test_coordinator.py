@@ -11,7 +11,7 @@ import trio.lowlevel
 import trio.testing
 
 from rocketpy.failover.fences import FOR_EVER_S
-from rocketpy.failover.records import SwitchWish
+from rocketpy.failover.records import SwitchRequest
 from rocketpy.failover.states import State
 from tests.support.failover.live import LEASE_S, LiveGroup, live_group
 from tests.support.failover.model_keys import ModelKeys
@@ -64,7 +64,7 @@ def test_a_switch_over_takes_one_transaction() -> None:
         first = await group.until_master(set("ab"))
         before = keys.etcd.view().state
         assert before is not None
-        await keys.wish(SwitchWish(from_epoch=before.epoch, to=other(first), until_ms=1 << 60))
+        await keys.request_switch(SwitchRequest(from_epoch=before.epoch, to=other(first), until_ms=1 << 60))
         wished_s = trio.current_time()
         await group.until_master({other(first)})
         assert trio.current_time() - wished_s < 1.0

@@ -1,4 +1,4 @@
-"""Who may stand, in which order, and what an election writes."""
+"""Who may campaign, in which order, and what an election writes."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def who(member: str, incarnation: str = "", **registered: tuple[str, int, int]) 
     ],
 )
 def test_only_members_in_sync_stand_in_a_synchronous_group(candidate: Candidate, may: bool) -> None:
-    assert elections.may_stand(candidate, config(), STATE, absent_s=99.0, lease_s=6.0) is may
+    assert elections.may_campaign(candidate, config(), STATE, absent_s=99.0, lease_s=6.0) is may
 
 
 def test_when_all_in_sync_members_have_lost_their_tails_the_longest_log_stands() -> None:
     def may(member: str, **registered: tuple[str, int, int]) -> bool:
         candidate = who(member, "new", **registered)
-        return elections.may_stand(candidate, config(), STATE, absent_s=0.0, lease_s=6.0)
+        return elections.may_campaign(candidate, config(), STATE, absent_s=0.0, lease_s=6.0)
 
     assert may("b", a=("x", 4, 50), b=("new", 4, 60))
     assert not may("a", a=("new", 4, 50), b=("x", 4, 60))
@@ -64,7 +64,7 @@ def test_an_asynchronous_group_waits_for_all_or_for_a_while(
     registered: dict[str, tuple[str, int, int]], absent_s: float, may: bool
 ) -> None:
     candidate = who("c", "x", **registered)
-    assert elections.may_stand(candidate, config("async"), STATE, absent_s=absent_s, lease_s=6.0) is may
+    assert elections.may_campaign(candidate, config("async"), STATE, absent_s=absent_s, lease_s=6.0) is may
 
 
 def test_rank_goes_by_epoch_then_length_then_name() -> None:
@@ -82,7 +82,7 @@ def test_founding_needs_everybody_and_at_most_one_store_with_messages(
     ends: tuple[int | None, ...], founder: str | None
 ) -> None:
     registered = {name: ("x", -1, end) for name, end in zip("abc", ends, strict=True) if end is not None}
-    found = [name for name in "abc" if elections.may_found(who(name, "x", **registered), config())]
+    found = [name for name in "abc" if elections.may_bootstrap(who(name, "x", **registered), config())]
     assert found == ([founder] if founder else [])
 
 

@@ -76,5 +76,9 @@ def test_where_a_log_is_cut(own: Log, is_sync: bool, cut: int | None) -> None:
 
 def test_nobody_follows_an_older_master() -> None:
     epochs = EpochList((Epoch(1, 0), Epoch(4, 10)))
-    assert may_take(4, epochs, heard=4) and not may_take(3, epochs, heard=-1) and not may_take(4, epochs, heard=5)
+    assert (
+        may_take(4, epochs, newest_epoch_seen=4)
+        and not may_take(3, epochs, newest_epoch_seen=-1)
+        and not may_take(4, epochs, newest_epoch_seen=5)
+    )
     assert may_serve(4, epochs, -1) and not may_serve(3, epochs, -1) and not may_serve(4, epochs, 5)

@@ -18,7 +18,7 @@ TRIES_MAX = 2500
 def no_replication_fence(patch: pytest.MonkeyPatch) -> None:
     for state in (State.CANDIDATE, State.PROMOTING, State.MASTER):
         patch.setitem(DUTIES, state, attrs.evolve(DUTIES[state], takes_stream=True))
-    patch.setattr(joining, "may_take", lambda epoch, own, heard: True)
+    patch.setattr(joining, "may_take", lambda epoch, own, newest_epoch_seen: True)
 
 
 def no_lease_fence(patch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def no_lease_fence(patch: pytest.MonkeyPatch) -> None:
 
 def no_incarnations(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(records.GroupState, "names", lambda self, member, _: member in self.in_sync)
-    patch.setattr(elections, "may_stand", lambda who, config, state, **_: who.member in state.in_sync)
+    patch.setattr(elections, "may_campaign", lambda who, config, state, **_: who.member in state.in_sync)
 
 
 def shrink_counts_at_once(patch: pytest.MonkeyPatch) -> None:

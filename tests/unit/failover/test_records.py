@@ -14,7 +14,7 @@ from rocketpy.failover.records import (
     MasterRecord,
     MemberRecord,
     RecordInvalid,
-    SwitchWish,
+    SwitchRequest,
     from_json,
     to_json,
 )
@@ -24,7 +24,7 @@ RECORDS: list[Any] = [
     MemberRecord(address="h:1", ha_address="h:2", broker_id=1, incarnation="i", epoch=-1, end=0, lease=7),
     MasterRecord(member="a", epoch=3, lease=(1 << 63) - 1),
     GroupState(epoch=3, master="a", in_sync={"a": "i", "b": "k"}),
-    SwitchWish(from_epoch=3, to="b", until_ms=1),
+    SwitchRequest(from_epoch=3, to="b", until_ms=1),
 ]
 
 

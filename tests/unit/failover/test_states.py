@@ -7,27 +7,27 @@ import pytest
 from rocketpy.failover.states import DUTIES, TRANSITIONS, Event, State, next_state
 
 # One row per event. One letter per state, in the order of the head; "." where the event changes nothing.
-LETTERS = dict(zip("JFICPMDOH", State, strict=True))  # D: fenced, O: handing over
+LETTERS = dict(zip("JFICPMDOH", State, strict=True))  # D: fenced, O: switching over
 EXPECTED = """
-                   J F I C P M D O H
-MISCONFIGURED      H H H H H H H H .
-HIGHER_EPOCH       . . . . J J J J .
-APPOINTED          P P P P . . . . .
-MASTER_KNOWN       F . . . . . . . .
-MAY_FOUND          C . . . . . . . .
-MAY_STAND          C C C . . . . . .
-MASTER_BACK        . . . J . . . . .
-ELECTION_LOST      . . . J . . . . .
-ENTERED_SET        . I . . . . . . .
-LEFT_SET           . . F . . . . . .
-DIVERGED           . H H . . . . . .
-READY              . . . . M . . . .
-LEASE_OVER         . . . . . D . D .
-LEASE_BACK         . . . . . . M . .
-SWITCH_WANTED      . . . . . O . . .
-HANDED_OVER        . . . . . . . J .
-HAND_OVER_FAILED   . . . . . . . M .
-OPERATOR_ORDER     . . . . . . . . J
+                    J F I C P M D O H
+MISCONFIGURED       H H H H H H H H .
+HIGHER_EPOCH        . . . . J J J J .
+APPOINTED           P P P P . . . . .
+MASTER_KNOWN        F . . . . . . . .
+MAY_BOOTSTRAP       C . . . . . . . .
+MAY_CAMPAIGN        C C C . . . . . .
+MASTER_BACK         . . . J . . . . .
+ELECTION_LOST       . . . J . . . . .
+ENTERED_SET         . I . . . . . . .
+LEFT_SET            . . F . . . . . .
+DIVERGED            . H H . . . . . .
+READY               . . . . M . . . .
+LEASE_OVER          . . . . . D . D .
+LEASE_BACK          . . . . . . M . .
+SWITCH_OVER_WANTED  . . . . . O . . .
+SWITCHED_OVER       . . . . . . . J .
+SWITCH_OVER_FAILED  . . . . . . . M .
+OPERATOR_ORDER      . . . . . . . . J
 """
 
 
