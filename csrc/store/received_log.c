@@ -5,8 +5,13 @@
 #include "base/crash_point.h"
 #include "store/record.h"
 
-void rp_received_log_init(rp_received_log *received, rp_commitlog *log, rp_control *control, int check_crc) {
-    *received = (rp_received_log){.log = log, .control = control, .check_crc = check_crc};
+/* The master may allow larger messages than this slave, and may have done so before. */
+enum { BODY_MAX = 16 << 20, OTHERS_MAX = 128 << 10 };
+
+void rp_received_log_init(rp_received_log *received, rp_commitlog *log, rp_control *control, int check_crc,
+                          uint32_t body_max) {
+    uint32_t record_max = (body_max > BODY_MAX ? body_max : BODY_MAX) + OTHERS_MAX;
+    *received = (rp_received_log){.log = log, .control = control, .check_crc = check_crc, .record_max = record_max};
 }
 
 /* Zero the part of a record that the previous stream has left: the new one may bring other bytes. */
@@ -30,7 +35,8 @@ static rp_status publish(rp_received_log *received, const uint8_t *at, uint64_t 
     while (have >= RP_END_FILE_MIN_BLANK) {
         rp_record_view record;
         rp_status status = rp_record_decode(at, have, received->check_crc, &record);
-        if (status == RP_INCOMPLETE) return record.size > room ? RP_CORRUPT : RP_OK;
+        if (status == RP_INCOMPLETE) /* a blank is no larger: it stands where a record had no room */
+            return record.size > room || record.size > received->record_max ? RP_CORRUPT : RP_OK;
         int is_blank = status == RP_END_OF_FILE && record.size == room;
         if (!is_blank && (status != RP_OK || record.phy_offset != phy_offset)) return RP_CORRUPT;
         rp_commitlog_publish(received->log, record.size,

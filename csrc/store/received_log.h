@@ -16,9 +16,12 @@ typedef struct rp_received_log {
     uint64_t received; /* behind the last byte of it */
     uint64_t records;  /* published since the start */
     int check_crc;     /* compare bodies with their CRC */
+    uint32_t record_max; /* bytes of a record; no more than that is zeroed in one step */
 } rp_received_log;
 
-void rp_received_log_init(rp_received_log *received, rp_commitlog *log, rp_control *control, int check_crc);
+/* `body_max`: bytes of the body of a message. A record that is larger than a message can be is damaged. */
+void rp_received_log_init(rp_received_log *received, rp_commitlog *log, rp_control *control, int check_crc,
+                          uint32_t body_max);
 /* Take the chunk at `phy_offset` of the stream with this number. Bytes that are in the log already are passed over: a
  * restarted worker takes a chunk again. An empty log begins where the first chunk does, if that is the start of a file.
  * Returns RP_OK; RP_INVALID: the chunk does not continue the stream; RP_CORRUPT: the record at the published position

@@ -71,7 +71,7 @@ rp_send *rp_send_open(const rp_send_config *config) {
         goto fail;
     }
     if (!config->is_slave && config->from_store && rp_send_timer_open(send) != RP_OK) goto fail;
-    rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc);
+    rp_received_log_init(&send->received, send->log, send->control, (int)config->check_crc, config->max_message_size);
     rp_resume(send->config.worker, send->inputs, config->input_count + 1, reached, send);
     return send;
 fail:;

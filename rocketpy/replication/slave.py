@@ -159,7 +159,7 @@ class SlaveReplicator:
         if tries >= BAD_RECORDS_MAX:
             raise CannotFollow(
                 f"the master sent a damaged record at log offset {position}, {tries} times; check its store with "
-                "`rocketpy store verify`"
+                "`rocketpy store verify`, and that maxMessageSize is not smaller here"
             )
         logger.error("the master sent a damaged record at log offset %d: fetching it again", position)
 

@@ -16,10 +16,10 @@ FILE_SIZE = 16_384
 class SlaveRig(FastPath):
     """The fast path of a slave, without a replicator."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(self, root: Path, *, file_size: int = FILE_SIZE, **options: Any) -> None:
         self.replica = lib.rp_replica_create()
         self.stream = 0
-        super().__init__(root, file_size=FILE_SIZE, **options)
+        super().__init__(root, file_size=file_size, **options)
 
     def open_send(self) -> Any:
         if "replicator" not in self.workers:

@@ -119,6 +119,23 @@ def test_a_record_that_would_go_on_in_the_next_file_is_refused(rig: SlaveRig) ->
     assert rig.published == long.records[1] and rig.refused == rig.stream
 
 
+@pytest.mark.parametrize(("size", "is_refused"), [(16 << 20, False), ((16 << 20) + (128 << 10) + 1, True)])
+@pytest.mark.parametrize(
+    "magic", [IMAGE.data[4:8], lib.RP_BLANK_MAGIC.to_bytes(4, signed=True)], ids=["record", "blank"]
+)
+def test_a_size_that_no_message_has_is_refused_at_once(
+    tmp_path: Path, magic: bytes, size: int, is_refused: bool
+) -> None:
+    """Else what came of it, up to a whole file, would be zeroed in one step when the next stream begins."""
+    rig = SlaveRig(tmp_path, file_size=32 << 20)
+    rig.begin_stream()
+    head = size.to_bytes(4) + magic + IMAGE.data[8:1000]
+    rig.chunk(0, head)
+    rig.turn()
+    assert rig.refused == (rig.stream if is_refused else 0) and rig.published == 0
+    rig.close()
+
+
 def test_zeros_are_no_records(rig: SlaveRig) -> None:
     rig.chunk(0, bytes(64))
     rig.turn()
