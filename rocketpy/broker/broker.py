@@ -310,7 +310,7 @@ class BrokerController:
             Duty("counting days", 1.0, self._count_day, first_s=0.0),
             Duty("logging water marks", 1.0, as_duty(WaterMarks(services.pool_loads).look)),
             Duty("looking for groups that are behind", BACKLOG_S, self.backlog.look),
-            Duty("switching off slow groups", SLOW_READERS_S, as_work(self._slow_readers.look)),
+            Duty("switching off slow groups", SLOW_READERS_S, as_work(self._slow_readers.switch_off_slow_groups)),
             Duty("telling members of changes", RESTART_S, self.notifier.run, first_s=0.0),
             Duty("registration", RESTART_S, self._outer_api.run, first_s=0.0),
         ]

@@ -1,7 +1,7 @@
 """Switches off consumer groups that read far behind the end of the log: from the disk, to the harm of all others.
 
 Only with disableConsumeIfConsumerReadSlowly. A group that is off stays so until somebody switches it on again
-(`mqadmin updateSubGroup -s true`).
+(`mqadmin updateSubGroup -c CLUSTER -g GROUP -s true`).
 
 Source: RocketMQ 4.9 `BrokerController#protectBroker`, `SubscriptionGroupManager#disableConsume`.
 """
@@ -20,19 +20,19 @@ from .managers.subscription_group import SubscriptionGroupManager
 
 logger = logging.getLogger(__name__)
 
-INTERVAL_S = 180.0
+INTERVAL_S = 180.0  # as in the reference: three minutes to catch up after an operator has switched it on again
 ROWS_PER_STEP = 500
 
 
 @attrs.frozen(eq=False)
 class SlowReaders:
-    """Call `look` each INTERVAL_S."""
+    """Call `switch_off_slow_groups` each INTERVAL_S."""
 
     settings: CurrentSettings
     groups: SubscriptionGroupManager
     stats: BrokerStatsManager
 
-    def look(self) -> Generator[None, None, None]:
+    def switch_off_slow_groups(self) -> Generator[None, None, None]:
         """Switch off each group whose last message lay too far behind in one of its queues. Work in steps."""
         config = self.settings.broker
         if not config.disable_consume_if_consumer_read_slowly:
@@ -43,11 +43,14 @@ class SlowReaders:
                 self.groups.update(evolved(group, consume_enable=False))
                 logger.warning(
                     "switched off consumer group %s: in topic %s it reads %d bytes behind the end of the log, more "
-                    "than consumerFallbehindThreshold (%d); `mqadmin updateSubGroup -s true` switches it on again",
+                    "than consumerFallbehindThreshold (%d); `mqadmin updateSubGroup -c %s -g %s -s true` switches it "
+                    "on again",
                     name,
                     topic,
                     behind,
                     config.consumer_fallbehind_threshold,
+                    config.broker_cluster_name,
+                    name,
                 )
             if number % ROWS_PER_STEP == 0:
                 yield

@@ -14,7 +14,10 @@ SENT = Metric("rocketpy_ha_transfer_bytes", Kind.COUNTER, (), "Bytes of the log 
 ACKED = Metric("rocketpy_ha_ack_offset_bytes", Kind.GAUGE, ("slave",), "The slave has everything below it.")
 LAG_BYTES = Metric("rocketpy_ha_lag_bytes", Kind.GAUGE, ("slave",), "Bytes of the log that the slave lacks.")
 LAG_SECONDS = Metric(
-    "rocketpy_ha_lag_seconds", Kind.GAUGE, ("slave",), "Since it last acknowledged something while bytes wait for it."
+    "rocketpy_ha_lag_seconds",
+    Kind.GAUGE,
+    ("slave",),
+    "Seconds since the slave last acknowledged something while bytes wait for it; 0: it has everything.",
 )
 REPLICATION_METRICS = (SLAVES, CONNECTIONS, CLOSED, SENT, ACKED, LAG_BYTES, LAG_SECONDS)
 STATES = ("connected", "replicating", "stalled")

@@ -31,7 +31,7 @@ def got(rig: SlowPathRig, group: str, behind_bytes: int, *, topic: str = "T", qu
 def look(rig: SlowPathRig) -> int:
     """Returns the number of steps."""
     services = rig.services
-    return sum(1 for _ in SlowReaders(services.settings, services.groups, services.stats).look())
+    return sum(1 for _ in SlowReaders(services.settings, services.groups, services.stats).switch_off_slow_groups())
 
 
 def is_on(rig: SlowPathRig, group: str) -> bool:
@@ -51,6 +51,7 @@ def test_a_group_beyond_the_threshold_is_switched_off(tmp_path: Path, caplog: py
     assert not is_on(rig, "far") and is_on(rig, "near")
     [record] = caplog.records
     assert "switched off consumer group far: in topic T it reads 1001 bytes behind" in record.getMessage()
+    assert "`mqadmin updateSubGroup -c DefaultCluster -g far -s true`" in record.getMessage()
     assert rig.services.groups.data_version != version, "it is saved, and registered"
 
 
