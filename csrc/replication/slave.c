@@ -9,6 +9,7 @@
 
 enum { READ_BYTES = 4096, BYTES_PER_TURN = 4 << 20 };
 static const uint64_t WINDOW_NS = 100000000; /* the bytes of a second are given out in tenths of one */
+static const uint64_t PAUSE_NS = 100000000; /* after a lack of memory or descriptors */
 
 void rp_slave_open(rp_slave *slave, int fd, rp_slave_row *row, uint64_t now_ns) {
     *slave = (rp_slave){.fd = fd, .row = row, .read_ns = now_ns, .written_ns = now_ns, .window_ns = now_ns};
@@ -80,7 +81,7 @@ static int is_heartbeat_due(const rp_slave *slave, const rp_slave_rules *rules, 
 
 rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_view *view, uint64_t end, uint64_t now_ns,
                          uint32_t *why) {
-    if (!slave->has_reported || slave->is_blocked) return RP_OK;
+    if (!slave->has_reported || slave->is_blocked || now_ns < slave->paused_until_ns) return RP_OK;
     if (is_heartbeat_due(slave, rules, now_ns)) rp_transfer_heartbeat(&slave->transfer);
     uint64_t limit = allowance(slave, rules, now_ns), before = rp_transfer_sent(&slave->transfer), sent;
     if (!limit && !rp_transfer_is_inside(&slave->transfer)) return RP_OK;
@@ -91,6 +92,7 @@ rp_status rp_slave_write(rp_slave *slave, const rp_slave_rules *rules, rp_log_vi
     slave->row->sent_bytes += after - before;
     rp_log_view_drop_pages(view, before, after);
     if (status == RP_FULL) slave->is_blocked = 1;
+    slave->paused_until_ns = status == RP_NO_MEMORY ? now_ns + PAUSE_NS : 0;
     if (status == RP_NOT_FOUND) return refuse(RP_SLAVE_BEHIND, why);
     if (status == RP_IO_ERROR)
         return refuse(errno == EPIPE || errno == ECONNRESET ? RP_SLAVE_LEFT : RP_SLAVE_FAILED, why);
@@ -122,10 +124,13 @@ static uint64_t earlier(uint64_t a, uint64_t b) { return a < b ? a : b; }
 uint64_t rp_slave_due_ns(const rp_slave *slave, const rp_slave_rules *rules, uint64_t end) {
     uint64_t due = slave->read_ns + (uint64_t)rules->housekeeping_ns;
     if (!slave->has_reported) return due;
-    if (!slave->is_blocked) due = earlier(due, slave->written_ns + (uint64_t)rules->heartbeat_ns);
+    if (slave->paused_until_ns)
+        due = earlier(due, slave->paused_until_ns); /* a heartbeat may be due before: the loop must not wait for it */
+    else if (!slave->is_blocked)
+        due = earlier(due, slave->written_ns + (uint64_t)rules->heartbeat_ns);
     if (slave->behind_since_ns && slave->row->state != RP_SLAVE_STALLED)
         due = earlier(due, slave->behind_since_ns + (uint64_t)rules->stall_ns);
-    if (rules->bytes_per_second && !slave->is_blocked && slave->transfer.next < end)
+    if (rules->bytes_per_second && !slave->is_blocked && !slave->paused_until_ns && slave->transfer.next < end)
         due = earlier(due, slave->window_ns + WINDOW_NS);
     return due;
 }

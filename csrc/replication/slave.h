@@ -30,6 +30,7 @@ typedef struct rp_slave {
     uint64_t reported;      /* its last report, for the log */
     uint64_t read_ns, written_ns, behind_since_ns;
     uint64_t window_ns, window_bytes; /* of the limit on bytes per second: begin, bytes of it that are used */
+    uint64_t paused_until_ns; /* 0, or when to try again what lacked memory or descriptors */
     rp_transfer transfer;
 } rp_slave;
 

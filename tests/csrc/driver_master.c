@@ -7,12 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/endian.h"
 #include "store/mapped_file.h"
 #include "check.h"
 #include "replication/master.h"
+#include "replication/slave.h"
 
 enum { FILE_SIZE = 16384, FILES = 24, LOG = FILE_SIZE * FILES, SLAVES = 6, STEPS = 60000, INPUT = 40000 };
 
@@ -138,10 +140,50 @@ static rp_master *open_master(rp_master_config *config) {
     return master;
 }
 
+/* The rest of a frame cannot be mapped, and a heartbeat is due: the slave waits for a while, and the loop sleeps. */
+static void check_lack_of_descriptors(void) {
+    int pair[2], small = 4608;
+    uint32_t why;
+    static uint8_t input[INPUT];
+    rp_slave slave;
+    rp_slave_row row = {0};
+    rp_slave_rules rules = {.file_size = FILE_SIZE,
+                            .frame_max = FILE_SIZE,
+                            .heartbeat_ns = 5000000000,
+                            .housekeeping_ns = 20000000000,
+                            .stall_ns = 30000000000};
+    rp_log_view *view = rp_log_view_open(directory, FILE_SIZE, 1);
+    CHECK(view && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
+    setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    rp_slave_open(&slave, pair[1], &row, now_ns);
+    CHECK(send(pair[0], (uint8_t[8]){0}, 8, 0) == 8);
+    CHECK(rp_slave_read(&slave, &rules, 0, LOG, now_ns, &why) == RP_OK && slave.has_reported);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, now_ns, &why) == RP_OK && slave.is_blocked);
+    CHECK(rp_transfer_is_inside(&slave.transfer));
+    rp_log_view_trim(view, LOG); /* nothing is mapped now */
+    while (recv(pair[0], input, sizeof input, 0) > 0);
+    slave.is_blocked = 0;
+    now_ns += (uint64_t)rules.heartbeat_ns;
+    struct rlimit before, none = {0};
+    CHECK(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    none.rlim_max = before.rlim_max;
+    CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    uint64_t sent = row.sent_bytes, due;
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, now_ns, &why) == RP_OK && row.sent_bytes == sent);
+    CHECK((due = rp_slave_due_ns(&slave, &rules, LOG)) > now_ns && due < now_ns + 1000000000);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, due - 1, &why) == RP_OK && row.sent_bytes == sent);
+    CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    CHECK(rp_slave_write(&slave, &rules, view, LOG, due, &why) == RP_OK && row.sent_bytes > sent);
+    rp_log_view_close(view);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int main(void) {
     random_source random = {11};
     CHECK(mkdtemp(directory));
     make_log(&random);
+    check_lack_of_descriptors();
     rp_control_block *block = rp_control_open(path_of("control"), FILE_SIZE);
     CHECK(block);
     rp_control *control = rp_control_header(block);
