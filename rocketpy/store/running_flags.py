@@ -23,6 +23,9 @@ class RunningFlags:
     def __init__(self, control: ControlBlock) -> None:
         self._header = control.header
 
+    def __contains__(self, flag: RunningFlag) -> bool:
+        return bool(self._header.running_flags & flag)
+
     def put(self, flag: RunningFlag, on: bool) -> bool:
         """Set or clear a flag. Returns whether it changed."""
         return bool(lib.rp_control_put_flag(self._header, flag, on))

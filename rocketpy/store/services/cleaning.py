@@ -138,7 +138,8 @@ class Cleaner:
         deleted = 0
         with self._faults.kept("cannot delete log files"):
             if at_once or need is DiskNeed.EXPIRED or by_hand or is_hour:
-                must_go = lacks_room or need is DiskNeed.REFUSE  # a slave must not stop the master
+                # A slave must not stop the master, also while the disk is on its way down from the warning level.
+                must_go = lacks_room or RunningFlag.DISK_FULL in self._flags
                 deleted = self._clean_log(at_once and self.config.clean_file_forcibly_enable, spare_slaves=not must_go)
         log_min = self._control.min_phy_offset
         self._trim.release_files()

@@ -148,6 +148,21 @@ def test_files_that_a_slave_needs_stay_until_the_disk_is_nearly_full(
     assert cleaner.clean() > 0
 
 
+def test_a_stalled_slave_does_not_keep_a_full_master_refusing_messages(
+    rig: Rig, config: MessageStoreConfig, opened: OpenedStore
+) -> None:
+    cleaner = cleaner_of(rig, config, opened, needed_by_slaves=lambda: 1)
+    rig.disk.used = 0.91
+    cleaner.check_disk()
+    assert opened.control.header.running_flags & RunningFlag.DISK_FULL
+    rig.disk.used = 0.89  # between the levels: a round has deleted ten files, or another program has left the disk
+    cleaner.clean()
+    assert len(starts(opened)) == 1, "files are deleted until messages are accepted again"
+    rig.disk.used = 0.85
+    cleaner.check_disk()
+    assert not opened.control.header.running_flags
+
+
 def test_without_a_slave_nothing_stays_for_one(rig: Rig, config: MessageStoreConfig, opened: OpenedStore) -> None:
     rig.disk.used = 0.86
     assert cleaner_of(rig, config, opened, needed_by_slaves=lambda: None).clean() > 2
