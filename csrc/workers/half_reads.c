@@ -24,9 +24,10 @@ struct rp_half_reads {
     rp_control_block *block;
     char *commitlog_directory;
     rp_cq_reader *units;
-    struct {
+    struct half_read {
         const rp_queue *queue;
         rp_msg_end_transaction *request; /* owned */
+        uint64_t record_max;             /* bytes */
     } slots[RP_HALF_READS_MAX];
     uint64_t taken, added; /* send worker */
     uint64_t read;         /* thread */
@@ -82,21 +83,30 @@ int rp_half_reads_in_memory(const uint8_t *at, uint64_t size) {
     return 1;
 }
 
-/* Read the record at a place of the log into the page cache. Whatever fails is found again by the send worker. */
-static void read_record(rp_half_reads *reads, uint64_t phy_offset) {
+/* Read a record into the page cache. Whatever fails is found again by the send worker. */
+static void read_record(rp_half_reads *reads, uint64_t phy_offset, uint64_t size) {
     char path[PATH_MAX];
     uint64_t file_size = rp_control_header(reads->block)->commitlog_file_size, at = phy_offset % file_size;
     if (rp_mapped_file_path(path, sizeof path, reads->commitlog_directory, phy_offset - at) < 0) return;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
-    uint64_t end = at + 4;
-    for (int is_first = 1; at < end; is_first = 0) {
-        ssize_t n = pread(fd, reads->piece, is_first ? PAGE : end - at < PIECE ? end - at : PIECE, (off_t)at);
-        if (n < 4) break;
-        if (is_first) end = at + rp_load32(reads->piece) < file_size ? at + rp_load32(reads->piece) : file_size;
+    for (uint64_t end = size < file_size - at ? at + size : file_size; at < end;) {
+        ssize_t n = pread(fd, reads->piece, end - at < PIECE ? end - at : PIECE, (off_t)at);
+        if (n <= 0) break;
         at += (uint64_t)n;
     }
     close(fd);
+}
+
+/* The client names a place of the log and a queue offset. Only the place that the unit names is read, and the size is
+ * the unit's: else a client could have any bytes taken for a size. */
+static void read_half(rp_half_reads *reads, const struct half_read *wanted) {
+    uint8_t unit[RP_CQ_UNIT_SIZE];
+    const rp_msg_end_transaction *request = wanted->request;
+    if (rp_cq_read(reads->units, wanted->queue, (uint64_t)request->queue_offset, 1, unit) != 1) return;
+    uint64_t phy_offset = rp_load64(unit), size = rp_load32(unit + 8);
+    if (phy_offset == (uint64_t)request->phy_offset)
+        read_record(reads, phy_offset, size < wanted->record_max ? size : wanted->record_max);
 }
 
 static void *run(void *argument) {
@@ -110,11 +120,7 @@ static void *run(void *argument) {
             continue;
         }
         pthread_mutex_unlock(&reads->lock);
-        const rp_msg_end_transaction *request = reads->slots[reads->read % RP_HALF_READS_MAX].request;
-        uint8_t unit[RP_CQ_UNIT_SIZE];
-        rp_cq_read(reads->units, reads->slots[reads->read % RP_HALF_READS_MAX].queue, (uint64_t)request->queue_offset,
-                   1, unit);
-        read_record(reads, (uint64_t)request->phy_offset);
+        read_half(reads, &reads->slots[reads->read % RP_HALF_READS_MAX]);
         rp_store_release(&reads->read, reads->read + 1);
         rp_full_fence(); /* what was read is out before we look whether the send worker sleeps */
         rp_worker_wake(reads->worker, 0);
@@ -124,7 +130,8 @@ static void *run(void *argument) {
     return NULL;
 }
 
-rp_status rp_half_reads_add(rp_half_reads *reads, const rp_queue *queue, const rp_msg_end_transaction *request) {
+rp_status rp_half_reads_add(rp_half_reads *reads, const rp_queue *queue, const rp_msg_end_transaction *request,
+                            uint64_t record_max) {
     if (reads->added - reads->taken == RP_HALF_READS_MAX) return RP_FULL;
     if (!reads->piece && !(reads->piece = malloc(PIECE))) return RP_NO_MEMORY;
     if (!reads->has_thread && pthread_create(&reads->thread, NULL, run, reads) != 0) return RP_NO_MEMORY;
@@ -133,6 +140,7 @@ rp_status rp_half_reads_add(rp_half_reads *reads, const rp_queue *queue, const r
     if (!(reads->slots[at].request = malloc(size))) return RP_NO_MEMORY;
     memcpy(reads->slots[at].request, request, size);
     reads->slots[at].queue = queue;
+    reads->slots[at].record_max = record_max;
     pthread_mutex_lock(&reads->lock);
     rp_store_release(&reads->added, reads->added + 1);
     pthread_cond_signal(&reads->wake);

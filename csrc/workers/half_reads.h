@@ -18,9 +18,11 @@ rp_half_reads *rp_half_reads_open(rp_worker *worker, rp_control_block *block, co
 void rp_half_reads_close(rp_half_reads *reads); /* NULL: nothing */
 /* 1 if all bytes of a mapping are in memory. */
 int rp_half_reads_in_memory(const uint8_t *at, uint64_t size);
-/* Have the half message of an end read, and its unit in `queue`; the request is copied. RP_FULL: RP_HALF_READS_MAX
- * wait; RP_NO_MEMORY: no memory or no thread. */
-rp_status rp_half_reads_add(rp_half_reads *reads, const rp_queue *queue, const rp_msg_end_transaction *request);
+/* Have the unit of an end in `queue` read and, if it is of the place that the request names, up to `record_max` bytes
+ * of the half message there; the request is copied. RP_FULL: RP_HALF_READS_MAX wait; RP_NO_MEMORY: no memory or no
+ * thread. */
+rp_status rp_half_reads_add(rp_half_reads *reads, const rp_queue *queue, const rp_msg_end_transaction *request,
+                            uint64_t record_max);
 /* The first end whose half message was read, or NULL. Valid until rp_half_reads_drop_first. */
 const rp_msg_end_transaction *rp_half_reads_first(rp_half_reads *reads);
 void rp_half_reads_drop_first(rp_half_reads *reads);

@@ -280,7 +280,11 @@ static rp_status look_up_and_serve(rp_send *send, struct end *end) {
     return status;
 }
 
-/* 1 if the end would wait for the disk. The manager has read the half messages that it ends. */
+/* Bytes of the largest record that a client can store. */
+static uint64_t record_max(const rp_send *send) { return (uint64_t)send->config.max_message_size + RECORD_ROOM; }
+
+/* 1 if the end would wait for the disk. The manager has read the half messages that it ends. An end that names another
+ * place than its unit does is refused without a look at that place. */
 static int is_on_disk(rp_send *send, const rp_msg_end_transaction *request) {
     uint64_t phy_offset = (uint64_t)request->phy_offset, offset = (uint64_t)request->queue_offset;
     uint64_t file_size = send->control->commitlog_file_size, rest = file_size - phy_offset % file_size;
@@ -289,19 +293,19 @@ static int is_on_disk(rp_send *send, const rp_msg_end_transaction *request) {
         rp_half_places_is_latest(&send->half_places, offset))
         return 0;
     if (!rp_half_places_in_memory(&send->half_places, send->half_queue, offset)) return 1;
+    if (find_place(send, request)) return 0;
     const uint8_t *image = rp_log_view_acquire(send->halves, phy_offset, rest);
     if (!image) return 0;
     int in_memory = rest < HEAD || send->config.in_memory(image, HEAD);
     uint64_t size = in_memory && rest >= HEAD ? rp_load32(image) : 0;
-    /* A client may name any place: the size that stands there may be anything. */
-    if (in_memory && size > HEAD && size <= rest && size < (uint64_t)send->config.max_message_size + RECORD_ROOM)
+    if (in_memory && size > HEAD && size <= rest && size < record_max(send)) /* it may be damaged */
         in_memory = send->config.in_memory(image, size);
     rp_log_view_release(send->halves, phy_offset);
     return !in_memory;
 }
 
 static rp_status read_first(rp_send *send, const rp_msg_end_transaction *request) {
-    if (rp_half_reads_add(send->half_reads, send->half_queue, request) == RP_OK) return RP_OK;
+    if (rp_half_reads_add(send->half_reads, send->half_queue, request, record_max(send)) == RP_OK) return RP_OK;
     return refuse(
         send, request, RP_RESPONSE_SYSTEM_BUSY,
         "[HALF_READS]system busy, too many half messages are being read from the disk: it will be asked about");

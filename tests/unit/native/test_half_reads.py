@@ -18,7 +18,9 @@ from rocketpy.remoting.headers.send import SendMessageRequestHeader
 from rocketpy.remoting.headers.transaction import EndTransactionRequestHeader
 from tests.support.fast_path import FastPath
 from tests.support.half_messages import COMMIT, answers, half, in_topic, send_half, stored
+from tests.support.history import send_request
 
+BODY_AT = 88  # in a record
 WAITING_MAX = 192  # RP_HALF_READS_MAX
 DEADLINE_S = 60  # for a thread to get its turn
 
@@ -122,6 +124,32 @@ def test_a_place_without_a_half_message_is_refused(rig: FastPath, shift: tuple[i
     ask_end(rig, (queue_offset + shift[0], phy_offset + shift[1]))
     (answer,) = wait_answers(rig, 1)
     assert answer.code == 1
+
+
+def test_a_place_that_the_client_chose_is_not_read(tmp_path: Path, memory: Memory) -> None:
+    """The place is in the body of its own message, where a size of 1 GiB seems to stand."""
+    rig = FastPath(tmp_path, halves=SharedHalfStates().pointer, in_memory=memory.pointer, file_size=64 << 20)
+    for topic in (names.TRANS_HALF_TOPIC, names.TRANS_OP_HALF_TOPIC):
+        rig.add_topic(topic, 1, flags=lib.RP_TOPIC_NO_SEND)
+    rig.add_topic("T", 4)
+    rig.tables_end()
+    queue_offset, _ = send_half(rig)
+    assert rig.frame(send_request("T", 0, [b"\x3f\xff\xff\xff" * 100], 5)) == lib.RP_OK
+    assert [answer.code for answer in answers(rig)] == [0]
+    [record] = in_topic(rig, "T")
+    restart_send(rig)
+    before = bytes_read()
+    for _ in range(3):
+        ask_end(rig, (queue_offset, record.phy_offset + BODY_AT + 3))
+    assert [answer.code for answer in wait_answers(rig, 3)] == [1, 1, 1]
+    assert bytes_read() - before < 8 << 20
+    rig.close()
+
+
+def bytes_read() -> int:
+    """By this process in all its threads, from files in memory as well."""
+    fields = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(fields["rchar"])
 
 
 def test_no_more_than_a_bounded_number_waits(rig: FastPath) -> None:
