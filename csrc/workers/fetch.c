@@ -27,13 +27,13 @@ static int is_full(const rp_fetch *out, uint32_t size, int is_far, uint32_t max,
     return out->message_count >= max || out->message_count >= count_max || out->body_size + size > bytes_max;
 }
 
-/* Returns 0 if there is no slice left for it. */
-static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_size) {
+/* Returns 0 if there is no slice left for it. The first one is never refused. */
+static int add(rp_fetch *out, uint64_t phy_offset, uint32_t size, uint64_t file_size, uint32_t slices_max) {
     rp_slice *last = out->slice_count ? &out->slices[out->slice_count - 1] : NULL;
     if (last && last->phy_offset + last->size == phy_offset && phy_offset % file_size != 0) {
         last->size += size;
     } else {
-        if (out->slice_count == RP_SLICES_MAX) return 0;
+        if (out->slice_count && out->slice_count >= slices_max) return 0;
         out->slices[out->slice_count++] = (rp_slice){phy_offset, size};
     }
     out->message_count++;
@@ -86,7 +86,8 @@ static int examine(const struct look *look, const uint8_t *unit, rp_fetch *out) 
     } else if (!has_record) { /* deleted, pre-blank, or damage */
         if (!out->message_count) out->status = RP_MESSAGE_WAS_REMOVING;
     } else {
-        if (!add(out, phy_offset, size, look->control->commitlog_file_size)) return 0;
+        uint32_t slices_max = is_far ? look->limits->slices_on_disk : RP_SLICES_MAX;
+        if (!add(out, phy_offset, size, look->control->commitlog_file_size, slices_max)) return 0;
         out->status = RP_FOUND;
         out->behind_bytes = look->log_end - phy_offset;
     }

@@ -25,6 +25,7 @@ enum { RP_FETCH_WORK_MAX = 1 << 20 /* bytes looked at per call, for SQL92 expres
 typedef struct rp_fetch_limits {
     uint32_t bytes_in_memory, count_in_memory;
     uint32_t bytes_on_disk, count_on_disk;
+    uint32_t slices_on_disk; /* at most RP_SLICES_MAX: pieces of the log, for each of which the selector may wait */
     uint64_t memory_bytes; /* messages within this distance of the log's end are assumed in memory */
 } rp_fetch_limits;
 

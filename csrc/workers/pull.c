@@ -13,18 +13,27 @@
 enum { BATCH_REQUESTS = 128, LOG_FILES_MAX = 4 };
 /* Behind the memory a bulk answer has a quarter of its bytes: the selector waits for the disk while it writes it. */
 enum { BULK_DISK_SHARE = 4 };
+/* And it has few places of the log: where the records of a queue lie apart, the disk needs a seek for each. */
+enum { BULK_DISK_SLICES = 16 };
 
 static uint32_t larger(uint32_t left, uint32_t right) { return left > right ? left : right; }
 
+static uint32_t smaller(uint32_t left, uint32_t right) { return left < right ? left : right; }
+
 static void set_limits(rp_pull *pull, const rp_pull_config *config) {
-    pull->limits = (rp_fetch_limits){config->bytes_in_memory, config->count_in_memory, config->bytes_on_disk,
-                                     config->count_on_disk, config->memory_bytes};
+    pull->limits = (rp_fetch_limits){.bytes_in_memory = config->bytes_in_memory,
+                                     .count_in_memory = config->count_in_memory,
+                                     .bytes_on_disk = config->bytes_on_disk,
+                                     .count_on_disk = config->count_on_disk,
+                                     .slices_on_disk = RP_SLICES_MAX,
+                                     .memory_bytes = config->memory_bytes};
     pull->bulk_limits = pull->limits;
     if (config->bulk_count == 0) return;
     pull->bulk_limits.bytes_in_memory = larger(config->bulk_bytes, config->bytes_in_memory);
     pull->bulk_limits.count_in_memory = larger(config->bulk_count, config->count_in_memory);
     pull->bulk_limits.bytes_on_disk = larger(config->bulk_bytes / BULK_DISK_SHARE, config->bytes_on_disk);
     pull->bulk_limits.count_on_disk = larger(config->bulk_count, config->count_on_disk);
+    pull->bulk_limits.slices_on_disk = smaller(larger(BULK_DISK_SLICES, config->count_on_disk), RP_SLICES_MAX);
 }
 
 rp_pull *rp_pull_open(const rp_pull_config *config) {

@@ -145,6 +145,7 @@ static void check_damaged_unit(const fuzz_paths *here) {
                               .count_in_memory = 32,
                               .bytes_on_disk = 1 << 20,
                               .count_on_disk = 32,
+                              .slices_on_disk = RP_SLICES_MAX,
                               .memory_bytes = 1 << 20};
     rp_tags tags;
     CHECK(rp_tags_parse(T, 0, &tags) == RP_OK);

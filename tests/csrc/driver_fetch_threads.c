@@ -45,7 +45,10 @@ static void *grow(void *argument) {
 int main(int argc, char **argv) {
     char root[] = "/tmp/driver_fetch.XXXXXX", path[64], queues[64], command[64];
     struct test test = {.messages = argc > 1 ? strtoull(argv[1], NULL, 10) : 500000};
-    rp_fetch_limits limits = {.bytes_in_memory = 1 << 20, .count_in_memory = MAX, .memory_bytes = LOG_FILE_SIZE};
+    rp_fetch_limits limits = {.bytes_in_memory = 1 << 20,
+                              .count_in_memory = MAX,
+                              .slices_on_disk = RP_SLICES_MAX,
+                              .memory_bytes = LOG_FILE_SIZE};
     rp_tags tags;
     pthread_t grower;
     CHECK(mkdtemp(root));

@@ -83,6 +83,7 @@ static void check_fetches(const fuzz_paths *here, rp_cq_reader *reader, const rp
                               .count_in_memory = 32,
                               .bytes_on_disk = data[13] * 8u,
                               .count_on_disk = 8,
+                              .slices_on_disk = data[13] % 8u,
                               .memory_bytes = 2000};
     int64_t offset = data[3] == 255 ? INT64_MAX : data[3] == 254 ? -1 : data[3];
     for (int turn = 0; turn < 2 * UNITS + 4; turn++) {

@@ -42,8 +42,8 @@ def stored(tmp_path: Path) -> Iterator[Stored]:
         rig.close()
 
 
-def count_of(rig: FastPath, flags: int, maximum: int = 1024) -> int:
-    rig.frame(pull(0, flags=flags, maximum=maximum))
+def count_of(rig: FastPath, flags: int, maximum: int = 1024, queue: int = 0) -> int:
+    rig.frame(pull(0, queue, flags=flags, maximum=maximum))
     rig.turn()
     [(_, reply)] = rig.answers()
     offsets = [record.queue_offset for record in records_of(reply)]
@@ -65,6 +65,19 @@ def test_bytes_bound_a_bulk_pull(stored: Stored) -> None:
 def test_behind_the_memory_a_bulk_pull_has_a_quarter_of_the_bytes(stored: Stored) -> None:
     rig = stored(500 - RECORD, memory_bytes=0, **BULK_LIMITS)
     assert (count_of(rig, PLAIN), count_of(rig, BULK)) == (2, 4)
+
+
+@pytest.mark.parametrize(("memory_bytes", "queue", "count"), [(0, 0, 40), (0, 1, 16), (1 << 40, 1, 40)])
+def test_behind_the_memory_a_bulk_pull_reads_few_places_of_the_log(
+    stored: Stored, memory_bytes: int, queue: int, count: int
+) -> None:
+    """The records of queue 0 are adjacent, so they are one place; those of queue 1 lie apart."""
+    rig = stored(memory_bytes=memory_bytes, bulk_count=1024, bulk_bytes=1 << 20)
+    for number in range(2 * STORED):
+        rig.frame(send_v2(queue=1 + number % 2))
+        rig.turn()
+    assert {reply.code for _, reply in rig.answers()} == {0}
+    assert count_of(rig, BULK, queue=queue) == count
 
 
 @pytest.mark.parametrize("bulk", [{"bulk_count": 0, "bulk_bytes": 8_000}, {"bulk_count": 1, "bulk_bytes": 1}])
