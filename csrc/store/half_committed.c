@@ -1,5 +1,6 @@
-/* A committed message names its half message in preparedTransactionOffset. Clients can write that field, too, so the
- * two messages are compared. */
+/* A committed message names its half message in preparedTransactionOffset. No request of a client carries that field,
+ * but a client can set the flag of a committed message in sysFlag: then the record names place 0, where another
+ * message's half message may be. So the two messages are compared. */
 #include "store/half_committed.h"
 
 #include <string.h>

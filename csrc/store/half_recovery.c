@@ -184,7 +184,8 @@ static void look_at_last_record(struct recovery *recovery) {
     }
 }
 
-/* End the half message of the committed message at `phy_offset`, if no op message does. */
+/* End the half message of the committed message at `phy_offset`, if no op message does. Where the half
+ * message is dispatched, its unit must name the same place. */
 static void end_committed(struct recovery *recovery, const rp_queue *halves, uint64_t phy_offset) {
     uint64_t half_at, offset, place;
     if (!rp_half_of_committed(recovery->log, recovery->control, phy_offset, &half_at, &offset)) return;
