@@ -57,15 +57,20 @@ static int begin_anew(rp_timer_marks *marks) {
     return 0;
 }
 
-/* Under another kernel the journal, and what was not synced, does not count. */
-static void begin_boot(rp_timer_header *header, const rp_control *control) {
-    if (memcmp(header->boot_id, control->boot_id, sizeof header->boot_id) == 0) return;
+/* Under another kernel the journal, and what was not synced, does not count. The position from which on numbers may be
+ * used again is on the disk before one is: until the lost ones are forgotten, a second power failure must find it. */
+static int begin_boot(rp_timer_marks *marks, const rp_control *control) {
+    rp_timer_header *header = marks->header;
+    if (memcmp(header->boot_id, control->boot_id, sizeof header->boot_id) == 0) return 0;
+    uint64_t boot = control->published_phy_offset + 1;
+    if (!header->must_scan || !header->boot_phy_offset || boot < header->boot_phy_offset)
+        header->boot_phy_offset = boot;
     header->must_scan = 1;
     header->journal_begin = header->journal_end = 0;
     header->filed = header->filed_durable;
     header->marked_phy_offset = header->scanned_phy_offset;
-    header->boot_phy_offset = control->published_phy_offset + 1;
     memcpy(header->boot_id, control->boot_id, sizeof header->boot_id);
+    return fdatasync(marks->fd);
 }
 
 rp_timer_marks *rp_timer_marks_open(const char *path, const rp_control *control) {
@@ -83,7 +88,7 @@ rp_timer_marks *rp_timer_marks_open(const char *path, const rp_control *control)
     marks->journal = (struct entry *)(base + HEADER_SIZE);
     marks->bits = (uint64_t *)(base + BITS_AT);
     if ((!is_whole || !is_known(marks->header)) && begin_anew(marks) != 0) goto fail;
-    begin_boot(marks->header, control);
+    if (begin_boot(marks, control) != 0) goto fail;
     return marks;
 fail:;
     int error = errno;

@@ -38,7 +38,8 @@ typedef struct rp_timer_header {
     int64_t next_due_ms;  /* timer thread: time of the first of them; 0: none */
     uint64_t renew_to;       /* cleaning: timers in the log below this position are to be stored again */
     uint64_t renew_requests; /* cleaning: raised behind renew_to */
-    uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first; 0: not known */
+    uint64_t boot_phy_offset; /* 1 + end of the log when this kernel opened it first, or one before it,
+                               * if the numbers lost then are not forgotten yet; 0: not known */
 } rp_timer_header;
 
 typedef struct rp_timer_marks rp_timer_marks; /* the mapping; opaque */

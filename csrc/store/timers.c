@@ -143,6 +143,15 @@ static rp_status load_marks(rp_timers *timers, uint64_t end) {
     return status;
 }
 
+/* After a power failure: what was forgotten is forgotten on the disk as well, before must_scan is 0. Else stale bits
+ * and runs could count after the next one. */
+static rp_status sync_forgotten(rp_timers *timers) {
+    uint64_t end = timers->header->next_run;
+    if (!timers->header->must_scan) return RP_OK;
+    rp_status status = rp_timer_runs_sync(timers->config.directory, end, end);
+    return status == RP_OK ? rp_timer_marks_sync(timers->config.marks) : status;
+}
+
 /* Once the queue is there, and what the previous process gave away has been served. RP_EMPTY: not yet. */
 static rp_status load(rp_timers *timers) {
     rp_timer_marks *marks = timers->config.marks;
@@ -158,9 +167,12 @@ static rp_status load(rp_timers *timers) {
     if (status == RP_OK)
         status = rp_timer_index_open(&timers->index, timers->config.directory, marks, &timers->under_way, known_end);
     if (status == RP_OK) status = read_journal(timers);
+    if (status == RP_OK) status = sync_forgotten(timers);
     if (status != RP_OK) return status;
+    RP_CRASH_POINT("timer.forgotten");
     rp_store_release32(&timers->header->must_scan, 0);
     if (timers->config.heap_max) timers->index.heap_max = timers->config.heap_max;
+    rp_store_release(&timers->filed_phy_offset, rp_load_acquire(&timers->control->dispatched_phy_offset));
     timers->next = timers->header->filed > timers->header->floor ? timers->header->filed : timers->header->floor;
     timers->header->pending = rp_timer_marks_pending(marks, timers->next);
     rp_store_release(&timers->synced_run, timers->index.oldest_run);
@@ -175,6 +187,8 @@ static rp_status file_heap(rp_timers *timers) {
     uint32_t count;
     rp_timer *others = rp_timers_copy_under_way(timers, &count);
     if (!others) return RP_NO_MEMORY;
+    /* before `filed`; all its timers are dispatched */
+    rp_store_release(&timers->filed_phy_offset, rp_load_acquire(&timers->control->dispatched_phy_offset));
     rp_status status = rp_timer_index_file(&timers->index, others, count, timers->next);
     free(others);
     return status;
@@ -303,13 +317,16 @@ void rp_timers_stop(rp_timers *timers) {
 
 rp_status rp_timers_sync(rp_timers *timers) {
     rp_timer_header *header = timers->header;
-    uint64_t filed = rp_load_acquire(&header->filed), end = rp_load_acquire(&header->next_run);
+    uint64_t filed = rp_load_acquire(&header->filed), filed_to = rp_load_acquire(&timers->filed_phy_offset),
+             end = rp_load_acquire(&header->next_run);
     if (rp_load_acquire(&timers->synced_run) == UINT64_MAX) return RP_OK; /* not loaded */
     rp_status status = rp_timer_runs_sync(timers->config.directory, timers->synced_run, end);
     if (status == RP_OK) status = rp_timer_marks_sync(timers->config.marks);
     if (status != RP_OK) return status;
     timers->synced_run = end;
     RP_CRASH_POINT("timer.runs_synced");
-    rp_store_release(&header->filed_durable, filed);
+    /* A number whose record a power failure may take back does not count as filed. */
+    if (rp_load_acquire(&timers->control->durable_phy_offset) >= filed_to)
+        rp_store_release(&header->filed_durable, filed);
     return RP_OK;
 }

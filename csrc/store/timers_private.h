@@ -52,6 +52,7 @@ struct rp_timers {
     int64_t active_boot_ms;
     int64_t kept_boot_ms; /* last housekeeping */
     uint64_t synced_run; /* of rp_timers_sync: runs below this name are on the disk */
+    uint64_t filed_phy_offset; /* records of filed timers are below this position */
     uint32_t stop;
     pthread_mutex_t lock; /* over `stop`, for waiting */
     pthread_cond_t wake;

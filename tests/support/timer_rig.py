@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -173,15 +174,18 @@ class TimerRig:
     def _queue(self) -> Any:
         return lib.rp_control_find(self.path.block, TIMER_TOPIC.encode(), len(TIMER_TOPIC), 0)
 
-    def reboot(self, *, lost: bool = False) -> None:
-        """The next start under another kernel, whose page cache kept the log; `lost`: the directory `timer` is gone.
-        What was in rings is gone."""
+    def reboot(self, *, lost: bool = False, disk: Path | None = None) -> None:
+        """The next start under another kernel, whose page cache kept the log; `lost`: the directory `timer` is gone;
+        `disk`: it is this one. What was in rings is gone."""
         lib.rp_timers_close(self.timers)
         lib.rp_send_close(self.path.send)
         lib.rp_timer_marks_close(self.marks)
         if lost:
             for path in [*(self.root / "timer" / "runs").glob("*"), self.root / "timer" / "delivered"]:
                 path.unlink()
+        if disk is not None:
+            shutil.rmtree(self.root / "timer")
+            shutil.copytree(disk, self.root / "timer")
         self.control.boot_id[0] = (self.control.boot_id[0] + 1) % 256
         self.marks = self._open_marks(self.path.block)
         self.path.send_options["timers"] = self.marks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -352,4 +353,49 @@ def test_numbers_that_a_power_failure_took_back_are_used_again(tmp_path: Path, i
     rig.run_until_idle()
     assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
     assert rig.header.pending == 0
+    rig.close()
+
+
+@pytest.mark.parametrize("is_delivered", [False, True])
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_two_power_failures_lose_no_timer(tmp_path: Path, is_delivered: bool, is_loaded: bool) -> None:
+    """The second one comes before or after the timer thread has forgotten the numbers that the first one took back.
+    Of the files of timers it leaves what the disk had when the store was opened the last time."""
+    rig = TimerRig(tmp_path, heap_max=5)
+    rig.add_timer_topic()
+    rig.send_many([(b"kept%d" % number, "TIMER_DELAY_MS\x015000") for number in range(4)])
+    end = rig.control.published_phy_offset
+    rig.run_until_idle()
+    rig.send_many([(b"lost%d" % number, "TIMER_DELAY_MS\x0150") for number in range(7)])
+    rig.run_until_idle()
+    if is_delivered:
+        rig.advance(60)
+        rig.run_until_idle()
+    assert lib.rp_timers_sync(rig.timers) == Status.OK
+    rig.cut(end, 4)
+    rig.reboot()
+    shutil.copytree(tmp_path / "timer", tmp_path / "disk")
+    new = [b"new%d" % number for number in range(12)]
+    rig.send_many([(body, "TIMER_DELAY_MS\x016000") for body in new])
+    rig.flush()
+    if is_loaded:
+        rig.run_until_idle()
+    rig.reboot(disk=tmp_path / "disk")
+    rig.run_until_idle()
+    rig.advance(7000)
+    rig.run_until_idle()
+    assert sorted(rig.bodies()) == sorted([b"kept%d" % number for number in range(4)] + new)
+    rig.close()
+
+
+def test_a_timer_counts_as_filed_on_the_disk_once_its_record_is(tmp_path: Path) -> None:
+    rig = TimerRig(tmp_path, heap_max=5)
+    rig.add_timer_topic()
+    rig.send_many([(b"%d" % number, "TIMER_DELAY_MS\x015000") for number in range(12)])
+    while rig.step() == Status.OK:
+        pass
+    assert rig.header.filed > 0
+    assert lib.rp_timers_sync(rig.timers) == Status.OK and rig.header.filed_durable == 0
+    rig.flush()
+    assert lib.rp_timers_sync(rig.timers) == Status.OK and rig.header.filed_durable == rig.header.filed
     rig.close()
